@@ -276,8 +276,8 @@ impl View {
         let (source, rest) = header[8..].split_first_chunk().expect("40-byte header");
         let destination = rest.first_chunk().expect("40-byte header");
         self.addresses = Addresses::V6 {
-            source: Ipv6Addr::from_octets(*source),
-            destination: Ipv6Addr::from_octets(*destination),
+            source: Ipv6Addr::from(*source),
+            destination: Ipv6Addr::from(*destination),
         };
         let payload = u32::from(u16::from_be_bytes([header[4], header[5]]));
         // RFC 2675 section 3: a jumbo payload is announced by length 0 and a hop-by-hop header.
