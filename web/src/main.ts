@@ -18,8 +18,8 @@ async function draw(into: HTMLElement): Promise<void> {
       header(report),
       verdicts(report),
       summary(report),
-      bench.element,
       accuracy(report),
+      bench.element,
       scenario(report),
     ];
     into.replaceChildren(...sections);

@@ -5,7 +5,7 @@ import { shareAtMost } from "../maths/cdf.ts";
 import { milliseconds, percent } from "../maths/format.ts";
 import type { Cdf } from "../model.ts";
 import { dashes, variantColor } from "../theme.ts";
-import { axis, Frame, type FrameSpec, logTickValues, tickValues } from "./frame.ts";
+import { axis, Frame, type FrameSpec, linearAxis, logAxis, shareAxis } from "./frame.ts";
 
 export interface Curve {
   label: string;
@@ -119,14 +119,25 @@ export class CdfChart {
       {
         legend: { show: false },
         scales: {
-          x: { time: false, auto: false, min, max, distr: this.form === "linear" ? 1 : 3 },
-          y: isTail ? { distr: 3, range: () => [this.rarest(), 1] } : { range: [0, 1] },
+          x: {
+            time: false,
+            auto: false,
+            min,
+            max,
+            distr: this.form === "linear" ? 1 : 3,
+            range: (_plot, from, to) => [from, to],
+          },
+          y: isTail ? { distr: 3, range: () => [this.rarest(), 1] } : { range: [0, 1.015] },
         },
         axes: [
-          axis("ms", "x", this.form === "linear" ? tickValues : logTickValues),
+          axis(
+            this.form === "linear" ? "ms" : "ms, logarithmic",
+            "x",
+            this.form === "linear" ? linearAxis : logAxis,
+          ),
           isTail
-            ? axis("share of samples above", "y", shareTicks)
-            : axis("share of samples up to", "y", shareTicks),
+            ? axis("share of samples above", "y", { ...logAxis, ...shareAxis })
+            : axis("share of samples up to", "y", shareAxis),
         ],
         series: [{}, ...this.curves.map((curve) => this.seriesOf(curve))],
         cursor: {
@@ -225,6 +236,3 @@ export class CdfChart {
     this.frame.showTooltip(plot, h("div", { class: "time" }, heading), ...rows);
   }
 }
-
-const shareTicks: uPlot.Axis.Values = (_plot, splits) =>
-  splits.map((split) => (split === null ? "" : `${Number((split * 100).toPrecision(3))} %`));

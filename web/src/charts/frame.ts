@@ -1,6 +1,7 @@
 /** What all charts have in common: the figure around them, axes, cursor, tooltip, keys, resizing. */
 import uPlot from "uplot";
 import { type Child, h } from "../dom.ts";
+import { logTicks } from "../maths/ticks.ts";
 import { ink, isPrinting, onThemeChange } from "../theme.ts";
 import type { ChartGroup } from "./group.ts";
 
@@ -117,7 +118,7 @@ export class Frame {
 
 const FONT = "12px system-ui, sans-serif";
 
-export function axis(label: string, side: "x" | "y", values?: uPlot.Axis.Values): uPlot.Axis {
+export function axis(label: string, side: "x" | "y", ticks: Ticks): uPlot.Axis {
   return {
     label,
     stroke: () => ink().muted,
@@ -130,19 +131,33 @@ export function axis(label: string, side: "x" | "y", values?: uPlot.Axis.Values)
     space: side === "x" ? 60 : 36,
     grid: { stroke: () => ink().grid, width: 1 },
     ticks: { stroke: () => ink().grid, width: 1, size: 5 },
-    ...(values === undefined ? {} : { values }),
+    ...ticks,
   };
 }
 
-/** Numbers on an axis: as many decimals as the distance of two ticks needs. */
-export const tickValues: uPlot.Axis.Values = (_plot, splits, _axis, _space, increment) => {
-  const decimals = Math.min(9, Math.max(0, -Math.floor(Math.log10(increment) + 1e-9)));
-  return splits.map((split) => (split === null ? "" : split.toFixed(decimals)));
+export type Ticks = Pick<uPlot.Axis, "splits" | "values" | "filter">;
+
+/** As many decimals as the distance of two ticks needs. */
+export const linearAxis: Ticks = {
+  values: (_plot, splits, _axis, _space, increment) => {
+    const decimals = Math.min(9, Math.max(0, -Math.floor(Math.log10(increment) + 1e-9)));
+    return splits.map((split) => (split === null ? "" : split.toFixed(decimals)));
+  },
 };
 
-/** Numbers on a logarithmic axis; uPlot leaves out those without room by passing null. */
-export const logTickValues: uPlot.Axis.Values = (_plot, splits) =>
-  splits.map((split) => (split === null ? "" : String(Number(split.toPrecision(3)))));
+export const logAxis: Ticks = {
+  splits: (_plot, _axis, min, max) => logTicks(min, max),
+  // All of them: uPlot's own choice is made for its own ticks.
+  filter: (_plot, splits) => splits,
+  values: (_plot, splits) =>
+    splits.map((split) => (split === null ? "" : String(Number(split.toPrecision(6))))),
+};
+
+/** Shares as per cent. */
+export const shareAxis: Ticks = {
+  values: (_plot, splits) =>
+    splits.map((split) => (split === null ? "" : `${Number((split * 100).toPrecision(3))} %`)),
+};
 
 /** A time axis that belongs to a group: dragging zooms the group, double click shows all. */
 export function timeOptions(

@@ -3,7 +3,7 @@ import uPlot from "uplot";
 import { type Child, choice, h, swatch } from "../dom.ts";
 import { instant } from "../maths/format.ts";
 import { dashes, ink, variantColor } from "../theme.ts";
-import { axis, Frame, type FrameSpec, logTickValues, tickValues, timeOptions } from "./frame.ts";
+import { axis, Frame, type FrameSpec, linearAxis, logAxis, timeOptions } from "./frame.ts";
 import type { ChartGroup, Member } from "./group.ts";
 
 export interface Line {
@@ -110,8 +110,8 @@ export class LineChart implements Member {
         ...shared,
         scales: { ...shared.scales, y: this.yScale() },
         axes: [
-          axis("time (s)", "x", tickValues),
-          axis(this.unit, "y", this.isLog ? logTickValues : tickValues),
+          axis("time (s)", "x", linearAxis),
+          axis(this.isLog ? `${this.unit}, logarithmic` : this.unit, "y", this.isLog ? logAxis : linearAxis),
         ],
         series: [{}, ...this.lines.map((line) => this.seriesOf(line))],
         cursor: {

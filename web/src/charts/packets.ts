@@ -9,7 +9,7 @@ import { instant, milliseconds, whole } from "../maths/format.ts";
 import { lowerBound } from "../maths/search.ts";
 import { type Packets, VERDICT } from "../model.ts";
 import { dashes, ink, variantColor } from "../theme.ts";
-import { axis, Frame, type FrameSpec, logTickValues, tickValues, timeOptions } from "./frame.ts";
+import { axis, Frame, type FrameSpec, linearAxis, logAxis, timeOptions } from "./frame.ts";
 import type { ChartGroup, Member } from "./group.ts";
 
 export interface Cloud {
@@ -31,8 +31,8 @@ interface Hit {
   distance: number;
 }
 
-/** Where a logarithmic axis begins: shorter waits are drawn on its lower edge. */
-const LOG_FLOOR_MS = 0.01;
+/** What a logarithmic axis shows at most, largest over smallest; shorter waits lie on its lower edge. */
+const LOG_SPAN = 30_000;
 /** How near the pointer must be, in CSS pixels. */
 const REACH = 18;
 const MARK_SIZE = 4;
@@ -117,8 +117,8 @@ export class PacketChart implements Member {
         ...shared,
         scales: { ...shared.scales, y: { auto: false, min, max, distr: this.isLog ? 3 : 1 } },
         axes: [
-          axis("time (s)", "x", tickValues),
-          axis("sojourn time (ms)", "y", this.isLog ? logTickValues : tickValues),
+          axis("time (s)", "x", linearAxis),
+          axis(this.isLog ? "ms, logarithmic" : "ms", "y", this.isLog ? logAxis : linearAxis),
         ],
         series: [{}, { show: false }],
         hooks: {
@@ -148,8 +148,8 @@ export class PacketChart implements Member {
       }
     }
     if (!this.isLog) return [0, max > 0 ? max * 1.06 : 1];
-    if (max === 0) return [LOG_FLOOR_MS, 1];
-    return [Math.min(Math.max(min / 1.3, LOG_FLOOR_MS), max / 10), max * 1.3];
+    if (max === 0) return [0.01, 1];
+    return [Math.min(Math.max(min / 1.25, max / LOG_SPAN), max / 10), max * 1.25];
   }
 
   private draw(plot: uPlot): void {
@@ -283,12 +283,9 @@ export class PacketChart implements Member {
     const { label, packets, variant } = layer.cloud;
     const reason = packets.reasons[packets.reason[at] ?? 0] ?? "";
     const verdict = packets.verdict[at];
+    const why = reason === "" ? "" : `: ${reason}`;
     const what =
-      verdict === VERDICT.dropped
-        ? `dropped: ${reason}`
-        : verdict === VERDICT.marked
-          ? `CE-marked: ${reason}`
-          : "sent";
+      verdict === VERDICT.dropped ? `dropped${why}` : verdict === VERDICT.marked ? `CE-marked${why}` : "sent";
     const line = (name: string, value: string) =>
       h("div", { class: "row" }, h("span", { class: "name" }, name), h("span", { class: "value" }, value));
     return [

@@ -1,4 +1,4 @@
-/** Numbers as a reader wants them: three significant digits, units chosen by size, no exponents. */
+/** Numbers as a reader wants them: three significant digits, units chosen by size. */
 
 const NARROW = "\u202f";
 
@@ -7,13 +7,13 @@ export function whole(value: number): string {
   return String(Math.round(value)).replace(/\B(?=(\d{3})+(?!\d))/g, NARROW);
 }
 
-/** At least three significant digits; whole numbers from 1000 on. */
+/** Three significant digits; whole numbers from 1000 on. */
 export function plain(value: number): string {
   if (value === 0) return "0";
-  const size = Math.abs(value);
-  if (size >= 999.5) return (value < 0 ? "-" : "") + whole(size);
-  const digits = Math.max(0, 2 - Math.floor(Math.log10(size) + 1e-12));
-  return value.toFixed(Math.min(digits, 6));
+  const size = Math.abs(Number(value.toPrecision(3)));
+  if (size >= 1000) return (value < 0 ? "-" : "") + whole(Math.abs(value));
+  if (size < 1e-6) return value.toExponential(2);
+  return value.toFixed(Math.max(0, 2 - Math.floor(Math.log10(size) + 1e-12)));
 }
 
 /** A time given in ms, in the unit that fits its size. */
@@ -35,8 +35,10 @@ export function megabits(mbps: number): string {
 export function percent(share: number): string {
   if (share === 0 || share === 1) return `${share * 100} %`;
   const value = share * 100;
-  if (value > 99.5 && value < 100) return `${Math.min(value, 99.9999).toFixed(value > 99.95 ? 3 : 1)} %`;
-  return `${plain(value)} %`;
+  if (value < 99.5 || value > 100) return `${plain(value)} %`;
+  // As many nines as tell it from 100, cut instead of rounded.
+  const decimals = Math.min(4, Math.max(1, Math.ceil(-Math.log10(100 - value) - 1e-9)));
+  return `${(Math.floor(value * 10 ** decimals + 1e-9) / 10 ** decimals).toFixed(decimals)} %`;
 }
 
 export function bytes(size: number): string {

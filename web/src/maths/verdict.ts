@@ -99,7 +99,7 @@ function compareDelay(runs: Run[]): string | null {
   const best = measured[0] as { name: string; p50: number };
   const worst = measured[measured.length - 1] as { name: string; p50: number };
   if (worst.p50 - best.p50 < SAME_DELAY_MS) {
-    return `Delay: the ping medians of all lie within ${milliseconds(SAME_DELAY_MS)} of each other.`;
+    return `Delay: the ping medians of all lie within ${SAME_DELAY_MS} ms of each other.`;
   }
   const close = measured.filter((run) => run.p50 - best.p50 < SAME_DELAY_MS);
   const rest = measured.filter((run) => run.p50 - best.p50 >= SAME_DELAY_MS);
@@ -122,7 +122,7 @@ function compareGoodput(runs: Run[], direction: Direction): string | null {
   const short = (run: { mbps: number }) => 1 - run.mbps / best.mbps;
   const worst = measured[measured.length - 1] as { name: string; mbps: number };
   if (short(worst) < SAME_SHARE) {
-    return `Goodput ${direction}: all within ${percent(SAME_SHARE)} of ${megabits(best.mbps)}.`;
+    return `Goodput ${direction}: all within ${SAME_SHARE * 100} % of ${megabits(best.mbps)}.`;
   }
   const close = measured.filter((run) => short(run) < SAME_SHARE);
   const rest = measured.filter((run) => short(run) >= SAME_SHARE);

@@ -221,7 +221,11 @@ export function simulate(kind: QueueKind, options: { seconds: number; mbps: numb
     while (inFlight < Math.floor(window)) {
       inFlight += 1;
       const sentAt = agenda.now;
-      arrive(0, SEGMENT, (verdict) => {
+      // Hosts do not send to the nanosecond; without this all waits are multiples of one packet.
+      const onTheWay = random() * 0.8 * MS;
+      const enter = (handler: (verdict: number) => void) =>
+        agenda.add(sentAt + onTheWay, () => arrive(0, SEGMENT, handler));
+      enter((verdict) => {
         if (verdict === 2) {
           agenda.add(agenda.now + Math.max(smoothed, 20 * MS), () => {
             lostSegments += 1;
