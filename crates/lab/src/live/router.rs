@@ -1,0 +1,513 @@
+//! The router of a live run: one thread that bridges frames between two ports, each direction
+//! through a pipe of its own.
+//!
+//! The loop runs to completion: take what has arrived, work off what is due, send, and wait for the
+//! next frame or the next due instant. Below [`Plan::split_below`] super-packets are split into wire
+//! packets before they are queued, above they pass whole. What is counted is the IP packet (the
+//! length in the IP header), as dummynet does on layer 3. Frames that are not IP pass by the pipes.
+//!
+//! The loop reports its own accuracy: how late packets left against the instant that was computed for
+//! them, how exact the rate was while the link was busy, and every frame that was lost to anything
+//! but a queue.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::Sender;
+
+use hdrhistogram::Histogram;
+use sluice_core::event::StateValue;
+use sluice_core::link::{Pipe, PipeParams};
+use sluice_core::record::{PacketRecord, Tracer};
+use sluice_core::registry::Spec;
+use sluice_core::{Backlog, Cx, DropReason, Ecn, Event, Packet, Rate, Rng, Sink, Span, Time, Wake};
+use sluice_net::frame::{self, Addresses, Checksums, FlowHasher, Link, SuperPacket, View};
+use sluice_net::port::{
+    Counters, Interest, PacketPort, Pool, Port, Slot, Spin, Waiter, Watch,
+};
+use sluice_net::traffic::Stop;
+use sluice_net::Clock;
+
+/// Which way a packet goes: `Up` from h2 to h3.
+pub use crate::scenario::Direction;
+
+/// What one direction does to its packets.
+#[derive(Clone, Debug)]
+pub struct LanePlan {
+    /// Rate at the start, delay and burst.
+    pub pipe: PipeParams,
+    /// Later rates, each from its instant on.
+    pub steps: Vec<(Time, Rate)>,
+    /// The queue before the link.
+    pub queue: Spec,
+}
+
+/// What the router is to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// From h2 to h3.
+    pub up: LanePlan,
+    /// From h3 to h2.
+    pub down: LanePlan,
+    /// Seeds the flow hash and the algorithms' randomness.
+    pub seed: u64,
+    /// How often backlog and AQM variables are sampled.
+    pub sample: Span,
+    /// Super-packets are split on pipes slower than this.
+    pub split_below: Rate,
+    /// How due instants are met.
+    pub spin: Spin,
+}
+
+/// What the router saw, told while it runs.
+#[derive(Debug)]
+pub enum Observation {
+    /// What became of packets, in the order of arrival.
+    Packets(Direction, Vec<PacketRecord>),
+    /// The state of a queue at an instant.
+    Queue {
+        /// Which queue.
+        direction: Direction,
+        /// When.
+        at: Time,
+        /// What it held.
+        backlog: Backlog,
+        /// Its AQM's variables: queue number, name, value.
+        state: Vec<(u32, &'static str, StateValue)>,
+    },
+    /// A flow was seen for the first time.
+    Flow(u32, FlowKey),
+}
+
+/// What a flow hash stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowKey {
+    /// Addresses.
+    pub addresses: Addresses,
+    /// Transport protocol.
+    pub protocol: u8,
+    /// Source and destination port, where there are any.
+    pub ports: Option<(u16, u16)>,
+}
+
+/// What one direction did, and how exactly.
+#[derive(Clone, Debug)]
+pub struct LaneReport {
+    /// How late packets left, in nanoseconds.
+    pub lateness: Histogram<u64>,
+    /// What back-to-back packets should have taken on the link.
+    pub busy_planned: Span,
+    /// What they took.
+    pub busy_actual: Span,
+    /// Bytes that left.
+    pub sent_bytes: u64,
+    /// Packets that left, segments counted.
+    pub sent_packets: u64,
+    /// Super-packets that were split, and those that passed whole.
+    pub split: u64,
+    /// Super-packets that passed whole.
+    pub whole: u64,
+    /// Frames that are not IP and passed by the pipe.
+    pub bypassed: u64,
+    /// IP frames that could not be read.
+    pub malformed: u64,
+    /// Frames for which there was no slot when they were split.
+    pub no_slot: u64,
+    /// Frames that the outgoing port did not take.
+    pub blocked: u64,
+    /// What was left in the pipe when the router stopped.
+    pub left: Backlog,
+    /// The port on which this direction's frames arrive.
+    pub arrivals: Counters,
+    /// The port on which they leave.
+    pub departures: Counters,
+}
+
+impl LaneReport {
+    /// Relative error of the rate while the link was busy; none if it never was.
+    pub fn rate_error(&self) -> Option<f64> {
+        let actual = self.busy_actual.as_secs_f64();
+        (actual > 0.0).then(|| self.busy_planned.as_secs_f64() / actual - 1.0)
+    }
+
+    /// Frames lost to anything but the queue.
+    pub fn lost_elsewhere(&self) -> u64 {
+        self.malformed
+            + self.no_slot
+            + self.blocked
+            + self.arrivals.lost_total()
+            + self.departures.lost_total()
+    }
+}
+
+/// What the router did.
+#[derive(Clone, Debug)]
+pub struct RouterReport {
+    /// From h2 to h3.
+    pub up: LaneReport,
+    /// From h3 to h2.
+    pub down: LaneReport,
+}
+
+/// Routes frames between `inner` (towards h2) and `outer` (towards h3) until `stop`.
+pub fn route(
+    plan: &Plan,
+    inner: PacketPort,
+    outer: PacketPort,
+    mut pool: Pool,
+    clock: &Clock,
+    stop: &Stop,
+    observations: &Sender<Observation>,
+) -> RouterReport {
+    let mut ports = [inner, outer];
+    let mut lanes = [
+        Lane::new(Direction::Up, &plan.up, plan, 1),
+        Lane::new(Direction::Down, &plan.down, plan, 2),
+    ];
+    let mut waiter = Waiter::new(plan.spin);
+    let mut sample_at = Time::ZERO;
+    let mut received = Vec::with_capacity(256);
+    while !stop.is_stopped() {
+        let now = clock.now();
+        for (i, lane) in lanes.iter_mut().enumerate() {
+            received.clear();
+            ports[i].receive(&mut pool, &mut received);
+            let arrival = clock.now();
+            lane.follow_schedule(arrival, &mut pool);
+            for slot in received.drain(..) {
+                lane.admit(slot, arrival, &mut pool, observations);
+            }
+            lane.collect(arrival, &mut pool);
+            lane.send(&mut ports[1 - i], &mut pool, clock);
+        }
+        if now >= sample_at {
+            sample_at = now + plan.sample;
+            for lane in &mut lanes {
+                lane.sample(now, observations);
+            }
+        }
+        let deadline = lanes
+            .iter()
+            .filter_map(Lane::deadline)
+            .min()
+            .map_or(sample_at, |t| t.min(sample_at));
+        let [inner, outer] = &ports;
+        let watches = [inner, outer].map(|port| Watch {
+            descriptor: std::os::fd::AsFd::as_fd(port),
+            interest: Interest::Readable,
+        });
+        waiter.wait(&watches, Some(deadline), clock);
+    }
+    let now = clock.now();
+    let counters = ports.each_mut().map(|port| port.counters());
+    let [up, down] = lanes;
+    let report = RouterReport {
+        up: up.finish(now, counters[0], counters[1], observations),
+        down: down.finish(now, counters[1], counters[0], observations),
+    };
+    for port in &mut ports {
+        port.release(&mut pool);
+    }
+    report
+}
+
+/// One direction.
+struct Lane {
+    direction: Direction,
+    pipe: Pipe,
+    steps: Vec<(Time, Rate)>,
+    rng: Rng,
+    hasher: FlowHasher,
+    split_below: Rate,
+    tracer: Tracer,
+    flows: BTreeMap<u32, ()>,
+    /// Frames to be sent, and for each its due instant and length on the link; none for those that
+    /// passed by the pipe.
+    outgoing: Vec<Slot>,
+    schedule: Vec<Option<(Time, u32)>>,
+    report: LaneReport,
+    /// Due instant and departure of the last packet, for the error of the rate.
+    last: Option<(Time, Time)>,
+}
+
+/// The lane's end of its queue: traces events and frees the slots of dropped packets.
+struct LaneSink<'a> {
+    tracer: &'a mut Tracer,
+    pool: &'a mut Pool,
+}
+
+impl Sink for LaneSink<'_> {
+    fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
+        self.tracer.discard(now, &packet, reason);
+        self.pool.free(Slot::from_number(packet.slot));
+    }
+
+    fn is_listening(&self) -> bool {
+        true
+    }
+
+    fn on_event(&mut self, now: Time, event: &Event<'_>) {
+        self.tracer.on_event(now, event);
+    }
+}
+
+impl Lane {
+    fn new(direction: Direction, plan: &LanePlan, all: &Plan, stream: u64) -> Lane {
+        let queue = plan
+            .queue
+            .build()
+            .expect("a queue that was parsed can be built");
+        let mut steps = plan.steps.clone();
+        steps.reverse();
+        Lane {
+            direction,
+            pipe: Pipe::new(&plan.pipe, queue),
+            steps,
+            rng: Rng::from_seed(all.seed).fork(stream),
+            hasher: FlowHasher::new(all.seed),
+            split_below: all.split_below,
+            tracer: Tracer::new(),
+            flows: BTreeMap::new(),
+            outgoing: Vec::with_capacity(256),
+            schedule: Vec::with_capacity(256),
+            report: LaneReport {
+                lateness: Histogram::new_with_bounds(1, 60_000_000_000, 3)
+                    .expect("bounds and precision are constants"),
+                busy_planned: Span::ZERO,
+                busy_actual: Span::ZERO,
+                sent_bytes: 0,
+                sent_packets: 0,
+                split: 0,
+                whole: 0,
+                bypassed: 0,
+                malformed: 0,
+                no_slot: 0,
+                blocked: 0,
+                left: Backlog::default(),
+                arrivals: Counters::default(),
+                departures: Counters::default(),
+            },
+            last: None,
+        }
+    }
+
+    /// Applies the rates that have come into force, each at its own instant.
+    fn follow_schedule(&mut self, now: Time, pool: &mut Pool) {
+        while let Some((at, rate)) = self.steps.last().copied().filter(|(at, _)| *at <= now) {
+            self.steps.pop();
+            let params = PipeParams {
+                rate,
+                ..self.pipe.params().clone()
+            };
+            self.with_pipe(at, pool, |pipe, cx| pipe.set_params(&params, cx));
+            self.last = None;
+        }
+    }
+
+    fn with_pipe<T>(
+        &mut self,
+        now: Time,
+        pool: &mut Pool,
+        work: impl FnOnce(&mut Pipe, &mut Cx<'_>) -> T,
+    ) -> T {
+        let mut sink = LaneSink {
+            tracer: &mut self.tracer,
+            pool,
+        };
+        let mut cx = Cx::new(now, &mut self.rng, &mut sink);
+        work(&mut self.pipe, &mut cx)
+    }
+
+    /// Takes a frame from the port: into the pipe, split if need be, or past it.
+    fn admit(
+        &mut self,
+        slot: Slot,
+        arrival: Time,
+        pool: &mut Pool,
+        observations: &Sender<Observation>,
+    ) {
+        let view = frame::parse_head(pool.head(slot), pool.frame_len(slot), Link::Ethernet);
+        if !view.is_ip() {
+            if view.fault.is_some() {
+                self.report.malformed += 1;
+                pool.free(slot);
+            } else {
+                self.report.bypassed += 1;
+                self.outgoing.push(slot);
+                self.schedule.push(None);
+            }
+            return;
+        }
+        let flow = self.hasher.flow(&view);
+        if self.flows.insert(flow, ()).is_none() {
+            let key = FlowKey {
+                addresses: view.addresses,
+                protocol: view.protocol,
+                ports: view.ports(),
+            };
+            // The receiver is gone only when the run was abandoned.
+            let _ = observations.send(Observation::Flow(flow, key));
+        }
+        match SuperPacket::new(&view, &pool.vnet(slot)) {
+            Ok(packet) if self.pipe.params().rate < self.split_below => {
+                self.report.split += 1;
+                self.admit_segments(slot, &packet, &view, flow, arrival, pool);
+            }
+            Ok(packet) => {
+                self.report.whole += 1;
+                let segments = packet.segments() as u16;
+                self.enqueue(slot, packet.ip_len(), segments, &view, flow, arrival, pool);
+            }
+            Err(_) => self.enqueue(slot, view.ip_len, 1, &view, flow, arrival, pool),
+        }
+    }
+
+    fn admit_segments(
+        &mut self,
+        slot: Slot,
+        packet: &SuperPacket,
+        view: &View,
+        flow: u32,
+        arrival: Time,
+        pool: &mut Pool,
+    ) {
+        for index in 0..packet.segments() {
+            let Some(to) = pool.allocate() else {
+                self.report.no_slot += 1;
+                continue;
+            };
+            let (gather, room) = pool.frame_and_room(slot, to);
+            match packet.write_segment(index, gather, Checksums::Partial, room) {
+                Some((length, vnet)) => {
+                    pool.set_frame(to, length, vnet);
+                    let ip_len = length - u32::from(view.network);
+                    self.enqueue(to, ip_len, 1, view, flow, arrival, pool);
+                }
+                None => {
+                    self.report.malformed += 1;
+                    pool.free(to);
+                }
+            }
+        }
+        pool.free(slot);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one packet")]
+    fn enqueue(
+        &mut self,
+        slot: Slot,
+        len: u32,
+        segments: u16,
+        view: &View,
+        flow: u32,
+        arrival: Time,
+        pool: &mut Pool,
+    ) {
+        let mut packet = Packet::new(slot.number(), len);
+        packet.arrival = arrival;
+        packet.segments = segments;
+        packet.flow = flow;
+        packet.src = self.hasher.source(view);
+        packet.dst = self.hasher.destination(view);
+        packet.ecn = Ecn::from_bits(view.ecn);
+        packet.dscp = view.dscp;
+        self.tracer.arrive(&packet);
+        self.with_pipe(arrival, pool, |pipe, cx| pipe.enqueue(packet, cx));
+    }
+
+    /// Moves what has come through the pipe to the outgoing frames, with its marks written.
+    fn collect(&mut self, now: Time, pool: &mut Pool) {
+        while let Some(departure) = self.with_pipe(now, pool, |pipe, cx| pipe.poll(cx)) {
+            let packet = departure.packet;
+            let slot = Slot::from_number(packet.slot);
+            if packet.ecn == Ecn::Ce {
+                let view = frame::parse_head(pool.head(slot), pool.frame_len(slot), Link::Ethernet);
+                frame::set_ce(pool.head_mut(slot), &view);
+            }
+            self.report.sent_bytes += u64::from(packet.len);
+            self.report.sent_packets += u64::from(packet.segments);
+            self.outgoing.push(slot);
+            self.schedule.push(Some((departure.due, packet.len)));
+        }
+    }
+
+    /// Sends the outgoing frames, and notes how late they are.
+    fn send(&mut self, port: &mut PacketPort, pool: &mut Pool, clock: &Clock) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        let sent = port.transmit(pool, &self.outgoing);
+        let now = clock.now();
+        for slot in self.outgoing.drain(..).skip(sent) {
+            self.report.blocked += 1;
+            pool.free(slot);
+        }
+        let rate = self.pipe.params().rate;
+        for (due, len) in self.schedule.drain(..).flatten() {
+            let late = now.since(due);
+            // Saturates at the histogram's upper bound of a minute.
+            self.report.lateness.saturating_record(late.as_ns().max(1));
+            if let Some((last_due, last_sent)) = self.last {
+                let planned = rate.transmission(u64::from(len));
+                if planned > Span::ZERO && due == last_due + planned {
+                    self.report.busy_planned = self.report.busy_planned + planned;
+                    self.report.busy_actual = self.report.busy_actual + now.since(last_sent);
+                }
+            }
+            self.last = Some((due, now));
+        }
+    }
+
+    /// When the pipe needs the loop again.
+    fn deadline(&self) -> Option<Time> {
+        let wake = match self.pipe.next_wake() {
+            Wake::Now => Some(Time::ZERO),
+            Wake::At(at) => Some(at),
+            Wake::OnEnqueue => None,
+        };
+        let step = self.steps.last().map(|(at, _)| *at);
+        match (wake, step) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn sample(&mut self, now: Time, observations: &Sender<Observation>) {
+        let mut state = Vec::new();
+        self.pipe
+            .queue()
+            .state(&mut |queue, name, value| state.push((queue, name, value)));
+        let rows: Vec<PacketRecord> = self.tracer.take_settled().collect();
+        let sample = Observation::Queue {
+            direction: self.direction,
+            at: now,
+            backlog: self.pipe.backlog(),
+            state,
+        };
+        // The receiver is gone only when the run was abandoned.
+        let _ = observations.send(sample);
+        if !rows.is_empty() {
+            let _ = observations.send(Observation::Packets(self.direction, rows));
+        }
+    }
+
+    fn finish(
+        mut self,
+        now: Time,
+        arrivals: Counters,
+        departures: Counters,
+        observations: &Sender<Observation>,
+    ) -> LaneReport {
+        self.sample(now, observations);
+        let rows: Vec<PacketRecord> = self.tracer.into_rows().collect();
+        let _ = observations.send(Observation::Packets(self.direction, rows));
+        let (queued, flying) = (self.pipe.backlog(), self.pipe.in_flight());
+        LaneReport {
+            left: Backlog {
+                packets: queued.packets + flying.packets,
+                bytes: queued.bytes + flying.bytes,
+            },
+            arrivals,
+            departures,
+            ..self.report
+        }
+    }
+}
