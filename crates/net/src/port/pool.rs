@@ -10,6 +10,7 @@
 
 use crate::frame::{Gather, VnetHeader};
 use crate::sys::Area;
+use sluice_core::Time;
 use std::io;
 
 /// A frame's place in the [`Pool`].
@@ -58,6 +59,7 @@ struct Frame {
     large: u32,
     start: u16,
     vnet: VnetHeader,
+    arrival: Option<Time>,
     is_held: bool,
 }
 
@@ -82,6 +84,7 @@ impl Pool {
             large: NONE,
             start: START,
             vnet: VnetHeader::default(),
+            arrival: None,
             is_held: false,
         };
         Ok(Pool {
@@ -101,6 +104,7 @@ impl Pool {
         frame.length = 0;
         frame.start = START;
         frame.vnet = VnetHeader::default();
+        frame.arrival = None;
         frame.is_held = true;
         Some(Slot(index))
     }
@@ -157,6 +161,16 @@ impl Pool {
     /// The offload state of the frame.
     pub fn vnet(&self, slot: Slot) -> VnetHeader {
         self.frames[slot.index()].vnet
+    }
+
+    /// When the kernel got the frame, if its port says so.
+    pub fn arrival(&self, slot: Slot) -> Option<Time> {
+        self.frames[slot.index()].arrival
+    }
+
+    /// Says when the frame arrived; for segments, when their super-packet did.
+    pub fn set_arrival(&mut self, slot: Slot, time: Time) {
+        self.frames[slot.index()].arrival = Some(time);
     }
 
     /// Changes the offload state of the frame.

@@ -84,7 +84,7 @@ impl TimedReceiver {
         let offset_ns = clock.realtime_offset_ns();
         for (header, buffer) in headers.iter().zip(&self.buffers).take(count) {
             let length = header.msg_len as usize;
-            let (stamp, class) = control_messages(&header.msg_hdr);
+            let (stamp, class) = stamp_and_class(&header.msg_hdr);
             let arrival = Arrival {
                 // Without a stamp (not on any kernel of this decade) now is the best guess.
                 time: stamp
@@ -99,34 +99,19 @@ impl TimedReceiver {
 }
 
 /// The timestamp in nanoseconds and the traffic class.
-fn control_messages(header: &libc::msghdr) -> (Option<u64>, u8) {
-    let mut stamp = None;
-    let mut class = 0;
-    // SAFETY: the header is one that recvmmsg filled, and its control room is still there.
-    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
-    while !next.is_null() {
-        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR give null or a whole header inside the room,
-        // aligned as it is.
-        let (level, kind, payload) =
-            unsafe { ((*next).cmsg_level, (*next).cmsg_type, libc::CMSG_DATA(next)) };
+fn stamp_and_class(header: &libc::msghdr) -> (Option<u64>, u8) {
+    let (mut stamp, mut class) = (None, 0);
+    // SAFETY: recvmmsg filled the header, and its control room has not been touched since.
+    for (level, kind, payload) in unsafe { sys::control_messages(header) } {
         match (level, kind) {
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
-                // SAFETY: the payload of this kind is a timespec; it may be unaligned.
-                let time = unsafe { payload.cast::<libc::timespec>().read_unaligned() };
-                stamp = Some(sys::timespec_ns(&time));
-            }
-            (libc::IPPROTO_IP, libc::IP_TOS) => {
-                // SAFETY: the payload of this kind is one byte.
-                class = unsafe { payload.read() };
-            }
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => stamp = sys::stamp_ns(payload),
+            (libc::IPPROTO_IP, libc::IP_TOS) => class = payload[0],
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                // SAFETY: the payload of this kind is an int; it may be unaligned.
-                class = unsafe { payload.cast::<libc::c_int>().read_unaligned() } as u8;
+                let int = payload.first_chunk().expect("the class of IPv6 is an int");
+                class = libc::c_int::from_ne_bytes(*int) as u8;
             }
             _ => {}
         }
-        // SAFETY: `next` is a header of this message.
-        next = unsafe { libc::CMSG_NXTHDR(header, next) };
     }
     (stamp, class)
 }

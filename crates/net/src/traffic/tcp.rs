@@ -1,7 +1,7 @@
 //! Bulk transfers by the kernel's TCP.
 //!
 //! The sender writes as fast as the socket takes it, from `start` until `stop` or `bytes`;
-//! the receiver throws the data away uncopied and notes how much has come when. What the
+//! the receiver notes how much has come when. What the
 //! sender's kernel thinks of the path (`TCP_INFO`) is sampled at an interval.
 //!
 //! A transfer that ends by time is aborted (RST), so that it is gone from the network but for
@@ -13,7 +13,7 @@ use crate::namespace::Namespace;
 use crate::sys;
 use sluice_core::{Span, Time};
 use socket2::{Domain, SockAddr, Socket, Type};
-use std::io;
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +43,18 @@ pub struct TcpFlow {
     pub info_interval: Span,
     /// How often to note what has arrived.
     pub goodput_interval: Span,
+    /// What the receiver does with the data.
+    pub sink: Sink,
+}
+
+/// What a receiving application does with its data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sink {
+    /// Reads it into memory, as applications do.
+    #[default]
+    Read,
+    /// Has the kernel throw it away uncopied, which leaves more of the processor to the rest.
+    Discard,
 }
 
 /// Use of explicit congestion notification.
@@ -140,6 +152,7 @@ impl TcpFlow {
             bytes: None,
             info_interval: Span::from_ms(50),
             goodput_interval: Span::from_ms(10),
+            sink: Sink::Read,
         }
     }
 
@@ -191,12 +204,11 @@ impl TcpFlow {
             let _done = done;
             flow.send(socket, destination, &sender)
         })?;
-        let interval = self.goodput_interval;
-        let start = self.start;
+        let flow = self.clone();
         let done = SetOnDrop(finished.clone());
         let sink_thread = to.spawn("tcp-receive", move || {
             let _done = done;
-            receive(listener, start, interval, &receiver, &sender_done)
+            flow.receive(listener, &receiver, &sender_done)
         })?;
         let merge = move |sent: Sent, received: Received| TcpReport {
             connection: Some((source, destination)),
@@ -303,6 +315,77 @@ impl TcpFlow {
         let _ = socket.set_linger(Some(Duration::ZERO));
         Ok(sent)
     }
+
+    fn receive(
+        &self,
+        listener: Socket,
+        context: &Context,
+        sender_done: &AtomicBool,
+    ) -> Result<Received, TrafficError> {
+        precise_wakeups();
+        let mut received = Received::default();
+        if !context.sleep_until(self.start) {
+            return Ok(received);
+        }
+        let socket = loop {
+            if wait(&listener, libc::POLLIN, Time::MAX, Time::ZERO) {
+                match listener.accept() {
+                    Ok((socket, _)) => break socket,
+                    Err(error) if is_transient(&error) => {}
+                    Err(error) => return Err(context.error("accept")(error)),
+                }
+            } else if context.stop.is_stopped() || sender_done.load(Ordering::Acquire) {
+                return Ok(received);
+            }
+        };
+        drop(listener);
+        socket
+            .set_nonblocking(true)
+            .map_err(context.error("switch waiting off"))?;
+        let mut buffer = match self.sink {
+            Sink::Read => vec![0; CHUNK_LEN],
+            Sink::Discard => Vec::new(),
+        };
+        let mut bytes = 0;
+        let mut next = context.clock.now();
+        let mut last_arrival = next;
+        loop {
+            let now = context.clock.now();
+            if now >= next {
+                received.goodput.push(Goodput { time: now, bytes });
+                while next <= now {
+                    next += self.goodput_interval;
+                }
+            }
+            if !wait(&socket, libc::POLLIN, next, now) {
+                // A RST is sent once and may be lost.
+                if sender_done.load(Ordering::Acquire) && now >= last_arrival + GRACE {
+                    break;
+                }
+                continue;
+            }
+            let read = match self.sink {
+                Sink::Read => (&socket).read(&mut buffer),
+                Sink::Discard => sys::discard(&socket, DISCARD_LEN),
+            };
+            match read {
+                Ok(0) => {
+                    received.finished = Some(context.clock.now());
+                    break;
+                }
+                Ok(count) => {
+                    bytes += count as u64;
+                    last_arrival = now;
+                }
+                Err(error) if is_transient(&error) => {}
+                // The sender's abort.
+                Err(_) => break,
+            }
+        }
+        let time = context.clock.now();
+        received.goodput.push(Goodput { time, bytes });
+        Ok(received)
+    }
 }
 
 /// The congestion controls that the kernel has ready. Others may be loaded as modules when
@@ -355,67 +438,6 @@ impl Sent {
 struct Received {
     goodput: Vec<Goodput>,
     finished: Option<Time>,
-}
-
-fn receive(
-    listener: Socket,
-    start: Time,
-    interval: Span,
-    context: &Context,
-    sender_done: &AtomicBool,
-) -> Result<Received, TrafficError> {
-    precise_wakeups();
-    let mut received = Received::default();
-    if !context.sleep_until(start) {
-        return Ok(received);
-    }
-    let socket = loop {
-        if wait(&listener, libc::POLLIN, Time::MAX, Time::ZERO) {
-            match listener.accept() {
-                Ok((socket, _)) => break socket,
-                Err(error) if is_transient(&error) => {}
-                Err(error) => return Err(context.error("accept")(error)),
-            }
-        } else if context.stop.is_stopped() || sender_done.load(Ordering::Acquire) {
-            return Ok(received);
-        }
-    };
-    drop(listener);
-    let mut bytes = 0;
-    let mut next = context.clock.now();
-    let mut last_arrival = next;
-    loop {
-        let now = context.clock.now();
-        if now >= next {
-            received.goodput.push(Goodput { time: now, bytes });
-            while next <= now {
-                next += interval;
-            }
-        }
-        if !wait(&socket, libc::POLLIN, next, now) {
-            // A RST is sent once and may be lost.
-            if sender_done.load(Ordering::Acquire) && now >= last_arrival + GRACE {
-                break;
-            }
-            continue;
-        }
-        match sys::discard(&socket, DISCARD_LEN) {
-            Ok(0) => {
-                received.finished = Some(context.clock.now());
-                break;
-            }
-            Ok(count) => {
-                bytes += count as u64;
-                last_arrival = now;
-            }
-            Err(error) if is_transient(&error) => {}
-            // The sender's abort.
-            Err(_) => break,
-        }
-    }
-    let time = context.clock.now();
-    received.goodput.push(Goodput { time, bytes });
-    Ok(received)
 }
 
 fn listen(address: IpAddr) -> io::Result<Socket> {
@@ -586,7 +608,7 @@ impl TcpInfo {
 
 /// linux/tcp.h.
 const TCPI_OPT_ECN: u8 = 8;
-/// Bytes of one write: four super-packets.
+/// Bytes of one write or read: four super-packets.
 const CHUNK_LEN: usize = 256 << 10;
 /// Most bytes thrown away by one read.
 const DISCARD_LEN: usize = 4 << 20;
