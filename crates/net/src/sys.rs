@@ -270,3 +270,15 @@ pub(crate) fn stamp_ns(payload: &[u8]) -> Option<u64> {
     );
     u64::try_from(seconds * 1_000_000_000 + nanoseconds).ok()
 }
+
+/// Gives the calling thread real-time scheduling, which threads that it starts do not inherit.
+pub(crate) fn set_fifo(priority: u8) -> io::Result<()> {
+    let parameters = libc::sched_param {
+        sched_priority: libc::c_int::from(priority),
+    };
+    // SAFETY: `parameters` is valid for reading; thread 0 is the calling one.
+    check(unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters)
+    })
+    .map(drop)
+}

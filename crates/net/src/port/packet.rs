@@ -40,7 +40,7 @@ impl Default for PacketOptions {
         PacketOptions {
             offloads: true,
             batch: 32,
-            receive_buffer: 32 << 20,
+            receive_buffer: 8 << 20,
             send_buffer: 8 << 20,
             bypass_qdisc: true,
             timestamps: None,
