@@ -114,6 +114,8 @@ fn frames_arrive_byte_for_byte_with_their_tags() {
         }
         let counters = wire.ports[1].counters();
         assert_eq!((counters.received, counters.lost_total()), (12, 0));
+        let right = wire.namespace.links().unwrap().interface("right").unwrap();
+        assert_eq!((right.traffic.received, right.traffic.dropped_out), (12, 0));
     }
 }
 

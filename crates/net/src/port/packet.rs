@@ -8,7 +8,7 @@
 use super::messages::Messages;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
 use crate::clock::Clock;
-use crate::frame::{Link, VnetHeader, complete_checksum};
+use crate::frame::{Link, VnetHeader};
 use crate::namespace::{LinkError, Namespace, NamespaceError};
 use crate::sys;
 use socket2::{Domain, Socket, Type};
@@ -298,9 +298,7 @@ impl Port for PacketPort {
             self.outgoing.clear();
             for slot in batch {
                 if self.vnet_len == 0 {
-                    let vnet = pool.vnet(*slot);
-                    let (head, tail) = pool.parts_mut(*slot);
-                    complete_checksum(head, tail, &vnet);
+                    pool.complete_checksum(*slot);
                 }
                 let (head, tail) = pool.send_parts(*slot, self.vnet_len);
                 // SAFETY: the parts are of `pool`, which is borrowed until this function

@@ -8,7 +8,7 @@
 //! The slots are one page-aligned area of equal chunks with room before each frame, which is
 //! also the shape that AF_XDP wants.
 
-use crate::frame::{Gather, VnetHeader};
+use crate::frame::{Gather, VnetHeader, complete_checksum};
 use crate::sys::Area;
 use sluice_core::Time;
 use std::io;
@@ -176,6 +176,17 @@ impl Pool {
     /// Changes the offload state of the frame.
     pub fn set_vnet(&mut self, slot: Slot, vnet: VnetHeader) {
         self.frames[slot.index()].vnet = vnet;
+    }
+
+    /// Completes the frame's transport checksum, if it is still open; once is enough. Where the
+    /// offload header points outside of the frame, the checksum stays as wrong as it came.
+    pub fn complete_checksum(&mut self, slot: Slot) {
+        let vnet = self.vnet(slot);
+        let (head, tail) = self.parts_mut(slot);
+        if complete_checksum(head, tail, &vnet) {
+            let flags = vnet.flags & !VnetHeader::NEEDS_CSUM;
+            self.set_vnet(slot, VnetHeader { flags, ..vnet });
+        }
     }
 
     /// The whole room of an empty slot, to write a frame of up to [`HEAD_LEN`] bytes into;
@@ -383,6 +394,27 @@ mod tests {
         assert_eq!(pool.available_large(), 0);
         pool.free(slot);
         assert_eq!(pool.available_large(), 1);
+    }
+
+    #[test]
+    fn a_checksum_is_completed_once() {
+        let mut pool = pool();
+        let slot = pool.allocate().unwrap();
+        // A range of two words, 0x1234 and the field, which holds a partial sum of 0x0001.
+        pool.room_mut(slot)[..4].copy_from_slice(&[0x12, 0x34, 0x00, 0x01]);
+        let vnet = VnetHeader {
+            flags: VnetHeader::NEEDS_CSUM,
+            csum_start: 0,
+            csum_offset: 2,
+            ..VnetHeader::default()
+        };
+        pool.set_frame(slot, 4, vnet);
+        for _ in 0..2 {
+            pool.complete_checksum(slot);
+            // ~(0x1234 + 0x0001)
+            assert_eq!(pool.head(slot)[2..], [0xed, 0xca]);
+            assert!(!pool.vnet(slot).needs_checksum());
+        }
     }
 
     #[test]
