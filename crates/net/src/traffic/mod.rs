@@ -8,6 +8,7 @@
 pub mod ping;
 mod receive;
 pub mod tcp;
+mod tcp_info;
 pub mod udp;
 
 use crate::clock::Clock;

@@ -66,6 +66,9 @@ pub struct UdpReport {
     pub duplicates: u64,
     /// Packets received after one with a higher number.
     pub reordered: u64,
+    /// Packets that reached the receiver's host but found its socket full: lost by the
+    /// measurement, and by nothing on the path.
+    pub overflowed: u64,
     /// Packets received with a CE mark.
     pub marked: u64,
     /// Packets as they arrived.
@@ -255,6 +258,7 @@ impl UdpFlow {
             if sender_done.load(Ordering::Acquire) {
                 let now = context.clock.now();
                 if now >= *end.get_or_insert(now + self.linger) {
+                    report.overflowed = timed.overflowed();
                     return Ok(report);
                 }
             }
