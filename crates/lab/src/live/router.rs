@@ -141,6 +141,8 @@ impl LaneReport {
 /// What the router did.
 #[derive(Clone, Debug)]
 pub struct RouterReport {
+    /// Whether the router's thread ran before all ordinary ones (SCHED_FIFO).
+    pub is_real_time: bool,
     /// From h2 to h3.
     pub up: LaneReport,
     /// From h3 to h2.
@@ -162,6 +164,7 @@ pub fn route(
         Lane::new(Direction::Up, &plan.up, plan, 1),
         Lane::new(Direction::Down, &plan.down, plan, 2),
     ];
+    let is_real_time = sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
     let mut waiter = Waiter::new(plan.spin);
     let mut sample_at = Time::ZERO;
     let mut received = Vec::with_capacity(256);
@@ -170,12 +173,11 @@ pub fn route(
         for (i, lane) in lanes.iter_mut().enumerate() {
             received.clear();
             ports[i].receive(&mut pool, &mut received);
-            let arrival = clock.now();
-            lane.follow_schedule(arrival, &mut pool);
             for slot in received.drain(..) {
+                let arrival = pool.arrival(slot).unwrap_or(now);
                 lane.admit(slot, arrival, &mut pool, observations);
             }
-            lane.collect(arrival, &mut pool);
+            lane.collect(clock.now(), &mut pool);
             lane.send(&mut ports[1 - i], &mut pool, clock);
         }
         if now >= sample_at {
@@ -200,6 +202,7 @@ pub fn route(
     let counters = ports.each_mut().map(|port| port.counters());
     let [up, down] = lanes;
     let report = RouterReport {
+        is_real_time,
         up: up.finish(now, counters[0], counters[1], observations),
         down: down.finish(now, counters[1], counters[0], observations),
     };
@@ -226,6 +229,8 @@ struct Lane {
     report: LaneReport,
     /// Due instant and departure of the last packet, for the error of the rate.
     last: Option<(Time, Time)>,
+    /// The latest instant that the pipe was told: what arrived before it counts as arriving then.
+    told: Time,
 }
 
 /// The lane's end of its queue: traces events and frees the slots of dropped packets.
@@ -286,10 +291,11 @@ impl Lane {
                 departures: Counters::default(),
             },
             last: None,
+            told: Time::ZERO,
         }
     }
 
-    /// Applies the rates that have come into force, each at its own instant.
+    /// Applies the rates that have come into force by `now`, each at its own instant.
     fn follow_schedule(&mut self, now: Time, pool: &mut Pool) {
         while let Some((at, rate)) = self.steps.last().copied().filter(|(at, _)| *at <= now) {
             self.steps.pop();
@@ -308,6 +314,7 @@ impl Lane {
         pool: &mut Pool,
         work: impl FnOnce(&mut Pipe, &mut Cx<'_>) -> T,
     ) -> T {
+        self.told = self.told.max(now);
         let mut sink = LaneSink {
             tracer: &mut self.tracer,
             pool,
@@ -324,6 +331,8 @@ impl Lane {
         pool: &mut Pool,
         observations: &Sender<Observation>,
     ) {
+        let arrival = arrival.max(self.told);
+        self.follow_schedule(arrival, pool);
         let view = frame::parse_head(pool.head(slot), pool.frame_len(slot), Link::Ethernet);
         if !view.is_ip() {
             if view.fault.is_some() {
@@ -415,6 +424,7 @@ impl Lane {
 
     /// Moves what has come through the pipe to the outgoing frames, with its marks written.
     fn collect(&mut self, now: Time, pool: &mut Pool) {
+        self.follow_schedule(now, pool);
         while let Some(departure) = self.with_pipe(now, pool, |pipe, cx| pipe.poll(cx)) {
             let packet = departure.packet;
             let slot = Slot::from_number(packet.slot);
@@ -511,3 +521,6 @@ impl Lane {
         }
     }
 }
+
+/// Before all ordinary threads, after everything that asked for more.
+const REAL_TIME_PRIORITY: u8 = 1;

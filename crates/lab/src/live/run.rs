@@ -189,7 +189,7 @@ impl Router {
             split_below: SPLIT_BELOW,
             spin: Spin::Adaptive,
         };
-        let (inner, outer) = topology.ports()?;
+        let (inner, outer) = topology.ports(clock)?;
         let stop = Stop::new();
         let (sender, observations) = mpsc::channel();
         let (router_stop, clock) = (stop.clone(), *clock);

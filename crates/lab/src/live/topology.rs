@@ -7,7 +7,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use sluice_net::namespace::{LinkError, Mac, Namespace, NamespaceError, SysctlError, VethEnd, create_veth};
-use sluice_net::port::{PacketError, PacketOptions, PacketPort};
+use sluice_net::Clock;
+use sluice_net::port::PacketPort;
+use sluice_net::port::packet::{PacketError, PacketOptions};
 
 /// Why the network could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -62,12 +64,15 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Opens the router's ports: towards h2 and towards h3.
+    /// Opens the router's ports, towards h2 and towards h3, which stamp arrivals on `clock`.
     ///
     /// # Errors
     /// When the process may not open packet sockets.
-    pub fn ports(&self) -> Result<(PacketPort, PacketPort), TopologyError> {
-        let options = PacketOptions::default();
+    pub fn ports(&self, clock: &Clock) -> Result<(PacketPort, PacketPort), TopologyError> {
+        let options = PacketOptions {
+            timestamps: Some(*clock),
+            ..PacketOptions::default()
+        };
         Ok((
             PacketPort::open(&self.router, self.h2.namespace.name(), options)?,
             PacketPort::open(&self.router, self.h3.namespace.name(), options)?,
