@@ -37,6 +37,19 @@ impl Schedule {
         Schedule(vec![(Span::ZERO, rate)])
     }
 
+    /// The rates with the instants from which they hold.
+    ///
+    /// # Panics
+    /// If the first is not at zero, or they are not in the order of time.
+    pub fn new(steps: Vec<(Span, Rate)>) -> Self {
+        assert!(
+            steps.first().is_some_and(|(at, _)| *at == Span::ZERO)
+                && steps.windows(2).all(|pair| pair[0].0 < pair[1].0),
+            "a schedule begins at zero and goes forward"
+        );
+        Schedule(steps)
+    }
+
     /// The steps in the order of time; the first is at zero, and there is at least one.
     pub fn steps(&self) -> &[(Span, Rate)] {
         &self.0
@@ -98,6 +111,11 @@ pub enum Backend {
 pub struct Dscp(u8);
 
 impl Dscp {
+    /// The codepoint `n`, if it is one.
+    pub const fn new(n: u8) -> Option<Self> {
+        if n < 64 { Some(Dscp(n)) } else { None }
+    }
+
     /// The codepoint.
     pub const fn value(self) -> u8 {
         self.0

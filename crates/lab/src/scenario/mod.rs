@@ -235,6 +235,7 @@ impl Scenario {
         let expect = expect::read_all(root, &flows, variant, variants, problems);
         let (keys, measure, link) = (keys?, measure?, link?);
         if measure.warmup >= keys.duration {
+            // Then no flow outlasts it either.
             problems.push(
                 Problem::new(
                     place(root, "measure", "warmup"),
@@ -242,6 +243,9 @@ impl Scenario {
                 )
                 .hint(format!("the run lasts {}", keys.duration)),
             );
+        }
+        if measure.warmup < keys.duration {
+            check_warmup(root, &flows, &measure, problems);
         }
         for (key, pipe) in [("up", &link.up), ("down", &link.down)] {
             let (last, _) = pipe.rate.steps()[pipe.rate.steps().len() - 1];
@@ -271,6 +275,30 @@ impl Scenario {
             flows,
             expect,
         })
+    }
+}
+
+/// A flow that does not end by itself must outlast the warm-up, or nothing of it is measured.
+fn check_warmup(root: &Table, flows: &[Flow], measure: &Measure, problems: &mut Problems) {
+    let Some(Value::Array(items)) = root.node("flow").map(|node| &node.value) else {
+        return;
+    };
+    for (flow, node) in flows.iter().zip(items) {
+        if flow.kind.is_sized() || flow.life() > measure.warmup {
+            continue;
+        }
+        let message = format!(
+            "flow `{}` lasts {}, and its warm-up is {}",
+            flow.name,
+            flow.life(),
+            measure.warmup
+        );
+        let key = |key| node.as_table().and_then(|table| table.node(key));
+        let at = key("stop").or(key("start")).unwrap_or(node).at.clone();
+        problems.push(
+            Problem::new(at, message)
+                .hint("it must last longer, or `warmup` in [measure] be shorter"),
+        );
     }
 }
 
