@@ -161,6 +161,17 @@ pub fn all() -> Vec<Scene> {
     }
     scenes.push(scene("emptied by drops", 9 * MBIT, emptied));
 
+    // Four fat flows at 5 Mbit/s make a round of 4 * 2.4 ms, in which a thin flow's only packet waits
+    // above target; its next one comes before the round is over.
+    let mut round = Vec::new();
+    for i in 0..2000 {
+        round.push(arrival(i * 1_600_000, i % 4, 1514));
+        if i % 4 == 0 {
+            round.push(arrival(i * 1_600_000 + lcg.below(3 * MS), 4, 90));
+        }
+    }
+    scenes.push(scene("a thin flow in a long round", 5 * MBIT, round));
+
     // Nothing happens for the first minute.
     scenes.push(scene(
         "late start",
