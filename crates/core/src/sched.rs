@@ -134,4 +134,5 @@ macro_rules! disciplines {
 disciplines! {
     fifo::PlainFifo,
     prio::Prio,
+    rr::Rr,
 }
