@@ -135,4 +135,5 @@ disciplines! {
     fifo::PlainFifo,
     prio::Prio,
     rr::Rr,
+    wf2q::Wf2q as "wf2q+",
 }
