@@ -136,4 +136,5 @@ disciplines! {
     prio::Prio,
     rr::Rr,
     wf2q::Wf2q as "wf2q+",
+    qfq::Qfq,
 }
