@@ -422,21 +422,26 @@ impl fmt::Display for Time {
     }
 }
 
-/// Shows `value` in the largest unit of `units` that leaves at least 1, with up to three decimals.
+/// Shows `value` exactly, in the largest unit of `units` that leaves at least 1. Factors are powers
+/// of ten, so the decimals end.
 fn show(f: &mut fmt::Formatter<'_>, value: u64, units: &[(u64, &str)]) -> fmt::Result {
     let (factor, name) = units
         .iter()
         .find(|(factor, _)| value >= *factor)
         .copied()
         .unwrap_or(units[units.len() - 1]);
-    let (whole, rest) = (value / factor, value % factor);
-    let milli = (u128::from(rest) * 1000 / u128::from(factor)) as u64;
-    match milli {
-        0 => write!(f, "{whole}{name}"),
-        m if m % 100 == 0 => write!(f, "{whole}.{}{name}", m / 100),
-        m if m % 10 == 0 => write!(f, "{whole}.{:02}{name}", m / 10),
-        m => write!(f, "{whole}.{m:03}{name}"),
+    write!(f, "{}", value / factor)?;
+    let mut rest = value % factor;
+    if rest > 0 {
+        f.write_str(".")?;
+        let mut place = factor / 10;
+        while rest > 0 {
+            write!(f, "{}", rest / place)?;
+            rest %= place;
+            place /= 10;
+        }
     }
+    f.write_str(name)
 }
 
 impl fmt::Display for Span {
@@ -469,17 +474,10 @@ impl fmt::Display for Rate {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [
-            (1 << 30, "GiB"),
-            (1 << 20, "MiB"),
-            (1 << 10, "KiB"),
-            (1, "B"),
-        ];
-        if self.0 % 1024 == 0 && self.0 > 0 {
-            show(f, self.0, &units)
-        } else {
-            write!(f, "{}B", self.0)
-        }
+        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        let whole = |(factor, _): &&(u64, &str)| self.0 > 0 && self.0.is_multiple_of(*factor);
+        let (factor, name) = units.iter().find(whole).copied().unwrap_or((1, "B"));
+        write!(f, "{}{name}", self.0 / factor)
     }
 }
 

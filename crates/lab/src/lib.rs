@@ -1,1 +1,3 @@
-//! See the crate description.
+//! From a scenario file to a recording, its metrics and a report.
+
+pub mod replay;

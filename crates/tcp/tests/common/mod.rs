@@ -53,6 +53,9 @@ pub struct Line {
     pub fate: Fate,
 }
 
+/// Decides about a segment on its way, to the server (true) or to the client.
+type Judge<'a> = Box<dyn FnMut(bool, &Segment) -> Fate + 'a>;
+
 /// Client, server and what lies between.
 pub struct Net<'a> {
     pub now: Time,
@@ -68,7 +71,7 @@ pub struct Net<'a> {
     departures: std::collections::VecDeque<Time>,
     order: u64,
     air: BinaryHeap<Reverse<InFlight>>,
-    judge: Box<dyn FnMut(bool, &Segment) -> Fate + 'a>,
+    judge: Judge<'a>,
     pub trace: Option<Vec<Line>>,
     /// Called after each event.
     pub events: u64,

@@ -1,0 +1,22 @@
+//! `droptail`: signals nothing; a full queue refuses the packet that arrives.
+//!
+//! The baseline of every comparison, and what a queue without an AQM does. No deviations, no
+//! parameters of its own.
+
+use super::{Aqm, AqmAlgorithm};
+use crate::param::NoParams;
+
+/// Never signals; a full queue refuses arrivals.
+#[derive(Clone, Debug, Default)]
+pub struct DropTail;
+
+impl Aqm for DropTail {}
+
+impl AqmAlgorithm for DropTail {
+    type Params = NoParams;
+    const DOC: &'static str = "no signal; a full queue refuses the packet that arrives";
+
+    fn new(_params: &NoParams) -> Self {
+        DropTail
+    }
+}

@@ -1,0 +1,27 @@
+//! `headdrop`: signals nothing; a full queue throws out its oldest packet for the new one.
+//!
+//! The sender sees the gap as soon as the next packet is delivered, a whole queue's delay earlier
+//! than with tail drop (Kundel et al., "User Space Packet Schedulers", NetSys 2021). No
+//! parameters of its own.
+
+use super::{Aqm, AqmAlgorithm, Overflow};
+use crate::param::NoParams;
+
+/// Never signals; a full queue gives up its head.
+#[derive(Clone, Debug, Default)]
+pub struct HeadDrop;
+
+impl Aqm for HeadDrop {
+    fn overflow(&self) -> Overflow {
+        Overflow::Head
+    }
+}
+
+impl AqmAlgorithm for HeadDrop {
+    type Params = NoParams;
+    const DOC: &'static str = "no signal; a full queue gives up its oldest packet";
+
+    fn new(_params: &NoParams) -> Self {
+        HeadDrop
+    }
+}

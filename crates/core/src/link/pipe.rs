@@ -1,0 +1,337 @@
+//! The pipe: one direction of a link, with a rate, burst credit and a delay line behind a queue.
+//!
+//! A packet leaves the queue at the start of its transmission slot, occupies the link for
+//! `ceil(len * 8e9 / rate)` ns, and is delivered `delay` after the slot's end, as on a wire.
+//! The sojourn time therefore excludes the packet's own transmission.
+//!
+//! A pipe lives in the instants at which something is due, not in those at which it happens to be
+//! polled: a poll that comes late works off everything in its order at its own time. So the long-run
+//! rate is exact, a spurious poll changes nothing, and the same arrivals get the same verdicts
+//! from a live router as from the simulator. At one instant the order is: arrivals, then timers of
+//! AQMs, then the link.
+//!
+//! Burst credit: an idle link saves up to `burst` bytes, which then pass at once, as in a token
+//! bucket.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use crate::event::{Backlog, Cx};
+use crate::packet::Packet;
+use crate::params;
+use crate::sched::{Discipline, Wake};
+use crate::units::{Bytes, Rate, Span, Time};
+
+params! {
+    /// What the user sets for a pipe.
+    pub struct PipeParams {
+        /// bits per second on the link
+        rate: Rate = Rate(Rate::UNLIMITED), Rate(Rate::from_bps(1)) => Rate(Rate::UNLIMITED), "dummynet: bw 0 is unlimited";
+        /// propagation delay after the transmission
+        delay: Span = Span(Span::ZERO), Span(Span::ZERO) => Span(Span::from_secs(3600)), "dummynet: 0";
+        /// bytes that pass at once after an idle time
+        burst: Bytes = Bytes(Bytes::ZERO), Bytes(Bytes::ZERO) => Bytes(Bytes::new(1 << 48)), "dummynet: 0 to 2^48-1";
+    }
+}
+
+/// A packet that has arrived at the far end.
+#[derive(Debug)]
+pub struct Departure {
+    /// The packet.
+    pub packet: Packet,
+    /// When it was due there; a host that is polled later than that was late.
+    pub due: Time,
+}
+
+/// A queue, a link and a delay line.
+pub struct Pipe {
+    params: PipeParams,
+    queue: Box<dyn Discipline>,
+    /// The packet that occupies the link, and when its slot ends.
+    on_wire: Option<(Time, Packet)>,
+    /// When the link's saved time is used up: the end of the last slot, without burst credit.
+    free_at: Time,
+    /// An instant at which the idle link must ask the queue.
+    ask_at: Option<Time>,
+    line: VecDeque<(Time, Packet)>,
+    in_flight: Backlog,
+    /// The last instant that was worked off.
+    clock: Time,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Due {
+    Timer,
+    Link,
+}
+
+impl Pipe {
+    /// An idle pipe behind `queue`.
+    pub fn new(params: &PipeParams, queue: Box<dyn Discipline>) -> Self {
+        Pipe {
+            params: params.clone(),
+            queue,
+            on_wire: None,
+            free_at: Time::ZERO,
+            ask_at: None,
+            line: VecDeque::new(),
+            in_flight: Backlog::default(),
+            clock: Time::ZERO,
+        }
+    }
+
+    /// Takes a packet at `cx.now`. What leaves in consequence is found by [`Pipe::poll`].
+    pub fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
+        self.advance(cx, |due, now| due < now);
+        self.clock = self.clock.max(cx.now);
+        self.queue.enqueue(packet, cx);
+        if self.on_wire.is_none() {
+            self.ask_at = Some(self.clock);
+        }
+    }
+
+    /// Works off everything that is due up to `cx.now`, and gives the next packet that has
+    /// arrived at the far end. To be called until it gives none.
+    pub fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
+        self.advance(cx, |due, now| due <= now);
+        let (due, _) = *self.line.front()?;
+        if due > cx.now {
+            return None;
+        }
+        let (due, packet) = self.line.pop_front()?;
+        self.in_flight.remove(&packet);
+        Some(Departure { packet, due })
+    }
+
+    /// When [`Pipe::poll`] has something to do next.
+    pub fn next_wake(&self) -> Wake {
+        let service = self.next_due().map(|(at, _)| at);
+        let delivery = self.line.front().map(|(at, _)| *at);
+        match (service, delivery) {
+            (Some(a), Some(b)) => Wake::At(a.min(b)),
+            (Some(t), None) | (None, Some(t)) => Wake::At(t),
+            (None, None) => Wake::OnEnqueue,
+        }
+    }
+
+    /// What waits in the queue.
+    pub fn backlog(&self) -> Backlog {
+        self.queue.backlog()
+    }
+
+    /// What is on the link and in the delay line.
+    pub fn in_flight(&self) -> Backlog {
+        let mut all = self.in_flight;
+        if let Some((_, packet)) = &self.on_wire {
+            all.add(packet);
+        }
+        all
+    }
+
+    /// The parameters in force.
+    pub const fn params(&self) -> &PipeParams {
+        &self.params
+    }
+
+    /// The queue.
+    pub fn queue(&self) -> &dyn Discipline {
+        &*self.queue
+    }
+
+    /// Changes rate, delay and burst from `cx.now` on. A transmission under way is not stretched,
+    /// and no packet overtakes another in the delay line.
+    pub fn set_params(&mut self, params: &PipeParams, cx: &mut Cx<'_>) {
+        self.advance(cx, |due, now| due < now);
+        self.params = params.clone();
+    }
+
+    /// Puts `queue` in the place of the present one at `cx.now` and moves the backlog to it; what the
+    /// new one has no room for goes to the sink.
+    pub fn replace_queue(&mut self, queue: Box<dyn Discipline>, cx: &mut Cx<'_>) {
+        self.advance(cx, |due, now| due < now);
+        let mut old = core::mem::replace(&mut self.queue, queue);
+        while let Some(packet) = old.pull() {
+            self.queue.enqueue(packet, cx);
+        }
+        if self.on_wire.is_none() {
+            self.ask_at = Some(self.clock.max(cx.now));
+        }
+    }
+
+    /// Works off, in the order of time, what `is_due`.
+    fn advance(&mut self, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
+        let now = cx.now;
+        while let Some((at, due)) = self.next_due() {
+            if !is_due(at, now) {
+                break;
+            }
+            self.clock = at;
+            cx.now = at;
+            match due {
+                Due::Timer => self.queue.on_timer(cx),
+                Due::Link => self.serve(cx),
+            }
+        }
+        cx.now = now;
+    }
+
+    fn next_due(&self) -> Option<(Time, Due)> {
+        let timer = self.queue.next_timer();
+        let link = match (&self.on_wire, self.ask_at) {
+            (Some((end, _)), _) => Some(*end),
+            (None, Some(at)) => Some(at),
+            (None, None) => match self.queue.next_wake() {
+                Wake::Now => Some(self.clock),
+                Wake::At(at) => Some(at),
+                Wake::OnEnqueue => None,
+            },
+        };
+        // What became due while nobody called is worked off at the present instant, never before it.
+        match (timer, link) {
+            (Some(t), Some(l)) if t <= l => Some((t.max(self.clock), Due::Timer)),
+            (_, Some(l)) => Some((l.max(self.clock), Due::Link)),
+            (Some(t), None) => Some((t.max(self.clock), Due::Timer)),
+            (None, None) => None,
+        }
+    }
+
+    /// The link has become idle, or is: hands over what it carried and asks the queue once.
+    fn serve(&mut self, cx: &mut Cx<'_>) {
+        if let Some((end, packet)) = self.on_wire.take() {
+            let mut due = end.saturating_add(self.params.delay);
+            if let Some((last, _)) = self.line.back() {
+                due = due.max(*last);
+            }
+            self.in_flight.add(&packet);
+            self.line.push_back((due, packet));
+        }
+        self.ask_at = None;
+        if let Some(packet) = self.queue.dequeue(cx) {
+            let rate = self.params.rate;
+            let credit = rate.transmission(self.params.burst.as_u64());
+            let earliest = Time::from_ns(cx.now.as_ns().saturating_sub(credit.as_ns()));
+            self.free_at = self
+                .free_at
+                .max(earliest)
+                .saturating_add(rate.transmission(u64::from(packet.len)));
+            self.on_wire = Some((self.free_at.max(cx.now), packet));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::DropCounter;
+    use crate::registry::Spec;
+    use crate::rng::Rng;
+    use alloc::vec::Vec;
+
+    fn pipe(params: &PipeParams) -> Pipe {
+        Pipe::new(params, Spec::parse("fifo").unwrap().build().unwrap())
+    }
+
+    /// Feeds `(time, bytes)` and polls at the pipe's own wake-ups; gives when each was due.
+    fn run(pipe: &mut Pipe, arrivals: &[(u64, u32)], extra_polls: &[u64]) -> Vec<u64> {
+        let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+        let mut out = Vec::new();
+        let mut calls: Vec<(u64, Option<u32>)> =
+            arrivals.iter().map(|(t, b)| (*t, Some(*b))).collect();
+        calls.extend(extra_polls.iter().map(|t| (*t, None)));
+        calls.sort_by_key(|(t, b)| (*t, b.is_none()));
+        for (t, bytes) in calls {
+            let mut cx = Cx::new(Time::from_ns(t), &mut rng, &mut sink);
+            if let Some(bytes) = bytes {
+                let mut packet = Packet::new(0, bytes);
+                packet.arrival = Time::from_ns(t);
+                pipe.enqueue(packet, &mut cx);
+            }
+            while let Some(departure) = pipe.poll(&mut cx) {
+                out.push(departure.due.as_ns());
+            }
+        }
+        while let Wake::At(at) = pipe.next_wake() {
+            let mut cx = Cx::new(at, &mut rng, &mut sink);
+            while let Some(departure) = pipe.poll(&mut cx) {
+                out.push(departure.due.as_ns());
+            }
+        }
+        out
+    }
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_packet_is_delivered_after_its_slot_and_the_delay() {
+        // 1250 B at 10 Mbit/s take 1 ms; with 5 ms of delay the first is due at 6 ms, the second,
+        // which waits for the link, at 7 ms.
+        let params = PipeParams {
+            rate: Rate::from_bps(10_000_000),
+            delay: Span::from_ms(5),
+            ..PipeParams::default()
+        };
+        let due = run(&mut pipe(&params), &[(0, 1250), (0, 1250)], &[]);
+        assert_eq!(due, [6 * MS, 7 * MS]);
+    }
+
+    #[test]
+    fn late_and_spurious_polls_change_no_instant() {
+        let params = PipeParams {
+            rate: Rate::from_bps(8_000_000),
+            delay: Span::from_ms(1),
+            ..PipeParams::default()
+        };
+        let arrivals: Vec<(u64, u32)> = (0..50).map(|i| (i * MS / 2, 1000)).collect();
+        let plain = run(&mut pipe(&params), &arrivals, &[]);
+        let spurious: Vec<u64> = (0..500).map(|i| i * 70_001).collect();
+        assert_eq!(run(&mut pipe(&params), &arrivals, &spurious), plain);
+        // 1000 B at 8 Mbit/s take 1 ms: 50 packets back to back, delivered 1 ms later.
+        let expected: Vec<u64> = (0..50).map(|i| (i + 2) * MS).collect();
+        assert_eq!(plain, expected);
+    }
+
+    #[test]
+    fn an_idle_link_saves_its_burst_credit() {
+        // After 100 ms of idleness 3000 B of credit pass at once; the third packet of 1500 B takes
+        // its 1.2 ms at 10 Mbit/s.
+        let params = PipeParams {
+            rate: Rate::from_bps(10_000_000),
+            burst: Bytes::new(3000),
+            ..PipeParams::default()
+        };
+        let t = 100 * MS;
+        let due = run(&mut pipe(&params), &[(t, 1500), (t, 1500), (t, 1500)], &[]);
+        assert_eq!(due, [t, t, t + 1_200_000]);
+    }
+
+    #[test]
+    fn an_unlimited_pipe_only_delays() {
+        let params = PipeParams {
+            delay: Span::from_ms(3),
+            ..PipeParams::default()
+        };
+        let due = run(&mut pipe(&params), &[(0, 1500), (0, 1500)], &[]);
+        assert_eq!(due, [3 * MS, 3 * MS]);
+    }
+
+    #[test]
+    fn a_shorter_delay_lets_no_packet_overtake() {
+        let mut pipe = pipe(&PipeParams {
+            delay: Span::from_ms(10),
+            ..PipeParams::default()
+        });
+        let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+        pipe.enqueue(Packet::new(0, 100), &mut cx);
+        assert!(pipe.poll(&mut cx).is_none());
+        pipe.set_params(&PipeParams::default(), &mut cx);
+        cx.now = Time::from_ns(MS);
+        pipe.enqueue(Packet::new(1, 100), &mut cx);
+        assert!(pipe.poll(&mut cx).is_none());
+        cx.now = Time::from_ns(10 * MS);
+        let slots: Vec<u32> = core::iter::from_fn(|| pipe.poll(&mut cx))
+            .map(|d| d.packet.slot)
+            .collect();
+        assert_eq!(slots, [0, 1]);
+    }
+}

@@ -1,0 +1,100 @@
+//! The handle of a packet: what a queue must know of it, and where the host keeps its bytes.
+
+use crate::units::{Span, Time};
+
+/// The ECN codepoint of an IP header (RFC 3168 section 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Ecn {
+    /// The sender does not understand ECN: congestion is signalled by a drop.
+    #[default]
+    NotEct = 0,
+    /// ECN-capable, and an L4S sender (RFC 9331).
+    Ect1 = 1,
+    /// ECN-capable.
+    Ect0 = 2,
+    /// Congestion experienced.
+    Ce = 3,
+}
+
+impl Ecn {
+    /// The codepoint in the two low bits of a TOS or traffic-class octet.
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Ecn::NotEct,
+            1 => Ecn::Ect1,
+            2 => Ecn::Ect0,
+            _ => Ecn::Ce,
+        }
+    }
+
+    /// Whether congestion may be signalled by a mark.
+    pub const fn is_capable(self) -> bool {
+        !matches!(self, Ecn::NotEct)
+    }
+}
+
+/// One packet in a queue: a small handle that is moved, never copied.
+///
+/// A super-packet (GSO/GRO) is one handle whose `len` and `segments` count what will be on
+/// the wire. The only ways out of a queue are `dequeue` and the sink of dropped packets, so a
+/// slot can neither leak nor be freed twice.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a packet leaves by being returned or by being handed to the sink"]
+pub struct Packet {
+    /// When it arrived at the queue; the host sets it. Sojourn times count from here.
+    pub arrival: Time,
+    /// Where the host keeps the bytes.
+    pub slot: u32,
+    /// Bytes on the link, all segments together; which headers count is the host's choice.
+    pub len: u32,
+    /// Hash of the flow (5-tuple).
+    pub flow: u32,
+    /// Hash of the source host.
+    pub src: u32,
+    /// Hash of the destination host.
+    pub dst: u32,
+    /// The queue of a scheduler with several that a classifier chose.
+    pub class: u32,
+    /// Wire packets in this handle: 1, or more for a super-packet.
+    pub segments: u16,
+    /// ECN codepoint; the host writes a mark into the header when it transmits.
+    pub ecn: Ecn,
+    /// Differentiated services codepoint (RFC 2474), 0 to 63.
+    pub dscp: u8,
+}
+
+impl Packet {
+    /// A packet of `len` bytes whose bytes are in `slot`; everything else is zero.
+    pub const fn new(slot: u32, len: u32) -> Self {
+        Packet {
+            arrival: Time::ZERO,
+            slot,
+            len,
+            flow: 0,
+            src: 0,
+            dst: 0,
+            class: 0,
+            segments: 1,
+            ecn: Ecn::NotEct,
+            dscp: 0,
+        }
+    }
+
+    /// How long it has been in the queue.
+    pub const fn sojourn(&self, now: Time) -> Span {
+        now.since(self.arrival)
+    }
+
+    /// Bytes of one wire packet of this handle, rounded up.
+    pub const fn segment_len(&self) -> u32 {
+        if self.segments > 1 {
+            self.len.div_ceil(self.segments as u32)
+        } else {
+            self.len
+        }
+    }
+}
+
+/// A handle must stay small: a queue of 100 000 of them is 4 MB.
+const _: () = assert!(core::mem::size_of::<Packet>() <= 40);

@@ -1,0 +1,508 @@
+//! Parameters, declared once beside the algorithm that reads them.
+//!
+//! A declaration has a name, a kind (with its unit), a default, a range, one line of
+//! documentation and the source of the default. The command line, the ipfw grammar, the scenario
+//! file, the Python classes, `sluice list`, the docs and the conformance tests all read it; nothing
+//! else repeats it. [`params!`](crate::params) makes a plain struct with typed fields from it.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::units::{Bytes, Rate, Span, UnitError};
+
+/// A non-negative decimal number, exact to 1e-9: weights, probabilities, gains.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ratio(u64);
+
+impl Ratio {
+    /// One.
+    pub const ONE: Ratio = Ratio(1_000_000_000);
+
+    /// `n` billionths.
+    pub const fn from_billionths(n: u64) -> Self {
+        Ratio(n)
+    }
+
+    /// In billionths.
+    pub const fn as_billionths(self) -> u64 {
+        self.0
+    }
+
+    /// As a floating-point number.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// In units of 2^-`bits`, rounded down; `bits` is at most 64.
+    pub const fn as_fixed(self, bits: u32) -> u64 {
+        (((self.0 as u128) << bits) / 1_000_000_000) as u64
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
+        if rest == 0 {
+            return write!(f, "{whole}");
+        }
+        let digits = alloc::format!("{rest:09}");
+        write!(f, "{whole}.{}", digits.trim_end_matches('0'))
+    }
+}
+
+/// A value of any kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Value {
+    /// A length of time.
+    Span(Span),
+    /// A link rate.
+    Rate(Rate),
+    /// A number of bytes.
+    Bytes(Bytes),
+    /// A whole number.
+    Count(u64),
+    /// A decimal number.
+    Ratio(Ratio),
+    /// A switch: `word` turns it on, `noword` off.
+    Flag(bool),
+    /// One of a list of words.
+    Choice(&'static str),
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Span(v) => v.fmt(f),
+            Value::Rate(v) => v.fmt(f),
+            Value::Bytes(v) if v.as_u64() == u64::MAX => f.write_str("unlimited"),
+            Value::Bytes(v) => v.fmt(f),
+            Value::Count(u64::MAX) => f.write_str("unlimited"),
+            Value::Count(v) => v.fmt(f),
+            Value::Ratio(v) => v.fmt(f),
+            Value::Flag(v) => f.write_str(if *v { "on" } else { "off" }),
+            Value::Choice(v) => f.write_str(v),
+        }
+    }
+}
+
+/// What kind of value a parameter takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A length of time; a bare number counts milliseconds, as in dummynet.
+    Span,
+    /// A link rate.
+    Rate,
+    /// A number of bytes; a bare number counts bytes.
+    Bytes,
+    /// A whole number.
+    Count,
+    /// A decimal number.
+    Ratio,
+    /// A switch without an argument.
+    Flag,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+impl Kind {
+    /// The unit for tables: `time`, `rate`, `bytes`, or empty.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Kind::Span => "time",
+            Kind::Rate => "rate",
+            Kind::Bytes => "bytes",
+            Kind::Count | Kind::Ratio | Kind::Flag | Kind::Choice(_) => "",
+        }
+    }
+
+    /// Reads a value of this kind.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn parse(self, text: &str) -> Result<Value, ValueError> {
+        Ok(match self {
+            Kind::Span => Value::Span(Span::parse_or_unit(text, 1_000_000)?),
+            Kind::Rate => Value::Rate(Rate::parse(text)?),
+            Kind::Bytes if text == "unlimited" => Value::Bytes(Bytes::new(u64::MAX)),
+            Kind::Bytes => Value::Bytes(Bytes::parse_or_bytes(text)?),
+            Kind::Count if text == "unlimited" => Value::Count(u64::MAX),
+            Kind::Count => Value::Count(text.parse().map_err(|_| ValueError::NotACount)?),
+            Kind::Ratio => Value::Ratio(parse_ratio(text).ok_or(ValueError::NotARatio)?),
+            Kind::Flag => match text {
+                "on" | "true" | "yes" => Value::Flag(true),
+                "off" | "false" | "no" => Value::Flag(false),
+                _ => return Err(ValueError::NotAFlag),
+            },
+            Kind::Choice(words) => Value::Choice(
+                words
+                    .iter()
+                    .find(|word| **word == text)
+                    .ok_or(ValueError::NotAChoice(words))?,
+            ),
+        })
+    }
+}
+
+fn parse_ratio(text: &str) -> Option<Ratio> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty()) || !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    let mut value: u64 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().ok()?
+    };
+    value = value.checked_mul(1_000_000_000)?;
+    let mut scale = 100_000_000;
+    for digit in fraction.bytes().take(9) {
+        value = value.checked_add(u64::from(digit - b'0') * scale)?;
+        scale /= 10;
+    }
+    Some(Ratio(value))
+}
+
+/// Why a text is not a value of a kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// Not a quantity.
+    #[error(transparent)]
+    Unit(#[from] UnitError),
+    /// Not a whole number.
+    #[error("not a whole number")]
+    NotACount,
+    /// Not a decimal number.
+    #[error("not a decimal number")]
+    NotARatio,
+    /// Not a switch.
+    #[error("not one of on, off")]
+    NotAFlag,
+    /// Not one of the words.
+    #[error("not one of {}", .0.join(", "))]
+    NotAChoice(&'static [&'static str]),
+}
+
+/// One parameter's declaration.
+#[derive(Clone, Copy, Debug)]
+pub struct ParamDecl {
+    /// The word in every grammar.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// What holds when it is not given.
+    pub default: Value,
+    /// The smallest and largest accepted values; none for flags and choices.
+    pub range: Option<(Value, Value)>,
+    /// One line of documentation.
+    pub doc: &'static str,
+    /// Where the default and the range come from.
+    pub source: &'static str,
+}
+
+impl ParamDecl {
+    /// Reads and checks a value for this parameter.
+    ///
+    /// # Errors
+    /// What is wrong and what would be accepted.
+    pub fn parse(&self, text: &str) -> Result<Value, ParamError> {
+        let value = self.kind.parse(text).map_err(|error| ParamError::Value {
+            name: self.name,
+            text: text.to_string(),
+            error,
+        })?;
+        self.check(value)?;
+        Ok(value)
+    }
+
+    /// Checks a value against the range.
+    ///
+    /// # Errors
+    /// [`ParamError::OutOfRange`] with the permitted range.
+    pub fn check(&self, value: Value) -> Result<(), ParamError> {
+        match self.range {
+            Some((low, high)) if value < low || value > high => Err(ParamError::OutOfRange {
+                name: self.name,
+                value,
+                low,
+                high,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Why a parameter was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParamError {
+    /// The text is not a value of the parameter's kind.
+    #[error("`{text}` for `{name}`: {error}")]
+    Value {
+        /// The parameter.
+        name: &'static str,
+        /// What stood there.
+        text: String,
+        /// What is wrong with it.
+        error: ValueError,
+    },
+    /// The value is outside the declared range.
+    #[error("`{name} {value}` is outside {low} to {high}")]
+    OutOfRange {
+        /// The parameter.
+        name: &'static str,
+        /// What was asked for.
+        value: Value,
+        /// The smallest accepted value.
+        low: Value,
+        /// The largest accepted value.
+        high: Value,
+    },
+    /// Values that are each right contradict one another.
+    #[error("{0}")]
+    Contradiction(String),
+}
+
+/// What contradicts what, as a sentence.
+pub type Contradiction = String;
+
+/// What a user set, by name, checked against the declarations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Values(Vec<(&'static str, Value)>);
+
+impl Values {
+    /// Nothing set.
+    pub const fn new() -> Self {
+        Values(Vec::new())
+    }
+
+    /// Sets `name`; the last setting wins.
+    pub fn set(&mut self, name: &'static str, value: Value) {
+        match self.0.iter_mut().find(|(n, _)| *n == name) {
+            Some(slot) => slot.1 = value,
+            None => self.0.push((name, value)),
+        }
+    }
+
+    /// What `name` was set to.
+    pub fn find(&self, name: &str) -> Option<Value> {
+        self.0.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
+    }
+
+    /// All settings in the order in which they were first made.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
+        self.0.iter().copied()
+    }
+}
+
+/// A struct of parameters with its declarations.
+pub trait Params: Clone + fmt::Debug + Default + 'static {
+    /// The declarations, in the order of documentation.
+    const DECLS: &'static [ParamDecl];
+
+    /// Sets the parameter called `name`.
+    ///
+    /// # Panics
+    /// If there is no such parameter, or the value is of another kind.
+    fn set(&mut self, name: &str, value: Value);
+
+    /// Checks what no single range can say (`min` below `max` ...).
+    ///
+    /// # Errors
+    /// What contradicts what.
+    fn check(&self) -> Result<(), Contradiction> {
+        Ok(())
+    }
+
+    /// The defaults, overridden by those of `values` that are declared here.
+    ///
+    /// # Errors
+    /// [`ParamError::Contradiction`] from [`Params::check`].
+    fn from_values(values: &Values) -> Result<Self, ParamError> {
+        let mut params = Self::default();
+        for (name, value) in values.iter() {
+            if Self::DECLS.iter().any(|decl| decl.name == name) {
+                params.set(name, value);
+            }
+        }
+        params.check().map_err(ParamError::Contradiction)?;
+        Ok(params)
+    }
+}
+
+/// For algorithms that have nothing to set.
+#[derive(Clone, Debug, Default)]
+pub struct NoParams;
+
+impl Params for NoParams {
+    const DECLS: &'static [ParamDecl] = &[];
+
+    fn set(&mut self, name: &str, _value: Value) {
+        panic!("`{name}` is not a declared parameter");
+    }
+}
+
+/// A type that can be a parameter.
+pub trait ParamType: Copy {
+    /// Its kind.
+    const KIND: Kind;
+    /// From a value of that kind.
+    fn from_value(value: Value) -> Option<Self>;
+}
+
+macro_rules! param_type {
+    ($type:ty, $kind:expr, $pattern:pat => $value:expr) => {
+        impl ParamType for $type {
+            const KIND: Kind = $kind;
+            fn from_value(value: Value) -> Option<Self> {
+                match value {
+                    $pattern => Some($value),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+param_type!(Span, Kind::Span, Value::Span(v) => v);
+param_type!(Rate, Kind::Rate, Value::Rate(v) => v);
+param_type!(Bytes, Kind::Bytes, Value::Bytes(v) => v);
+param_type!(u64, Kind::Count, Value::Count(v) => v);
+param_type!(Ratio, Kind::Ratio, Value::Ratio(v) => v);
+param_type!(bool, Kind::Flag, Value::Flag(v) => v);
+
+/// Declares an enum whose variants are the words of a choice parameter.
+#[macro_export]
+macro_rules! choice {
+    ($(#[$meta:meta])* pub enum $name:ident {
+        $($(#[$vmeta:meta])* $variant:ident = $word:literal,)+
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name { $($(#[$vmeta])* $variant,)+ }
+
+        impl $name {
+            /// The word of this choice.
+            pub const fn word(self) -> &'static str {
+                match self { $($name::$variant => $word,)+ }
+            }
+        }
+
+        impl $crate::param::ParamType for $name {
+            const KIND: $crate::param::Kind = $crate::param::Kind::Choice(&[$($word),+]);
+            fn from_value(value: $crate::param::Value) -> Option<Self> {
+                match value {
+                    $($crate::param::Value::Choice($word) => Some($name::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+choice! {
+    /// Whose rules an algorithm follows where they differ.
+    pub enum Variant {
+        /// The published text.
+        Rfc = "rfc",
+        /// The Linux kernel.
+        Linux = "linux",
+        /// FreeBSD's dummynet.
+        Dummynet = "dummynet",
+    }
+}
+
+/// Declares a struct of parameters:
+///
+/// ```
+/// use sluice_core::{params, param::Params, units::Span};
+/// params! {
+///     /// What the user sets.
+///     pub struct ExampleParams {
+///         /// Delay that is tolerated.
+///         target: Span = Span(Span::from_ms(5)), Span(Span::from_us(1)) => Span(Span::from_secs(5)), "RFC 8289 section 4.3";
+///         /// Mark instead of dropping.
+///         ecn: bool = Flag(false), "off, as in the pseudo-code";
+///     }
+/// }
+/// assert_eq!(ExampleParams::default().target, Span::from_ms(5));
+/// assert_eq!(ExampleParams::DECLS[1].name, "ecn");
+/// ```
+#[macro_export]
+macro_rules! params {
+    ($(#[$meta:meta])* pub struct $name:ident {
+        $(
+            #[doc = $doc:literal]
+            $field:ident: $type:ty = $kind:ident($default:expr)
+                $(, $lowkind:ident($low:expr) => $highkind:ident($high:expr))?, $source:literal;
+        )+
+    } $(check $check:expr)?) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug)]
+        pub struct $name { $(#[doc = $doc] pub $field: $type,)+ }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name {
+                    $($field: <$type as $crate::param::ParamType>::from_value(
+                        $crate::param::Value::$kind($default),
+                    ).expect("a default is of its parameter's kind"),)+
+                }
+            }
+        }
+
+        impl $crate::param::Params for $name {
+            const DECLS: &'static [$crate::param::ParamDecl] = &[$(
+                $crate::param::ParamDecl {
+                    name: stringify!($field),
+                    kind: <$type as $crate::param::ParamType>::KIND,
+                    default: $crate::param::Value::$kind($default),
+                    range: $crate::params!(@range $($lowkind($low) => $highkind($high))?),
+                    doc: $doc.trim_ascii(),
+                    source: $source,
+                },
+            )+];
+
+            fn set(&mut self, name: &str, value: $crate::param::Value) {
+                match name {
+                    $(stringify!($field) => {
+                        self.$field = <$type as $crate::param::ParamType>::from_value(value)
+                            .expect("a value is of its parameter's kind");
+                    })+
+                    _ => panic!("`{name}` is not a declared parameter"),
+                }
+            }
+
+            $(fn check(&self) -> Result<(), $crate::param::Contradiction> {
+                let check: fn(&Self) -> Result<(), $crate::param::Contradiction> = $check;
+                check(self)
+            })?
+        }
+    };
+    (@range) => { None };
+    (@range $lowkind:ident($low:expr) => $highkind:ident($high:expr)) => {
+        Some(($crate::param::Value::$lowkind($low), $crate::param::Value::$highkind($high)))
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_exact_to_a_billionth() {
+        assert_eq!(parse_ratio("0.125"), Some(Ratio(125_000_000)));
+        assert_eq!(parse_ratio(".5"), Some(Ratio(500_000_000)));
+        assert_eq!(parse_ratio("1.25").unwrap().to_string(), "1.25");
+        assert_eq!(parse_ratio("-1"), None);
+        assert_eq!(parse_ratio("1e3"), None);
+        assert_eq!(parse_ratio("99999999999999999999"), None);
+        // 0.125 * 2^16 = 8192
+        assert_eq!(Ratio(125_000_000).as_fixed(16), 8192);
+    }
+
+    #[test]
+    fn a_bare_time_counts_milliseconds_as_in_dummynet() {
+        assert_eq!(Kind::Span.parse("7"), Ok(Value::Span(Span::from_ms(7))));
+    }
+}

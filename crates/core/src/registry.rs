@@ -1,0 +1,333 @@
+//! Every algorithm by name, with its parameters and how to build it.
+//!
+//! A queue is written as words: `fq_codel target 5ms interval 100ms noecn`. The first word names
+//! an algorithm, the others its parameters; [`Spec::parse`] checks all of it against the
+//! declarations and says where it is wrong.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::aqm::{self, Aqm, AqmAlgorithm};
+use crate::param::{Kind, ParamDecl, ParamError, Params, Value, Values};
+use crate::sched::fifo::{Fifo, FifoParams};
+use crate::sched::fq::{Fq, FqParams};
+use crate::sched::{self, Discipline, DisciplineAlgorithm};
+
+/// What an algorithm is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// An AQM on a single FIFO queue.
+    Aqm,
+    /// An AQM in each queue of a flow-queueing discipline.
+    FlowQueued,
+    /// A discipline of its own.
+    Discipline,
+}
+
+impl Form {
+    /// The word for lists.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Form::Aqm => "aqm",
+            Form::FlowQueued => "flow-queued aqm",
+            Form::Discipline => "discipline",
+        }
+    }
+}
+
+type Build<T> = fn(&Values) -> Result<Box<T>, ParamError>;
+
+/// A registered algorithm.
+pub struct Algorithm {
+    /// Its name in every grammar.
+    pub name: &'static str,
+    /// What it is.
+    pub form: Form,
+    /// One line of documentation.
+    pub doc: &'static str,
+    groups: [&'static [ParamDecl]; 2],
+    build: Build<dyn Discipline>,
+    build_aqm: Option<Build<dyn Aqm>>,
+}
+
+impl fmt::Debug for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Algorithm {
+    /// The parameters, those of the AQM first. A word that both layers declare (`variant`)
+    /// appears once and sets both.
+    pub fn params(&self) -> impl Iterator<Item = &'static ParamDecl> + '_ {
+        let [first, second] = self.groups;
+        first.iter().chain(
+            second
+                .iter()
+                .filter(|d| first.iter().all(|f| f.name != d.name)),
+        )
+    }
+
+    /// What holds for `decl` when it is not given. Flow-queued forms signal by marks unless told
+    /// otherwise (RFC 8290 section 5.2.2: ECN on by default), plain ones by drops.
+    pub fn default_of(&self, decl: &ParamDecl) -> Value {
+        if self.form == Form::FlowQueued && decl.name == "ecn" {
+            Value::Flag(true)
+        } else {
+            decl.default
+        }
+    }
+
+    /// The values that hold when `values` are set: defaults of this form first.
+    fn complete(&self, values: &Values) -> Values {
+        let mut all = Values::new();
+        for decl in self.params() {
+            all.set(
+                decl.name,
+                values.find(decl.name).unwrap_or(self.default_of(decl)),
+            );
+        }
+        all
+    }
+
+    /// Builds the discipline.
+    ///
+    /// # Errors
+    /// [`ParamError::Contradiction`] when values that are each in range exclude one another.
+    pub fn build(&self, values: &Values) -> Result<Box<dyn Discipline>, ParamError> {
+        (self.build)(&self.complete(values))
+    }
+
+    /// Builds the AQM alone, for a queue of a discipline with several; `None` for disciplines.
+    ///
+    /// # Errors
+    /// As [`Algorithm::build`].
+    pub fn build_aqm(&self, values: &Values) -> Option<Result<Box<dyn Aqm>, ParamError>> {
+        self.build_aqm.map(|build| build(&self.complete(values)))
+    }
+}
+
+/// The registry line of an AQM's plain form.
+pub(crate) const fn plain<A: AqmAlgorithm>(name: &'static str) -> Algorithm {
+    Algorithm {
+        name,
+        form: Form::Aqm,
+        doc: A::DOC,
+        groups: [A::Params::DECLS, FifoParams::DECLS],
+        build: |values| {
+            let aqm = A::new(&A::Params::from_values(values)?);
+            Ok(Box::new(Fifo::new(&FifoParams::from_values(values)?, aqm)))
+        },
+        build_aqm: Some(|values| Ok(Box::new(A::new(&A::Params::from_values(values)?)))),
+    }
+}
+
+/// The registry line of an AQM's flow-queued form.
+pub(crate) const fn flow_queued<A: AqmAlgorithm>(name: &'static str) -> Algorithm {
+    Algorithm {
+        name,
+        form: Form::FlowQueued,
+        doc: A::DOC,
+        groups: [A::Params::DECLS, FqParams::DECLS],
+        build: |values| {
+            let aqm = A::Params::from_values(values)?;
+            Ok(Box::new(Fq::<A>::new(&FqParams::from_values(values)?, aqm)))
+        },
+        build_aqm: None,
+    }
+}
+
+/// The registry line of a discipline.
+pub(crate) const fn discipline<D: DisciplineAlgorithm>(name: &'static str) -> Algorithm {
+    Algorithm {
+        name,
+        form: Form::Discipline,
+        doc: D::DOC,
+        groups: [D::Params::DECLS, &[]],
+        build: |values| Ok(Box::new(D::new(&D::Params::from_values(values)?))),
+        build_aqm: None,
+    }
+}
+
+/// Every registered algorithm: disciplines, AQMs, flow-queued AQMs.
+///
+/// ```
+/// use sluice_core::registry;
+/// assert!(registry::algorithms().any(|a| a.name == "fq_codel"));
+/// ```
+pub fn algorithms() -> impl Iterator<Item = &'static Algorithm> {
+    sched::DISCIPLINES
+        .iter()
+        .chain(aqm::PLAIN)
+        .chain(aqm::FLOW_QUEUED)
+}
+
+/// The algorithm called `name`.
+pub fn find(name: &str) -> Option<&'static Algorithm> {
+    algorithms().find(|a| a.name == name)
+}
+
+/// An algorithm with its parameters, as a user wrote it.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The algorithm.
+    pub algorithm: &'static Algorithm,
+    /// What was set; everything else has its default.
+    pub values: Values,
+}
+
+/// Why a text is not a queue, and where (byte range in the text).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}")]
+pub struct SpecError {
+    /// Where in the text.
+    pub span: core::ops::Range<usize>,
+    /// What is wrong.
+    pub kind: SpecErrorKind,
+}
+
+/// What is wrong with the text of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpecErrorKind {
+    /// There is no word at all.
+    #[error("no queue is named")]
+    Empty,
+    /// The first word names no algorithm.
+    #[error("unknown queue `{0}`")]
+    UnknownAlgorithm(String),
+    /// A word is not a parameter of the algorithm.
+    #[error("`{algorithm}` has no parameter `{word}`")]
+    UnknownParam {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// The word.
+        word: String,
+    },
+    /// A parameter stands last, without its value.
+    #[error("`{0}` needs a value")]
+    MissingValue(&'static str),
+    /// A value is refused.
+    #[error(transparent)]
+    Param(ParamError),
+}
+
+impl SpecError {
+    /// The words that would have been accepted where an unknown one stood.
+    pub fn candidates(&self) -> Vec<&'static str> {
+        match &self.kind {
+            SpecErrorKind::Empty | SpecErrorKind::UnknownAlgorithm(_) => {
+                algorithms().map(|a| a.name).collect()
+            }
+            SpecErrorKind::UnknownParam { algorithm, .. } => find(algorithm)
+                .map(|a| a.params().map(|d| d.name).collect())
+                .unwrap_or_default(),
+            SpecErrorKind::MissingValue(_) | SpecErrorKind::Param(_) => Vec::new(),
+        }
+    }
+}
+
+impl Spec {
+    /// Reads `NAME [PARAMETER VALUE | FLAG | noFLAG]...`.
+    ///
+    /// # Errors
+    /// What is wrong and where; nothing is clamped.
+    ///
+    /// ```
+    /// use sluice_core::registry::Spec;
+    /// let spec = Spec::parse("fq_codel target 7ms noecn").unwrap();
+    /// assert_eq!(spec.to_string(), "fq_codel target 7ms noecn");
+    /// let error = Spec::parse("codel tarqet 5ms").unwrap_err();
+    /// assert_eq!(error.to_string(), "`codel` has no parameter `tarqet`");
+    /// assert_eq!(error.span, 6..12);
+    /// ```
+    pub fn parse(text: &str) -> Result<Spec, SpecError> {
+        let mut words = words(text);
+        let Some((span, name)) = words.next() else {
+            return Err(SpecError {
+                span: 0..text.len(),
+                kind: SpecErrorKind::Empty,
+            });
+        };
+        let algorithm = find(name).ok_or_else(|| SpecError {
+            span: span.clone(),
+            kind: SpecErrorKind::UnknownAlgorithm(name.to_string()),
+        })?;
+        let mut values = Values::new();
+        while let Some((span, word)) = words.next() {
+            let fail = |span, kind| Err(SpecError { span, kind });
+            let is_flag = |d: &&ParamDecl| d.kind == Kind::Flag;
+            let decl = algorithm.params().find(|d| d.name == word);
+            let negated = word
+                .strip_prefix("no")
+                .and_then(|rest| algorithm.params().find(|d| d.name == rest))
+                .filter(is_flag);
+            match (decl, negated) {
+                (Some(decl), _) if decl.kind == Kind::Flag => {
+                    values.set(decl.name, Value::Flag(true));
+                }
+                (Some(decl), _) => {
+                    let Some((value_span, value)) = words.next() else {
+                        return fail(span, SpecErrorKind::MissingValue(decl.name));
+                    };
+                    match decl.parse(value) {
+                        Ok(value) => values.set(decl.name, value),
+                        Err(error) => return fail(value_span, SpecErrorKind::Param(error)),
+                    }
+                }
+                (None, Some(decl)) => values.set(decl.name, Value::Flag(false)),
+                (None, None) => {
+                    let kind = SpecErrorKind::UnknownParam {
+                        algorithm: algorithm.name,
+                        word: word.to_string(),
+                    };
+                    return fail(span, kind);
+                }
+            }
+        }
+        let spec = Spec { algorithm, values };
+        spec.build().map_err(|error| SpecError {
+            span: 0..text.len(),
+            kind: SpecErrorKind::Param(error),
+        })?;
+        Ok(spec)
+    }
+
+    /// Builds the discipline.
+    ///
+    /// # Errors
+    /// As [`Algorithm::build`].
+    pub fn build(&self) -> Result<Box<dyn Discipline>, ParamError> {
+        self.algorithm.build(&self.values)
+    }
+
+    /// The value that holds for the parameter called `name`.
+    pub fn value(&self, name: &str) -> Option<Value> {
+        let decl = self.algorithm.params().find(|d| d.name == name)?;
+        let set = self.values.find(name);
+        Some(set.unwrap_or_else(|| self.algorithm.default_of(decl)))
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.algorithm.name)?;
+        for (name, value) in self.values.iter() {
+            match value {
+                Value::Flag(true) => write!(f, " {name}")?,
+                Value::Flag(false) => write!(f, " no{name}")?,
+                value => write!(f, " {name} {value}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The words of a text with their byte ranges.
+fn words(text: &str) -> impl Iterator<Item = (core::ops::Range<usize>, &str)> {
+    text.split_whitespace().map(move |word| {
+        let start = word.as_ptr() as usize - text.as_ptr() as usize;
+        (start..start + word.len(), word)
+    })
+}
