@@ -3,9 +3,9 @@
 use crate::cc::{Phase, Window};
 use crate::config::{Config, ConfigError, EcnMode};
 use crate::receiver::Receiver;
-use crate::segment::{Ecn, Flags, Segment, expand};
+use crate::segment::{Flags, Segment, expand};
 use crate::sender::{Counters, Sender};
-use sluice_core::{Rate, Span, Time};
+use sluice_core::{Ecn, Rate, Span, Time};
 
 /// Where the connection stands (RFC 9293 §3.3.2; the closing states are the two finished flags).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum State {
 /// [`Endpoint::poll_transmit`] until there are none, then wake at [`Endpoint::next_timeout`].
 ///
 /// ```
-/// use sluice_core::{Span, Time};
+/// use sluice_core::{Ecn, Span, Time};
 /// use sluice_tcp::{Config, Endpoint};
 ///
 /// let mut client = Endpoint::client(&Config::default()).unwrap();
@@ -72,7 +72,6 @@ pub struct Endpoint {
     syn_retries: u32,
     owes_reset: bool,
     received: u64,
-    last_transmitted: Time,
 }
 
 impl Endpoint {
@@ -111,7 +110,6 @@ impl Endpoint {
             syn_retries: 0,
             owes_reset: false,
             received: 0,
-            last_transmitted: Time::ZERO,
         })
     }
 
@@ -234,8 +232,7 @@ impl Endpoint {
         } else {
             return None;
         }
-        segment.ts = now;
-        self.last_transmitted = now;
+        segment.ts = segment.ts.max(now);
         Some(segment)
     }
 

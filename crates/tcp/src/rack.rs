@@ -12,8 +12,9 @@ pub(crate) struct Rack {
     end: u64,
     /// Its RTT.
     rtt: Span,
-    /// Highest sequence number delivered.
+    /// Highest sequence number delivered, and what it was before the present ACK.
     fack: u64,
+    prior_fack: u64,
     reordering_seen: bool,
     /// Multiples of a quarter of the least RTT that make the reordering window.
     multiple: u64,
@@ -30,6 +31,7 @@ impl Rack {
             end: 0,
             rtt: Span::ZERO,
             fack: 0,
+            prior_fack: 0,
             reordering_seen: false,
             multiple: 1,
             persist: REO_WND_PERSIST,
@@ -37,7 +39,13 @@ impl Rack {
         }
     }
 
-    /// §6.2 steps 1 to 3, for one newly delivered segment.
+    /// An ACK is about to be worked off.
+    pub fn start_ack(&mut self) {
+        self.prior_fack = self.fack;
+    }
+
+    /// §6.2 steps 1 to 3, for one newly delivered segment. One ACK delivers its segments at the
+    /// same instant, so they do not overtake each other.
     pub fn on_delivered(
         &mut self,
         now: Time,
@@ -46,9 +54,8 @@ impl Rack {
         ts_echo: Time,
         min_rtt: Span,
     ) {
-        if end > self.fack {
-            self.fack = end;
-        } else if end < self.fack && !entry.was_retransmitted() {
+        self.fack = self.fack.max(end);
+        if end < self.prior_fack && !entry.was_retransmitted() {
             // §6.2 step 3: an original that was passed by a later one
             self.reordering_seen = true;
         }

@@ -2,9 +2,9 @@
 //! echo of congestion marks.
 
 use crate::config::{Config, EcnMode, Reading};
-use crate::segment::{Ecn, Flags, MAX_SACK_BLOCKS, SackBlock, Segment, expand};
+use crate::segment::{Flags, MAX_SACK_BLOCKS, SackBlock, Segment, expand};
 use alloc::collections::VecDeque;
-use sluice_core::{Span, Time};
+use sluice_core::{Ecn, Span, Time};
 
 /// Received sequence numbers `start..end`.
 type Range = (u64, u64);

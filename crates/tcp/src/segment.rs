@@ -6,22 +6,7 @@
 //! 32-bit tick (RFC 7323 leaves the tick to the sender), and the IP ECN field travels inside the
 //! segment, because the host of a simulated network writes CE there.
 
-use sluice_core::Time;
-
-/// The ECN field of the IP header (RFC 3168 §5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Ecn {
-    /// Not ECN-capable: a congested queue can only drop.
-    #[default]
-    NotEct = 0,
-    /// ECN-capable, L4S (RFC 9331 §4.1).
-    Ect1 = 1,
-    /// ECN-capable, classic.
-    Ect0 = 2,
-    /// Congestion experienced.
-    Ce = 3,
-}
+use sluice_core::{Ecn, Time};
 
 /// The control bits of the TCP header (RFC 9293 §3.1, RFC 3168 §6.1, RFC 9768 §3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

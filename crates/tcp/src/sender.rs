@@ -8,9 +8,9 @@ use crate::rate::{RateEstimator, RateSample};
 use crate::receiver::CE_COUNT_START;
 use crate::rtt::RttEstimator;
 use crate::scoreboard::{Entry, Id, Scoreboard};
-use crate::segment::{Ecn, Flags, Segment, expand};
+use crate::segment::{Flags, Segment, expand};
 use alloc::boxed::Box;
-use sluice_core::{Rate, Span, Time};
+use sluice_core::{Ecn, Rate, Span, Time};
 
 /// What the sender has counted since the connection opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,6 +125,8 @@ pub(crate) struct Sender {
     usage_end: u64,
     largest_flight: u64,
     last_sent: Time,
+    /// SND.NXT at the start of the present round trip.
+    round_end: u64,
     ecn: EcnMode,
     owes_cwr: bool,
     /// Low three bits: s.cep (RFC 9768 §3.2.2).
@@ -193,6 +195,7 @@ impl Sender {
             usage_end: start,
             largest_flight: 0,
             last_sent: Time::ZERO,
+            round_end: start,
             ecn: EcnMode::Off,
             owes_cwr: false,
             ce_seen: CE_COUNT_START,
@@ -365,9 +368,11 @@ impl Sender {
             self.resume(now);
             self.rto_base = now;
         }
+        let sent_at = self.stamp(now);
         let tx = self.rate.on_send(now, self.board.in_flight() == 0);
         out.seq = self.board.nxt() as u32;
-        let id = self.board.push(len as u16, fin, now, tx);
+        out.ts = sent_at;
+        let id = self.board.push(len as u16, fin, sent_at, tx);
         self.fin_sent |= fin;
         out.len = (len - u64::from(fin)) as u32;
         if fin {
@@ -391,8 +396,10 @@ impl Sender {
     }
 
     fn retransmit(&mut self, now: Time, id: Id, out: &mut Segment) {
+        let sent_at = self.stamp(now);
         let tx = self.rate.on_send(now, self.board.in_flight() == 0);
         let entry = *self.board.entry(id);
+        out.ts = sent_at;
         out.seq = self.board.seq(id) as u32;
         out.len = (entry.len() - u64::from(entry.is_fin())) as u32;
         if entry.is_fin() {
@@ -406,19 +413,26 @@ impl Sender {
         if self.board.head() == Some(id) {
             self.rto_base = now;
         }
-        self.board.on_retransmit(id, now, tx);
+        self.board.on_retransmit(id, sent_at, tx);
         self.counters.retransmits += 1;
         if let Some(undo) = &mut self.undo {
-            undo.first_retransmit.get_or_insert(now);
+            undo.first_retransmit.get_or_insert(sent_at);
             undo.unaccounted += 1;
         }
         self.on_sent(now, entry.len(), u64::from(out.len));
     }
 
+    /// The transmission time to remember. Several segments leave at one instant of virtual time,
+    /// and loss detection orders transmissions by time (RFC 8985 §5.2), so each gets its own
+    /// nanosecond.
+    fn stamp(&mut self, now: Time) -> Time {
+        self.last_sent = now.max(self.last_sent + Span::from_ns(1));
+        self.last_sent
+    }
+
     fn on_sent(&mut self, now: Time, len: u64, payload: u64) {
         self.counters.segments += 1;
         self.counters.bytes += payload;
-        self.last_sent = now;
         if matches!(self.phase, Phase::Recovery | Phase::Reducing) {
             self.prr.on_sent(len);
         }
@@ -523,7 +537,7 @@ impl Sender {
         };
         if now >= self.pace_at {
             self.pace_at = now;
-            self.burst_left = burst(rate, self.mss);
+            self.burst_left = burst(rate, self.cc.burst(), self.mss);
         }
         self.burst_left = self.burst_left.saturating_sub(len);
         self.pace_at += rate.transmission(len);
@@ -672,6 +686,7 @@ impl Sender {
             newest: None,
             has_retransmission: false,
         };
+        self.rack.start_ack();
         let dsack = self.take_sacks(now, segment, ack, &mut gathered);
         while let Some(entry) = self.board.pop_acked(ack) {
             let end = self.board.una();
@@ -717,10 +732,15 @@ impl Sender {
         {
             self.reduce(gathered.delivered, advanced, lost == 0);
         }
+        let is_round_start = self.board.una() > self.round_end;
+        if is_round_start {
+            self.round_end = self.board.nxt();
+        }
         let event = Ack {
             now,
             phase: self.phase,
             has_progress: advanced,
+            is_round_start,
             delivered: gathered.delivered,
             lost,
             una: self.board.una(),
@@ -1038,16 +1058,16 @@ impl Gathered {
     }
 }
 
-/// What leaves at once when pacing: a millisecond's worth between one segment and 64 KiB, but
-/// two segments from 1.2 Mbit/s on (draft-cardwell-iccrg-bbr-congestion-control-00 §4.2.2).
-fn burst(rate: Rate, mss: u64) -> u64 {
+/// What leaves at once when pacing: `span`'s worth, between one segment and 64 KiB, but two
+/// segments from 1.2 Mbit/s on (draft-cardwell-iccrg-bbr-congestion-control-00 §4.2.2).
+fn burst(rate: Rate, span: Span, mss: u64) -> u64 {
     let bps = rate.as_bps();
     if bps < 1_200_000 {
         mss
     } else if bps < 24_000_000 {
         2 * mss
     } else {
-        (bps / 8 / 1000).clamp(2 * mss, 65_536.max(2 * mss))
+        rate.bytes_in(span).clamp(2 * mss, 65_536.max(2 * mss))
     }
 }
 

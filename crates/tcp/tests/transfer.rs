@@ -341,7 +341,7 @@ fn fate() -> impl Strategy<Value = Fate> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever the network does to the first 120 segments, every byte arrives exactly once and
     /// in order, both ends close, and nothing panics.

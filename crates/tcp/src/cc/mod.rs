@@ -8,8 +8,11 @@
 //!
 //! A new algorithm is one file here and one line in [`REGISTRY`].
 
+pub mod bbr;
 pub mod cubic;
+pub mod dctcp;
 pub mod hystart;
+pub mod prague;
 pub mod reno;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -70,11 +73,14 @@ pub struct Ack {
     pub phase: Phase,
     /// Whether SND.UNA advanced.
     pub has_progress: bool,
+    /// Whether everything that was outstanding at the last such ACK has been acknowledged: one
+    /// round trip has passed.
+    pub is_round_start: bool,
     /// Bytes newly delivered, cumulatively or selectively.
     pub delivered: u64,
     /// Bytes newly found lost.
     pub lost: u64,
-    /// SND.UNA and SND.NXT, to count round trips.
+    /// SND.UNA and SND.NXT.
     pub una: u64,
     /// See [`Ack::una`].
     pub nxt: u64,
@@ -112,6 +118,11 @@ pub struct Episode {
 }
 
 impl Ack {
+    /// Whether no loss is being repaired and no reduction is under way.
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
     /// Whether a window may grow: the ACK acknowledges new bytes, nothing is being reduced,
     /// and the window was used up (RFC 7661 §4.1).
     pub fn allows_growth(&self) -> bool {
@@ -136,6 +147,11 @@ pub trait CongestionControl: fmt::Debug + Send + Sync {
     /// The rate at which it wants to send; none leaves the choice to the sender.
     fn pacing_rate(&self) -> Option<Rate> {
         None
+    }
+
+    /// How much time's worth of segments may leave in one burst when pacing.
+    fn burst(&self) -> Span {
+        Span::from_ms(1)
     }
 
     /// Whether it sets the window itself during recovery and after marks, so that the sender
@@ -214,8 +230,38 @@ pub static CUBIC: Descriptor = Descriptor {
     create: |params| Box::new(cubic::Cubic::new(params)),
 };
 
+/// BBR version 1.
+pub static BBR: Descriptor = Descriptor {
+    name: "bbr",
+    summary: "BBR version 1: paces at the measured bottleneck rate, ignores losses",
+    source: "draft-cardwell-iccrg-bbr-congestion-control-00",
+    ecn: EcnMode::Off,
+    paces: true,
+    create: |params| Box::new(bbr::Bbr::new(params)),
+};
+
+/// DCTCP.
+pub static DCTCP: Descriptor = Descriptor {
+    name: "dctcp",
+    summary: "DCTCP: reduces in proportion to the fraction of marked bytes; needs ECN",
+    source: "RFC 8257",
+    ecn: EcnMode::Dctcp,
+    paces: false,
+    create: |params| Box::new(dctcp::Dctcp::new(params)),
+};
+
+/// Prague.
+pub static PRAGUE: Descriptor = Descriptor {
+    name: "prague",
+    summary: "Prague: scalable control for L4S with pacing and less RTT dependence; needs ECN",
+    source: "draft-briscoe-iccrg-prague-congestion-control-04",
+    ecn: EcnMode::Accurate,
+    paces: true,
+    create: |params| Box::new(prague::Prague::new(params)),
+};
+
 /// All algorithms.
-pub static REGISTRY: &[&Descriptor] = &[&RENO, &CUBIC];
+pub static REGISTRY: &[&Descriptor] = &[&RENO, &CUBIC, &BBR, &DCTCP, &PRAGUE];
 
 /// The algorithm called `name`.
 ///

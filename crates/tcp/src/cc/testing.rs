@@ -28,6 +28,7 @@ pub fn ack(delivered: u64) -> Ack {
         now: Time::from_ns(1_000_000),
         phase: Phase::Open,
         has_progress: true,
+        is_round_start: false,
         delivered,
         lost: 0,
         una: 0,

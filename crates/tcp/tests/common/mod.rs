@@ -2,8 +2,8 @@
 //! queue and a delay, and a judge that decides what happens to each segment.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use sluice_core::{Rate, Span, Time};
-use sluice_tcp::{Config, Ecn, Endpoint, Segment};
+use sluice_core::{Ecn, Rate, Span, Time};
+use sluice_tcp::{Config, Endpoint, Segment};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
