@@ -226,3 +226,18 @@ impl Drop for Area {
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
+
+/// Throws away up to `most` bytes that a TCP socket has received; how many. tcp(7): with
+/// MSG_TRUNC they are dropped without being copied.
+pub(crate) fn discard(socket: &impl AsFd, most: usize) -> io::Result<usize> {
+    // SAFETY: for a TCP socket the buffer is not written to when MSG_TRUNC is set.
+    let count = unsafe {
+        libc::recv(
+            socket.as_fd().as_raw_fd(),
+            std::ptr::null_mut(),
+            most,
+            libc::MSG_TRUNC | libc::MSG_DONTWAIT,
+        )
+    };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
