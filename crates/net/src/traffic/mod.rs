@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::namespace::{Namespace, NamespaceError};
 use sluice_core::{Span, Time};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -23,8 +24,20 @@ use std::thread::JoinHandle;
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
+/// What a source's packets look like on the way there; on the way back both ends are exchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Number of the transport protocol.
+    pub protocol: u8,
+    /// Where they come from. For ICMP the port is the identifier of the messages.
+    pub source: SocketAddr,
+    /// Where they go, likewise.
+    pub destination: SocketAddr,
+}
+
 /// Traffic that is under way.
 pub struct Running<R> {
+    identity: Identity,
     stop: Stop,
     finished: Arc<AtomicBool>,
     join: Box<dyn FnOnce() -> Result<R, TrafficError> + Send>,
@@ -105,6 +118,11 @@ impl Stop {
 }
 
 impl<R> Running<R> {
+    /// What its packets look like.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
     /// Asks this traffic, and what shares its [`Stop`], to end.
     pub fn stop(&self) {
         self.stop.stop();
@@ -168,6 +186,7 @@ impl Context {
 
 /// Two threads that end together: the source's and the sink's.
 fn run_pair<S, K, R>(
+    identity: Identity,
     stop: &Stop,
     source: JoinHandle<Result<S, TrafficError>>,
     sink: JoinHandle<Result<K, TrafficError>>,
@@ -188,6 +207,7 @@ where
         Ok(merge(source?, sink?))
     };
     Running {
+        identity,
         stop: stop.clone(),
         finished,
         join: Box::new(join),

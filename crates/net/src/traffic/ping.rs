@@ -8,7 +8,7 @@
 use super::receive::{Arrival, TimedReceiver};
 use super::tcp::set_traffic_class;
 use super::udp::{Order, Seen, words};
-use super::{Context, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
+use super::{Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
 use crate::clock::{Clock, precise_wakeups};
 use crate::namespace::Namespace;
 use crate::sys;
@@ -175,7 +175,17 @@ impl Ping {
             let _done = done;
             observe(&observer, observed, id, is_v4, &far, &sender_done)
         })?;
-        Ok(run_pair(stop, source_thread, sink_thread, finished, merge))
+        let protocol = if is_v4 {
+            libc::IPPROTO_ICMP
+        } else {
+            libc::IPPROTO_ICMPV6
+        };
+        let identity = Identity {
+            protocol: protocol as u8,
+            source: SocketAddr::new(self.source, id),
+            destination: SocketAddr::new(self.destination, id),
+        };
+        Ok(run_pair(identity, stop, source_thread, sink_thread, finished, merge))
     }
 
     fn due(&self, number: u64) -> Time {

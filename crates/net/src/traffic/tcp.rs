@@ -8,7 +8,7 @@
 //! what is in flight; one that ends by `bytes` closes in order (FIN).
 
 pub use super::tcp_info::TcpSample;
-use super::{Context, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
+use super::{Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
 
 use super::tcp_info::TcpInfo;
 use crate::clock::{Clock, precise_wakeups};
@@ -181,7 +181,12 @@ impl TcpFlow {
             finished: received.finished,
             broken: sent.broken,
         };
-        Ok(run_pair(stop, source_thread, sink_thread, finished, merge))
+        let identity = Identity {
+            protocol: libc::IPPROTO_TCP as u8,
+            source,
+            destination,
+        };
+        Ok(run_pair(identity, stop, source_thread, sink_thread, finished, merge))
     }
 
     fn sender_socket(&self, context: &Context) -> Result<Socket, TrafficError> {

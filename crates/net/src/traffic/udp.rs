@@ -7,7 +7,7 @@
 
 use super::receive::{Arrival, TimedReceiver};
 use super::tcp::set_traffic_class;
-use super::{Context, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
+use super::{Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
 use crate::clock::{Clock, precise_wakeups};
 use crate::namespace::Namespace;
 use crate::sys;
@@ -186,7 +186,12 @@ impl UdpFlow {
             latest: sent.latest,
             ..received
         };
-        Ok(run_pair(stop, source_thread, sink_thread, finished, merge))
+        let identity = Identity {
+            protocol: libc::IPPROTO_UDP as u8,
+            source: source_address,
+            destination,
+        };
+        Ok(run_pair(identity, stop, source_thread, sink_thread, finished, merge))
     }
 
     fn header_len(&self) -> usize {
