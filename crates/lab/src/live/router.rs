@@ -6,26 +6,28 @@
 //! packets before they are queued, above they pass whole. What is counted is the IP packet (the
 //! length in the IP header), as dummynet does on layer 3. Frames that are not IP pass by the pipes.
 //!
-//! The loop reports its own accuracy: how late packets left against the instant that was computed for
-//! them, how exact the rate was while the link was busy, and every frame that was lost to anything
-//! but a queue.
+//! The loop tells of every packet when it was due and how late it left, and counts every frame that was
+//! lost to anything but a queue, so that a user can tell the emulated from the artefact.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::Sender;
 
-use hdrhistogram::Histogram;
 use sluice_core::event::StateValue;
 use sluice_core::link::{Pipe, PipeParams};
 use sluice_core::record::{PacketRecord, Tracer};
 use sluice_core::registry::Spec;
 use sluice_core::{Backlog, Cx, DropReason, Ecn, Event, Packet, Rate, Rng, Sink, Span, Time, Wake};
-use sluice_net::frame::{self, Addresses, Checksums, FlowHasher, Link, SuperPacket, View};
+use sluice_net::frame::{
+    self, Addresses, Checksums, FlowHasher, Link, SuperPacket, Transport, View,
+};
 use sluice_net::port::{
-    Counters, Interest, PacketPort, Pool, Port, Slot, Spin, Waiter, Watch,
+    Counters, Interest, Loss, PacketPort, Pool, Port, Slot, Spin, Waiter, Watch,
 };
 use sluice_net::traffic::Stop;
 use sluice_net::Clock;
 
+use crate::recording::Release;
 /// Which way a packet goes: `Up` from h2 to h3.
 pub use crate::scenario::Direction;
 
@@ -73,69 +75,62 @@ pub enum Observation {
         /// Its AQM's variables: queue number, name, value.
         state: Vec<(u32, &'static str, StateValue)>,
     },
+    /// When packets left.
+    Releases(Vec<Release>),
     /// A flow was seen for the first time.
     Flow(u32, FlowKey),
 }
 
-/// What a flow hash stands for.
+/// What a flow hash stands for: both ends, with their ports, or the identifier of ICMP messages in
+/// place of both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowKey {
-    /// Addresses.
-    pub addresses: Addresses,
     /// Transport protocol.
     pub protocol: u8,
-    /// Source and destination port, where there are any.
-    pub ports: Option<(u16, u16)>,
+    /// Where packets come from.
+    pub source: SocketAddr,
+    /// Where they go.
+    pub destination: SocketAddr,
 }
 
-/// What one direction did, and how exactly.
-#[derive(Clone, Debug)]
+impl FlowKey {
+    fn of(view: &View) -> Option<FlowKey> {
+        let (from, to): (IpAddr, IpAddr) = match view.addresses {
+            Addresses::V4 {
+                source,
+                destination,
+            } => (source.into(), destination.into()),
+            Addresses::V6 {
+                source,
+                destination,
+            } => (source.into(), destination.into()),
+            Addresses::None => return None,
+        };
+        let (source, destination) = match view.transport {
+            Transport::Icmp { id, .. } => (id.unwrap_or(0), id.unwrap_or(0)),
+            _ => view.ports().unwrap_or((0, 0)),
+        };
+        Some(FlowKey {
+            protocol: view.protocol,
+            source: SocketAddr::new(from, source),
+            destination: SocketAddr::new(to, destination),
+        })
+    }
+}
+
+/// What one direction did.
+#[derive(Clone, Debug, Default)]
 pub struct LaneReport {
-    /// How late packets left, in nanoseconds.
-    pub lateness: Histogram<u64>,
-    /// What back-to-back packets should have taken on the link.
-    pub busy_planned: Span,
-    /// What they took.
-    pub busy_actual: Span,
-    /// Bytes that left.
-    pub sent_bytes: u64,
-    /// Packets that left, segments counted.
-    pub sent_packets: u64,
-    /// Super-packets that were split, and those that passed whole.
+    /// Super-packets that were split.
     pub split: u64,
     /// Super-packets that passed whole.
     pub whole: u64,
     /// Frames that are not IP and passed by the pipe.
     pub bypassed: u64,
-    /// IP frames that could not be read.
-    pub malformed: u64,
-    /// Frames for which there was no slot when they were split.
-    pub no_slot: u64,
-    /// Frames that the outgoing port did not take.
-    pub blocked: u64,
     /// What was left in the pipe when the router stopped.
     pub left: Backlog,
-    /// The port on which this direction's frames arrive.
-    pub arrivals: Counters,
-    /// The port on which they leave.
-    pub departures: Counters,
-}
-
-impl LaneReport {
-    /// Relative error of the rate while the link was busy; none if it never was.
-    pub fn rate_error(&self) -> Option<f64> {
-        let actual = self.busy_actual.as_secs_f64();
-        (actual > 0.0).then(|| self.busy_planned.as_secs_f64() / actual - 1.0)
-    }
-
-    /// Frames lost to anything but the queue.
-    pub fn lost_elsewhere(&self) -> u64 {
-        self.malformed
-            + self.no_slot
-            + self.blocked
-            + self.arrivals.lost_total()
-            + self.departures.lost_total()
-    }
+    /// Frames lost to anything but the queue, by cause.
+    pub lost: BTreeMap<String, u64>,
 }
 
 /// What the router did.
@@ -199,13 +194,17 @@ pub fn route(
         waiter.wait(&watches, Some(deadline), clock);
     }
     let now = clock.now();
-    let counters = ports.each_mut().map(|port| port.counters());
     let [up, down] = lanes;
-    let report = RouterReport {
+    let mut report = RouterReport {
         is_real_time,
-        up: up.finish(now, counters[0], counters[1], observations),
-        down: down.finish(now, counters[1], counters[0], observations),
+        up: up.finish(now, observations),
+        down: down.finish(now, observations),
     };
+    let [inner, outer] = ports.each_mut().map(|port| port.counters());
+    // A port counts frames that it could neither take nor give; which of both does not matter to the
+    // reader, so they are told with the direction that arrives there.
+    port_losses(&mut report.up.lost, "port", &inner);
+    port_losses(&mut report.down.lost, "port", &outer);
     for port in &mut ports {
         port.release(&mut pool);
     }
@@ -221,14 +220,13 @@ struct Lane {
     hasher: FlowHasher,
     split_below: Rate,
     tracer: Tracer,
-    flows: BTreeMap<u32, ()>,
+    flows: BTreeSet<u32>,
     /// Frames to be sent, and for each its due instant and length on the link; none for those that
     /// passed by the pipe.
     outgoing: Vec<Slot>,
     schedule: Vec<Option<(Time, u32)>>,
     report: LaneReport,
-    /// Due instant and departure of the last packet, for the error of the rate.
-    last: Option<(Time, Time)>,
+    releases: Vec<Release>,
     /// The latest instant that the pipe was told: what arrived before it counts as arriving then.
     told: Time,
 }
@@ -270,27 +268,11 @@ impl Lane {
             hasher: FlowHasher::new(all.seed),
             split_below: all.split_below,
             tracer: Tracer::new(),
-            flows: BTreeMap::new(),
+            flows: BTreeSet::new(),
             outgoing: Vec::with_capacity(256),
             schedule: Vec::with_capacity(256),
-            report: LaneReport {
-                lateness: Histogram::new_with_bounds(1, 60_000_000_000, 3)
-                    .expect("bounds and precision are constants"),
-                busy_planned: Span::ZERO,
-                busy_actual: Span::ZERO,
-                sent_bytes: 0,
-                sent_packets: 0,
-                split: 0,
-                whole: 0,
-                bypassed: 0,
-                malformed: 0,
-                no_slot: 0,
-                blocked: 0,
-                left: Backlog::default(),
-                arrivals: Counters::default(),
-                departures: Counters::default(),
-            },
-            last: None,
+            report: LaneReport::default(),
+            releases: Vec::new(),
             told: Time::ZERO,
         }
     }
@@ -304,7 +286,6 @@ impl Lane {
                 ..self.pipe.params().clone()
             };
             self.with_pipe(at, pool, |pipe, cx| pipe.set_params(&params, cx));
-            self.last = None;
         }
     }
 
@@ -336,7 +317,7 @@ impl Lane {
         let view = frame::parse_head(pool.head(slot), pool.frame_len(slot), Link::Ethernet);
         if !view.is_ip() {
             if view.fault.is_some() {
-                self.report.malformed += 1;
+                self.lose("malformed", 1);
                 pool.free(slot);
             } else {
                 self.report.bypassed += 1;
@@ -346,12 +327,9 @@ impl Lane {
             return;
         }
         let flow = self.hasher.flow(&view);
-        if self.flows.insert(flow, ()).is_none() {
-            let key = FlowKey {
-                addresses: view.addresses,
-                protocol: view.protocol,
-                ports: view.ports(),
-            };
+        if self.flows.insert(flow)
+            && let Some(key) = FlowKey::of(&view)
+        {
             // The receiver is gone only when the run was abandoned.
             let _ = observations.send(Observation::Flow(flow, key));
         }
@@ -380,7 +358,7 @@ impl Lane {
     ) {
         for index in 0..packet.segments() {
             let Some(to) = pool.allocate() else {
-                self.report.no_slot += 1;
+                self.lose("no_slot", 1);
                 continue;
             };
             let (gather, room) = pool.frame_and_room(slot, to);
@@ -391,7 +369,7 @@ impl Lane {
                     self.enqueue(to, ip_len, 1, view, flow, arrival, pool);
                 }
                 None => {
-                    self.report.malformed += 1;
+                    self.lose("malformed", 1);
                     pool.free(to);
                 }
             }
@@ -432,8 +410,6 @@ impl Lane {
                 let view = frame::parse_head(pool.head(slot), pool.frame_len(slot), Link::Ethernet);
                 frame::set_ce(pool.head_mut(slot), &view);
             }
-            self.report.sent_bytes += u64::from(packet.len);
-            self.report.sent_packets += u64::from(packet.segments);
             self.outgoing.push(slot);
             self.schedule.push(Some((departure.due, packet.len)));
         }
@@ -446,24 +422,26 @@ impl Lane {
         }
         let sent = port.transmit(pool, &self.outgoing);
         let now = clock.now();
+        let refused = (self.outgoing.len() - sent) as u64;
+        if refused > 0 {
+            self.lose("port_blocked", refused);
+        }
         for slot in self.outgoing.drain(..).skip(sent) {
-            self.report.blocked += 1;
             pool.free(slot);
         }
-        let rate = self.pipe.params().rate;
-        for (due, len) in self.schedule.drain(..).flatten() {
-            let late = now.since(due);
-            // Saturates at the histogram's upper bound of a minute.
-            self.report.lateness.saturating_record(late.as_ns().max(1));
-            if let Some((last_due, last_sent)) = self.last {
-                let planned = rate.transmission(u64::from(len));
-                if planned > Span::ZERO && due == last_due + planned {
-                    self.report.busy_planned = self.report.busy_planned + planned;
-                    self.report.busy_actual = self.report.busy_actual + now.since(last_sent);
-                }
-            }
-            self.last = Some((due, now));
-        }
+        let pipe = self.direction;
+        let released = self.schedule.drain(..).flatten();
+        self.releases.extend(released.map(|(due, len)| Release {
+            due,
+            pipe,
+            len,
+            late: now.since(due),
+        }));
+    }
+
+    fn lose(&mut self, cause: &str, frames: u64) {
+        // Rare enough for a map by name, which is what the report wants.
+        *self.report.lost.entry(cause.to_owned()).or_default() += frames;
     }
 
     /// When the pipe needs the loop again.
@@ -497,27 +475,35 @@ impl Lane {
         if !rows.is_empty() {
             let _ = observations.send(Observation::Packets(self.direction, rows));
         }
+        if !self.releases.is_empty() {
+            let releases = std::mem::take(&mut self.releases);
+            let _ = observations.send(Observation::Releases(releases));
+        }
     }
 
     fn finish(
         mut self,
         now: Time,
-        arrivals: Counters,
-        departures: Counters,
         observations: &Sender<Observation>,
     ) -> LaneReport {
         self.sample(now, observations);
         let rows: Vec<PacketRecord> = self.tracer.into_rows().collect();
         let _ = observations.send(Observation::Packets(self.direction, rows));
         let (queued, flying) = (self.pipe.backlog(), self.pipe.in_flight());
-        LaneReport {
-            left: Backlog {
-                packets: queued.packets + flying.packets,
-                bytes: queued.bytes + flying.bytes,
-            },
-            arrivals,
-            departures,
-            ..self.report
+        self.report.left = Backlog {
+            packets: queued.packets + flying.packets,
+            bytes: queued.bytes + flying.bytes,
+        };
+        self.report
+    }
+}
+
+/// Adds what a port lost to what its direction lost.
+fn port_losses(lost: &mut BTreeMap<String, u64>, what: &str, counters: &Counters) {
+    for loss in Loss::ALL {
+        let frames = counters.lost(loss);
+        if frames > 0 {
+            *lost.entry(format!("{what}_{}", loss.name())).or_default() += frames;
         }
     }
 }

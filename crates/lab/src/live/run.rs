@@ -1,9 +1,9 @@
 //! One live run: makes the network, starts the router and the traffic, waits, and takes everything
 //! down again, whether the run ends by itself, by an error or by request.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,11 +14,12 @@ use sluice_net::port::{Pool, PoolError, PoolSize, Spin};
 use sluice_net::traffic::ping::{Ping, PingReport};
 use sluice_net::traffic::tcp::{self, Ecn, TcpFlow, TcpReport};
 use sluice_net::traffic::udp::{UdpFlow, UdpReport};
-use sluice_net::traffic::{Running, Stop, TrafficError};
+use sluice_net::traffic::{Identity, Running, Stop, TrafficError};
 use sluice_net::Clock;
 
 use super::router::{LanePlan, Observation, Plan, RouterReport, route};
 use super::topology::{Host, Topology, TopologyError};
+use crate::recording::NO_FLOW;
 use crate::scenario::{Direction, FlowInstance, FlowKind, Pipe, Scenario};
 
 /// Why a live run could not start, or broke off.
@@ -72,7 +73,8 @@ pub struct LiveRun {
 
 /// What a run tells while it goes on.
 pub trait Listener {
-    /// The router saw something.
+    /// The router saw something. Packets bear the number of their flow in the scenario, or
+    /// [`NO_FLOW`].
     fn observe(&mut self, observation: Observation);
     /// So much of the run is over.
     fn progress(&mut self, elapsed: Span);
@@ -117,11 +119,11 @@ pub fn run(
     let pool = Pool::new(pool_size(scenario))?;
     let clock = Clock::starting_in(LEAD);
     let traffic_stop = Stop::new();
-    let router = Router::start(scenario, &topology, pool, &clock)?;
-    let mut flows = VecDeque::new();
+    let mut router = Router::start(scenario, &topology, pool, &clock)?;
+    let mut flows = Vec::new();
     for instance in scenario.instances() {
         match Flow::start(&instance, &topology, &clock, &traffic_stop) {
-            Ok(flow) => flows.push_back((instance.name.clone(), flow)),
+            Ok(flow) => flows.push((instance.name.clone(), flow)),
             Err(error) => {
                 // Nothing has been sent yet: all flows wait for the clock's zero.
                 traffic_stop.stop();
@@ -136,6 +138,7 @@ pub fn run(
             }
         }
     }
+    router.identities = flows.iter().map(|(_, flow)| flow.identity()).collect();
     let mut is_interrupted = false;
     while flows.iter().any(|(_, flow)| !flow.is_finished()) {
         router.listen(listener, Duration::from_millis(20));
@@ -167,11 +170,14 @@ pub fn run(
     }
 }
 
-/// The router's thread.
+/// The router's thread, and which packets belong to which flow.
 struct Router {
     stop: Stop,
     thread: JoinHandle<RouterReport>,
     observations: Receiver<Observation>,
+    /// By the number of the flow.
+    identities: Vec<Identity>,
+    numbers: BTreeMap<u32, u32>,
 }
 
 impl Router {
@@ -200,32 +206,55 @@ impl Router {
             stop,
             thread,
             observations,
+            identities: Vec::new(),
+            numbers: BTreeMap::new(),
         })
     }
 
     /// Passes on what the router tells within `time`.
-    fn listen(&self, listener: &mut dyn Listener, time: Duration) {
-        match self.observations.recv_timeout(time) {
-            Ok(first) => {
-                listener.observe(first);
-                for more in self.observations.try_iter() {
-                    listener.observe(more);
-                }
+    fn listen(&mut self, listener: &mut dyn Listener, time: Duration) {
+        if let Ok(first) = self.observations.recv_timeout(time) {
+            self.pass_on(first, listener);
+            while let Ok(more) = self.observations.try_recv() {
+                self.pass_on(more, listener);
             }
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
         }
     }
 
-    fn finish(self, listener: &mut dyn Listener) -> RouterReport {
-        self.stop.stop();
-        let report = self
-            .thread
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        for observation in self.observations.try_iter() {
-            listener.observe(observation);
+    fn pass_on(&mut self, mut observation: Observation, listener: &mut dyn Listener) {
+        match &mut observation {
+            Observation::Flow(hash, key) => {
+                let number = self.identities.iter().position(|identity| {
+                    let ends = (identity.source, identity.destination);
+                    identity.protocol == key.protocol
+                        && (ends == (key.source, key.destination)
+                            || ends == (key.destination, key.source))
+                });
+                if let Some(number) = number {
+                    self.numbers.insert(*hash, number as u32);
+                }
+            }
+            Observation::Packets(_, records) => {
+                for record in records {
+                    record.flow = self.numbers.get(&record.flow).copied().unwrap_or(NO_FLOW);
+                }
+            }
+            Observation::Queue { .. } | Observation::Releases(_) => {}
         }
-        report
+        listener.observe(observation);
+    }
+
+    fn finish(mut self, listener: &mut dyn Listener) -> RouterReport {
+        self.stop.stop();
+        while !self.thread.is_finished() {
+            self.listen(listener, Duration::from_millis(1));
+        }
+        while let Ok(more) = self.observations.try_recv() {
+            self.pass_on(more, listener);
+        }
+        self.thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
@@ -317,6 +346,14 @@ impl Flow {
                 ping.stop = Some(end);
                 ping.start(from, to, clock, stop).map(Flow::Ping)
             }
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        match self {
+            Flow::Tcp(running) => running.identity(),
+            Flow::Udp(running) => running.identity(),
+            Flow::Ping(running) => running.identity(),
         }
     }
 
