@@ -122,7 +122,7 @@ pub fn run(
     let mut router = Router::start(scenario, &topology, pool, &clock)?;
     let mut flows = Vec::new();
     for instance in scenario.instances() {
-        match Flow::start(&instance, &topology, &clock, &traffic_stop) {
+        match Flow::start(&instance, scenario, &topology, &clock, &traffic_stop) {
             Ok(flow) => flows.push((instance.name.clone(), flow)),
             Err(error) => {
                 // Nothing has been sent yet: all flows wait for the clock's zero.
@@ -310,6 +310,7 @@ enum Flow {
 impl Flow {
     fn start(
         instance: &FlowInstance<'_>,
+        scenario: &Scenario,
         topology: &Topology,
         clock: &Clock,
         stop: &Stop,
@@ -329,6 +330,7 @@ impl Flow {
                 tcp.ecn = if kind.ecn { Ecn::On } else { Ecn::Off };
                 tcp.dscp = kind.dscp.value();
                 tcp.stop = Some(end);
+                tcp.info_interval = scenario.measure.interval;
                 tcp.bytes = kind.bytes.map(|bytes| bytes.as_u64());
                 tcp.start(from, to, clock, stop).map(Flow::Tcp)
             }
