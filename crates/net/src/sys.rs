@@ -260,7 +260,15 @@ pub(crate) unsafe fn control_messages(
     })
 }
 
-/// Nanoseconds of the timespec in a timestamp's payload.
+/// Asks for the instant at which the kernel took each packet from its device, in
+/// CLOCK_REALTIME. A packet without one comes without the control message; SO_TIMESTAMPNS would
+/// fill in the instant of reading instead, which is no arrival.
+pub(crate) fn switch_timestamps_on(socket: &impl AsFd) -> io::Result<()> {
+    let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
+}
+
+/// Nanoseconds of the first timespec in a timestamp's payload, which is the software one.
 pub(crate) fn stamp_ns(payload: &[u8]) -> Option<u64> {
     let (seconds, rest) = payload.split_first_chunk()?;
     let nanoseconds = rest.first_chunk()?;

@@ -108,7 +108,7 @@ impl Messages {
         for (level, kind, payload) in unsafe { sys::control_messages(&header.msg_hdr) } {
             match (level, kind) {
                 (libc::SOL_PACKET, libc::PACKET_AUXDATA) => tag = taken_tag(payload),
-                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => stamp_ns = sys::stamp_ns(payload),
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => stamp_ns = sys::stamp_ns(payload),
                 _ => {}
             }
         }
@@ -162,6 +162,6 @@ fn taken_tag(auxiliary: &[u8]) -> Option<(u16, u16)> {
     Some((protocol, word(16)?))
 }
 
-/// Room for a timestamp (16 + 16) and a `tpacket_auxdata` (16 + 20, in eights).
-const CONTROL_LEN: usize = 72;
+/// Room for timestamps (16 + 48) and a `tpacket_auxdata` (16 + 20, in eights).
+const CONTROL_LEN: usize = 104;
 const TAG_8021Q: u16 = 0x8100;

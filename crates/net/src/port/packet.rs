@@ -30,8 +30,8 @@ pub struct PacketOptions {
     /// Send past the interface's queueing discipline: it must not queue a second time.
     pub bypass_qdisc: bool,
     /// Note when the kernel got each frame ([`Pool::arrival`]), on this clock. A host that
-    /// counts delays from there is not the later for having woken up late. Costs some 50 ns
-    /// per frame.
+    /// counts delays from there is not the later for having woken up late. Costs a control
+    /// message per frame.
     pub timestamps: Option<Clock>,
 }
 
@@ -127,8 +127,7 @@ impl PacketPort {
             switch(libc::PACKET_QDISC_BYPASS, 1, "bypass the interface's queue")?;
         }
         if options.timestamps.is_some() {
-            sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)
-                .map_err(error("switch timestamps on"))?;
+            sys::switch_timestamps_on(&socket).map_err(error("switch timestamps on"))?;
         }
         grant_buffer(
             &socket,

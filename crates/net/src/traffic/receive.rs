@@ -18,8 +18,9 @@ pub(super) struct TimedReceiver {
 /// What came with a datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
-    /// When the kernel took it from the device.
-    pub time: Time,
+    /// When the kernel took it from the device; unknown for the first few packets after
+    /// timestamps were switched on, which the kernel does in the background.
+    pub time: Option<Time>,
     /// The IP ECN field, where the socket asks for it.
     pub ecn: u8,
     /// Bytes of the datagram, also of those beyond the buffer.
@@ -35,7 +36,7 @@ impl TimedReceiver {
     /// Switches timestamps and the traffic class on for `socket`.
     pub(super) fn new(socket: &Socket, is_v4: bool) -> io::Result<TimedReceiver> {
         let on: libc::c_int = 1;
-        sys::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)?;
+        sys::switch_timestamps_on(socket)?;
         sys::set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &on)?;
         if is_v4 {
             sys::set_option(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, &on)?;
@@ -95,9 +96,7 @@ impl TimedReceiver {
             let (stamp, class, overflowed) = controls_of(&header.msg_hdr);
             self.overflowed = overflowed.unwrap_or(self.overflowed);
             let arrival = Arrival {
-                // Without a stamp (not on any kernel of this decade) now is the best guess.
-                time: stamp
-                    .map_or_else(|| clock.now(), |stamp| clock.at_realtime(stamp, offset_ns)),
+                time: stamp.map(|stamp| clock.at_realtime(stamp, offset_ns)),
                 ecn: class & 3,
                 length,
             };
@@ -113,7 +112,7 @@ fn controls_of(header: &libc::msghdr) -> (Option<u64>, u8, Option<u32>) {
     // SAFETY: recvmmsg filled the header, and its control room has not been touched since.
     for (level, kind, payload) in unsafe { sys::control_messages(header) } {
         match (level, kind) {
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => stamp = sys::stamp_ns(payload),
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => stamp = sys::stamp_ns(payload),
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                 overflowed = payload.first_chunk().copied().map(u32::from_ne_bytes);
             }
@@ -132,6 +131,6 @@ fn controls_of(header: &libc::msghdr) -> (Option<u64>, u8, Option<u32>) {
 const BATCH: usize = 32;
 /// Bytes kept of a datagram: an IPv4 header with options, an ICMP header and our payload.
 pub(super) const BUFFER_LEN: usize = 128;
-/// A timestamp (16 + 16), an overflow count (16 + 8) and a traffic class (16 + 8), with room to
+/// Timestamps (16 + 48), an overflow count (16 + 8) and a traffic class (16 + 8), with room to
 /// spare.
 const CONTROL_LEN: usize = 128;

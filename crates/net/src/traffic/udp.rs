@@ -82,8 +82,9 @@ pub struct UdpSample {
     pub sequence: u64,
     /// When it was handed to the sender's kernel.
     pub sent: Time,
-    /// When the receiver's kernel got it.
-    pub received: Time,
+    /// When the receiver's kernel got it; unknown when it was not stamped, as the first few may
+    /// be when `start` follows within milliseconds.
+    pub received: Option<Time>,
     /// IP ECN field on arrival.
     pub ecn: u8,
 }
