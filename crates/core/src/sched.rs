@@ -137,4 +137,5 @@ disciplines! {
     rr::Rr,
     wf2q::Wf2q as "wf2q+",
     qfq::Qfq,
+    sfq::Sfq,
 }
