@@ -143,4 +143,5 @@ disciplines! {
     sfq::Sfq,
     pifo::Pifo,
     pieo::Pieo,
+    dualpi2::DualPi2,
 }
