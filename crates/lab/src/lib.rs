@@ -1,1 +1,15 @@
-//! See the crate description.
+//! The laboratory: a scenario becomes a run, a run a recording, a recording figures and pictures.
+//!
+//! - [`scenario`]: an experiment as one TOML file, read into typed variants;
+//! - [`live`]: a run with real packets in namespaces of its own;
+//! - [`recording`]: the folder that a run writes, and reading it back;
+//! - [`metrics`]: figures from a recording;
+//! - [`report`]: the page and the pictures;
+//! - [`replay`]: a recorded trace of arrivals through one queue.
+
+pub mod live;
+pub mod metrics;
+pub mod recording;
+pub mod replay;
+pub mod report;
+pub mod scenario;

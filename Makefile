@@ -1,0 +1,67 @@
+# One entry point for people and for CI: `make help`.
+
+CARGO  ?= cargo
+RUNS   ?= runs
+VENV   := .venv/bin
+SLUICE := target/release/sluice
+WEB    := web/dist/report.html
+RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo build test lint fmt bench test-rust test-live test-web test-python test-report clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+demo: build ## build everything and run the first scenario: three queues under one TCP flow
+	$(SLUICE) run scenarios/first-light.toml -o $(RUNS)/first-light
+
+build: $(WEB) ## build the sluice command (target/release/sluice)
+	$(CARGO) build --release --locked -p sluice-cli
+
+$(WEB): $(shell git ls-files -co --exclude-standard web | grep -v '^web/test')
+	@scripts/setup.sh web
+	cd web && npm run --silent build
+
+test: lint test-rust test-live test-web test-python test-report ## everything that CI runs: lint, unit, property, live, web, Python, report
+
+test-rust: $(WEB) ## unit, property and documentation tests
+	$(CARGO) test --locked --workspace --exclude sluice-py -q
+
+test-live: $(WEB) ## live runs in namespaces of their own
+	$(CARGO) build --locked -p sluice-cli
+	tests/live.sh target/debug/sluice
+
+test-web: $(WEB) ## the report's own tests
+	cd web && npm test --silent
+
+test-python: ## the Python package
+	@scripts/setup.sh python
+	$(VENV)/maturin develop -q
+	$(VENV)/pytest -q --doctest-modules python
+
+test-report: $(WEB) ## a real report in headless Chromium; keeps artifacts/*.png
+	@scripts/setup.sh web chromium
+	cd web && npm run --silent test:browser
+
+lint: $(WEB) ## formatters, linters and the layer check
+	@scripts/setup.sh web python
+	rustfmt --edition 2024 --check $(RUST)
+	$(CARGO) clippy --locked --workspace --all-targets -q -- -D warnings
+	$(CARGO) xtask layers
+	cd web && npm run --silent lint
+	$(VENV)/ruff check -q python && $(VENV)/ruff format -q --check python
+	$(VENV)/mypy --no-error-summary
+
+fmt: ## format everything
+	@scripts/setup.sh web python
+	rustfmt --edition 2024 $(RUST)
+	cd web && npm run --silent fmt
+	$(VENV)/ruff check -q --fix python && $(VENV)/ruff format -q python
+
+bench: build ## benchmarks, each beside something measured in the same minute
+	$(CARGO) bench --locked -p sluice-core
+
+clean: ## remove what was built
+	rm -rf target web/dist web/node_modules .venv artifacts

@@ -1,0 +1,146 @@
+//! The Python module `sluice._sluice`: the registry and its queues as classes.
+//!
+//! The Python side (`python/sluice`) re-exports these with type stubs; errors become
+//! `ValueError` with the same sentence as on the command line.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use sluice_core::registry::{self, Spec};
+use sluice_core::{Cx, Discipline, DropReason, Ecn, Packet, Rng, Sink, Time};
+
+/// Every algorithm with its parameters, as a list of dictionaries.
+#[pyfunction]
+fn algorithms(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let all = PyList::empty(py);
+    for algorithm in registry::algorithms() {
+        let entry = PyDict::new(py);
+        entry.set_item("name", algorithm.name)?;
+        entry.set_item("form", algorithm.form.name())?;
+        entry.set_item("doc", algorithm.doc)?;
+        let params = PyList::empty(py);
+        for decl in algorithm.params() {
+            let param = PyDict::new(py);
+            param.set_item("name", decl.name)?;
+            param.set_item("unit", decl.kind.unit())?;
+            param.set_item("default", algorithm.default_of(decl).to_string())?;
+            let range = decl
+                .range
+                .map(|(low, high)| (low.to_string(), high.to_string()));
+            param.set_item("range", range)?;
+            param.set_item("doc", decl.doc)?;
+            param.set_item("source", decl.source)?;
+            params.append(param)?;
+        }
+        entry.set_item("params", params)?;
+        all.append(entry)?;
+    }
+    Ok(all)
+}
+
+/// A queue in virtual time.
+#[pyclass(unsendable)]
+struct Queue {
+    discipline: Box<dyn Discipline>,
+    rng: Rng,
+    dropped: Dropped,
+    now: Time,
+    next_slot: u32,
+}
+
+#[derive(Default)]
+struct Dropped(Vec<(u32, u64, &'static str)>);
+
+impl Sink for Dropped {
+    fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
+        self.0.push((packet.slot, now.as_ns(), reason.name()));
+    }
+}
+
+#[pymethods]
+impl Queue {
+    #[new]
+    #[pyo3(signature = (spec, seed = 1))]
+    fn new(spec: &str, seed: u64) -> PyResult<Self> {
+        let discipline = Spec::parse(spec)
+            .map_err(|error| {
+                let at = error.span.start + 1;
+                PyValueError::new_err(format!("{error} (at character {at} of {spec:?})"))
+            })?
+            .build()
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        Ok(Queue {
+            discipline,
+            rng: Rng::from_seed(seed),
+            dropped: Dropped::default(),
+            now: Time::ZERO,
+            next_slot: 0,
+        })
+    }
+
+    /// A packet arrives; returns its number.
+    #[pyo3(signature = (time_ns, size_bytes, flow = 0, ecn = 0))]
+    fn enqueue(&mut self, time_ns: u64, size_bytes: u32, flow: u32, ecn: u8) -> PyResult<u32> {
+        if ecn > 3 {
+            return Err(PyValueError::new_err(format!(
+                "ecn {ecn} is outside 0 to 3"
+            )));
+        }
+        self.advance(time_ns)?;
+        let mut packet = Packet::new(self.next_slot, size_bytes);
+        packet.arrival = self.now;
+        packet.flow = flow;
+        packet.ecn = Ecn::from_bits(ecn);
+        self.next_slot += 1;
+        let mut cx = Cx::new(self.now, &mut self.rng, &mut self.dropped);
+        self.discipline.enqueue(packet, &mut cx);
+        Ok(self.next_slot - 1)
+    }
+
+    /// The next packet at `time_ns` as `(number, sojourn_ns, ecn)`, or `None`.
+    fn dequeue(&mut self, time_ns: u64) -> PyResult<Option<(u32, u64, u8)>> {
+        self.advance(time_ns)?;
+        let mut cx = Cx::new(self.now, &mut self.rng, &mut self.dropped);
+        let packet = self.discipline.dequeue(&mut cx);
+        Ok(packet.map(|p| (p.slot, p.sojourn(self.now).as_ns(), p.ecn as u8)))
+    }
+
+    /// Drops since the last call, as `(number, time_ns, reason)`.
+    fn take_drops(&mut self) -> Vec<(u32, u64, &'static str)> {
+        std::mem::take(&mut self.dropped.0)
+    }
+
+    /// Packets and bytes held.
+    #[getter]
+    fn backlog(&self) -> (u64, u64) {
+        let backlog = self.discipline.backlog();
+        (backlog.packets, backlog.bytes)
+    }
+}
+
+impl Queue {
+    /// Moves to `time_ns`, calling the timers that are due on the way.
+    fn advance(&mut self, time_ns: u64) -> PyResult<()> {
+        let now = Time::from_ns(time_ns);
+        if now < self.now {
+            return Err(PyValueError::new_err(format!(
+                "time_ns {time_ns} is before {}, the time of the last call",
+                self.now.as_ns()
+            )));
+        }
+        while let Some(at) = self.discipline.next_timer().filter(|at| *at <= now) {
+            let mut cx = Cx::new(at.max(self.now), &mut self.rng, &mut self.dropped);
+            self.discipline.on_timer(&mut cx);
+        }
+        self.now = now;
+        Ok(())
+    }
+}
+
+#[pymodule]
+fn _sluice(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<Queue>()?;
+    module.add_function(wrap_pyfunction!(algorithms, module)?)
+}

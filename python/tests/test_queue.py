@@ -1,0 +1,35 @@
+import pytest
+
+import sluice
+
+
+def test_every_registered_algorithm_can_be_built_and_carries_a_packet() -> None:
+    for algorithm in sluice.algorithms():
+        queue = sluice.Queue(algorithm["name"])
+        number = queue.enqueue(0, 1000)
+        time_ns = 0
+        # A shaping queue may hold a packet for a while.
+        while (out := queue.dequeue(time_ns)) is None and time_ns < 10_000_000_000:
+            time_ns += 1_000_000
+        assert out is not None, algorithm["name"]
+        assert out[0] == number
+
+
+def test_a_full_queue_says_what_it_dropped() -> None:
+    queue = sluice.Queue("fifo limit 1")
+    queue.enqueue(0, 100)
+    queue.enqueue(5, 100)
+    assert queue.take_drops() == [(1, 5, "overflow")]
+    assert queue.backlog == (1, 100)
+
+
+def test_a_wrong_word_is_named_with_its_place() -> None:
+    with pytest.raises(ValueError, match=r"no parameter `tarqet` \(at character 7"):
+        sluice.Queue("codel tarqet 5ms")
+
+
+def test_time_does_not_run_backwards() -> None:
+    queue = sluice.Queue("fifo")
+    queue.enqueue(10, 100)
+    with pytest.raises(ValueError, match="before 10"):
+        queue.dequeue(9)

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Makes a fresh Debian or Ubuntu machine ready: `scripts/setup.sh [web] [python] [chromium]`.
+# Toolchains are checked, never installed; system packages are installed when root, else named.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+die() { echo "setup: $*" >&2; exit 1; }
+
+# at_least NAME HAVE WANT HINT
+at_least() {
+    [ "$(printf '%s\n%s\n' "$3" "$2" | sort -V | head -n 1)" = "$3" ] ||
+        die "$1 $2 is too old: $3 or newer is needed ($4)"
+}
+
+need_rust() {
+    command -v cargo >/dev/null || die "cargo is missing: install Rust 1.90 or newer (https://rustup.rs)"
+    at_least Rust "$(rustc --version | cut -d' ' -f2)" 1.90.0 "rustup update"
+    command -v cc >/dev/null || system_packages cc gcc libc6-dev
+}
+
+need_node() {
+    command -v node >/dev/null || die "node is missing: install Node 20 or newer (https://nodejs.org)"
+    at_least Node "$(node --version | tr -d v)" 20.0.0 "https://nodejs.org"
+}
+
+need_python() {
+    command -v python3 >/dev/null || die "python3 is missing: install Python 3.11 or newer"
+    at_least Python "$(python3 -c 'import platform; print(platform.python_version())')" 3.11.0 "apt-get install python3"
+}
+
+# system_packages WHAT PACKAGE...: installs them when root, else says how.
+system_packages() {
+    local what=$1
+    shift
+    if [ "$(id -u)" != 0 ]; then
+        die "$what is missing: run 'sudo apt-get install $*' and call make again"
+    fi
+    command -v apt-get >/dev/null || die "$what is missing and there is no apt-get: install $*"
+    echo "setup: installing $*" >&2
+    apt-get update -qq >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+web() {
+    need_node
+    if [ ! -d web/node_modules ] || [ web/package-lock.json -nt web/node_modules/.installed ]; then
+        (cd web && npm ci --no-audit --no-fund --loglevel=error)
+        touch web/node_modules/.installed
+    fi
+}
+
+python() {
+    need_python
+    if [ ! -x .venv/bin/python ]; then
+        python3 -m venv .venv 2>/dev/null || {
+            rm -rf .venv
+            system_packages "Python's venv module" python3-venv
+            python3 -m venv .venv
+        }
+    fi
+    if [ ! -f .venv/.installed ] || [ python/requirements-dev.lock -nt .venv/.installed ]; then
+        .venv/bin/pip install -q --disable-pip-version-check -r python/requirements-dev.lock
+        touch .venv/.installed
+    fi
+}
+
+chromium() {
+    command -v chromium >/dev/null || command -v chromium-browser >/dev/null ||
+        command -v google-chrome >/dev/null ||
+        system_packages "a Chromium (the report is looked at in it)" chromium
+}
+
+need_rust
+for part in "$@"; do
+    case $part in
+        web | python | chromium) "$part" ;;
+        *) die "unknown part '$part': web, python or chromium" ;;
+    esac
+done

@@ -1,0 +1,32 @@
+/**
+ * Ticks of a logarithmic axis: powers of ten; in a shorter range also 2 and 5 times them; in one
+ * that holds none of these, round linear steps.
+ */
+export function logTicks(min: number, max: number): number[] {
+  if (!(min > 0) || !(max > min)) return [];
+  for (const multiples of [[1], [1, 2, 5]]) {
+    const ticks: number[] = [];
+    for (let power = Math.floor(Math.log10(min)); power <= Math.log10(max); power += 1) {
+      for (const multiple of multiples) {
+        // Through text: 3 * 10 ** -1 is not 0.3.
+        const tick = Number(`${multiple}e${power}`);
+        if (tick >= min && tick <= max) ticks.push(tick);
+      }
+    }
+    if (ticks.length >= 3) return ticks;
+  }
+  return linearTicks(min, max, 4);
+}
+
+/** Multiples of 1, 2 or 5 times a power of ten, about `count` of them. */
+export function linearTicks(min: number, max: number, count: number): number[] {
+  const rough = (max - min) / count;
+  const power = Math.floor(Math.log10(rough));
+  const multiple = [1, 2, 5, 10].find((candidate) => Number(`${candidate}e${power}`) >= rough * 0.85) ?? 10;
+  const step = Number(`${multiple}e${power}`);
+  const ticks: number[] = [];
+  for (let at = Math.ceil(min / step - 1e-9); at * step <= max * (1 + 1e-12); at += 1) {
+    ticks.push(Number((at * step).toPrecision(12)));
+  }
+  return ticks;
+}
