@@ -108,7 +108,10 @@ mod class;
 pub mod classful;
 pub mod fq;
 mod heap;
+mod minmax;
 mod pool;
+pub mod push_in;
+pub mod rank;
 mod ring;
 
 pub use class::ClassCounters;
@@ -137,4 +140,8 @@ disciplines! {
     rr::Rr,
     wf2q::Wf2q as "wf2q+",
     qfq::Qfq,
+    sfq::Sfq,
+    pifo::Pifo,
+    pieo::Pieo,
+    dualpi2::DualPi2,
 }

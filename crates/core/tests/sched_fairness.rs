@@ -43,10 +43,11 @@ fn send(name: &str, shares: &[Share], arrivals: &[Arrival]) -> Vec<Departure> {
         limit: u64::MAX,
         ..FifoParams::default()
     };
-    let classful = discipline.as_classful().unwrap();
-    for (class, share) in shares.iter().enumerate() {
-        let aqm = Box::new(DropTail);
-        classful.open(class as u32, *share, &limits, aqm).unwrap();
+    if let Some(classful) = discipline.as_classful() {
+        for (class, share) in shares.iter().enumerate() {
+            let aqm = Box::new(DropTail);
+            classful.open(class as u32, *share, &limits, aqm).unwrap();
+        }
     }
     let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
     let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
@@ -62,6 +63,8 @@ fn send(name: &str, shares: &[Share], arrivals: &[Arrival]) -> Vec<Departure> {
             waiting[class].push_back((arrival.at, free_at, held[class]));
             let mut packet = Packet::new(0, arrival.len);
             packet.class = class as u32;
+            packet.flow = class as u32;
+            packet.dscp = precedence(shares[class]) << 3;
             discipline.enqueue(packet, &mut cx);
         }
         if let Some(packet) = discipline.dequeue(&mut cx) {
@@ -83,6 +86,11 @@ fn send(name: &str, shares: &[Share], arrivals: &[Arrival]) -> Vec<Departure> {
             return departures;
         }
     }
+}
+
+/// The IP precedence of a class, for disciplines that know flows and their precedence only.
+fn precedence(share: Share) -> u8 {
+    (share.weight % 8) as u8
 }
 
 /// Weights over two decades, longest packets from small ones to super-packets.
@@ -146,6 +154,41 @@ fn periods(departures: &[Departure], class: usize) -> Vec<Option<usize>> {
         (from, left) = (n + 1, packet.at - packet.len);
     }
     periods
+}
+
+/// Checks that `sent_i / w_i - sent_j / w_j` changes by at most `bound(w_i, w_j) / (w_i w_j)` in any
+/// interval in which both i and j are backlogged.
+fn check_pairs(
+    departures: &[Departure],
+    weights: &[i128],
+    bound: impl Fn(i128, i128) -> i128,
+) -> Result<(), TestCaseError> {
+    let classes = weights.len();
+    let periods: Vec<_> = (0..classes)
+        .map(|class| periods(departures, class))
+        .collect();
+    for (i, j) in (0..classes).flat_map(|i| (0..i).map(move |j| (i, j))) {
+        let (mut lead, mut low, mut high) = (0, 0, 0);
+        let mut both = None;
+        for (n, packet) in departures.iter().enumerate() {
+            let now = periods[i][n].zip(periods[j][n]);
+            if now != both {
+                (both, lead, low, high) = (now, 0, 0, 0);
+            }
+            if both.is_none() {
+                continue;
+            }
+            if packet.class == i {
+                lead += packet.len * weights[j];
+            } else if packet.class == j {
+                lead -= packet.len * weights[i];
+            }
+            (low, high) = (lead.min(low), lead.max(high));
+            let bound = bound(weights[i], weights[j]);
+            prop_assert!(high - low <= bound, "{i} and {j} at {packet:?}");
+        }
+    }
+    Ok(())
 }
 
 proptest! {
@@ -218,30 +261,32 @@ proptest! {
         let longest = longest(&shares);
         let departures = send("rr", &shares, &arrivals);
         let quantum = |class: usize| i128::from(shares[class].weight) * i128::from(shares[class].max_len);
-        let periods: Vec<_> = (0..shares.len()).map(|class| periods(&departures, class)).collect();
-        for (i, j) in (0..shares.len()).flat_map(|i| (0..i).map(move |j| (i, j))) {
-            let (q_i, q_j) = (quantum(i), quantum(j));
-            let bound = q_i * q_j + longest * (q_i + q_j);
-            // Extremes of sent_i / Q_i - sent_j / Q_j since both have been backlogged.
-            let (mut lead, mut low, mut high) = (0, 0, 0);
-            let mut both = None;
-            for (n, packet) in departures.iter().enumerate() {
-                let now = periods[i][n].zip(periods[j][n]);
-                if now != both {
-                    (both, lead, low, high) = (now, 0, 0, 0);
-                }
-                if both.is_none() {
-                    continue;
-                }
-                if packet.class == i {
-                    lead += packet.len * q_j;
-                } else if packet.class == j {
-                    lead -= packet.len * q_i;
-                }
-                (low, high) = (lead.min(low), lead.max(high));
-                prop_assert!(high - low <= bound, "{i} and {j} at {packet:?}");
-            }
-        }
+        let quanta: Vec<i128> = (0..shares.len()).map(quantum).collect();
+        let bound = |q_i: i128, q_j: i128| q_i * q_j + longest * (q_i + q_j);
+        check_pairs(&departures, &quanta, bound)?;
+    }
+
+    /// McKenney's queues with turns by deficit: bytes of two backlogged flows differ by at most a
+    /// quantum and two longest packets, for the same reason.
+    #[test]
+    fn sfq_shares_equally((shares, arrivals) in scenes()) {
+        let longest = longest(&shares);
+        let name = "sfq limit unlimited depth unlimited divisor 65536 quantum 3000";
+        let departures = send(name, &shares, &arrivals);
+        let ones = vec![1; shares.len()];
+        check_pairs(&departures, &ones, |_, _| 3000 + 2 * longest)?;
+    }
+
+    /// Goyal, Vin and Cheng 1997: under start-time fair queueing bytes per weight of two backlogged
+    /// flows differ by at most L_i / w_i + L_j / w_j.
+    #[test]
+    fn stfq_shares_by_weight((shares, arrivals) in scenes()) {
+        let longest = longest(&shares);
+        let departures = send("pifo rank stfq limit unlimited", &shares, &arrivals);
+        let weights: Vec<i128> = shares.iter().map(|s| i128::from(precedence(*s)) + 1).collect();
+        // Each packet's virtual length is cut to 1/256 byte per weight.
+        let slack = arrivals.len() as i128;
+        check_pairs(&departures, &weights, |w_i, w_j| longest * (w_i + w_j) + slack)?;
     }
 
     /// Stiliadis and Varma 1998: DRR is a latency-rate server with latency 3F - 2 Q_i, F the sum of

@@ -110,6 +110,18 @@ impl Pool {
         node.packet.as_ref()
     }
 
+    /// Puts a packet that belongs to no chain into a node.
+    #[inline]
+    pub(crate) fn put_single(&mut self, packet: Packet) -> u32 {
+        self.take_free(packet, NONE)
+    }
+
+    /// Takes a packet that belongs to no chain.
+    #[inline]
+    pub(crate) fn take_single(&mut self, node: u32) -> Packet {
+        self.release(node).0
+    }
+
     #[inline]
     fn take_free(&mut self, packet: Packet, prev: u32) -> u32 {
         let node = Node {
