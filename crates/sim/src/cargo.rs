@@ -1,0 +1,82 @@
+//! What packets carry: the host's side of a packet handle's slot.
+
+use sluice_core::{Ecn, Time};
+use sluice_tcp::Segment;
+
+/// What is inside a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Payload {
+    /// A segment of a connection. The generation tells a connection from a later one that uses
+    /// the same place.
+    Tcp {
+        connection: u32,
+        generation: u32,
+        segment: Segment,
+    },
+    Datagram {
+        sequence: u64,
+        sent: Time,
+    },
+    /// An echo request, or its reply once it has `reached` the server.
+    Echo {
+        sequence: u64,
+        sent: Time,
+        reached: Option<Time>,
+    },
+}
+
+/// A packet on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cargo {
+    pub payload: Payload,
+    pub flow: u32,
+    pub hash: u32,
+    /// Bytes on the link.
+    pub len: u32,
+    /// Links that it has passed.
+    pub hop: u8,
+    pub to_server: bool,
+    pub ecn: Ecn,
+}
+
+/// All packets on their way, by slot. Slots are used again, the last freed first, so the memory
+/// that is touched stays as small as the number of packets in flight.
+#[derive(Debug, Default)]
+pub(crate) struct Hold {
+    cargo: Vec<Cargo>,
+    free: Vec<u32>,
+}
+
+impl Hold {
+    pub fn put(&mut self, cargo: Cargo) -> u32 {
+        match self.free.pop() {
+            Some(slot) => {
+                self.cargo[slot as usize] = cargo;
+                slot
+            }
+            None => {
+                self.cargo.push(cargo);
+                u32::try_from(self.cargo.len() - 1).expect("fewer than 2^32 packets are in flight")
+            }
+        }
+    }
+
+    pub fn get(&self, slot: u32) -> &Cargo {
+        &self.cargo[slot as usize]
+    }
+
+    pub fn get_mut(&mut self, slot: u32) -> &mut Cargo {
+        &mut self.cargo[slot as usize]
+    }
+
+    /// Takes what is in `slot` and frees it.
+    pub fn take(&mut self, slot: u32) -> Cargo {
+        self.free.push(slot);
+        self.cargo[slot as usize]
+    }
+
+    /// Packets on their way.
+    pub fn len(&self) -> usize {
+        self.cargo.len() - self.free.len()
+    }
+}
