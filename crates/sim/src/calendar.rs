@@ -12,26 +12,29 @@ use sluice_core::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What will happen, as a number of the host's choice.
+/// What will happen: a kind below 16 and an index of the host's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    at: u64,
-    /// Order of insertion.
-    order: u64,
-    what: u64,
+pub(crate) struct What {
+    pub kind: u8,
+    pub index: u32,
 }
 
+/// An event of a slot, in 16 bytes: tens of thousands wait at high rates and should stay in the
+/// second-level cache.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    entry: Entry,
+    /// Offset in the slot, order of insertion and kind, from the highest bit down: sorting by it
+    /// sorts by time and order.
+    key: u64,
+    index: u32,
     next: u32,
 }
 
-/// Future events, each a 64-bit number.
+/// Future events.
 #[derive(Debug)]
 pub(crate) struct Calendar {
-    /// The slot that is being worked off, latest first.
-    current: Vec<Entry>,
+    /// The slot that is being worked off, latest first: keys and indices.
+    current: Vec<(u64, u32)>,
     /// Its number: time divided by the width of a slot.
     base: u64,
     /// First node of each slot within the horizon.
@@ -39,7 +42,8 @@ pub(crate) struct Calendar {
     occupied: Box<[u64]>,
     nodes: Vec<Node>,
     free: u32,
-    far: BinaryHeap<Reverse<Entry>>,
+    /// Time, order and event of those beyond the horizon.
+    far: BinaryHeap<Reverse<(u64, u64, What)>>,
     order: u64,
     waiting: usize,
     /// The next slot with events after the current one; [`u64::MAX`] for none.
@@ -50,6 +54,9 @@ pub(crate) struct Calendar {
 const WIDTH: u32 = 14;
 /// 2^13 slots: a horizon of 134 ms, beyond most round trips.
 const SLOTS: u64 = 1 << 13;
+const KIND_BITS: u32 = 4;
+/// 46 bits: 7e13 events, a year of simulating.
+const ORDER_BITS: u32 = 64 - WIDTH - KIND_BITS;
 const NONE: u32 = u32::MAX;
 
 impl Calendar {
@@ -73,26 +80,25 @@ impl Calendar {
         self.waiting
     }
 
-    /// Adds an event. One in the past counts as due now.
-    pub fn push(&mut self, at: Time, what: u64) {
-        let entry = Entry {
-            at: at.as_ns(),
-            order: self.order,
-            what,
-        };
+    /// Adds an event, not before the present slot.
+    pub fn push(&mut self, at: Time, what: What) {
+        let at = at.as_ns();
+        let order = self.order;
         self.order += 1;
         self.waiting += 1;
-        let slot = entry.at >> WIDTH;
+        let slot = at >> WIDTH;
         if slot <= self.base {
-            let index = self.current.partition_point(|other| *other > entry);
-            self.current.insert(index, entry);
+            debug_assert!(slot == self.base, "events lie in the future");
+            let entry = (key(at, order, what), what.index);
+            let place = self.current.partition_point(|other| *other > entry);
+            self.current.insert(place, entry);
             return;
         }
         self.upcoming = self.upcoming.min(slot);
         if slot - self.base < SLOTS {
-            self.put(slot, entry);
+            self.put(at, order, what);
         } else {
-            self.far.push(Reverse(entry));
+            self.far.push(Reverse((at, order, what)));
         }
     }
 
@@ -107,24 +113,28 @@ impl Calendar {
             }
             self.advance();
         }
-        let at = Time::from_ns(self.current.last()?.at);
+        let (key, _) = self.current.last()?;
+        let offset = key >> (ORDER_BITS + KIND_BITS);
+        let at = Time::from_ns((self.base << WIDTH) + offset);
         (at <= limit).then_some(at)
     }
 
     /// Takes the event that [`Calendar::next_until`] has announced.
-    pub fn pop(&mut self) -> Option<u64> {
-        let entry = self.current.pop()?;
+    pub fn pop(&mut self) -> Option<What> {
+        let (key, index) = self.current.pop()?;
         self.waiting -= 1;
-        Some(entry.what)
+        let kind = (key & ((1 << KIND_BITS) - 1)) as u8;
+        Some(What { kind, index })
     }
 
-    fn put(&mut self, slot: u64, entry: Entry) {
-        let index = (slot % SLOTS) as usize;
+    fn put(&mut self, at: u64, order: u64, what: What) {
+        let slot = ((at >> WIDTH) % SLOTS) as usize;
         let node = Node {
-            entry,
-            next: self.slots[index],
+            key: key(at, order, what),
+            index: what.index,
+            next: self.slots[slot],
         };
-        self.slots[index] = if self.free == NONE {
+        self.slots[slot] = if self.free == NONE {
             self.nodes.push(node);
             self.nodes.len() as u32 - 1
         } else {
@@ -133,7 +143,7 @@ impl Calendar {
             self.nodes[id as usize] = node;
             id
         };
-        self.occupied[index / 64] |= 1 << (index % 64);
+        self.occupied[slot / 64] |= 1 << (slot % 64);
     }
 
     /// Makes the upcoming slot the current one.
@@ -143,27 +153,26 @@ impl Calendar {
             return;
         }
         self.base = base;
-        while let Some(Reverse(entry)) = self.far.peek() {
-            let slot = entry.at >> WIDTH;
-            if slot - base >= SLOTS {
+        while let Some(Reverse((at, order, what))) = self.far.peek() {
+            if (at >> WIDTH) - base >= SLOTS {
                 break;
             }
-            let entry = *entry;
+            let (at, order, what) = (*at, *order, *what);
             self.far.pop();
-            self.put(slot, entry);
+            self.put(at, order, what);
         }
-        let index = (base % SLOTS) as usize;
-        self.occupied[index / 64] &= !(1 << (index % 64));
-        let mut id = std::mem::replace(&mut self.slots[index], NONE);
+        let slot = (base % SLOTS) as usize;
+        self.occupied[slot / 64] &= !(1 << (slot % 64));
+        let mut id = std::mem::replace(&mut self.slots[slot], NONE);
         while id != NONE {
             let node = self.nodes[id as usize];
-            self.current.push(node.entry);
+            self.current.push((node.key, node.index));
             self.nodes[id as usize].next = self.free;
             self.free = id;
             id = node.next;
         }
         self.current.sort_unstable_by(|a, b| b.cmp(a));
-        let far = self.far.peek().map(|Reverse(entry)| entry.at >> WIDTH);
+        let far = self.far.peek().map(|Reverse((at, _, _))| at >> WIDTH);
         self.upcoming = match (self.next_occupied(), far) {
             (Some(near), Some(far)) => near.min(far),
             (near, far) => near.or(far).unwrap_or(u64::MAX),
@@ -193,6 +202,11 @@ impl Calendar {
     }
 }
 
+fn key(at: u64, order: u64, what: What) -> u64 {
+    let offset = at & ((1 << WIDTH) - 1);
+    offset << (ORDER_BITS + KIND_BITS) | order << KIND_BITS | u64::from(what.kind)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,11 +216,17 @@ mod tests {
     fn events_come_out_by_time_and_then_by_insertion() {
         let mut calendar = Calendar::new();
         for (at, what) in [(50, 1), (10, 2), (50, 3), (0, 4), (1 << 40, 5), (10, 6)] {
-            calendar.push(Time::from_ns(at), what);
+            calendar.push(
+                Time::from_ns(at),
+                What {
+                    kind: 1,
+                    index: what,
+                },
+            );
         }
-        let order: Vec<u64> = std::iter::from_fn(|| {
+        let order: Vec<u32> = std::iter::from_fn(|| {
             calendar.next_until(Time::MAX)?;
-            calendar.pop()
+            calendar.pop().map(|what| what.index)
         })
         .collect();
         assert_eq!(order, [4, 2, 6, 1, 3, 5]);
@@ -218,12 +238,13 @@ mod tests {
         let mut calendar = Calendar::new();
         let mut model = std::collections::BTreeSet::new();
         let mut now = 0;
-        for order in 0..200_000_u64 {
+        for order in 0..200_000_u32 {
             if rng.below(100) < 51 {
                 // Near, in the current slot, around the horizon, far.
                 let reach = [1 << 10, 1 << 14, 1 << 20, 1 << 28, 1 << 34][rng.below(5) as usize];
                 let at = now + rng.below(reach);
-                calendar.push(Time::from_ns(at), order);
+                let kind = (order % 16) as u8;
+                calendar.push(Time::from_ns(at), What { kind, index: order });
                 model.insert((at, order));
             } else {
                 // Up to a limit, as a link sets one.
@@ -231,7 +252,11 @@ mod tests {
                 let expected = model.first().copied().filter(|(at, _)| *at <= limit);
                 let seen = calendar
                     .next_until(Time::from_ns(limit))
-                    .map(|at| (at.as_ns(), calendar.pop().unwrap()));
+                    .map(|at| (at.as_ns(), calendar.pop().unwrap()))
+                    .map(|(at, what)| {
+                        assert_eq!(u32::from(what.kind), what.index % 16);
+                        (at, what.index)
+                    });
                 assert_eq!(seen, expected);
                 match expected {
                     Some(event) => {

@@ -25,10 +25,9 @@ pub(crate) enum Payload {
     },
 }
 
-/// A packet on its way.
+/// What the network must know of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cargo {
-    pub payload: Payload,
+pub(crate) struct Tag {
     pub flow: u32,
     pub hash: u32,
     /// Bytes on the link.
@@ -39,44 +38,53 @@ pub(crate) struct Cargo {
     pub ecn: Ecn,
 }
 
-/// All packets on their way, by slot. Slots are used again, the last freed first, so the memory
-/// that is touched stays as small as the number of packets in flight.
+/// All packets on their way, by slot: tags, which every link touches, apart from what only the
+/// hosts touch. Slots are used again, the last freed first, so the memory that is touched stays
+/// as small as the number of packets in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
-    cargo: Vec<Cargo>,
+    tags: Vec<Tag>,
+    payloads: Vec<Payload>,
     free: Vec<u32>,
 }
 
 impl Hold {
-    pub fn put(&mut self, cargo: Cargo) -> u32 {
+    pub fn put(&mut self, tag: Tag, payload: Payload) -> u32 {
         match self.free.pop() {
             Some(slot) => {
-                self.cargo[slot as usize] = cargo;
+                self.tags[slot as usize] = tag;
+                self.payloads[slot as usize] = payload;
                 slot
             }
             None => {
-                self.cargo.push(cargo);
-                u32::try_from(self.cargo.len() - 1).expect("fewer than 2^32 packets are in flight")
+                self.tags.push(tag);
+                self.payloads.push(payload);
+                u32::try_from(self.tags.len() - 1).expect("fewer than 2^32 packets are in flight")
             }
         }
     }
 
-    pub fn get(&self, slot: u32) -> &Cargo {
-        &self.cargo[slot as usize]
+    pub fn tag(&self, slot: u32) -> &Tag {
+        &self.tags[slot as usize]
     }
 
-    pub fn get_mut(&mut self, slot: u32) -> &mut Cargo {
-        &mut self.cargo[slot as usize]
+    pub fn tag_mut(&mut self, slot: u32) -> &mut Tag {
+        &mut self.tags[slot as usize]
     }
 
     /// Takes what is in `slot` and frees it.
-    pub fn take(&mut self, slot: u32) -> Cargo {
+    pub fn take(&mut self, slot: u32) -> (Tag, Payload) {
+        (self.free(slot), self.payloads[slot as usize])
+    }
+
+    /// Frees `slot`.
+    pub fn free(&mut self, slot: u32) -> Tag {
         self.free.push(slot);
-        self.cargo[slot as usize]
+        self.tags[slot as usize]
     }
 
     /// Packets on their way.
     pub fn len(&self) -> usize {
-        self.cargo.len() - self.free.len()
+        self.tags.len() - self.free.len()
     }
 }

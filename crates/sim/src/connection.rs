@@ -137,7 +137,7 @@ impl Simulation {
             end.has_closed = true;
         } else {
             let at = self.now + interval;
-            self.calendar.push(at, kind::SOURCE | u64::from(flow));
+            self.schedule(at, kind::SOURCE, flow);
         }
         self.pump(id, is_server, observer);
     }
@@ -292,16 +292,14 @@ impl Simulation {
                 observer,
             );
         }
-        let connection = &mut self.connections[id as usize];
-        let end = connection.end(is_server);
-        let at = end.tcp.next_timeout();
+        let end = self.connections[id as usize].end(is_server);
+        let (at, is_closed) = (end.tcp.next_timeout(), end.tcp.is_closed());
         if at < end.timer_at {
-            end.timer_at = at.max(now);
-            let index = u64::from(id) * 2 + u64::from(is_server);
-            self.calendar.push(end.timer_at, kind::TIMER | index);
+            let at = at.max(now);
+            end.timer_at = at;
+            self.schedule(at, kind::TIMER, id * 2 + u32::from(is_server));
         }
-        let end = connection.end(is_server);
-        if end.tcp.is_closed() {
+        if is_closed {
             self.release(id);
         }
     }
@@ -362,13 +360,7 @@ impl Simulation {
         }
     }
 
-    fn finish_object(
-        &mut self,
-        flow: FlowId,
-        page: u64,
-        bytes: u64,
-        observer: &mut impl Observer,
-    ) {
+    fn finish_object(&mut self, flow: FlowId, page: u64, bytes: u64, observer: &mut impl Observer) {
         let state = &mut self.flows[flow];
         let Some(entry) = state.source.pages.get_mut(&page) else {
             return;

@@ -33,7 +33,5 @@ pub use config::{
     Config, ConfigError, DEFAULT_JITTER, Direction, Flow, FlowId, Link, LinkId, Ping, Route, Size,
     Spacing, Tcp, Traffic, Udp, Web, dumbbell, dumbbell_route, parking_lot, parking_lot_route,
 };
-pub use observe::{
-    Completion, Datagram, Echo, FlowTotals, LinkSample, Observer, TcpSample,
-};
+pub use observe::{Completion, Datagram, Echo, FlowTotals, LinkSample, Observer, TcpSample};
 pub use simulation::Simulation;

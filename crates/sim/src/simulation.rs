@@ -1,8 +1,8 @@
 //! The event loop: time, links, and the way of each packet.
 
-use crate::calendar::Calendar;
-use crate::cargo::{Cargo, Hold, Payload};
-use crate::config::{Config, ConfigError, Flow, FlowId, Link, LinkId, Route, Traffic};
+use crate::calendar::{Calendar, What};
+use crate::cargo::{Hold, Payload, Tag};
+use crate::config::{Config, ConfigError, Flow, FlowId, Link, LinkId, Traffic};
 use crate::connection::Connection;
 use crate::observe::{FlowTotals, LinkSample, Observer};
 use crate::source::Source;
@@ -41,9 +41,15 @@ pub struct Simulation {
     /// When each link wants to be polled. Links are few; their minimum is searched for.
     wakes: Vec<Time>,
     pub(crate) flows: Vec<FlowState>,
+    /// What each packet touches of its flow, apart from the rest: 10 000 flows fit the caches.
+    hosts: Vec<Hosts>,
+    ways: Vec<Way>,
+    /// Links to the client and to the server.
+    routes: Vec<[Vec<LinkId>; 2]>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) free_connections: Vec<u32>,
     jitter: Span,
+    jitter_rng: Rng,
     pub(crate) frame_overhead: u32,
     sample_interval: Option<Span>,
     hash_key: u64,
@@ -69,23 +75,48 @@ pub(crate) struct FlowState {
     pub source: Source,
     pub rng: Rng,
     pub totals: FlowTotals,
-    /// When the client and the server have worked off the last packet.
-    ready_at: [Time; 2],
     pub is_stopped: bool,
 }
 
-/// Kinds of events, in the upper byte of their number.
+/// The two hosts of a flow, as packets see them.
+struct Hosts {
+    /// When the client and the server have worked off the last packet.
+    ready_at: [Time; 2],
+    /// Delay of the access network on the way to the client and to the server.
+    delay: [Span; 2],
+    sent: u64,
+    received: u64,
+    dropped: u64,
+    marked: u64,
+}
+
+/// What a flow's packets are labelled with, and its route.
+struct Way {
+    /// In [`Simulation::routes`]; flows share them.
+    route: u32,
+    hosts: (u32, u32),
+    class: u32,
+    dscp: u8,
+}
+
+/// Kinds of events.
 pub(crate) mod kind {
-    pub const DELIVER: u64 = 0;
-    pub const FORWARD: u64 = 1 << 56;
-    pub const TIMER: u64 = 2 << 56;
-    pub const SOURCE: u64 = 3 << 56;
-    pub const START: u64 = 4 << 56;
-    pub const STOP: u64 = 5 << 56;
-    pub const RATE: u64 = 6 << 56;
-    pub const DELAY: u64 = 7 << 56;
-    pub const SAMPLE: u64 = 8 << 56;
-    pub const MASK: u64 = 0xff << 56;
+    /// A packet is worked off by the host at the end of its way; the index is its slot.
+    pub const DELIVER: u8 = 0;
+    /// A packet arrives at its next link.
+    pub const FORWARD: u8 = 1;
+    /// An end of a connection wanted to be woken: twice the connection, plus one for the server.
+    pub const TIMER: u8 = 2;
+    /// A flow's source is due.
+    pub const SOURCE: u8 = 3;
+    /// A flow starts or stops.
+    pub const START: u8 = 4;
+    pub const STOP: u8 = 5;
+    /// The next step of a link's schedule.
+    pub const RATE: u8 = 6;
+    pub const DELAY: u8 = 7;
+    /// Observers are told variables.
+    pub const SAMPLE: u8 = 8;
 }
 
 impl Simulation {
@@ -105,27 +136,67 @@ impl Simulation {
                 (kind::DELAY, link.delays.first().map(|(at, _)| *at)),
             ] {
                 if let Some(at) = at {
-                    calendar.push(at, kind | id as u64);
+                    calendar.push(
+                        at,
+                        What {
+                            kind,
+                            index: id as u32,
+                        },
+                    );
                 }
             }
         }
         let mut flows = Vec::with_capacity(config.flows.len());
+        let mut hosts = Vec::with_capacity(config.flows.len());
+        let mut ways = Vec::with_capacity(config.flows.len());
+        let mut routes: Vec<[Vec<LinkId>; 2]> = Vec::new();
         for (id, flow) in config.flows.iter().enumerate() {
-            calendar.push(flow.start, kind::START | id as u64);
+            let index = id as u32;
+            let start = What {
+                kind: kind::START,
+                index,
+            };
+            calendar.push(flow.start, start);
             flows.push(FlowState {
                 config: flow.clone(),
                 source: Source::default(),
                 rng: root.fork((1 << 32) + id as u64),
                 totals: FlowTotals::default(),
-                ready_at: [Time::ZERO; 2],
                 is_stopped: false,
             });
+            hosts.push(Hosts {
+                ready_at: [Time::ZERO; 2],
+                delay: [flow.route.backward_delay, flow.route.forward_delay],
+                sent: 0,
+                received: 0,
+                dropped: 0,
+                marked: 0,
+            });
+            let route = [flow.route.backward.clone(), flow.route.forward.clone()];
+            let known = routes.iter().position(|other| *other == route);
+            ways.push(Way {
+                route: known.unwrap_or(routes.len()) as u32,
+                hosts: flow.hosts,
+                class: flow.class,
+                dscp: flow.dscp,
+            });
+            if known.is_none() {
+                routes.push(route);
+            }
             if let Some(at) = flow.stop {
-                calendar.push(at, kind::STOP | id as u64);
+                let stop = What {
+                    kind: kind::STOP,
+                    index,
+                };
+                calendar.push(at, stop);
             }
         }
         if let Some(interval) = config.sample_interval {
-            calendar.push(Time::ZERO + interval, kind::SAMPLE);
+            let sample = What {
+                kind: kind::SAMPLE,
+                index: 0,
+            };
+            calendar.push(Time::ZERO + interval, sample);
         }
         Ok(Simulation {
             now: Time::ZERO,
@@ -135,9 +206,13 @@ impl Simulation {
             wakes: vec![Time::MAX; links.len()],
             links,
             flows,
+            hosts,
+            ways,
+            routes,
             connections: Vec::new(),
             free_connections: Vec::new(),
             jitter: config.jitter,
+            jitter_rng: root.fork(u64::MAX - 1),
             frame_overhead: config.frame_overhead,
             sample_interval: config.sample_interval,
             hash_key: root.fork(u64::MAX).next_u64(),
@@ -198,7 +273,14 @@ impl Simulation {
     /// What a flow has done so far.
     pub fn totals(&self, flow: FlowId) -> FlowTotals {
         let state = &self.flows[flow];
-        let mut totals = state.totals;
+        let hosts = &self.hosts[flow];
+        let mut totals = FlowTotals {
+            packets_sent: hosts.sent,
+            packets_received: hosts.received,
+            packets_dropped: hosts.dropped,
+            packets_marked: hosts.marked,
+            ..state.totals
+        };
         let mut add = |connection: &Connection| {
             if connection.flow as usize == flow && connection.is_open {
                 connection.add_to(&mut totals);
@@ -228,9 +310,13 @@ impl Simulation {
         self.events += 1;
     }
 
-    fn handle(&mut self, what: u64, observer: &mut impl Observer) {
-        let index = (what & !kind::MASK) as u32;
-        match what & kind::MASK {
+    pub(crate) fn schedule(&mut self, at: Time, kind: u8, index: u32) {
+        self.calendar.push(at, What { kind, index });
+    }
+
+    fn handle(&mut self, what: What, observer: &mut impl Observer) {
+        let index = what.index;
+        match what.kind {
             kind::DELIVER => self.deliver(index, observer),
             kind::FORWARD => self.dispatch(index, observer),
             kind::TIMER => self.handle_timer(index, observer),
@@ -256,16 +342,16 @@ impl Simulation {
         payload: Payload,
         observer: &mut impl Observer,
     ) {
-        self.flows[flow as usize].totals.packets_sent += 1;
-        let slot = self.hold.put(Cargo {
-            payload,
+        self.hosts[flow as usize].sent += 1;
+        let tag = Tag {
             flow,
             hash,
             len: ip_len + self.frame_overhead,
             hop: 0,
             to_server,
             ecn,
-        });
+        };
+        let slot = self.hold.put(tag, payload);
         self.dispatch(slot, observer);
     }
 
@@ -281,66 +367,61 @@ impl Simulation {
 
     /// Gives a packet to its next link, or to the host at the end of its way.
     fn dispatch(&mut self, slot: u32, observer: &mut impl Observer) {
-        let cargo = self.hold.get(slot);
-        let flow = &self.flows[cargo.flow as usize].config;
-        let Some(&link) = way(&flow.route, cargo.to_server).get(usize::from(cargo.hop)) else {
+        let tag = *self.hold.tag(slot);
+        let way = &self.ways[tag.flow as usize];
+        let links = &self.routes[way.route as usize][usize::from(tag.to_server)];
+        let Some(&link) = links.get(usize::from(tag.hop)) else {
             self.arrive(slot, self.now);
             return;
         };
-        let (src, dst) = flow.hosts;
-        let mut packet = Packet::new(slot, cargo.len);
+        let mut packet = Packet::new(slot, tag.len);
         packet.arrival = self.now;
-        packet.flow = cargo.hash;
-        (packet.src, packet.dst) = if cargo.to_server {
-            (src, dst)
+        packet.flow = tag.hash;
+        let (client, server) = way.hosts;
+        (packet.src, packet.dst) = if tag.to_server {
+            (client, server)
         } else {
-            (dst, src)
+            (server, client)
         };
-        packet.class = flow.class;
-        packet.ecn = cargo.ecn;
-        packet.dscp = flow.dscp;
+        packet.class = way.class;
+        packet.ecn = tag.ecn;
+        packet.dscp = way.dscp;
         if observer.hears_packets() {
-            observer.on_arrive(link, self.now, &packet, cargo.flow as usize);
+            observer.on_arrive(link, self.now, &packet, tag.flow as usize);
         }
         self.with_pipe(link, observer, |pipe, cx| pipe.enqueue(packet, cx));
     }
 
-    /// Schedules the arrival at the host of a packet that leaves its last link for it at `at`.
+    /// Schedules the arrival at the host of a packet that has left its last link at `at`.
     fn arrive(&mut self, slot: u32, at: Time) {
-        let cargo = self.hold.get(slot);
-        let flow = &mut self.flows[cargo.flow as usize];
-        let route = &flow.config.route;
-        let extra = if cargo.to_server {
-            route.forward_delay
-        } else {
-            route.backward_delay
-        };
-        let mut at = at.saturating_add(extra);
+        let tag = self.hold.tag(slot);
+        let hosts = &mut self.hosts[tag.flow as usize];
+        let side = usize::from(tag.to_server);
+        let mut at = at.saturating_add(hosts.delay[side]);
         if self.jitter > Span::ZERO {
-            at += Span::from_ns(flow.rng.below(self.jitter.as_ns() + 1));
+            at += Span::from_ns(self.jitter_rng.below(self.jitter.as_ns() + 1));
         }
-        let ready_at = &mut flow.ready_at[usize::from(cargo.to_server)];
-        at = at.max(*ready_at);
-        *ready_at = at;
-        self.calendar.push(at, kind::DELIVER | u64::from(slot));
+        at = at.max(hosts.ready_at[side]);
+        hosts.ready_at[side] = at;
+        self.schedule(at, kind::DELIVER, slot);
     }
 
     fn deliver(&mut self, slot: u32, observer: &mut impl Observer) {
-        let cargo = self.hold.take(slot);
-        let totals = &mut self.flows[cargo.flow as usize].totals;
-        totals.packets_received += 1;
-        totals.packets_marked += u64::from(cargo.ecn == sluice_core::Ecn::Ce);
-        match cargo.payload {
+        let (tag, payload) = self.hold.take(slot);
+        let hosts = &mut self.hosts[tag.flow as usize];
+        hosts.received += 1;
+        hosts.marked += u64::from(tag.ecn == sluice_core::Ecn::Ce);
+        match payload {
             Payload::Tcp {
                 connection,
                 generation,
                 mut segment,
             } => {
-                segment.ecn = cargo.ecn;
-                self.handle_segment(connection, generation, cargo.to_server, &segment, observer);
+                segment.ecn = tag.ecn;
+                self.handle_segment(connection, generation, tag.to_server, &segment, observer);
             }
             Payload::Datagram { .. } | Payload::Echo { .. } => {
-                self.handle_datagram(&cargo, observer);
+                self.handle_datagram(&tag, payload, observer);
             }
         }
     }
@@ -369,7 +450,7 @@ impl Simulation {
         let mut sink = LinkSink {
             link,
             hold: &mut self.hold,
-            flows: &mut self.flows,
+            hosts: &mut self.hosts,
             observer,
         };
         let mut cx = Cx::new(self.now, &mut state.rng, &mut sink);
@@ -391,12 +472,13 @@ impl Simulation {
             let at = at.max(state.delivered_at);
             state.delivered_at = at;
             let slot = departure.packet.slot;
-            let cargo = self.hold.get_mut(slot);
-            cargo.ecn = departure.packet.ecn;
-            cargo.hop += 1;
-            let route = &self.flows[cargo.flow as usize].config.route;
-            if usize::from(cargo.hop) < way(route, cargo.to_server).len() {
-                self.calendar.push(at, kind::FORWARD | u64::from(slot));
+            let tag = self.hold.tag_mut(slot);
+            tag.ecn = departure.packet.ecn;
+            tag.hop += 1;
+            let way = &self.ways[tag.flow as usize];
+            let links = &self.routes[way.route as usize][usize::from(tag.to_server)];
+            if usize::from(tag.hop) < links.len() {
+                self.schedule(at, kind::FORWARD, slot);
             } else {
                 self.arrive(slot, at);
             }
@@ -415,7 +497,7 @@ impl Simulation {
         let next = state.rates.last().map(|(at, _)| *at);
         self.with_pipe(link, observer, |pipe, cx| pipe.set_params(&params, cx));
         if let Some(at) = next {
-            self.calendar.push(at, kind::RATE | link as u64);
+            self.schedule(at, kind::RATE, link as u32);
         }
     }
 
@@ -425,8 +507,8 @@ impl Simulation {
             return;
         };
         state.delay = delay;
-        if let Some((at, _)) = state.delays.last() {
-            self.calendar.push(*at, kind::DELAY | link as u64);
+        if let Some(&(at, _)) = state.delays.last() {
+            self.schedule(at, kind::DELAY, link as u32);
         }
     }
 
@@ -450,7 +532,7 @@ impl Simulation {
             }
         }
         if let Some(interval) = self.sample_interval {
-            self.calendar.push(self.now + interval, kind::SAMPLE);
+            self.schedule(self.now + interval, kind::SAMPLE, 0);
         }
     }
 }
@@ -477,27 +559,18 @@ impl LinkState {
     }
 }
 
-/// The links of a route in one direction.
-fn way(route: &Route, to_server: bool) -> &[LinkId] {
-    if to_server {
-        &route.forward
-    } else {
-        &route.backward
-    }
-}
-
 /// Takes what a queue drops, and passes its events on.
 struct LinkSink<'a, O> {
     link: LinkId,
     hold: &'a mut Hold,
-    flows: &'a mut [FlowState],
+    hosts: &'a mut [Hosts],
     observer: &'a mut O,
 }
 
 impl<O: Observer> Sink for LinkSink<'_, O> {
     fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
-        let flow = self.hold.take(packet.slot).flow as usize;
-        self.flows[flow].totals.packets_dropped += 1;
+        let flow = self.hold.free(packet.slot).flow as usize;
+        self.hosts[flow].dropped += 1;
         self.observer.on_drop(self.link, now, &packet, flow, reason);
     }
 
@@ -507,12 +580,5 @@ impl<O: Observer> Sink for LinkSink<'_, O> {
 
     fn on_event(&mut self, now: Time, event: &Event<'_>) {
         self.observer.on_event(self.link, now, event);
-    }
-}
-#[cfg(test)]
-mod sizes {
-    #[test]
-    fn sizes() {
-        println!("endpoint {} connection {} flow {} cargo {} flowcfg {}", size_of::<sluice_tcp::Endpoint>(), size_of::<crate::connection::Connection>(), size_of::<super::FlowState>(), size_of::<crate::cargo::Cargo>(), size_of::<crate::config::Flow>());
     }
 }

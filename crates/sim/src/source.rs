@@ -1,6 +1,6 @@
 //! When flows start, stop and send: datagrams, echoes, pages, and the clocks of applications.
 
-use crate::cargo::{Cargo, Payload};
+use crate::cargo::{Payload, Tag};
 use crate::config::{Direction, Spacing, Traffic};
 use crate::observe::{Datagram, Echo, Observer};
 use crate::random::exponential;
@@ -57,7 +57,7 @@ impl Simulation {
             Traffic::Ping(_) => self.send_request(flow, observer),
             Traffic::Web(web) => {
                 let wait = exponential(&mut state.rng, web.interval);
-                self.calendar.push(now + wait, kind::SOURCE | u64::from(flow));
+                self.schedule(now + wait, kind::SOURCE, flow);
             }
         }
     }
@@ -79,7 +79,7 @@ impl Simulation {
             Traffic::Web(web) => {
                 let wait = exponential(&mut state.rng, web.interval);
                 let at = self.now + wait;
-                self.calendar.push(at, kind::SOURCE | u64::from(flow));
+                self.schedule(at, kind::SOURCE, flow);
                 self.open_page(flow, observer);
             }
         }
@@ -121,7 +121,7 @@ impl Simulation {
             source.burst_end = at.saturating_add(on);
             source.burst_sent = 0;
         }
-        self.calendar.push(at, kind::SOURCE | u64::from(flow));
+        self.schedule(at, kind::SOURCE, flow);
         let hash = self.hash_of(flow, 0, to_server);
         let payload = Payload::Datagram {
             sequence,
@@ -141,7 +141,7 @@ impl Simulation {
         state.source.sent += 1;
         if ping.count.is_none_or(|count| state.source.sent < count) {
             let at = now + ping.interval;
-            self.calendar.push(at, kind::SOURCE | u64::from(flow));
+            self.schedule(at, kind::SOURCE, flow);
         }
         let hash = self.hash_of(flow, 0, true);
         let payload = Payload::Echo {
@@ -153,19 +153,24 @@ impl Simulation {
     }
 
     /// A datagram or an echo has arrived at its host.
-    pub(crate) fn handle_datagram(&mut self, cargo: &Cargo, observer: &mut impl Observer) {
+    pub(crate) fn handle_datagram(
+        &mut self,
+        tag: &Tag,
+        payload: Payload,
+        observer: &mut impl Observer,
+    ) {
         let now = self.now;
-        let flow = cargo.flow;
+        let flow = tag.flow;
         let totals = &mut self.flows[flow as usize].totals;
-        let ip_len = cargo.len - self.frame_overhead;
-        match cargo.payload {
+        let ip_len = tag.len - self.frame_overhead;
+        match payload {
             Payload::Datagram { sequence, sent } => {
                 totals.bytes_received += u64::from(ip_len - DATAGRAM_HEADERS);
                 let arrival = Datagram {
                     sequence,
                     sent,
                     received: now,
-                    is_marked: cargo.ecn == Ecn::Ce,
+                    is_marked: tag.ecn == Ecn::Ce,
                 };
                 observer.on_datagram(flow as usize, &arrival);
             }
