@@ -25,7 +25,9 @@ fn algorithms(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
             param.set_item("name", decl.name)?;
             param.set_item("unit", decl.kind.unit())?;
             param.set_item("default", algorithm.default_of(decl).to_string())?;
-            let range = decl.range.map(|(low, high)| (low.to_string(), high.to_string()));
+            let range = decl
+                .range
+                .map(|(low, high)| (low.to_string(), high.to_string()));
             param.set_item("range", range)?;
             param.set_item("doc", decl.doc)?;
             param.set_item("source", decl.source)?;
@@ -81,7 +83,9 @@ impl Queue {
     #[pyo3(signature = (time_ns, size_bytes, flow = 0, ecn = 0))]
     fn enqueue(&mut self, time_ns: u64, size_bytes: u32, flow: u32, ecn: u8) -> PyResult<u32> {
         if ecn > 3 {
-            return Err(PyValueError::new_err(format!("ecn {ecn} is outside 0 to 3")));
+            return Err(PyValueError::new_err(format!(
+                "ecn {ecn} is outside 0 to 3"
+            )));
         }
         self.advance(time_ns)?;
         let mut packet = Packet::new(self.next_slot, size_bytes);

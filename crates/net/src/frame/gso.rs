@@ -1,0 +1,263 @@
+//! Super-packets: what one weighs on the wire, and splitting it into the packets that it
+//! stands for.
+//!
+//! The sender's kernel hands over one header and up to 64 KB of payload with the segment size
+//! (`gso_size`). Segment `i` repeats the headers in front of its share of the payload, with:
+//! - IPv4: total length, identification + i, header checksum; IPv6: payload length;
+//! - TCP (RFC 9293): sequence number advanced by the payload before it, FIN and PSH only on
+//!   the last, CWR only on the first (RFC 3168 section 6.1.2: one CWR answers one reduction);
+//! - UDP: length; every segment a datagram of its own.
+//!
+//! Deviations from Linux: with accurate ECN (three TCP flags as one counter) CWR would have
+//! to be copied to all segments; the offload header does not tell, so it is not.
+
+use super::checksum::Sum;
+use super::view::{IPV4, TCP, Transport, UDP, View};
+use super::vnet::{GsoKind, VnetHeader};
+
+/// A super-packet, ready to be weighed or split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SuperPacket {
+    network: u16,
+    transport: u16,
+    header_len: u16,
+    payload_len: u32,
+    gso_size: u16,
+    is_v4: bool,
+    is_tcp: bool,
+}
+
+/// A frame's bytes in two pieces: the head holds all headers, the tail (often empty) the
+/// payload that did not fit.
+#[derive(Clone, Copy, Debug)]
+pub struct Gather<'a> {
+    /// The first bytes.
+    pub head: &'a [u8],
+    /// The bytes after them.
+    pub tail: &'a [u8],
+}
+
+/// What a segment's transport checksum becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksums {
+    /// Computed over the payload.
+    Complete,
+    /// Left to the receiver or its device, when the port carries [`VnetHeader`]s: only the
+    /// pseudo-header's sum is written, which spares reading the payload.
+    Partial,
+}
+
+/// Why a frame is not a super-packet that can be split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GsoError {
+    /// The offload header announces a single packet.
+    #[error("the offload header announces no segments")]
+    NotSuper,
+    /// Neither TCP nor UDP segmentation.
+    #[error("segmentation type {0} is not one of TCPv4 (1), TCPv6 (4), UDP (5)")]
+    Kind(u8),
+    /// The headers are not of the announced type, are damaged, are a fragment's, or a routing
+    /// header hides the address that the checksum counts.
+    #[error("the headers are not those of a whole packet of the announced type")]
+    Headers,
+    /// A segment size of zero, or one that makes packets longer than IP can say.
+    #[error("segment size 0 or above what an IP packet of 65535 bytes holds")]
+    SegmentSize,
+}
+
+impl SuperPacket {
+    /// Understands the frame that `view` and `vnet` describe.
+    ///
+    /// # Errors
+    /// When it is no super-packet, or one that must not be split.
+    pub fn new(view: &View, vnet: &VnetHeader) -> Result<SuperPacket, GsoError> {
+        let kind = vnet.gso().ok_or(GsoError::NotSuper)?;
+        let is_v4 = view.ethertype == IPV4;
+        let (is_tcp, transport_len) = match (kind, view.transport) {
+            (GsoKind::TcpV4, Transport::Tcp { header_len, .. })
+                if is_v4 && view.protocol == TCP =>
+            {
+                (true, header_len)
+            }
+            (GsoKind::TcpV6, Transport::Tcp { header_len, .. })
+                if !is_v4 && view.protocol == TCP =>
+            {
+                (true, header_len)
+            }
+            (GsoKind::Udp, Transport::Udp { .. }) if view.protocol == UDP => (false, 8),
+            (GsoKind::Other(raw), _) => return Err(GsoError::Kind(raw)),
+            _ => return Err(GsoError::Headers),
+        };
+        if vnet.gso_size == 0 {
+            return Err(GsoError::SegmentSize);
+        }
+        // The offsets of a damaged or fragmented packet mean nothing.
+        if view.fault.is_some() || view.fragment.is_some() || view.is_routed {
+            return Err(GsoError::Headers);
+        }
+        let header_len = view.transport_at + u16::from(transport_len);
+        let end = u32::from(view.network) + view.ip_len;
+        let payload_len = end
+            .checked_sub(u32::from(header_len))
+            .ok_or(GsoError::Headers)?;
+        let segment_len = u32::from(header_len - view.network) + u32::from(vnet.gso_size);
+        if segment_len > u32::from(u16::MAX) {
+            return Err(GsoError::SegmentSize);
+        }
+        Ok(SuperPacket {
+            network: view.network,
+            transport: view.transport_at,
+            header_len,
+            payload_len,
+            gso_size: vnet.gso_size,
+            is_v4,
+            is_tcp,
+        })
+    }
+
+    /// How many packets it stands for: at least one.
+    pub fn segments(&self) -> u32 {
+        self.payload_len.div_ceil(u32::from(self.gso_size)).max(1)
+    }
+
+    /// Bytes of link, network and transport headers, which every segment repeats.
+    pub fn header_len(&self) -> u32 {
+        u32::from(self.header_len)
+    }
+
+    /// Bytes of all segments together, link headers included.
+    pub fn wire_len(&self) -> u32 {
+        self.segments() * self.header_len() + self.payload_len
+    }
+
+    /// Bytes of all segments together without their link headers.
+    pub fn ip_len(&self) -> u32 {
+        self.wire_len() - self.segments() * u32::from(self.network)
+    }
+
+    /// Bytes of segment `index`, link header included.
+    pub fn segment_len(&self, index: u32) -> u32 {
+        let start = index * u32::from(self.gso_size);
+        let payload = (self.payload_len - start).min(u32::from(self.gso_size));
+        self.header_len() + payload
+    }
+
+    /// Writes segment `index` to the start of `out`; its length and the offload header to send
+    /// it with. `None` when `out` or `frame` is too short.
+    ///
+    /// `index` is below [`SuperPacket::segments`]. Costs one copy of the payload, and one pass over it for [`Checksums::Complete`].
+    pub fn write_segment(
+        &self,
+        index: u32,
+        frame: Gather<'_>,
+        checksums: Checksums,
+        out: &mut [u8],
+    ) -> Option<(u32, VnetHeader)> {
+        let length = self.segment_len(index);
+        let header_len = usize::from(self.header_len);
+        let payload_at = header_len + index as usize * usize::from(self.gso_size);
+        let out = out.get_mut(..length as usize)?;
+        let (headers, payload) = out.split_at_mut(header_len);
+        headers.copy_from_slice(frame.head.get(..header_len)?);
+        frame.copy(payload_at, payload)?;
+
+        let is_last = index + 1 == self.segments();
+        let (link_and_network, transport) = headers.split_at_mut(usize::from(self.transport));
+        let network = &mut link_and_network[usize::from(self.network)..];
+        let transport_len = (transport.len() + payload.len()) as u16;
+        if self.is_v4 {
+            rewrite_v4(network, index, transport_len);
+        } else {
+            let extensions = (network.len() - 40) as u16;
+            network[4..6].copy_from_slice(&(extensions + transport_len).to_be_bytes());
+        }
+        let csum_offset = if self.is_tcp {
+            rewrite_tcp(transport, index, u32::from(self.gso_size), is_last);
+            16
+        } else {
+            transport[4..6].copy_from_slice(&transport_len.to_be_bytes());
+            6
+        };
+
+        transport[csum_offset..csum_offset + 2].fill(0);
+        let mut sum = pseudo_header(network, self.is_v4, self.is_tcp, transport_len);
+        let (field, vnet) = match checksums {
+            Checksums::Partial => {
+                let vnet = VnetHeader {
+                    flags: VnetHeader::NEEDS_CSUM,
+                    hdr_len: self.header_len,
+                    csum_start: self.transport,
+                    csum_offset: csum_offset as u16,
+                    ..VnetHeader::default()
+                };
+                (sum.folded(), vnet)
+            }
+            Checksums::Complete => {
+                sum.add(transport);
+                sum.add(payload);
+                // RFC 768: a computed zero is sent as all ones.
+                let field = match sum.finish() {
+                    0 if !self.is_tcp => 0xffff,
+                    checksum => checksum,
+                };
+                (field, VnetHeader::default())
+            }
+        };
+        transport[csum_offset..csum_offset + 2].copy_from_slice(&field.to_be_bytes());
+        Some((length, vnet))
+    }
+}
+
+impl Gather<'_> {
+    /// Copies `out.len()` bytes from offset `at`; `None` when there are not as many.
+    fn copy(&self, at: usize, out: &mut [u8]) -> Option<()> {
+        let from_head = self.head.len().saturating_sub(at).min(out.len());
+        let (first, second) = out.split_at_mut(from_head);
+        if from_head > 0 {
+            first.copy_from_slice(&self.head[at..at + from_head]);
+        }
+        let tail_at = (at + from_head).saturating_sub(self.head.len());
+        second.copy_from_slice(self.tail.get(tail_at..tail_at + second.len())?);
+        Some(())
+    }
+}
+
+fn rewrite_v4(network: &mut [u8], index: u32, transport_len: u16) {
+    let total = network.len() as u16 + transport_len;
+    network[2..4].copy_from_slice(&total.to_be_bytes());
+    let id = u16::from_be_bytes([network[4], network[5]]).wrapping_add(index as u16);
+    network[4..6].copy_from_slice(&id.to_be_bytes());
+    network[10..12].fill(0);
+    let mut sum = Sum::new();
+    sum.add(network);
+    network[10..12].copy_from_slice(&sum.finish().to_be_bytes());
+}
+
+fn rewrite_tcp(tcp: &mut [u8], index: u32, gso_size: u32, is_last: bool) {
+    let first = u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
+    let sequence = first.wrapping_add(index.wrapping_mul(gso_size));
+    tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
+    if !is_last {
+        tcp[13] &= !(FIN | PSH);
+    }
+    if index > 0 {
+        tcp[13] &= !CWR;
+    }
+}
+
+/// RFC 9293 section 3.1 and RFC 8200 section 8.1.
+fn pseudo_header(network: &[u8], is_v4: bool, is_tcp: bool, transport_len: u16) -> Sum {
+    let mut sum = Sum::new();
+    sum.add(if is_v4 {
+        &network[12..20]
+    } else {
+        &network[8..40]
+    });
+    sum.add_word(u16::from(if is_tcp { TCP } else { UDP }));
+    sum.add_word(transport_len);
+    sum
+}
+
+const FIN: u8 = 1;
+const PSH: u8 = 8;
+const CWR: u8 = 128;

@@ -1,0 +1,26 @@
+//! What a frame's bytes say: one pass over the headers, flow hashes, CE marks, checksums and
+//! the splitting of super-packets.
+//!
+//! [`parse`] is total: any bytes give a [`View`], and what is wrong with them is a
+//! [`Fault`] beside the fields that could still be read. Nothing here allocates, reads a
+//! clock or calls the kernel.
+//!
+//! The parser is written by hand because it runs once per packet and must also read the head
+//! of a frame whose rest lies elsewhere; its tests use `etherparse` as the oracle.
+
+mod checksum;
+mod ecn;
+mod gso;
+mod hash;
+mod view;
+mod vnet;
+
+pub use checksum::{Sum, complete_checksum};
+pub use ecn::set_ce;
+pub use gso::{Checksums, Gather, GsoError, SuperPacket};
+pub use hash::FlowHasher;
+pub use view::{Addresses, Fault, Fragment, Link, Transport, View, parse, parse_head};
+pub use vnet::{GsoKind, VnetHeader};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,617 @@
+//! Oracle for parsing and checksums: `etherparse`. Everything else is arithmetic from the
+//! headers' definitions.
+
+use super::*;
+use etherparse::{
+    Ethernet2Header, IpNumber, Ipv4Header, Ipv6Header, NetSlice, PacketBuilder, SlicedPacket,
+    TransportSlice, UdpHeader,
+};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+struct Sample {
+    v6: bool,
+    tcp: bool,
+    vlans: u8,
+    options: usize,
+    ecn: u8,
+    dscp: u8,
+    id: u16,
+    sequence: u32,
+    flags: u8,
+    ports: (u16, u16),
+    payload: Vec<u8>,
+}
+
+fn sample(max_payload: usize) -> impl Strategy<Value = Sample> {
+    (
+        any::<(bool, bool)>(),
+        0u8..3,
+        0usize..11,
+        (0u8..4, 0u8..64),
+        any::<(u16, u32, u8)>(),
+        any::<(u16, u16)>(),
+        proptest::collection::vec(any::<u8>(), 0..max_payload),
+    )
+        .prop_map(
+            |((v6, tcp), vlans, options, (ecn, dscp), (id, sequence, flags), ports, payload)| {
+                Sample {
+                    v6,
+                    tcp,
+                    vlans,
+                    options,
+                    ecn,
+                    dscp,
+                    id,
+                    sequence,
+                    flags,
+                    ports,
+                    payload,
+                }
+            },
+        )
+}
+
+/// The frame of `sample`, every checksum right.
+fn frame(sample: &Sample) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let protocol = if sample.tcp {
+        IpNumber::TCP
+    } else {
+        IpNumber::UDP
+    };
+    let mut tcp = etherparse::TcpHeader::new(sample.ports.0, sample.ports.1, sample.sequence, 77);
+    let f = sample.flags;
+    tcp.fin = f & 1 != 0;
+    tcp.syn = f & 2 != 0;
+    tcp.rst = f & 4 != 0;
+    tcp.psh = f & 8 != 0;
+    tcp.ack = f & 16 != 0;
+    tcp.urg = f & 32 != 0;
+    tcp.ece = f & 64 != 0;
+    tcp.cwr = f & 128 != 0;
+    tcp.set_options_raw(&vec![1; sample.options.min(10) * 4])
+        .expect("at most 40 bytes of options");
+    let transport_len = sample.payload.len() + if sample.tcp { tcp.header_len() } else { 8 };
+    let udp_len = (8 + sample.payload.len()) as u16;
+    let mut link = Ethernet2Header {
+        source: [2, 0, 0, 0, 0, 1],
+        destination: [2, 0, 0, 0, 0, 2],
+        ether_type: if sample.v6 { 0x86dd } else { 0x0800 }.into(),
+    };
+    let inner = link.ether_type;
+    if sample.vlans > 0 {
+        link.ether_type = 0x88a8.into();
+    }
+    link.write(&mut bytes).unwrap();
+    for tag in 0..sample.vlans {
+        bytes.extend_from_slice(&[0, 5 + tag]);
+        let next = if tag + 1 < sample.vlans {
+            0x8100
+        } else {
+            inner.0
+        };
+        bytes.extend_from_slice(&next.to_be_bytes());
+    }
+    let mut udp = UdpHeader {
+        source_port: sample.ports.0,
+        destination_port: sample.ports.1,
+        length: udp_len,
+        checksum: 0,
+    };
+    if sample.v6 {
+        let mut ip = Ipv6Header {
+            traffic_class: sample.dscp << 2 | sample.ecn,
+            payload_length: transport_len as u16,
+            next_header: protocol,
+            hop_limit: 64,
+            source: [0xfd; 16],
+            destination: [0xfc; 16],
+            ..Default::default()
+        };
+        ip.destination[15] = sample.id as u8;
+        tcp.checksum = tcp.calc_checksum_ipv6(&ip, &sample.payload).unwrap();
+        udp.checksum = udp.calc_checksum_ipv6(&ip, &sample.payload).unwrap();
+        ip.write(&mut bytes).unwrap();
+    } else {
+        let mut ip = Ipv4Header::new(
+            transport_len as u16,
+            64,
+            protocol,
+            [10, 1, 0, 1],
+            [10, 1, 0, sample.id as u8],
+        )
+        .unwrap();
+        ip.dscp = sample.dscp.try_into().unwrap();
+        ip.ecn = sample.ecn.try_into().unwrap();
+        ip.identification = sample.id;
+        if !sample.tcp {
+            // Options where TCP has its own: both kinds of offset get exercised.
+            ip.options = vec![1u8; sample.options.min(10) * 4]
+                .as_slice()
+                .try_into()
+                .unwrap();
+            ip.set_payload_len(transport_len).unwrap();
+        }
+        ip.header_checksum = ip.calc_header_checksum();
+        tcp.checksum = tcp.calc_checksum_ipv4(&ip, &sample.payload).unwrap();
+        udp.checksum = udp.calc_checksum_ipv4(&ip, &sample.payload).unwrap();
+        ip.write(&mut bytes).unwrap();
+    }
+    if sample.tcp {
+        tcp.write(&mut bytes).unwrap();
+    } else {
+        udp.write(&mut bytes).unwrap();
+    }
+    bytes.extend_from_slice(&sample.payload);
+    bytes
+}
+
+/// Asserts that the lengths and all checksums of `bytes` are right; its payload.
+fn verified_payload(bytes: &[u8]) -> Vec<u8> {
+    let packet = SlicedPacket::from_ethernet(bytes).expect("a well-formed frame");
+    let payload = match packet.transport.as_ref().expect("a transport header") {
+        TransportSlice::Tcp(tcp) => {
+            let header = tcp.to_header();
+            let expected = match packet.net.as_ref().unwrap() {
+                NetSlice::Ipv4(ip) => {
+                    header.calc_checksum_ipv4(&ip.header().to_header(), tcp.payload())
+                }
+                NetSlice::Ipv6(ip) => {
+                    header.calc_checksum_ipv6(&ip.header().to_header(), tcp.payload())
+                }
+                NetSlice::Arp(_) => unreachable!("no ARP is built here"),
+            }
+            .unwrap();
+            assert_eq!(header.checksum, expected, "TCP checksum");
+            tcp.payload().to_vec()
+        }
+        TransportSlice::Udp(udp) => {
+            let header = udp.to_header();
+            assert_eq!(usize::from(header.length), 8 + udp.payload().len());
+            let expected = match packet.net.as_ref().unwrap() {
+                NetSlice::Ipv4(ip) => {
+                    header.calc_checksum_ipv4(&ip.header().to_header(), udp.payload())
+                }
+                NetSlice::Ipv6(ip) => {
+                    header.calc_checksum_ipv6(&ip.header().to_header(), udp.payload())
+                }
+                NetSlice::Arp(_) => unreachable!("no ARP is built here"),
+            }
+            .unwrap();
+            assert_eq!(header.checksum, expected, "UDP checksum");
+            udp.payload().to_vec()
+        }
+        other => panic!("unexpected transport {other:?}"),
+    };
+    if let Some(NetSlice::Ipv4(ip)) = &packet.net {
+        let header = ip.header().to_header();
+        assert_eq!(header.header_checksum, header.calc_header_checksum());
+    }
+    payload
+}
+
+proptest! {
+    #[test]
+    fn parse_never_panics_on_random_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200), link in any::<bool>(), frame_len in 0usize..3000) {
+        let link = if link { Link::Ethernet } else { Link::Ip };
+        let view = parse_head(&bytes, frame_len, link);
+        let mut marked = bytes.clone();
+        set_ce(&mut marked, &view);
+        prop_assert!(u32::from(view.network) + view.ip_len <= (frame_len as u32).max(u32::from(view.network)));
+        let vnet = VnetHeader { gso_type: 1, gso_size: 1, ..VnetHeader::default() };
+        if let Ok(packet) = SuperPacket::new(&view, &vnet) {
+            let gather = Gather { head: &bytes, tail: &[] };
+            packet.write_segment(packet.segments() - 1, gather, Checksums::Complete, &mut [0; 256]);
+        }
+    }
+
+    #[test]
+    fn damaged_real_frames_never_panic(sample in sample(60), cut in 0usize..150, at in 0usize..100, value in any::<u8>()) {
+        let mut bytes = frame(&sample);
+        if let Some(byte) = bytes.get_mut(at) { *byte = value; }
+        bytes.truncate(cut.max(1));
+        let view = parse(&bytes);
+        set_ce(&mut bytes, &view);
+        for gso_type in [1, 4, 5] {
+            let vnet = VnetHeader { gso_type, gso_size: 7, ..VnetHeader::default() };
+            if let Ok(packet) = SuperPacket::new(&view, &vnet) {
+                for index in 0..packet.segments() {
+                    packet.write_segment(index, Gather { head: &bytes, tail: &[] }, Checksums::Complete, &mut [0; 512]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn parse_agrees_with_etherparse(sample in sample(100), padding in 0usize..20) {
+        let mut bytes = frame(&sample);
+        let end = bytes.len();
+        bytes.resize(end + padding, 0xee);
+        let view = parse(&bytes);
+        prop_assert_eq!(view.fault, None);
+        let oracle = SlicedPacket::from_ethernet(&bytes).unwrap();
+        prop_assert_eq!(view.vlans, sample.vlans);
+        prop_assert_eq!(view.vlan, (sample.vlans > 0).then_some(5));
+        prop_assert_eq!(usize::from(view.network) + view.ip_len as usize, end);
+        prop_assert_eq!((view.dscp, view.ecn), (sample.dscp, sample.ecn));
+        prop_assert_eq!(view.ports(), Some(sample.ports));
+        match oracle.net.as_ref().unwrap() {
+            NetSlice::Ipv4(ip) => prop_assert_eq!(view.addresses, Addresses::V4 { source: ip.header().source_addr(), destination: ip.header().destination_addr() }),
+            NetSlice::Ipv6(ip) => prop_assert_eq!(view.addresses, Addresses::V6 { source: ip.header().source_addr(), destination: ip.header().destination_addr() }),
+            NetSlice::Arp(_) => unreachable!("no ARP is built here"),
+        }
+        match oracle.transport.as_ref().unwrap() {
+            TransportSlice::Tcp(tcp) => {
+                prop_assert_eq!(view.transport, Transport::Tcp { source: tcp.source_port(), destination: tcp.destination_port(), flags: sample.flags, header_len: tcp.data_offset() * 4 });
+                prop_assert_eq!(usize::from(view.transport_at), end - tcp.slice().len());
+            }
+            TransportSlice::Udp(udp) => {
+                prop_assert_eq!(view.transport, Transport::Udp { source: udp.source_port(), destination: udp.destination_port() });
+                prop_assert_eq!(usize::from(view.transport_at), end - udp.slice().len());
+            }
+            other => panic!("unexpected transport {other:?}"),
+        }
+        // The bare IP packet says the same, and so does the head alone.
+        let network = usize::from(view.network);
+        let bare = parse_head(&bytes[network..], bytes.len() - network, Link::Ip);
+        prop_assert_eq!((bare.addresses, bare.transport, bare.ip_len), (view.addresses, view.transport, view.ip_len));
+        let head_len = usize::from(view.transport_at) + 20;
+        prop_assert_eq!(parse_head(&bytes[..bytes.len().min(head_len)], bytes.len(), Link::Ethernet), view);
+    }
+
+    #[test]
+    fn ce_keeps_the_header_valid_and_touches_nothing_else(sample in sample(40)) {
+        let before = frame(&sample);
+        let mut after = before.clone();
+        let is_ce = set_ce(&mut after, &parse(&before));
+        prop_assert_eq!(is_ce, sample.ecn != 0);
+        prop_assert_eq!(parse(&after).ecn, if sample.ecn == 0 { 0 } else { 3 });
+        prop_assert_eq!(parse(&after).dscp, sample.dscp);
+        verified_payload(&after);
+        let differing = before.iter().zip(&after).filter(|(a, b)| a != b).count();
+        // The field's byte, and in IPv4 one or two bytes of checksum.
+        let most = if sample.v6 { 1 } else { 3 };
+        prop_assert!(differing <= most);
+    }
+
+    #[test]
+    fn segments_reassemble_and_verify(sample in sample(9000), gso_size in 1u16..1500, cut in 120usize..3000, partial in any::<bool>()) {
+        let bytes = frame(&sample);
+        let view = parse(&bytes);
+        let gso_type = match (sample.tcp, sample.v6) { (true, false) => 1, (true, true) => 4, _ => 5 };
+        let vnet = VnetHeader { gso_type, gso_size, flags: VnetHeader::NEEDS_CSUM, ..VnetHeader::default() };
+        let packet = SuperPacket::new(&view, &vnet).unwrap();
+        let (head, tail) = bytes.split_at(cut.min(bytes.len()));
+        let checksums = if partial { Checksums::Partial } else { Checksums::Complete };
+        let mut payload = Vec::new();
+        let mut wire_len = 0;
+        for index in 0..packet.segments() {
+            let mut out = [0; 2048];
+            let (length, vnet) = packet.write_segment(index, Gather { head, tail }, checksums, &mut out).unwrap();
+            prop_assert_eq!(length, packet.segment_len(index));
+            wire_len += length;
+            let segment = &mut out[..length as usize];
+            prop_assert_eq!(vnet.needs_checksum(), partial);
+            prop_assert!(complete_checksum(segment, &[], &vnet));
+            let part = verified_payload(segment);
+            let is_last = index + 1 == packet.segments();
+            prop_assert!(part.len() == usize::from(gso_size) || is_last);
+            let seen = parse(segment);
+            prop_assert_eq!(seen.fault, None);
+            prop_assert_eq!((seen.addresses, seen.ports(), seen.ecn, seen.dscp), (view.addresses, view.ports(), view.ecn, view.dscp));
+            if let Transport::Tcp { flags, .. } = seen.transport {
+                let mut expected = sample.flags;
+                if !is_last { expected &= !0x09; }
+                if index > 0 { expected &= !0x80; }
+                prop_assert_eq!(flags, expected);
+                let at = usize::from(seen.transport_at);
+                let sequence = u32::from_be_bytes(segment[at + 4..at + 8].try_into().unwrap());
+                prop_assert_eq!(sequence, sample.sequence.wrapping_add(payload.len() as u32));
+            }
+            if !sample.v6 {
+                let at = usize::from(seen.network);
+                let id = u16::from_be_bytes(segment[at + 4..at + 6].try_into().unwrap());
+                prop_assert_eq!(id, sample.id.wrapping_add(index as u16));
+            }
+            payload.extend(part);
+        }
+        prop_assert_eq!(payload, sample.payload);
+        prop_assert_eq!(wire_len, packet.wire_len());
+    }
+
+    #[test]
+    fn partial_checksums_complete_across_any_split(sample in sample(300), cut in 100usize..300) {
+        let whole = frame(&sample);
+        let view = parse(&whole);
+        let at = usize::from(view.transport_at);
+        let csum_offset = if sample.tcp { 16 } else { 6 };
+        let vnet = VnetHeader { flags: VnetHeader::NEEDS_CSUM, csum_start: view.transport_at, csum_offset, ..VnetHeader::default() };
+        let mut bytes = whole.clone();
+        // What a kernel leaves in the field: the sum of addresses, protocol and length.
+        let mut pseudo = Sum::new();
+        let network = usize::from(view.network);
+        pseudo.add(if sample.v6 { &bytes[network + 8..network + 40] } else { &bytes[network + 12..network + 20] });
+        pseudo.add_word(u16::from(view.protocol));
+        pseudo.add_word((bytes.len() - at) as u16);
+        let field = at + usize::from(csum_offset);
+        bytes[field..field + 2].copy_from_slice(&pseudo.folded().to_be_bytes());
+        let cut = cut.clamp(field + 2, bytes.len());
+        let (head, tail) = bytes.split_at_mut(cut);
+        prop_assert!(complete_checksum(head, tail, &vnet));
+        verified_payload(&bytes);
+    }
+
+    #[test]
+    fn sums_do_not_depend_on_the_pieces(bytes in proptest::collection::vec(any::<u8>(), 0..200), cuts in any::<(u8, u8)>()) {
+        let a = usize::from(cuts.0.min(cuts.1)).min(bytes.len());
+        let b = usize::from(cuts.0.max(cuts.1)).min(bytes.len());
+        let mut pieces = Sum::new();
+        pieces.add(&bytes[..a]);
+        pieces.add(&bytes[a..b]);
+        pieces.add(&bytes[b..]);
+        // RFC 1071 section 1, in the plainest form.
+        let mut plain = 0u64;
+        for word in bytes.chunks(2) {
+            plain += u64::from(word[0]) << 8 | u64::from(*word.get(1).unwrap_or(&0));
+        }
+        while plain > 0xffff { plain = (plain & 0xffff) + (plain >> 16); }
+        prop_assert_eq!(u64::from(pieces.folded()), plain);
+    }
+}
+
+/// Every value of the header's first word that has an ECT codepoint, against every checksum
+/// (driven by the identification field): 2^7 words x 2^16 checksums for each IHL.
+#[test]
+fn ce_matches_recomputation_for_every_word_and_checksum() {
+    for ihl in [5u8, 6, 15] {
+        let mut bytes = [0u8; 60];
+        bytes[0] = 0x40 | ihl;
+        let length = usize::from(ihl) * 4;
+        bytes[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+        bytes[8] = 64;
+        bytes[9] = 255;
+        for tos in (0u8..=255).filter(|tos| matches!(tos & 3, 1 | 2)) {
+            bytes[1] = tos;
+            for id in 0..=u16::MAX {
+                let mut header = bytes;
+                header[4..6].copy_from_slice(&id.to_be_bytes());
+                let checksum = plain_checksum(&header[..length]);
+                header[10..12].copy_from_slice(&checksum.to_be_bytes());
+                let view = View {
+                    ecn: tos & 3,
+                    ..parse_head(&header[..length], length, Link::Ip)
+                };
+                assert!(set_ce(&mut header[..length], &view));
+                let written = u16::from_be_bytes([header[10], header[11]]);
+                header[10..12].fill(0);
+                assert_eq!(header[1], tos | 3);
+                assert_eq!(
+                    written,
+                    plain_checksum(&header[..length]),
+                    "tos {tos} id {id}"
+                );
+            }
+        }
+    }
+}
+
+fn plain_checksum(header: &[u8]) -> u16 {
+    let mut sum = 0u32;
+    for word in header.chunks(2) {
+        sum += u32::from(word[0]) << 8 | u32::from(word[1]);
+    }
+    sum = (sum & 0xffff) + (sum >> 16);
+    !((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+#[test]
+fn ipv6_extension_chain_is_followed_to_the_ports() {
+    let mut bytes = vec![0; 14];
+    bytes[12..14].copy_from_slice(&[0x86, 0xdd]);
+    let chain: &[u8] = &[
+        &[60u8, 0, 1, 4, 0, 0, 0, 0][..], // hop-by-hop, then destination options
+        &[43, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], // 16 bytes, then routing
+        &[51, 0, 0, 0, 0, 0, 0, 0],       // routing, no segments left, then AH
+        &[17, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2], // AH of (1 + 2) * 4 bytes, then UDP
+        &[0x12, 0x34, 0x56, 0x78, 0, 8, 0, 0],
+    ]
+    .concat();
+    let mut ip = vec![0x60, 0, 0, 0, 0, chain.len() as u8, 0, 64];
+    ip.extend([1; 32]);
+    bytes.extend(ip);
+    bytes.extend(chain);
+    let view = parse(&bytes);
+    assert_eq!(view.fault, None);
+    assert_eq!(view.protocol, 17);
+    assert_eq!(view.ports(), Some((0x1234, 0x5678)));
+    // 14 + 40 + 8 + 16 + 8 + 12
+    assert_eq!(view.transport_at, 98);
+    assert!(!view.is_routed);
+}
+
+#[test]
+fn endless_extension_headers_are_given_up() {
+    let mut bytes = vec![0x60, 0, 0, 0, 0x10, 0, 0, 64];
+    bytes.extend([1; 32]);
+    bytes.resize(40 + 0x1000, 0);
+    let view = parse_head(&bytes, bytes.len(), Link::Ip);
+    assert_eq!(view.fault, Some(Fault::ExtensionDepth));
+}
+
+#[test]
+fn fragments_keep_ports_in_the_first_and_hash_alike() {
+    let builder = PacketBuilder::ethernet2([1; 6], [2; 6])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .udp(7, 9);
+    let mut first = Vec::new();
+    builder.write(&mut first, &[0; 16]).unwrap();
+    first[14 + 6] = 0x20;
+    let mut later = first.clone();
+    later[14 + 6..14 + 8].copy_from_slice(&[0, 2]);
+    let (first, later) = (parse(&first), parse(&later));
+    assert_eq!(first.ports(), Some((7, 9)));
+    assert_eq!(first.fragment.unwrap().offset, 0);
+    assert!(first.fragment.unwrap().more);
+    assert_eq!(later.ports(), None);
+    assert_eq!(later.fragment.unwrap().offset, 16);
+    let hasher = FlowHasher::new(1);
+    assert_eq!(hasher.flow(&first), hasher.flow(&later));
+}
+
+#[test]
+fn lying_lengths_are_clamped_and_named() {
+    let mut bytes = Vec::new();
+    PacketBuilder::ethernet2([1; 6], [2; 6])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .tcp(7, 9, 0, 0)
+        .write(&mut bytes, &[])
+        .unwrap();
+    bytes[16..18].copy_from_slice(&2000u16.to_be_bytes());
+    let view = parse(&bytes);
+    assert_eq!(view.fault, Some(Fault::LengthBeyondFrame(2000)));
+    assert_eq!(view.ip_len, 40);
+    assert_eq!(view.ports(), Some((7, 9)));
+    bytes[16..18].copy_from_slice(&19u16.to_be_bytes());
+    assert_eq!(parse(&bytes).fault, Some(Fault::LengthTooShort(19)));
+    bytes[16..18].copy_from_slice(&30u16.to_be_bytes());
+    // The TCP header lies past the packet's end: what follows is padding.
+    let view = parse(&bytes);
+    assert_eq!((view.fault, view.ports()), (Some(Fault::Truncated), None));
+}
+
+#[test]
+fn echo_flows_differ_by_identifier_only() {
+    let echo = |id: u16, sequence: u16| {
+        let mut bytes = Vec::new();
+        PacketBuilder::ethernet2([1; 6], [2; 6])
+            .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+            .icmpv4_echo_request(id, sequence)
+            .write(&mut bytes, &[])
+            .unwrap();
+        parse(&bytes)
+    };
+    assert_eq!(
+        echo(5, 1).transport,
+        Transport::Icmp {
+            kind: 8,
+            code: 0,
+            id: Some(5)
+        }
+    );
+    let hasher = FlowHasher::new(42);
+    assert_eq!(hasher.flow(&echo(5, 1)), hasher.flow(&echo(5, 2)));
+    assert_ne!(hasher.flow(&echo(5, 1)), hasher.flow(&echo(6, 1)));
+}
+
+/// The key's bytes are in network order, so the expected value is SipHash-1-3 of the bytes
+/// written out here, computed by the reference crate over one slice.
+#[test]
+fn hashes_are_the_same_on_every_machine() {
+    let mut bytes = Vec::new();
+    PacketBuilder::ethernet2([1; 6], [2; 6])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .udp(0x1234, 0x5678)
+        .write(&mut bytes, &[])
+        .unwrap();
+    let view = parse(&bytes);
+    let key = [10, 0, 0, 1, 10, 0, 0, 2, 0x12, 0x34, 0x56, 0x78, 17];
+    let hash = siphasher::sip::SipHasher13::new_with_keys(9, 0x666c_6f77).hash(&key);
+    let hasher = FlowHasher::new(9);
+    assert_eq!(hasher.flow(&view), (hash ^ (hash >> 32)) as u32);
+    assert_ne!(hasher.flow(&view), FlowHasher::new(10).flow(&view));
+    assert_ne!(hasher.source(&view), hasher.destination(&view));
+}
+
+#[test]
+fn super_packet_weighs_what_its_segments_weigh() {
+    let mut bytes = Vec::new();
+    PacketBuilder::ethernet2([1; 6], [2; 6])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .tcp(7, 9, 0, 0)
+        .write(&mut bytes, &[0; 3000])
+        .unwrap();
+    let vnet = VnetHeader {
+        gso_type: 1,
+        gso_size: 1448,
+        ..VnetHeader::default()
+    };
+    let packet = SuperPacket::new(&parse(&bytes), &vnet).unwrap();
+    // 3000 = 1448 + 1448 + 104; headers 14 + 20 + 20 three times.
+    assert_eq!(packet.segments(), 3);
+    assert_eq!(packet.wire_len(), 3000 + 3 * 54);
+    assert_eq!(packet.ip_len(), 3000 + 3 * 40);
+    assert_eq!(packet.segment_len(2), 104 + 54);
+}
+
+#[test]
+fn what_cannot_be_split_is_refused() {
+    let mut bytes = Vec::new();
+    PacketBuilder::ethernet2([1; 6], [2; 6])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .udp(7, 9)
+        .write(&mut bytes, &[0; 300])
+        .unwrap();
+    let view = parse(&bytes);
+    let refused = |gso_type, gso_size| {
+        let vnet = VnetHeader {
+            gso_type,
+            gso_size,
+            ..VnetHeader::default()
+        };
+        SuperPacket::new(&view, &vnet).unwrap_err()
+    };
+    assert_eq!(refused(0, 100), GsoError::NotSuper);
+    assert_eq!(refused(3, 100), GsoError::Kind(3));
+    assert_eq!(refused(1, 100), GsoError::Headers);
+    assert_eq!(refused(5, 0), GsoError::SegmentSize);
+}
+
+#[test]
+fn a_super_packet_with_a_damaged_transport_header_is_refused() {
+    let mut bytes = Vec::new();
+    PacketBuilder::ethernet2([1; 6], [2; 6])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .tcp(7, 9, 0, 0)
+        .write(&mut bytes, &[0; 300])
+        .unwrap();
+    let vnet = VnetHeader {
+        gso_type: 1,
+        gso_size: 100,
+        ..VnetHeader::default()
+    };
+    // A data offset of 4 words, one below the fixed header.
+    bytes[14 + 20 + 12] = 0x40;
+    let view = parse(&bytes);
+    assert_eq!(view.fault, Some(Fault::HeaderLength(16)));
+    assert_eq!(SuperPacket::new(&view, &vnet), Err(GsoError::Headers));
+    // Options that reach past the end of the packet.
+    bytes[14 + 20 + 12] = 0xf0;
+    let short = (20 + 40u16).to_be_bytes();
+    bytes[16..18].copy_from_slice(&short);
+    assert_eq!(
+        SuperPacket::new(&parse(&bytes), &vnet),
+        Err(GsoError::Headers)
+    );
+}
+
+/// RFC 768: of the two zeros of ones' complement UDP sends the one that is not "no checksum";
+/// TCP sends what was computed.
+#[test]
+fn a_checksum_of_zero_is_all_ones_for_udp_only() {
+    for (csum_offset, expected) in [(6, 0xffff_u16), (16, 0)] {
+        // Words that add up to 0xffff with an empty field.
+        let mut bytes = [0; 20];
+        bytes[0..2].copy_from_slice(&0xff00_u16.to_be_bytes());
+        bytes[2..4].copy_from_slice(&0x00ff_u16.to_be_bytes());
+        let vnet = VnetHeader {
+            flags: VnetHeader::NEEDS_CSUM,
+            csum_start: 0,
+            csum_offset,
+            ..VnetHeader::default()
+        };
+        assert!(complete_checksum(&mut bytes, &[], &vnet));
+        let at = usize::from(csum_offset);
+        assert_eq!(bytes[at..at + 2], expected.to_be_bytes());
+    }
+}

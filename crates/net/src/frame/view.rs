@@ -1,0 +1,466 @@
+//! The parsed headers of one frame.
+//!
+//! References: RFC 791 (IPv4), RFC 8200 (IPv6 and its extension headers), RFC 4302 (AH),
+//! RFC 3168 (ECN field), RFC 9293 (TCP), IEEE 802.1Q and 802.1ad (tags).
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Where a frame starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// With an Ethernet header, possibly followed by tags.
+    Ethernet,
+    /// With the IP header (TUN without a link layer).
+    Ip,
+}
+
+/// The headers of a frame, as far as they could be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Bytes of the whole frame, link header included.
+    pub frame_len: u32,
+    /// Offset of the network header.
+    pub network: u16,
+    /// Type of the network header, after all tags (0 when the frame is too short to say).
+    pub ethertype: u16,
+    /// Identifier and priority of the outermost tag (IEEE 802.1Q TCI).
+    pub vlan: Option<u16>,
+    /// Number of tags.
+    pub vlans: u8,
+    /// Source and destination.
+    pub addresses: Addresses,
+    /// Bytes of the IP packet, header included: what the header claims, at most what the frame
+    /// holds. Zero for anything but IP.
+    pub ip_len: u32,
+    /// Offset of the transport header; zero when there is none (not IP, later fragment, or
+    /// the chain could not be followed).
+    pub transport_at: u16,
+    /// The transport protocol's number; zero for anything but IP.
+    pub protocol: u8,
+    /// Differentiated services codepoint, 0 to 63.
+    pub dscp: u8,
+    /// IP ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE (RFC 3168 section 5).
+    pub ecn: u8,
+    /// Set when the packet is a fragment, the first one included.
+    pub fragment: Option<Fragment>,
+    /// What the transport header says.
+    pub transport: Transport,
+    /// An IPv6 routing header has segments left: the destination is not the final one, which
+    /// is the one that transport checksums count (RFC 8200 section 8.1).
+    pub is_routed: bool,
+    /// The first thing that was wrong.
+    pub fault: Option<Fault>,
+}
+
+/// Source and destination of an IP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Addresses {
+    /// Not IP, or too short.
+    None,
+    /// IPv4.
+    V4 {
+        /// Source.
+        source: Ipv4Addr,
+        /// Destination.
+        destination: Ipv4Addr,
+    },
+    /// IPv6.
+    V6 {
+        /// Source.
+        source: Ipv6Addr,
+        /// Destination.
+        destination: Ipv6Addr,
+    },
+}
+
+/// A fragment's place in its packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// Byte offset of this fragment's payload.
+    pub offset: u16,
+    /// Whether more fragments follow.
+    pub more: bool,
+    /// Identification.
+    pub id: u32,
+}
+
+/// The transport header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// None that is understood, or not in this fragment.
+    Opaque,
+    /// TCP.
+    Tcp {
+        /// Source port.
+        source: u16,
+        /// Destination port.
+        destination: u16,
+        /// FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
+        flags: u8,
+        /// Bytes of the header with its options.
+        header_len: u8,
+    },
+    /// UDP.
+    Udp {
+        /// Source port.
+        source: u16,
+        /// Destination port.
+        destination: u16,
+    },
+    /// Another protocol whose header starts with two ports: SCTP, DCCP, UDP-Lite.
+    Ports {
+        /// Source port.
+        source: u16,
+        /// Destination port.
+        destination: u16,
+    },
+    /// ICMP or ICMPv6.
+    Icmp {
+        /// Type.
+        kind: u8,
+        /// Code.
+        code: u8,
+        /// Identifier, for the types that have one (echo).
+        id: Option<u16>,
+    },
+}
+
+/// What is wrong with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The bytes end inside a header.
+    #[error("bytes end inside a header")]
+    Truncated,
+    /// The version nibble contradicts the link header, or is neither 4 nor 6.
+    #[error("IP version {0} where the link header says otherwise")]
+    Version(u8),
+    /// A header length below the fixed part.
+    #[error("header length {0} below the minimum")]
+    HeaderLength(u8),
+    /// The IP length does not even cover the IP header.
+    #[error("IP length {0} shorter than its header")]
+    LengthTooShort(u32),
+    /// The IP length reaches past the end of the frame.
+    #[error("IP length {0} reaches past the frame")]
+    LengthBeyondFrame(u32),
+    /// More tags than are followed.
+    #[error("more than {MAX_VLANS} tags")]
+    VlanDepth,
+    /// More IPv6 extension headers than are followed.
+    #[error("more than {MAX_EXTENSIONS} extension headers")]
+    ExtensionDepth,
+}
+
+impl View {
+    /// Source and destination port, where the protocol has them and this fragment carries them.
+    pub fn ports(&self) -> Option<(u16, u16)> {
+        match self.transport {
+            Transport::Tcp {
+                source,
+                destination,
+                ..
+            }
+            | Transport::Udp {
+                source,
+                destination,
+            }
+            | Transport::Ports {
+                source,
+                destination,
+            } => Some((source, destination)),
+            Transport::Opaque | Transport::Icmp { .. } => None,
+        }
+    }
+
+    /// Whether this is an IPv4 or IPv6 packet whose addresses could be read.
+    pub fn is_ip(&self) -> bool {
+        self.addresses != Addresses::None
+    }
+
+    fn empty(frame_len: usize) -> View {
+        View {
+            frame_len: u32::try_from(frame_len).unwrap_or(u32::MAX),
+            network: 0,
+            ethertype: 0,
+            vlan: None,
+            vlans: 0,
+            addresses: Addresses::None,
+            ip_len: 0,
+            transport_at: 0,
+            protocol: 0,
+            dscp: 0,
+            ecn: 0,
+            fragment: None,
+            transport: Transport::Opaque,
+            is_routed: false,
+            fault: None,
+        }
+    }
+
+    fn read_link(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let mut at = 12;
+        self.ethertype = be16(bytes, at)?;
+        at += 2;
+        while matches!(self.ethertype, TAG_8021Q | TAG_8021AD | TAG_QINQ) {
+            if self.vlans == MAX_VLANS {
+                return Err(Fault::VlanDepth);
+            }
+            let tci = be16(bytes, at)?;
+            self.vlan.get_or_insert(tci);
+            self.vlans += 1;
+            self.ethertype = be16(bytes, at + 2)?;
+            at += 4;
+        }
+        self.network = at as u16;
+        Ok(())
+    }
+
+    fn read_ip(&mut self, bytes: &[u8], link: Link) -> Result<(), Fault> {
+        let at = usize::from(self.network);
+        match (link, self.ethertype) {
+            (Link::Ethernet, IPV4) => self.read_v4(bytes, at),
+            (Link::Ethernet, IPV6) => self.read_v6(bytes, at),
+            (Link::Ethernet, _) => Ok(()),
+            (Link::Ip, _) => match byte(bytes, at)? >> 4 {
+                4 => {
+                    self.ethertype = IPV4;
+                    self.read_v4(bytes, at)
+                }
+                6 => {
+                    self.ethertype = IPV6;
+                    self.read_v6(bytes, at)
+                }
+                other => Err(Fault::Version(other)),
+            },
+        }
+    }
+
+    fn read_v4(&mut self, bytes: &[u8], at: usize) -> Result<(), Fault> {
+        let header: &[u8; 20] = array(bytes, at)?;
+        if header[0] >> 4 != 4 {
+            return Err(Fault::Version(header[0] >> 4));
+        }
+        let header_len = usize::from(header[0] & 0x0f) * 4;
+        if header_len < 20 {
+            return Err(Fault::HeaderLength(header_len as u8));
+        }
+        self.dscp = header[1] >> 2;
+        self.ecn = header[1] & 3;
+        self.protocol = header[9];
+        self.addresses = Addresses::V4 {
+            source: Ipv4Addr::new(header[12], header[13], header[14], header[15]),
+            destination: Ipv4Addr::new(header[16], header[17], header[18], header[19]),
+        };
+        let claimed = u32::from(u16::from_be_bytes([header[2], header[3]]));
+        self.set_ip_len(at, claimed, header_len as u32)?;
+        let word = u16::from_be_bytes([header[6], header[7]]);
+        if word & 0x3fff != 0 {
+            self.fragment = Some(Fragment {
+                offset: (word & 0x1fff) * 8,
+                more: word & 0x2000 != 0,
+                id: u32::from(u16::from_be_bytes([header[4], header[5]])),
+            });
+        }
+        self.read_transport(bytes, at + header_len)
+    }
+
+    fn read_v6(&mut self, bytes: &[u8], at: usize) -> Result<(), Fault> {
+        let header: &[u8; 40] = array(bytes, at)?;
+        if header[0] >> 4 != 6 {
+            return Err(Fault::Version(header[0] >> 4));
+        }
+        let class = (header[0] << 4) | (header[1] >> 4);
+        self.dscp = class >> 2;
+        self.ecn = class & 3;
+        self.protocol = header[6];
+        let (source, rest) = header[8..].split_first_chunk().expect("40-byte header");
+        let destination = rest.first_chunk().expect("40-byte header");
+        self.addresses = Addresses::V6 {
+            source: Ipv6Addr::from(*source),
+            destination: Ipv6Addr::from(*destination),
+        };
+        let payload = u32::from(u16::from_be_bytes([header[4], header[5]]));
+        // RFC 2675 section 3: a jumbo payload is announced by length 0 and a hop-by-hop header.
+        let claimed = if payload == 0 && header[6] == HOP_BY_HOP {
+            self.frame_len.saturating_sub(at as u32)
+        } else {
+            payload + 40
+        };
+        self.set_ip_len(at, claimed, 40)?;
+        self.walk_extensions(bytes, at + 40)
+    }
+
+    fn set_ip_len(&mut self, at: usize, claimed: u32, header_len: u32) -> Result<(), Fault> {
+        let room = self.frame_len.saturating_sub(at as u32);
+        self.ip_len = claimed.min(room);
+        if claimed < header_len {
+            return Err(Fault::LengthTooShort(claimed));
+        }
+        if claimed > room {
+            // The headers that are there can still be read.
+            self.fault = Some(Fault::LengthBeyondFrame(claimed));
+        }
+        Ok(())
+    }
+
+    /// RFC 8200 section 4.1: follow the chain to the transport header.
+    fn walk_extensions(&mut self, bytes: &[u8], mut at: usize) -> Result<(), Fault> {
+        let bytes = &bytes[..bytes.len().min(self.ip_end())];
+        for _ in 0..=MAX_EXTENSIONS {
+            let length = match self.protocol {
+                HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HIP | SHIM6 => {
+                    if self.protocol == ROUTING {
+                        self.is_routed |= byte(bytes, at + 3)? != 0;
+                    }
+                    // In units of 8 bytes, the first 8 not counted.
+                    (usize::from(byte(bytes, at + 1)?) + 1) * 8
+                }
+                // RFC 4302 section 2.2: in units of 4 bytes, minus 2.
+                AUTHENTICATION => (usize::from(byte(bytes, at + 1)?) + 2) * 4,
+                FRAGMENT => {
+                    let header: &[u8; 8] = array(bytes, at)?;
+                    let word = u16::from_be_bytes([header[2], header[3]]);
+                    let fragment = Fragment {
+                        offset: word & 0xfff8,
+                        more: word & 1 != 0,
+                        id: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
+                    };
+                    self.protocol = header[0];
+                    self.fragment = Some(fragment);
+                    if fragment.offset != 0 {
+                        return Ok(());
+                    }
+                    at += 8;
+                    continue;
+                }
+                _ => return self.read_transport(bytes, at),
+            };
+            self.protocol = byte(bytes, at)?;
+            at += length;
+        }
+        Err(Fault::ExtensionDepth)
+    }
+
+    fn read_transport(&mut self, bytes: &[u8], at: usize) -> Result<(), Fault> {
+        if self.fragment.is_some_and(|f| f.offset != 0) {
+            return Ok(());
+        }
+        // What follows the IP packet is padding and no transport header.
+        let bytes = &bytes[..bytes.len().min(self.ip_end())];
+        match self.protocol {
+            TCP => {
+                let header: &[u8; 14] = array(bytes, at)?;
+                let header_len = (header[12] >> 4) * 4;
+                self.transport = Transport::Tcp {
+                    source: u16::from_be_bytes([header[0], header[1]]),
+                    destination: u16::from_be_bytes([header[2], header[3]]),
+                    flags: header[13],
+                    header_len,
+                };
+                if header_len < 20 {
+                    return Err(Fault::HeaderLength(header_len));
+                }
+            }
+            UDP => {
+                self.transport = Transport::Udp {
+                    source: be16(bytes, at)?,
+                    destination: be16(bytes, at + 2)?,
+                };
+            }
+            DCCP | SCTP | UDP_LITE => {
+                self.transport = Transport::Ports {
+                    source: be16(bytes, at)?,
+                    destination: be16(bytes, at + 2)?,
+                };
+            }
+            ICMP | ICMPV6 => {
+                let (kind, code) = (byte(bytes, at)?, byte(bytes, at + 1)?);
+                // RFC 792 and RFC 4443 section 4: the identifier follows the checksum.
+                let is_echo = match self.protocol {
+                    ICMP => matches!(kind, 0 | 8),
+                    _ => matches!(kind, 128 | 129),
+                };
+                let id = if is_echo {
+                    Some(be16(bytes, at + 4)?)
+                } else {
+                    None
+                };
+                self.transport = Transport::Icmp { kind, code, id };
+            }
+            _ => {}
+        }
+        self.transport_at = u16::try_from(at).map_err(|_| Fault::Truncated)?;
+        Ok(())
+    }
+
+    fn ip_end(&self) -> usize {
+        usize::from(self.network) + self.ip_len as usize
+    }
+}
+
+/// Reads an Ethernet frame.
+///
+/// ```
+/// use sluice_net::frame::{parse, Fault};
+/// assert_eq!(parse(&[]).fault, Some(Fault::Truncated));
+/// ```
+pub fn parse(bytes: &[u8]) -> View {
+    parse_head(bytes, bytes.len(), Link::Ethernet)
+}
+
+/// Reads the first `head.len()` bytes of a frame of `frame_len` bytes.
+pub fn parse_head(head: &[u8], frame_len: usize, link: Link) -> View {
+    let head = &head[..head.len().min(frame_len)];
+    let mut view = View::empty(frame_len);
+    let read = match link {
+        Link::Ethernet => view.read_link(head),
+        Link::Ip => Ok(()),
+    };
+    if let Err(fault) = read.and_then(|()| view.read_ip(head, link)) {
+        view.fault.get_or_insert(fault);
+    }
+    view
+}
+
+pub(super) fn byte(bytes: &[u8], at: usize) -> Result<u8, Fault> {
+    bytes.get(at).copied().ok_or(Fault::Truncated)
+}
+
+pub(super) fn be16(bytes: &[u8], at: usize) -> Result<u16, Fault> {
+    array(bytes, at).map(|two| u16::from_be_bytes(*two))
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<&[u8; N], Fault> {
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk())
+        .ok_or(Fault::Truncated)
+}
+
+/// Deeper stacks of tags than this do not occur; the bound keeps a hostile frame cheap.
+pub(super) const MAX_VLANS: u8 = 8;
+/// RFC 8200 section 4.1 lists seven kinds, one of which may come twice; some room above that.
+pub(super) const MAX_EXTENSIONS: u8 = 16;
+
+pub(super) const IPV4: u16 = 0x0800;
+pub(super) const IPV6: u16 = 0x86dd;
+const TAG_8021Q: u16 = 0x8100;
+const TAG_8021AD: u16 = 0x88a8;
+/// Used for outer tags before 802.1ad.
+const TAG_QINQ: u16 = 0x9100;
+
+const HOP_BY_HOP: u8 = 0;
+const ICMP: u8 = 1;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
+const DCCP: u8 = 33;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const ICMPV6: u8 = 58;
+const DESTINATION: u8 = 60;
+const SCTP: u8 = 132;
+const MOBILITY: u8 = 135;
+const UDP_LITE: u8 = 136;
+const HIP: u8 = 139;
+const SHIM6: u8 = 140;

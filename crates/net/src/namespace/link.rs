@@ -1,0 +1,438 @@
+//! Interfaces, addresses, routes and neighbours, over rtnetlink.
+
+use super::{Namespace, NamespaceError};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
+    NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mac(pub [u8; 6]);
+
+/// One end of a veth pair, to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct VethEnd<'a> {
+    /// Where it will be.
+    pub namespace: &'a Namespace,
+    /// What it will be called there (1 to 15 bytes).
+    pub name: &'a str,
+    /// Its address.
+    pub mac: Mac,
+}
+
+/// An interface as the kernel describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its index in the namespace.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Its address, if it has one.
+    pub mac: Option<Mac>,
+    /// Largest network packet.
+    pub mtu: u32,
+    /// Whether it is switched on.
+    pub is_up: bool,
+    /// What has passed and what the kernel dropped there.
+    pub traffic: InterfaceTraffic,
+}
+
+/// An interface's own counters. Packets dropped here were lost by the machine, and by no queue
+/// of an experiment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceTraffic {
+    /// Packets received.
+    pub received: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets dropped on the way in.
+    pub dropped_in: u64,
+    /// Packets dropped on the way out.
+    pub dropped_out: u64,
+}
+
+/// A connection to one namespace's interface tables.
+pub struct Links {
+    socket: Socket,
+    namespace: String,
+    sequence: u32,
+}
+
+/// Why an interface could not be made, found or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The namespace could not be entered.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The name is empty, or longer than the 15 bytes that the kernel allows.
+    #[error("interface name {0:?} must have 1 to 15 bytes")]
+    Name(String),
+    /// The kernel refused.
+    #[error("cannot {what} in namespace {namespace:?}: {source}")]
+    Kernel {
+        /// What was asked.
+        what: String,
+        /// Where.
+        namespace: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// Makes a pair of interfaces that are each other's wire, both still down.
+///
+/// # Errors
+/// When either name is taken or not allowed, or the process may not.
+pub fn create_veth(first: VethEnd<'_>, second: VethEnd<'_>) -> Result<(), LinkError> {
+    let attributes = |end: VethEnd<'_>| -> Result<Vec<LinkAttribute>, LinkError> {
+        check_name(end.name)?;
+        Ok(vec![
+            LinkAttribute::IfName(end.name.to_owned()),
+            LinkAttribute::Address(end.mac.0.to_vec()),
+            LinkAttribute::NetNsFd(end.namespace.as_fd().as_raw_fd()),
+        ])
+    };
+    let mut peer = LinkMessage::default();
+    peer.attributes = attributes(second)?;
+    let mut message = LinkMessage::default();
+    message.attributes = attributes(first)?;
+    message.attributes.push(LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(InfoKind::Veth),
+        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+    ]));
+    let what = format!("create the pair {:?}, {:?}", first.name, second.name);
+    first.namespace.links()?.request(
+        RouteNetlinkMessage::NewLink(message),
+        NLM_F_CREATE | NLM_F_EXCL,
+        &what,
+    )
+}
+
+impl Namespace {
+    /// Connects to this namespace's interface tables.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered or has no netlink.
+    pub fn links(&self) -> Result<Links, LinkError> {
+        let open = || {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            Ok(socket)
+        };
+        let socket = self.enter(open)?.map_err(|source| LinkError::Kernel {
+            what: "open a netlink socket".to_owned(),
+            namespace: self.name().to_owned(),
+            source,
+        })?;
+        Ok(Links {
+            socket,
+            namespace: self.name().to_owned(),
+            sequence: 0,
+        })
+    }
+}
+
+impl Links {
+    /// Looks an interface up.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn interface(&mut self, name: &str) -> Result<Interface, LinkError> {
+        check_name(name)?;
+        let mut message = LinkMessage::default();
+        message
+            .attributes
+            .push(LinkAttribute::IfName(name.to_owned()));
+        let what = format!("find interface {name:?}");
+        let reply = self.exchange(RouteNetlinkMessage::GetLink(message), 0, &what)?;
+        let Some(RouteNetlinkMessage::NewLink(link)) = reply else {
+            return Err(self.error(&what, io::Error::from_raw_os_error(libc::ENODEV)));
+        };
+        let mut interface = Interface {
+            index: link.header.index,
+            name: name.to_owned(),
+            mac: None,
+            mtu: 0,
+            is_up: link.header.flags.contains(LinkFlags::Up),
+            traffic: InterfaceTraffic::default(),
+        };
+        for attribute in link.attributes {
+            match attribute {
+                LinkAttribute::Mtu(mtu) => interface.mtu = mtu,
+                LinkAttribute::Stats64(counters) => {
+                    interface.traffic = InterfaceTraffic {
+                        received: counters.rx_packets,
+                        sent: counters.tx_packets,
+                        dropped_in: counters.rx_dropped,
+                        dropped_out: counters.tx_dropped,
+                    };
+                }
+                LinkAttribute::Address(bytes) => interface.mac = bytes.try_into().ok().map(Mac),
+                _ => {}
+            }
+        }
+        Ok(interface)
+    }
+
+    /// Switches an interface on or off.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the process may not.
+    pub fn set_up(&mut self, name: &str, up: bool) -> Result<(), LinkError> {
+        let what = format!(
+            "switch interface {name:?} {}",
+            if up { "on" } else { "off" }
+        );
+        self.change(name, &what, |message| {
+            message.header.change_mask = LinkFlags::Up;
+            if up {
+                message.header.flags = LinkFlags::Up;
+            }
+        })
+    }
+
+    /// Sets the largest network packet of an interface.
+    ///
+    /// # Errors
+    /// When the driver does not take the value.
+    pub fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<(), LinkError> {
+        let what = format!("set the MTU of interface {name:?} to {mtu}");
+        self.change(name, &what, |message| {
+            message.attributes.push(LinkAttribute::Mtu(mtu));
+        })
+    }
+
+    /// Removes an interface; a veth end takes its peer along.
+    ///
+    /// # Errors
+    /// When there is none of that name, or it cannot be removed.
+    pub fn remove(&mut self, name: &str) -> Result<(), LinkError> {
+        let mut message = LinkMessage::default();
+        message.header.index = self.interface(name)?.index;
+        let what = format!("remove interface {name:?}");
+        self.request(RouteNetlinkMessage::DelLink(message), 0, &what)
+    }
+
+    /// Gives an interface an address; the route to its prefix comes with it. IPv6 addresses
+    /// are usable at once, without duplicate address detection.
+    ///
+    /// # Errors
+    /// When the interface has it already, or the prefix is longer than the address.
+    pub fn add_address(
+        &mut self,
+        name: &str,
+        address: IpAddr,
+        prefix_len: u8,
+    ) -> Result<(), LinkError> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(address);
+        message.header.prefix_len = prefix_len;
+        message.header.index = self.interface(name)?.index;
+        message.attributes = vec![
+            AddressAttribute::Local(address),
+            AddressAttribute::Address(address),
+        ];
+        if address.is_ipv6() {
+            message
+                .attributes
+                .push(AddressAttribute::Flags(AddressFlags::Nodad));
+        }
+        let what = format!("add address {address}/{prefix_len} to interface {name:?}");
+        self.request(
+            RouteNetlinkMessage::NewAddress(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+            &what,
+        )
+    }
+
+    /// Adds a route out of an interface: to a prefix (`prefix_len` 0 for the default route),
+    /// through `gateway` unless the prefix is on the link.
+    ///
+    /// # Errors
+    /// When the gateway cannot be reached, or the route exists.
+    pub fn add_route(
+        &mut self,
+        name: &str,
+        prefix: IpAddr,
+        prefix_len: u8,
+        gateway: Option<IpAddr>,
+    ) -> Result<(), LinkError> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(prefix);
+        message.header.destination_prefix_length = prefix_len;
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.kind = RouteType::Unicast;
+        message.header.scope = if gateway.is_some() {
+            RouteScope::Universe
+        } else {
+            RouteScope::Link
+        };
+        message
+            .attributes
+            .push(RouteAttribute::Oif(self.interface(name)?.index));
+        if prefix_len > 0 {
+            message
+                .attributes
+                .push(RouteAttribute::Destination(RouteAddress::from(prefix)));
+        }
+        let mut what = format!("add a route to {prefix}/{prefix_len} by interface {name:?}");
+        if let Some(gateway) = gateway {
+            what = format!("{what} via {gateway}");
+            message
+                .attributes
+                .push(RouteAttribute::Gateway(RouteAddress::from(gateway)));
+        }
+        self.request(
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+            &what,
+        )
+    }
+
+    /// Says for good which Ethernet address a neighbour has, so that no resolution takes place.
+    ///
+    /// # Errors
+    /// When there is no such interface, or the process may not.
+    pub fn add_neighbour(
+        &mut self,
+        name: &str,
+        address: IpAddr,
+        mac: Mac,
+    ) -> Result<(), LinkError> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = family(address);
+        message.header.ifindex = self.interface(name)?.index;
+        message.header.state = NeighbourState::Permanent;
+        message.attributes = vec![
+            NeighbourAttribute::Destination(match address {
+                IpAddr::V4(address) => NeighbourAddress::Inet(address),
+                IpAddr::V6(address) => NeighbourAddress::Inet6(address),
+            }),
+            NeighbourAttribute::LinkLayerAddress(mac.0.to_vec()),
+        ];
+        let what = format!("add neighbour {address} ({mac}) to interface {name:?}");
+        self.request(
+            RouteNetlinkMessage::NewNeighbour(message),
+            NLM_F_CREATE | NLM_F_REPLACE,
+            &what,
+        )
+    }
+
+    fn change(
+        &mut self,
+        name: &str,
+        what: &str,
+        edit: impl FnOnce(&mut LinkMessage),
+    ) -> Result<(), LinkError> {
+        let mut message = LinkMessage::default();
+        message.header.index = self.interface(name)?.index;
+        edit(&mut message);
+        self.request(RouteNetlinkMessage::SetLink(message), 0, what)
+    }
+
+    fn request(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        what: &str,
+    ) -> Result<(), LinkError> {
+        self.exchange(message, flags, what).map(drop)
+    }
+
+    /// Sends one request and reads until it is acknowledged; the reply before the
+    /// acknowledgement, if there was one.
+    fn exchange(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        what: &str,
+    ) -> Result<Option<RouteNetlinkMessage>, LinkError> {
+        self.sequence += 1;
+        let mut packet = NetlinkMessage::from(message);
+        packet.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        packet.header.sequence_number = self.sequence;
+        packet.finalize();
+        let mut bytes = vec![0; packet.buffer_len()];
+        packet.serialize(&mut bytes);
+        self.socket
+            .send(&bytes, 0)
+            .map_err(|source| self.error(what, source))?;
+
+        let mut reply = None;
+        loop {
+            let (bytes, _) = self
+                .socket
+                .recv_from_full()
+                .map_err(|source| self.error(what, source))?;
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let packet = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                    .map_err(|error| self.error(what, io::Error::other(error)))?;
+                // Messages are aligned to four bytes.
+                let length = (packet.header.length as usize).next_multiple_of(4);
+                rest = &rest[length.clamp(1, rest.len())..];
+                if packet.header.sequence_number != self.sequence {
+                    continue;
+                }
+                match packet.payload {
+                    NetlinkPayload::Error(error) => {
+                        return match error.code {
+                            None => Ok(reply),
+                            Some(_) => Err(self.error(what, error.to_io())),
+                        };
+                    }
+                    NetlinkPayload::InnerMessage(message) => reply = Some(message),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn error(&self, what: &str, source: io::Error) -> LinkError {
+        LinkError::Kernel {
+            what: what.to_owned(),
+            namespace: self.namespace.clone(),
+            source,
+        }
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
+
+fn check_name(name: &str) -> Result<(), LinkError> {
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ {
+        return Err(LinkError::Name(name.to_owned()));
+    }
+    Ok(())
+}

@@ -1,0 +1,165 @@
+//! Network namespaces that belong to the process.
+//!
+//! A [`Namespace`] has no name in the file system: it is a descriptor, and the kernel frees
+//! it, with its interfaces and sockets, when the last descriptor and the last thread inside
+//! are gone. Nothing is left behind after a crash or `kill -9`, and two runs never collide.
+
+mod link;
+mod offload;
+mod privilege;
+mod sysctl;
+
+pub use link::{Interface, InterfaceTraffic, LinkError, Links, Mac, VethEnd, create_veth};
+pub use offload::{OffloadError, Offloads};
+pub use privilege::{Privilege, PrivilegeError, enter_user_namespace};
+pub use sysctl::SysctlError;
+
+use crate::sys;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread::{self, JoinHandle};
+
+/// A network namespace, alive as long as this is.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+    descriptor: OwnedFd,
+}
+
+/// Why a namespace could not be made or entered.
+#[derive(Debug, thiserror::Error)]
+pub enum NamespaceError {
+    /// The kernel refused to make one.
+    #[error("cannot create the network namespace {name:?}: {source} ({hint})", hint = Privilege::probe())]
+    Create {
+        /// What it was to be called.
+        name: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// No thread could be started, or it could not move.
+    #[error("cannot enter the network namespace {name:?}: {source}")]
+    Enter {
+        /// The namespace.
+        name: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+impl Namespace {
+    /// Makes an empty namespace with its loopback interface down. `name` is for messages only.
+    ///
+    /// # Errors
+    /// When the process may not; the message says what would allow it.
+    pub fn create(name: &str) -> Result<Namespace, NamespaceError> {
+        let make = || {
+            sys::unshare(libc::CLONE_NEWNET)?;
+            sys::network_namespace()
+        };
+        // Only the thread that unshares changes sides, so it is one made for that.
+        let made = thread::scope(|scope| {
+            thread::Builder::new()
+                .spawn_scoped(scope, make)?
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        match made {
+            Ok(file) => Ok(Namespace {
+                name: name.to_owned(),
+                descriptor: file.into(),
+            }),
+            Err(source) => Err(NamespaceError::Create {
+                name: name.to_owned(),
+                source,
+            }),
+        }
+    }
+
+    /// The namespace of the calling thread.
+    ///
+    /// # Errors
+    /// When `/proc` is not there.
+    pub fn current() -> Result<Namespace, NamespaceError> {
+        let name = "current".to_owned();
+        match sys::network_namespace() {
+            Ok(file) => Ok(Namespace {
+                name,
+                descriptor: file.into(),
+            }),
+            Err(source) => Err(NamespaceError::Enter { name, source }),
+        }
+    }
+
+    /// The name given to [`Namespace::create`].
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Runs `work` inside, on a thread of its own, and waits for it. Sockets and files made
+    /// there stay in the namespace wherever they are used later. A panic passes through.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered; `work` has not run then.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
+        let inside = || {
+            sys::set_network_namespace(self.descriptor.as_fd())?;
+            Ok(work())
+        };
+        let result = thread::scope(|scope| {
+            thread::Builder::new()
+                .spawn_scoped(scope, inside)?
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        result.map_err(|source| self.enter_error(source))
+    }
+
+    /// Starts a named thread that runs `work` inside.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered; `work` will not run then.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        thread_name: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<T>, NamespaceError> {
+        let descriptor = self
+            .descriptor
+            .try_clone()
+            .map_err(|source| self.enter_error(source))?;
+        let (entered, outcome) = std::sync::mpsc::sync_channel(1);
+        let handle = thread::Builder::new()
+            .name(thread_name.to_owned())
+            .spawn(move || {
+                let result = sys::set_network_namespace(descriptor.as_fd());
+                let is_inside = result.is_ok();
+                // The spawner waits for exactly this message.
+                let _ = entered.send(result);
+                if !is_inside {
+                    // Ends the thread without a message: the spawner reports the error.
+                    std::panic::resume_unwind(Box::new(()));
+                }
+                work()
+            })
+            .map_err(|source| self.enter_error(source))?;
+        outcome
+            .recv()
+            .expect("the thread reports before it works")
+            .map_err(|source| self.enter_error(source))?;
+        Ok(handle)
+    }
+
+    fn enter_error(&self, source: io::Error) -> NamespaceError {
+        NamespaceError::Enter {
+            name: self.name.clone(),
+            source,
+        }
+    }
+}
+
+impl AsFd for Namespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}

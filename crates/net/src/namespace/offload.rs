@@ -1,0 +1,184 @@
+//! Offload switches of an interface (`ethtool -k`).
+#![allow(unsafe_code)]
+
+use super::{Namespace, NamespaceError};
+use crate::sys;
+use socket2::{Domain, Socket, Type};
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Which offloads an interface has switched on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offloads {
+    /// Checksums are left to the receiver or the device on transmit.
+    pub tx_checksum: bool,
+    /// The interface takes TCP super-packets (TSO).
+    pub tcp_segmentation: bool,
+    /// The stack keeps super-packets whole until the driver (GSO).
+    pub generic_segmentation: bool,
+    /// Received packets are merged (GRO).
+    pub generic_receive: bool,
+}
+
+/// Why an offload could not be read or switched.
+#[derive(Debug, thiserror::Error)]
+pub enum OffloadError {
+    /// The namespace could not be entered.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The name is empty, or longer than the 15 bytes that the kernel allows.
+    #[error("interface name {0:?} must have 1 to 15 bytes")]
+    Name(String),
+    /// The kernel refused.
+    #[error(
+        "cannot {verb} {feature} of interface {interface:?} in namespace {namespace:?}: {source}"
+    )]
+    Kernel {
+        /// "read" or "switch".
+        verb: &'static str,
+        /// Which offload.
+        feature: &'static str,
+        /// Which interface.
+        interface: String,
+        /// Where.
+        namespace: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+impl Offloads {
+    /// Everything on: super-packets stay whole.
+    pub const ON: Offloads = Offloads {
+        tx_checksum: true,
+        tcp_segmentation: true,
+        generic_segmentation: true,
+        generic_receive: true,
+    };
+    /// Everything off: no packet above the MTU, no checksum left open.
+    pub const OFF: Offloads = Offloads {
+        tx_checksum: false,
+        tcp_segmentation: false,
+        generic_segmentation: false,
+        generic_receive: false,
+    };
+}
+
+impl Namespace {
+    /// Switches the offloads of `interface`.
+    ///
+    /// # Errors
+    /// Names the offload that the driver refuses to switch.
+    pub fn set_offloads(&self, interface: &str, offloads: Offloads) -> Result<(), OffloadError> {
+        // Segmentation needs checksums: on in this order, off in the other.
+        let mut steps = [
+            (TX_CHECKSUM, offloads.tx_checksum),
+            (GSO, offloads.generic_segmentation),
+            (TSO, offloads.tcp_segmentation),
+            (GRO, offloads.generic_receive),
+        ];
+        if !offloads.tx_checksum {
+            steps.reverse();
+        }
+        let socket = self.ethtool_socket("switch", interface)?;
+        for (feature, on) in steps {
+            ethtool(&socket, interface, feature.set, u32::from(on))
+                .map_err(|source| self.offload_error("switch", feature.name, interface, source))?;
+        }
+        Ok(())
+    }
+
+    /// Reads the offloads of `interface`.
+    ///
+    /// # Errors
+    /// When there is no such interface.
+    pub fn offloads(&self, interface: &str) -> Result<Offloads, OffloadError> {
+        let socket = self.ethtool_socket("read", interface)?;
+        let read = |feature: Feature| {
+            ethtool(&socket, interface, feature.read, 0)
+                .map(|value| value != 0)
+                .map_err(|source| self.offload_error("read", feature.name, interface, source))
+        };
+        Ok(Offloads {
+            tx_checksum: read(TX_CHECKSUM)?,
+            tcp_segmentation: read(TSO)?,
+            generic_segmentation: read(GSO)?,
+            generic_receive: read(GRO)?,
+        })
+    }
+
+    fn ethtool_socket(&self, verb: &'static str, interface: &str) -> Result<Socket, OffloadError> {
+        if interface.is_empty() || interface.len() >= libc::IFNAMSIZ {
+            return Err(OffloadError::Name(interface.to_owned()));
+        }
+        self.enter(|| Socket::new(Domain::IPV4, Type::DGRAM, None))?
+            .map_err(|source| self.offload_error(verb, "offloads", interface, source))
+    }
+
+    fn offload_error(
+        &self,
+        verb: &'static str,
+        feature: &'static str,
+        interface: &str,
+        source: io::Error,
+    ) -> OffloadError {
+        OffloadError::Kernel {
+            verb,
+            feature,
+            interface: interface.to_owned(),
+            namespace: self.name().to_owned(),
+            source,
+        }
+    }
+}
+
+/// linux/ethtool.h: `struct ethtool_value`.
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    value: u32,
+}
+
+fn ethtool(socket: &Socket, interface: &str, command: u32, value: u32) -> io::Result<u32> {
+    let mut argument = EthtoolValue { command, value };
+    // SAFETY: all-zero bytes are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut argument).cast();
+    // SAFETY: the request names a zero-terminated interface (its length was checked) and
+    // points to an ethtool_value, which is what these commands read and write; both outlive
+    // the call.
+    sys::check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &mut request) })?;
+    Ok(argument.value)
+}
+
+#[derive(Clone, Copy)]
+struct Feature {
+    name: &'static str,
+    read: u32,
+    set: u32,
+}
+
+// linux/ethtool.h: ETHTOOL_G* and ETHTOOL_S*.
+const TX_CHECKSUM: Feature = Feature {
+    name: "transmit checksums",
+    read: 0x16,
+    set: 0x17,
+};
+const TSO: Feature = Feature {
+    name: "TCP segmentation",
+    read: 0x1e,
+    set: 0x1f,
+};
+const GSO: Feature = Feature {
+    name: "generic segmentation",
+    read: 0x23,
+    set: 0x24,
+};
+const GRO: Feature = Feature {
+    name: "generic receive",
+    read: 0x2b,
+    set: 0x2c,
+};

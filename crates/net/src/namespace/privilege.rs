@@ -1,0 +1,151 @@
+//! What this process may do, and how to get what it may not.
+
+use crate::sys;
+use std::fmt;
+use std::fs;
+use std::io;
+
+/// What the process may do with network namespaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    /// Root, or the capabilities that matter: namespaces, interfaces and raw sockets work.
+    Capable,
+    /// Nothing yet, but [`enter_user_namespace`] will give it.
+    UserNamespace,
+    /// Neither, with the reason.
+    Missing {
+        /// What stands in the way of a user namespace.
+        obstacle: String,
+    },
+}
+
+/// Why no user namespace could be entered.
+#[derive(Debug, thiserror::Error)]
+pub enum PrivilegeError {
+    /// Too late: threads are running already.
+    #[error(
+        "a user namespace can only be entered while the process has one thread, and it has {0}"
+    )]
+    Threads(usize),
+    /// The kernel refused.
+    #[error("cannot enter a user namespace: {obstacle}; {HOW}")]
+    Refused {
+        /// Which setting forbids it, or the kernel's answer.
+        obstacle: String,
+    },
+    /// The mapping of the user to root was refused.
+    #[error("cannot write {path}: {source}")]
+    Map {
+        /// The file.
+        path: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+impl Privilege {
+    /// Finds out, without changing anything.
+    pub fn probe() -> Privilege {
+        if effective_capabilities() & NEEDED == NEEDED {
+            return Privilege::Capable;
+        }
+        // Asked of the kernel itself, since security modules may refuse what settings allow.
+        match sys::unshare_in_child(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) {
+            Ok(0) => Privilege::UserNamespace,
+            Ok(errno) => Privilege::Missing {
+                obstacle: obstacle(&io::Error::from_raw_os_error(errno)),
+            },
+            Err(error) => Privilege::Missing {
+                obstacle: obstacle(&error),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Privilege {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Privilege::Capable => f.write_str("the process has the capabilities it needs"),
+            Privilege::UserNamespace => {
+                f.write_str("needs root or a user namespace, which this user may enter")
+            }
+            Privilege::Missing { obstacle } => write!(f, "{HOW}; no user namespace: {obstacle}"),
+        }
+    }
+}
+
+/// Becomes root in a user namespace and an empty network namespace of its own.
+///
+/// Call it first thing in `main`: the kernel refuses it to a process with several threads.
+/// Afterwards [`Privilege::probe`] says [`Privilege::Capable`], for everything inside; the
+/// machine's own interfaces stay out of reach.
+///
+/// # Errors
+/// Says which setting forbids it and what else would help.
+pub fn enter_user_namespace() -> Result<(), PrivilegeError> {
+    let threads = status_field("Threads:").and_then(|count| count.parse().ok());
+    if let Some(threads) = threads.filter(|count| *count != 1) {
+        return Err(PrivilegeError::Threads(threads));
+    }
+    let (user, group) = sys::effective_ids();
+    sys::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET).map_err(|error| {
+        PrivilegeError::Refused {
+            obstacle: obstacle(&error),
+        }
+    })?;
+    // user_namespaces(7): an unprivileged process must give up setgroups before it may map
+    // its group.
+    write_map("/proc/self/setgroups", "deny")?;
+    write_map("/proc/self/uid_map", &format!("0 {user} 1"))?;
+    write_map("/proc/self/gid_map", &format!("0 {group} 1"))
+}
+
+fn write_map(path: &'static str, line: &str) -> Result<(), PrivilegeError> {
+    fs::write(path, line).map_err(|source| PrivilegeError::Map { path, source })
+}
+
+/// Names the setting behind a refusal, where it can be told.
+fn obstacle(error: &io::Error) -> String {
+    let is = |path: &str, value: &str| {
+        fs::read_to_string(path).is_ok_and(|content| content.trim() == value)
+    };
+    let setting = if is("/proc/sys/user/max_user_namespaces", "0") {
+        "user.max_user_namespaces is 0"
+    } else if is("/proc/sys/kernel/unprivileged_userns_clone", "0") {
+        "kernel.unprivileged_userns_clone is 0 (set it to 1)"
+    } else if is(
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+    ) {
+        "kernel.apparmor_restrict_unprivileged_userns is 1 (set it to 0, or give the binary an AppArmor profile with the userns permission)"
+    } else {
+        match error.raw_os_error() {
+            Some(libc::EPERM) => {
+                "refused, as in a container without CAP_SYS_ADMIN or with a seccomp filter"
+            }
+            Some(libc::ENOSPC) => "the limit of user namespaces is reached",
+            Some(libc::EINVAL) => "the kernel has none, or threads are running already",
+            _ => return error.to_string(),
+        }
+    };
+    format!("{setting} ({error})")
+}
+
+fn effective_capabilities() -> u64 {
+    status_field("CapEff:")
+        .and_then(|hex| u64::from_str_radix(&hex, 16).ok())
+        .unwrap_or(0)
+}
+
+fn status_field(name: &str) -> Option<String> {
+    let status = fs::read_to_string("/proc/thread-self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with(name))?;
+    Some(line[name.len()..].trim().to_owned())
+}
+
+/// linux/capability.h: CAP_NET_ADMIN 12 (interfaces), CAP_NET_RAW 13 (raw and packet
+/// sockets), CAP_SYS_ADMIN 21 (namespaces).
+const NEEDED: u64 = 1 << 12 | 1 << 13 | 1 << 21;
+
+const HOW: &str = "run as root, or give the binary the capabilities \
+    (setcap cap_net_admin,cap_net_raw,cap_sys_admin+ep), or allow unprivileged user namespaces";

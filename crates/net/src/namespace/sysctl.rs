@@ -1,0 +1,99 @@
+//! Settings of one namespace under `/proc/sys/net`.
+
+use super::{Namespace, NamespaceError};
+use std::io;
+
+/// Why a setting could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum SysctlError {
+    /// The namespace could not be entered.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The name is not one of `net.`
+    #[error(
+        "{0:?} is not a setting of a network namespace: it must start with \"net.\" and have no \"/\""
+    )]
+    Name(String),
+    /// The kernel does not have it, or refused the value.
+    #[error("cannot {verb} {name} in namespace {namespace:?}{value}: {source}")]
+    Kernel {
+        /// "read" or "set".
+        verb: &'static str,
+        /// The setting.
+        name: String,
+        /// Where.
+        namespace: String,
+        /// The refused value, as ` to "..."`.
+        value: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+impl Namespace {
+    /// Sets e.g. `net.ipv4.tcp_ecn` to `1`, in this namespace only.
+    ///
+    /// # Errors
+    /// With the setting and the refused value.
+    pub fn set_sysctl(&self, name: &str, value: &str) -> Result<(), SysctlError> {
+        let path = path(name)?;
+        self.enter(|| std::fs::write(path, value))?
+            .map_err(|source| SysctlError::Kernel {
+                verb: "set",
+                name: name.to_owned(),
+                namespace: self.name().to_owned(),
+                value: format!(" to {value:?}"),
+                source,
+            })
+    }
+
+    /// Reads a setting of this namespace.
+    ///
+    /// # Errors
+    /// With the setting.
+    pub fn sysctl(&self, name: &str) -> Result<String, SysctlError> {
+        let path = path(name)?;
+        self.enter(|| std::fs::read_to_string(path))?
+            .map(|value| value.trim().to_owned())
+            .map_err(|source| SysctlError::Kernel {
+                verb: "read",
+                name: name.to_owned(),
+                namespace: self.name().to_owned(),
+                value: String::new(),
+                source,
+            })
+    }
+}
+
+/// `/proc/sys/net` shows the namespace of the thread that opens it, whichever `/proc` it is.
+fn path(name: &str) -> Result<String, SysctlError> {
+    if !name.starts_with("net.") || name.contains('/') || name.contains("..") {
+        return Err(SysctlError::Name(name.to_owned()));
+    }
+    Ok(format!("/proc/sys/{}", name.replace('.', "/")))
+}
+
+impl Namespace {
+    /// Keeps IPv6 from sending anything of its own accord on interfaces made from now on: no
+    /// link-local addresses, no duplicate address detection, no solicitations. Nothing to do
+    /// where the kernel has no IPv6.
+    ///
+    /// # Errors
+    /// When a setting cannot be written.
+    pub fn silence_ipv6(&self) -> Result<(), SysctlError> {
+        for (setting, value) in [
+            ("addr_gen_mode", "1"),
+            ("accept_dad", "0"),
+            ("dad_transmits", "0"),
+            ("router_solicitations", "0"),
+            ("accept_ra", "0"),
+        ] {
+            match self.set_sysctl(&format!("net.ipv6.conf.default.{setting}"), value) {
+                Err(SysctlError::Kernel { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! Where packets enter and leave a router.
+//!
+//! The host owns the bytes: a [`Port`] receives a batch of frames into slots of the host's
+//! [`Pool`] and transmits slots from it. With offloads on a frame may be a super-packet; its
+//! [`VnetHeader`](crate::frame::VnetHeader) travels with the slot.
+//!
+//! Nothing is lost silently. Whatever a port cannot deliver is counted under a [`Loss`], and
+//! the packet path returns no `Result`.
+
+mod messages;
+pub mod packet;
+mod pool;
+pub mod tun;
+mod wait;
+
+pub use packet::PacketPort;
+pub use pool::{HEAD_LEN, Pool, PoolError, PoolSize, Slot};
+pub use tun::TunPort;
+pub use wait::{Interest, Spin, Waiter, Wake, Watch};
+
+use crate::frame::Link;
+use std::os::fd::AsFd;
+
+/// A place where frames enter and leave. One file per kind.
+pub trait Port: AsFd {
+    /// The interface's name.
+    fn name(&self) -> &str;
+
+    /// What its frames start with.
+    fn link(&self) -> Link;
+
+    /// What it can carry.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Takes up to one batch of waiting frames into slots of `pool` and appends them to `into`;
+    /// how many. Never waits.
+    ///
+    /// When `pool` has no slot left, waiting frames are read and dropped, so that overload
+    /// shows as [`Loss::NoSlot`] and not as hidden delay.
+    fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize;
+
+    /// Sends `slots` in order and gives them back to `pool`; how many of them. The others were
+    /// not touched, because the port would have to wait ([`Counters::blocked`]): try again when
+    /// it is writable, or drop them.
+    fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize;
+
+    /// What has passed and what was lost since the port was opened.
+    fn counters(&mut self) -> Counters;
+
+    /// Gives back the slots that the port holds ready for frames to come.
+    fn release(&mut self, pool: &mut Pool);
+}
+
+/// What a port can carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Super-packets may arrive and may be sent.
+    pub super_packets: bool,
+    /// Frames may be sent with their transport checksum left open.
+    pub partial_checksums: bool,
+    /// Most frames of one [`Port::receive`].
+    pub batch: usize,
+    /// Largest network packet when the port was opened.
+    pub mtu: u32,
+}
+
+/// What has passed through a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames handed to the host.
+    pub received: u64,
+    /// Their bytes, with link headers; a super-packet's own length.
+    pub received_bytes: u64,
+    /// Those of them that were super-packets.
+    pub received_super: u64,
+    /// Frames that the kernel accepted.
+    pub sent: u64,
+    /// Their bytes, with link headers.
+    pub sent_bytes: u64,
+    /// How often a transmission would have had to wait.
+    pub blocked: u64,
+    /// Frames lost, by reason.
+    lost: [u64; Loss::ALL.len()],
+}
+
+/// Why a port lost a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The pool had no slot for a frame that waited.
+    NoSlot,
+    /// The pool had no room for a frame longer than [`HEAD_LEN`].
+    NoLargeSlot,
+    /// The frame was longer than any slot.
+    Oversize,
+    /// The kernel's receive queue was full: the host came too late.
+    KernelQueue,
+    /// The kernel could not describe the frame's offload state.
+    Offload,
+    /// The interface was down or gone.
+    Down,
+    /// The frame was longer than the interface sends.
+    TooLong,
+    /// The interface or its kernel queue refused the frame.
+    Refused,
+    /// Another error of the kernel's.
+    Other,
+}
+
+impl Loss {
+    /// Every reason, in the order of the counters.
+    pub const ALL: [Loss; 9] = [
+        Loss::NoSlot,
+        Loss::NoLargeSlot,
+        Loss::Oversize,
+        Loss::KernelQueue,
+        Loss::Offload,
+        Loss::Down,
+        Loss::TooLong,
+        Loss::Refused,
+        Loss::Other,
+    ];
+
+    /// The reason as one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Loss::NoSlot => "no_slot",
+            Loss::NoLargeSlot => "no_large_slot",
+            Loss::Oversize => "oversize",
+            Loss::KernelQueue => "kernel_queue",
+            Loss::Offload => "offload",
+            Loss::Down => "down",
+            Loss::TooLong => "too_long",
+            Loss::Refused => "refused",
+            Loss::Other => "other",
+        }
+    }
+
+    /// What an error of a send or receive call means for the frame.
+    fn of(error: &std::io::Error) -> Loss {
+        match error.raw_os_error() {
+            Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::EBADFD | libc::EIO) => {
+                Loss::Down
+            }
+            Some(libc::EMSGSIZE) => Loss::TooLong,
+            Some(libc::ENOBUFS | libc::ENOMEM) => Loss::Refused,
+            Some(libc::EINVAL) => Loss::Offload,
+            _ => Loss::Other,
+        }
+    }
+}
+
+impl Counters {
+    /// Frames lost for `reason`.
+    pub fn lost(&self, reason: Loss) -> u64 {
+        self.lost[reason as usize]
+    }
+
+    /// Frames lost for any reason.
+    pub fn lost_total(&self) -> u64 {
+        self.lost.iter().sum()
+    }
+
+    fn lose(&mut self, reason: Loss, frames: u64) {
+        self.lost[reason as usize] += frames;
+    }
+}

@@ -1,0 +1,447 @@
+//! The host's frame memory: fixed in size, allocated once.
+//!
+//! A frame lies in a slot of 2 KiB; what does not fit (of super-packets and jumbo frames)
+//! lies in a large slot of 64 KiB that is attached to it. So a full-size packet or an ACK
+//! costs 2 KiB while it waits, all headers are always in the slot, and how many
+//! super-packets can be held is a number of its own.
+//!
+//! The slots are one page-aligned area of equal chunks with room before each frame, which is
+//! also the shape that AF_XDP wants.
+
+use crate::frame::{Gather, VnetHeader, complete_checksum};
+use crate::sys::Area;
+use sluice_core::Time;
+use std::io;
+
+/// A frame's place in the [`Pool`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(u32);
+
+/// How much memory a pool takes, once and for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSize {
+    /// Slots of 2 KiB: one per frame held.
+    pub slots: u32,
+    /// Large slots of 64 KiB: one more per frame longer than [`HEAD_LEN`].
+    pub large: u32,
+}
+
+/// Why there is no pool.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    /// The kernel has not that much.
+    #[error("cannot allocate {bytes} bytes for {slots} slots and {large} large slots: {source}")]
+    Memory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Slots asked for.
+        slots: u32,
+        /// Large slots asked for.
+        large: u32,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// Slots and what is in them.
+pub struct Pool {
+    slots: Area,
+    large: Area,
+    frames: Box<[Frame]>,
+    free: Vec<u32>,
+    free_large: Vec<u32>,
+}
+
+/// What a slot holds.
+#[derive(Clone, Copy)]
+struct Frame {
+    length: u32,
+    large: u32,
+    start: u16,
+    vnet: VnetHeader,
+    arrival: Option<Time>,
+    is_held: bool,
+}
+
+impl Pool {
+    /// Allocates the memory; it is resident at once.
+    ///
+    /// # Errors
+    /// When the machine has not that much memory.
+    pub fn new(size: PoolSize) -> Result<Pool, PoolError> {
+        let slots_len = size.slots.max(1) as usize * SLOT_LEN;
+        let large_len = size.large.max(1) as usize * LARGE_LEN;
+        let area = |length| {
+            Area::new(length).map_err(|source| PoolError::Memory {
+                bytes: (slots_len + large_len) as u64,
+                slots: size.slots,
+                large: size.large,
+                source,
+            })
+        };
+        let empty = Frame {
+            length: 0,
+            large: NONE,
+            start: START,
+            vnet: VnetHeader::default(),
+            arrival: None,
+            is_held: false,
+        };
+        Ok(Pool {
+            slots: area(slots_len)?,
+            large: area(large_len)?,
+            frames: vec![empty; size.slots as usize].into(),
+            // The lowest are taken first and taken again soon, while they are in the cache.
+            free: (0..size.slots).rev().collect(),
+            free_large: (0..size.large).rev().collect(),
+        })
+    }
+
+    /// Takes an empty slot, if one is left.
+    pub fn allocate(&mut self) -> Option<Slot> {
+        let index = self.free.pop()?;
+        let frame = &mut self.frames[index as usize];
+        frame.length = 0;
+        frame.start = START;
+        frame.vnet = VnetHeader::default();
+        frame.arrival = None;
+        frame.is_held = true;
+        Some(Slot(index))
+    }
+
+    /// Gives a slot back, with the large one attached to it.
+    pub fn free(&mut self, slot: Slot) {
+        let frame = &mut self.frames[slot.index()];
+        assert!(frame.is_held, "a slot is freed once");
+        frame.is_held = false;
+        if frame.large != NONE {
+            self.free_large.push(frame.large);
+            frame.large = NONE;
+        }
+        self.free.push(slot.0);
+    }
+
+    /// Slots that are free.
+    pub fn available(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Large slots that are free.
+    pub fn available_large(&self) -> usize {
+        self.free_large.len()
+    }
+
+    /// Bytes of the whole frame.
+    pub fn frame_len(&self, slot: Slot) -> usize {
+        self.frames[slot.index()].length as usize
+    }
+
+    /// The first bytes of the frame: all of it, or [`HEAD_LEN`] and a few.
+    pub fn head(&self, slot: Slot) -> &[u8] {
+        &self.slots[self.head_range(slot)]
+    }
+
+    /// The first bytes of the frame, for changing them.
+    pub fn head_mut(&mut self, slot: Slot) -> &mut [u8] {
+        let range = self.head_range(slot);
+        &mut self.slots[range]
+    }
+
+    /// The bytes after [`Pool::head`]; mostly none.
+    pub fn tail(&self, slot: Slot) -> &[u8] {
+        &self.large[self.tail_range(slot)]
+    }
+
+    /// Both parts of the frame, the first for changing.
+    pub fn parts_mut(&mut self, slot: Slot) -> (&mut [u8], &[u8]) {
+        let (head, tail) = (self.head_range(slot), self.tail_range(slot));
+        (&mut self.slots[head], &self.large[tail])
+    }
+
+    /// The offload state of the frame.
+    pub fn vnet(&self, slot: Slot) -> VnetHeader {
+        self.frames[slot.index()].vnet
+    }
+
+    /// When the kernel got the frame, if its port says so.
+    pub fn arrival(&self, slot: Slot) -> Option<Time> {
+        self.frames[slot.index()].arrival
+    }
+
+    /// Says when the frame arrived; for segments, when their super-packet did.
+    pub fn set_arrival(&mut self, slot: Slot, time: Time) {
+        self.frames[slot.index()].arrival = Some(time);
+    }
+
+    /// Changes the offload state of the frame.
+    pub fn set_vnet(&mut self, slot: Slot, vnet: VnetHeader) {
+        self.frames[slot.index()].vnet = vnet;
+    }
+
+    /// Completes the frame's transport checksum, if it is still open; once is enough. Where the
+    /// offload header points outside of the frame, the checksum stays as wrong as it came.
+    pub fn complete_checksum(&mut self, slot: Slot) {
+        let vnet = self.vnet(slot);
+        let (head, tail) = self.parts_mut(slot);
+        if complete_checksum(head, tail, &vnet) {
+            let flags = vnet.flags & !VnetHeader::NEEDS_CSUM;
+            self.set_vnet(slot, VnetHeader { flags, ..vnet });
+        }
+    }
+
+    /// The whole room of an empty slot, to write a frame of up to [`HEAD_LEN`] bytes into;
+    /// [`Pool::set_frame`] then says how many.
+    pub fn room_mut(&mut self, slot: Slot) -> &mut [u8] {
+        let start = slot.index() * SLOT_LEN + usize::from(START);
+        &mut self.slots[start..start + HEAD_LEN]
+    }
+
+    /// Says that the slot holds the frame just written into [`Pool::room_mut`].
+    pub fn set_frame(&mut self, slot: Slot, length: u32, vnet: VnetHeader) {
+        assert!(
+            length as usize <= HEAD_LEN,
+            "a frame written into a slot fits it"
+        );
+        let frame = &mut self.frames[slot.index()];
+        frame.length = length;
+        frame.start = START;
+        frame.vnet = vnet;
+    }
+
+    /// The frame in `from`, in two parts, and the room of the empty slot `to`: for writing a
+    /// segment of the one into the other.
+    pub fn frame_and_room(&mut self, from: Slot, to: Slot) -> (Gather<'_>, &mut [u8]) {
+        let (head, tail) = (self.head_range(from), self.tail_range(from));
+        let start = to.index() * SLOT_LEN + usize::from(START);
+        let [head, room] = self
+            .slots
+            .get_disjoint_mut([head, start..start + HEAD_LEN])
+            .expect("a frame is not split into its own slot");
+        let tail = &self.large[tail];
+        (Gather { head, tail }, room)
+    }
+
+    /// Takes an empty large slot.
+    pub(super) fn allocate_large(&mut self) -> Option<u32> {
+        self.free_large.pop()
+    }
+
+    /// Gives back a large slot that was not attached.
+    pub(super) fn free_large(&mut self, large: u32) {
+        self.free_large.push(large);
+    }
+
+    /// Where a frame with its offload header is received: room for both in the slot, and the
+    /// large slot for the rest.
+    pub(super) fn receive_rooms(
+        &mut self,
+        slot: Slot,
+        vnet_len: usize,
+        large: Option<u32>,
+    ) -> (&mut [u8], &mut [u8]) {
+        let start = slot.index() * SLOT_LEN + usize::from(START);
+        let rest = match large {
+            Some(large) => large as usize * LARGE_LEN..(large as usize + 1) * LARGE_LEN,
+            None => 0..0,
+        };
+        (
+            &mut self.slots[start - vnet_len..start + HEAD_LEN],
+            &mut self.large[rest],
+        )
+    }
+
+    /// Says that a frame of `length` bytes was received into [`Pool::receive_rooms`] and, when
+    /// it is longer than that, into `large`, which then belongs to the slot. Whether it does.
+    pub(super) fn set_received(
+        &mut self,
+        slot: Slot,
+        length: u32,
+        vnet_len: usize,
+        large: Option<u32>,
+    ) -> bool {
+        let start = slot.index() * SLOT_LEN + usize::from(START);
+        let frame = &mut self.frames[slot.index()];
+        frame.length = length;
+        frame.start = START;
+        frame.vnet = match self.slots[start - vnet_len..start].first_chunk() {
+            Some(bytes) => VnetHeader::from_bytes(bytes),
+            None => VnetHeader::default(),
+        };
+        if length as usize <= HEAD_LEN {
+            return false;
+        }
+        frame.large = large.expect("only a frame that has room is received");
+        true
+    }
+
+    /// Puts a tag that the kernel had taken out back behind the addresses.
+    pub(super) fn insert_tag(&mut self, slot: Slot, protocol: u16, tci: u16) {
+        let frame = &mut self.frames[slot.index()];
+        if frame.length < 12 {
+            return;
+        }
+        let base = slot.index() * SLOT_LEN;
+        let start = base + usize::from(frame.start);
+        self.slots.copy_within(start..start + 12, start - TAG_LEN);
+        self.slots[start + 8..start + 10].copy_from_slice(&protocol.to_be_bytes());
+        self.slots[start + 10..start + 12].copy_from_slice(&tci.to_be_bytes());
+        frame.start -= TAG_LEN as u16;
+        frame.length += TAG_LEN as u32;
+        if frame.vnet.needs_checksum() {
+            frame.vnet.csum_start += TAG_LEN as u16;
+        }
+        if frame.vnet.hdr_len > 0 {
+            frame.vnet.hdr_len += TAG_LEN as u16;
+        }
+    }
+
+    /// The frame for transmission: its offload header (when `vnet_len` is not 0) and head in
+    /// one piece, and its tail.
+    pub(super) fn send_parts(&mut self, slot: Slot, vnet_len: usize) -> (&mut [u8], &mut [u8]) {
+        let head = self.head_range(slot);
+        let tail = self.tail_range(slot);
+        let with_header = head.start - vnet_len..head.end;
+        let bytes = self.frames[slot.index()].vnet.to_bytes();
+        self.slots[with_header.start..head.start].copy_from_slice(&bytes[..vnet_len]);
+        (&mut self.slots[with_header], &mut self.large[tail])
+    }
+
+    fn head_range(&self, slot: Slot) -> std::ops::Range<usize> {
+        let frame = &self.frames[slot.index()];
+        let base = slot.index() * SLOT_LEN;
+        let start = base + usize::from(frame.start);
+        let end = (start + frame.length as usize).min(base + SLOT_LEN);
+        start..end
+    }
+
+    fn tail_range(&self, slot: Slot) -> std::ops::Range<usize> {
+        let frame = &self.frames[slot.index()];
+        if frame.large == NONE {
+            return 0..0;
+        }
+        let base = frame.large as usize * LARGE_LEN;
+        base..base + frame.length as usize - (SLOT_LEN - usize::from(frame.start))
+    }
+}
+
+impl Slot {
+    /// The slot of this number, as given by [`Slot::number`].
+    pub const fn from_number(number: u32) -> Slot {
+        Slot(number)
+    }
+
+    /// The slot's number, to be kept in a packet handle.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Bytes of a frame that lie in its slot.
+pub const HEAD_LEN: usize = SLOT_LEN - START as usize;
+
+const SLOT_LEN: usize = 2048;
+/// Room for a tag and an offload header before the frame, which starts on a cache line.
+const START: u16 = 64;
+/// With [`HEAD_LEN`], more than the longest IP packet and its link header.
+pub(super) const LARGE_LEN: usize = 65536;
+const TAG_LEN: usize = 4;
+const NONE: u32 = u32::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool() -> Pool {
+        Pool::new(PoolSize { slots: 2, large: 1 }).expect("memory for three slots")
+    }
+
+    #[test]
+    fn slots_run_out_and_come_back() {
+        let mut pool = pool();
+        let first = pool.allocate().unwrap();
+        let second = pool.allocate().unwrap();
+        assert_ne!(first, second);
+        assert_eq!(pool.allocate(), None);
+        pool.free(first);
+        assert_eq!(pool.allocate(), Some(first));
+    }
+
+    #[test]
+    #[should_panic(expected = "a slot is freed once")]
+    fn freeing_twice_is_noticed() {
+        let mut pool = pool();
+        let slot = pool.allocate().unwrap();
+        pool.free(slot);
+        pool.free(slot);
+    }
+
+    #[test]
+    fn a_long_frame_spans_both_parts_and_frees_them() {
+        let mut pool = pool();
+        let slot = pool.allocate().unwrap();
+        let large = pool.allocate_large().unwrap();
+        let (room, rest) = pool.receive_rooms(slot, VnetHeader::LEN, Some(large));
+        room.fill(1);
+        rest.fill(2);
+        assert!(pool.set_received(slot, 5000, VnetHeader::LEN, Some(large)));
+        assert_eq!(pool.head(slot).len(), HEAD_LEN);
+        assert_eq!(pool.tail(slot).len(), 5000 - HEAD_LEN);
+        assert!(pool.tail(slot).iter().all(|byte| *byte == 2));
+        assert_eq!(pool.available_large(), 0);
+        pool.free(slot);
+        assert_eq!(pool.available_large(), 1);
+    }
+
+    #[test]
+    fn a_checksum_is_completed_once() {
+        let mut pool = pool();
+        let slot = pool.allocate().unwrap();
+        // A range of two words, 0x1234 and the field, which holds a partial sum of 0x0001.
+        pool.room_mut(slot)[..4].copy_from_slice(&[0x12, 0x34, 0x00, 0x01]);
+        let vnet = VnetHeader {
+            flags: VnetHeader::NEEDS_CSUM,
+            csum_start: 0,
+            csum_offset: 2,
+            ..VnetHeader::default()
+        };
+        pool.set_frame(slot, 4, vnet);
+        for _ in 0..2 {
+            pool.complete_checksum(slot);
+            // ~(0x1234 + 0x0001)
+            assert_eq!(pool.head(slot)[2..], [0xed, 0xca]);
+            assert!(!pool.vnet(slot).needs_checksum());
+        }
+    }
+
+    #[test]
+    fn a_tag_goes_behind_the_addresses_and_moves_the_checksum() {
+        let mut pool = pool();
+        let slot = pool.allocate().unwrap();
+        let frame: Vec<u8> = (0..60).collect();
+        pool.room_mut(slot)[..60].copy_from_slice(&frame);
+        let vnet = VnetHeader {
+            flags: VnetHeader::NEEDS_CSUM,
+            csum_start: 34,
+            csum_offset: 16,
+            hdr_len: 54,
+            ..VnetHeader::default()
+        };
+        pool.set_frame(slot, 60, vnet);
+        pool.insert_tag(slot, 0x8100, 0x2005);
+        let mut expected = frame[..12].to_vec();
+        expected.extend([0x81, 0x00, 0x20, 0x05]);
+        expected.extend(&frame[12..]);
+        assert_eq!(pool.head(slot), expected);
+        assert_eq!(pool.vnet(slot).csum_start, 38);
+        assert_eq!(pool.vnet(slot).hdr_len, 58);
+        // The offload header is sent right before the moved start.
+        let (head, tail) = pool.send_parts(slot, VnetHeader::LEN);
+        assert_eq!(head.len(), VnetHeader::LEN + 64);
+        assert!(tail.is_empty());
+        assert_eq!(head[VnetHeader::LEN..], expected);
+    }
+}

@@ -1,0 +1,288 @@
+//! TUN and TAP devices with offload headers.
+//!
+//! A device whose other side is this process: what the stack routes to it arrives here,
+//! what is sent appears to arrive on it. Works in an unprivileged user namespace. With
+//! `IFF_VNET_HDR` super-packets cross whole. See Documentation/networking/tuntap.rst of Linux.
+#![allow(unsafe_code)]
+
+use super::pool::LARGE_LEN;
+use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
+use crate::frame::{Link, VnetHeader};
+use crate::namespace::{LinkError, Namespace, NamespaceError};
+use crate::sys;
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// How to make a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunOptions {
+    /// What its frames start with: [`Link::Ip`] for TUN, [`Link::Ethernet`] for TAP.
+    pub link: Link,
+    /// Let super-packets and open checksums through.
+    pub offloads: bool,
+    /// Most frames of one [`Port::receive`]; each costs a system call.
+    pub batch: usize,
+}
+
+impl Default for TunOptions {
+    fn default() -> TunOptions {
+        TunOptions {
+            link: Link::Ip,
+            offloads: true,
+            batch: 32,
+        }
+    }
+}
+
+/// Why a device could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TunError {
+    /// The namespace could not be entered.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The device is not there after all.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The name is empty, or longer than the 15 bytes that the kernel allows.
+    #[error("interface name {0:?} must have 1 to 15 bytes")]
+    Name(String),
+    /// The device file cannot be opened.
+    #[error(
+        "cannot open /dev/net/tun: {0} (it must exist, and be readable and writable by this user)"
+    )]
+    Open(io::Error),
+    /// The kernel refused a step.
+    #[error("cannot {step} of {interface:?} in namespace {namespace:?}: {source}")]
+    Kernel {
+        /// Which step.
+        step: &'static str,
+        /// Which device.
+        interface: String,
+        /// Where.
+        namespace: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// The process's side of a TUN or TAP device, which vanishes with it.
+pub struct TunPort {
+    file: File,
+    interface: String,
+    link: Link,
+    capabilities: Capabilities,
+    vnet_len: usize,
+    large: Option<u32>,
+    slot: Option<Slot>,
+    scratch: Box<[u8]>,
+    counters: Counters,
+}
+
+impl TunPort {
+    /// Makes a device called `interface` in `namespace`, still down.
+    ///
+    /// # Errors
+    /// When the name is taken, or the process may not (CAP_NET_ADMIN in the namespace).
+    pub fn create(
+        namespace: &Namespace,
+        interface: &str,
+        options: TunOptions,
+    ) -> Result<TunPort, TunError> {
+        if interface.is_empty() || interface.len() >= libc::IFNAMSIZ {
+            return Err(TunError::Name(interface.to_owned()));
+        }
+        let error = |step: &'static str| {
+            move |source| TunError::Kernel {
+                step,
+                interface: interface.to_owned(),
+                namespace: namespace.name().to_owned(),
+                source,
+            }
+        };
+        // The device will be where the thread was that opened the file.
+        let open = || {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .custom_flags(libc::O_NONBLOCK)
+                .open("/dev/net/tun")
+        };
+        let file = namespace.enter(open)?.map_err(TunError::Open)?;
+        attach(&file, interface, options)
+            .map_err(error("make the device (needs CAP_NET_ADMIN)"))?;
+        if options.offloads {
+            set_offloads(&file).map_err(error("switch the offloads"))?;
+        }
+        let mtu = namespace.links()?.interface(interface)?.mtu;
+        Ok(TunPort {
+            file,
+            interface: interface.to_owned(),
+            link: options.link,
+            capabilities: Capabilities {
+                super_packets: options.offloads,
+                partial_checksums: options.offloads,
+                batch: options.batch.max(1),
+                mtu,
+            },
+            vnet_len: VnetHeader::LEN,
+            large: None,
+            slot: None,
+            scratch: vec![0; LARGE_LEN].into(),
+            counters: Counters::default(),
+        })
+    }
+}
+
+impl Port for TunPort {
+    fn name(&self) -> &str {
+        &self.interface
+    }
+
+    fn link(&self) -> Link {
+        self.link
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
+        let before = into.len();
+        for _ in 0..self.capabilities.batch {
+            self.slot = self.slot.or_else(|| pool.allocate());
+            self.large = self.large.or_else(|| pool.allocate_large());
+            let Some(slot) = self.slot else {
+                // The device gives a frame up with the first read, however short.
+                match self.file.read(&mut self.scratch) {
+                    Ok(_) => self.counters.lose(Loss::NoSlot, 1),
+                    Err(error) => {
+                        self.lose_unless_waiting(&error);
+                        break;
+                    }
+                }
+                continue;
+            };
+            let (room, large) = pool.receive_rooms(slot, self.vnet_len, self.large);
+            let rest = if large.is_empty() {
+                &mut self.scratch[..]
+            } else {
+                large
+            };
+            let mut parts = [IoSliceMut::new(room), IoSliceMut::new(rest)];
+            let length = match self.file.read_vectored(&mut parts) {
+                Ok(length) => length.saturating_sub(self.vnet_len),
+                Err(error) => {
+                    self.lose_unless_waiting(&error);
+                    break;
+                }
+            };
+            if length > super::HEAD_LEN && self.large.is_none() {
+                self.counters.lose(Loss::NoLargeSlot, 1);
+                continue;
+            }
+            if pool.set_received(slot, length as u32, self.vnet_len, self.large) {
+                self.large = None;
+            }
+            self.slot = None;
+            self.counters.received += 1;
+            self.counters.received_bytes += length as u64;
+            self.counters.received_super += u64::from(pool.vnet(slot).gso().is_some());
+            into.push(slot);
+        }
+        into.len() - before
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
+        for (index, slot) in slots.iter().enumerate() {
+            let length = pool.frame_len(*slot);
+            let (head, tail) = pool.send_parts(*slot, self.vnet_len);
+            let parts = [IoSlice::new(head), IoSlice::new(tail)];
+            loop {
+                match self.file.write_vectored(&parts) {
+                    Ok(_) => {
+                        self.counters.sent += 1;
+                        self.counters.sent_bytes += length as u64;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        self.counters.blocked += 1;
+                        return index;
+                    }
+                    Err(error) => self.counters.lose(Loss::of(&error), 1),
+                }
+                break;
+            }
+            pool.free(*slot);
+        }
+        slots.len()
+    }
+
+    fn counters(&mut self) -> Counters {
+        self.counters
+    }
+
+    fn release(&mut self, pool: &mut Pool) {
+        if let Some(slot) = self.slot.take() {
+            pool.free(slot);
+        }
+        if let Some(large) = self.large.take() {
+            pool.free_large(large);
+        }
+    }
+}
+
+impl TunPort {
+    fn lose_unless_waiting(&mut self, error: &io::Error) {
+        if error.kind() != io::ErrorKind::WouldBlock && error.kind() != io::ErrorKind::Interrupted {
+            self.counters.lose(Loss::of(error), 1);
+        }
+    }
+}
+
+impl AsFd for TunPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn attach(file: &File, interface: &str, options: TunOptions) -> io::Result<()> {
+    let kind = match options.link {
+        Link::Ip => libc::IFF_TUN,
+        Link::Ethernet => libc::IFF_TAP,
+    };
+    // SAFETY: all-zero bytes are a valid ifreq.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags =
+        (kind | libc::IFF_NO_PI | libc::IFF_VNET_HDR | IFF_TUN_EXCL) as libc::c_short;
+    // SAFETY: TUNSETIFF reads and writes an ifreq, which outlives the call and names a
+    // zero-terminated interface (its length was checked).
+    sys::check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &mut request) })
+        .map(drop)
+}
+
+fn set_offloads(file: &File) -> io::Result<()> {
+    let set = |flags: libc::c_uint| {
+        // SAFETY: TUNSETOFFLOAD takes its flags by value.
+        sys::check(unsafe {
+            libc::ioctl(
+                file.as_raw_fd(),
+                libc::TUNSETOFFLOAD as _,
+                libc::c_ulong::from(flags),
+            )
+        })
+    };
+    // UDP segmentation came with Linux 6.2.
+    set(OFFLOADS | USO).or_else(|_| set(OFFLOADS)).map(drop)
+}
+
+/// linux/if_tun.h: refuse an existing device instead of attaching to it.
+const IFF_TUN_EXCL: libc::c_int = 0x8000;
+/// linux/if_tun.h: TUN_F_CSUM, TUN_F_TSO4, TUN_F_TSO6, TUN_F_TSO_ECN.
+const OFFLOADS: libc::c_uint = 0x01 | 0x02 | 0x04 | 0x08;
+/// linux/if_tun.h: TUN_F_USO4, TUN_F_USO6.
+const USO: libc::c_uint = 0x20 | 0x40;

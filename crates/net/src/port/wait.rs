@@ -1,0 +1,151 @@
+//! Waiting for frames or for an instant, whichever comes first.
+
+use crate::clock::Clock;
+use crate::sys;
+use sluice_core::{Span, Time};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// How a deadline is met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spin {
+    /// Sleep until the deadline: some 30 us late, next to no processor time.
+    None,
+    /// Sleep until shortly before and burn the rest. How long before follows from how late
+    /// the kernel has been of late.
+    #[default]
+    Adaptive,
+    /// Never sleep: for a core of one's own. On a busy machine the scheduler takes its revenge
+    /// in milliseconds.
+    Always,
+}
+
+/// What to watch a descriptor for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Something to read.
+    Readable,
+    /// Room to write.
+    Writable,
+    /// Either.
+    Both,
+}
+
+/// A descriptor to watch.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch<'a> {
+    /// The descriptor.
+    pub descriptor: BorrowedFd<'a>,
+    /// What for.
+    pub interest: Interest,
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// When.
+    pub now: Time,
+    /// Which watches are ready: bit `i` for the `i`-th. An error on a descriptor makes it
+    /// ready, so that the next call on it reports the error.
+    pub ready: u64,
+}
+
+/// Waits for the packet loop of one thread.
+#[derive(Debug)]
+pub struct Waiter {
+    spin: Spin,
+    margin_ns: u64,
+    polls: Vec<libc::pollfd>,
+}
+
+impl Waiter {
+    /// A waiter for the calling thread, whose timer slack it sets to the least.
+    pub fn new(spin: Spin) -> Waiter {
+        crate::clock::precise_wakeups();
+        Waiter {
+            spin,
+            margin_ns: FIRST_MARGIN_NS,
+            polls: Vec::with_capacity(64),
+        }
+    }
+
+    /// How long before a deadline the sleeping stops now.
+    pub fn margin(&self) -> Span {
+        match self.spin {
+            Spin::None => Span::ZERO,
+            Spin::Adaptive => Span::from_ns(self.margin_ns),
+            Spin::Always => Span::MAX,
+        }
+    }
+
+    /// Waits until one of at most 64 `watches` is ready, or `deadline` is reached, or a signal
+    /// arrives. While it burns time it still looks at the watches, as often as a system
+    /// call allows.
+    pub fn wait(&mut self, watches: &[Watch<'_>], deadline: Option<Time>, clock: &Clock) -> Wake {
+        assert!(watches.len() <= 64, "readiness is a mask of 64 bits");
+        self.polls.clear();
+        self.polls.extend(watches.iter().map(|watch| libc::pollfd {
+            fd: watch.descriptor.as_raw_fd(),
+            events: match watch.interest {
+                Interest::Readable => libc::POLLIN,
+                Interest::Writable => libc::POLLOUT,
+                Interest::Both => libc::POLLIN | libc::POLLOUT,
+            },
+            revents: 0,
+        }));
+        let wake = deadline.map(|deadline| deadline.as_ns().saturating_sub(self.margin().as_ns()));
+        let now = clock.now();
+        let sleeps = match (self.spin, wake) {
+            (Spin::Always, _) => false,
+            (_, None) => true,
+            (_, Some(wake)) => now.as_ns() < wake,
+        };
+        if sleeps {
+            let timeout = wake.map(|wake| Duration::from_nanos(wake - now.as_ns()));
+            if sys::poll(&mut self.polls, timeout) > 0 {
+                return self.wake(clock.now());
+            }
+            let Some((wake, deadline)) = wake.zip(deadline) else {
+                return self.wake(clock.now());
+            };
+            let now = clock.now();
+            self.learn(now.as_ns().saturating_sub(wake));
+            if now >= deadline || self.spin == Spin::None {
+                return self.wake(now);
+            }
+        }
+        loop {
+            let ready = sys::poll(&mut self.polls, Some(Duration::ZERO));
+            let now = clock.now();
+            if ready > 0 || deadline.is_some_and(|deadline| now >= deadline) {
+                return self.wake(now);
+            }
+        }
+    }
+
+    fn wake(&self, now: Time) -> Wake {
+        let ready = self
+            .polls
+            .iter()
+            .enumerate()
+            .filter(|(_, poll)| poll.revents != 0)
+            .fold(0, |mask, (index, _)| mask | 1 << index);
+        Wake { now, ready }
+    }
+
+    /// Follows the lateness that 1 of 33 wake-ups exceeds: a step of `UP` against 32 of `DOWN`.
+    fn learn(&mut self, late_ns: u64) {
+        self.margin_ns = if late_ns > self.margin_ns {
+            (self.margin_ns + UP_NS).min(MOST_MARGIN_NS)
+        } else {
+            (self.margin_ns - DOWN_NS).max(LEAST_MARGIN_NS)
+        };
+    }
+}
+
+const FIRST_MARGIN_NS: u64 = 60_000;
+const LEAST_MARGIN_NS: u64 = 5_000;
+/// Later than this is another task's time slice, which no reasonable spinning outlasts.
+const MOST_MARGIN_NS: u64 = 200_000;
+const UP_NS: u64 = 3_200;
+const DOWN_NS: u64 = UP_NS / 32;

@@ -1,0 +1,292 @@
+//! The system calls that std and the socket libraries do not offer, made safe one by one.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// Turns the C convention (-1 and errno) into a `Result`.
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(result)
+    }
+}
+
+/// Detaches the calling thread from the given kinds of namespace.
+pub(crate) fn unshare(flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: takes no pointers; CLONE_FS and CLONE_FILES, which would surprise std, are not
+    // among the callers' flags.
+    check(unsafe { libc::unshare(flags) }).map(drop)
+}
+
+/// Moves the calling thread into a network namespace.
+pub(crate) fn set_network_namespace(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes no pointers; the descriptor is open for the borrow.
+    check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }).map(drop)
+}
+
+/// The network namespace of the calling thread.
+pub(crate) fn network_namespace() -> io::Result<File> {
+    File::open("/proc/thread-self/ns/net")
+}
+
+/// The effective user and group.
+pub(crate) fn effective_ids() -> (u32, u32) {
+    // SAFETY: neither call takes arguments nor can fail.
+    unsafe { (libc::geteuid(), libc::getegid()) }
+}
+
+/// Runs `unshare(flags)` in a child process that ends at once; its errno, 0 for success.
+pub(crate) fn unshare_in_child(flags: libc::c_int) -> io::Result<i32> {
+    // SAFETY: between fork and _exit the child calls only unshare and reads errno, both
+    // async-signal-safe, so it does not matter what other threads were doing.
+    let child = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let errno = if libc::unshare(flags) == 0 {
+                0
+            } else {
+                *libc::__errno_location()
+            };
+            // errno values that unshare can give are below 128.
+            libc::_exit(errno & 0x7f);
+        }
+        check(child)?
+    };
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` is a valid place for the result, `child` our own child.
+        match check(unsafe { libc::waitpid(child, &mut status, 0) }) {
+            Ok(_) => return Ok(libc::WEXITSTATUS(status)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Asks the kernel to wake this thread no later than it must.
+pub(crate) fn set_timer_slack(ns: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: PR_SET_TIMERSLACK takes one integer.
+    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns) }).map(drop)
+}
+
+/// Reads a clock in nanoseconds.
+pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid place for the result.
+    let result = unsafe { libc::clock_gettime(clock, &mut time) };
+    assert!(result == 0, "CLOCK_MONOTONIC and CLOCK_REALTIME exist");
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Sleeps until `deadline_ns` of CLOCK_MONOTONIC, or until a signal.
+pub(crate) fn sleep_until(deadline_ns: u64) {
+    let time = libc::timespec {
+        tv_sec: (deadline_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (deadline_ns % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: `time` is valid for reading, and the remainder is not asked for.
+    unsafe {
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &time,
+            std::ptr::null_mut(),
+        );
+    }
+}
+
+/// Waits until one of `polls` is ready or `timeout` has passed; how many are ready.
+/// A signal counts as a time-out.
+pub(crate) fn poll(polls: &mut [libc::pollfd], timeout: Option<Duration>) -> usize {
+    let time = timeout.map(|timeout| libc::timespec {
+        tv_sec: timeout.as_secs().min(i64::MAX as u64) as libc::time_t,
+        tv_nsec: timeout.subsec_nanos() as libc::c_long,
+    });
+    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `polls` is valid for its length, `time` null or valid, the mask null.
+    let ready = unsafe {
+        libc::ppoll(
+            polls.as_mut_ptr(),
+            polls.len() as libc::nfds_t,
+            time,
+            std::ptr::null(),
+        )
+    };
+    usize::try_from(ready).unwrap_or(0)
+}
+
+/// Sets an option whose value is a plain struct of integers.
+pub(crate) fn set_option<T: Copy>(
+    socket: &impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: `value` is valid for reading `size_of::<T>()` bytes.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// Reads an option into `value`; how many bytes the kernel filled.
+///
+/// # Safety
+/// Every bit pattern must be a valid `T`.
+pub(crate) unsafe fn option<T: Copy>(
+    socket: &impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &mut T,
+) -> io::Result<usize> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` is valid for `length` bytes, and whatever the kernel writes there is a
+    // valid `T` by the caller's promise.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_mut(value).cast(),
+            &mut length,
+        )
+    })?;
+    Ok(length as usize)
+}
+
+/// Zeroed memory of a fixed size, page-aligned and present from the start.
+pub(crate) struct Area {
+    start: std::ptr::NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: an `Area` owns its mapping alone, like a `Box<[u8]>`.
+unsafe impl Send for Area {}
+
+impl Area {
+    pub(crate) fn new(length: usize) -> io::Result<Area> {
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches
+        // no memory that anybody else knows.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = std::ptr::NonNull::new(start.cast()).expect("mmap does not give page zero");
+        Ok(Area { start, length })
+    }
+}
+
+impl std::ops::Deref for Area {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the mapping is `length` bytes, zeroed by the kernel, and lives as long as
+        // `self`; writers need `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl std::ops::DerefMut for Area {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `&mut self` excludes every other access.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for Area {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nobody can hold a borrow of it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+/// Throws away up to `most` bytes that a TCP socket has received; how many. tcp(7): with
+/// MSG_TRUNC they are dropped without being copied.
+pub(crate) fn discard(socket: &impl AsFd, most: usize) -> io::Result<usize> {
+    // SAFETY: for a TCP socket the buffer is not written to when MSG_TRUNC is set.
+    let count = unsafe {
+        libc::recv(
+            socket.as_fd().as_raw_fd(),
+            std::ptr::null_mut(),
+            most,
+            libc::MSG_TRUNC | libc::MSG_DONTWAIT,
+        )
+    };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// The control messages of a received message: level, type and payload of each.
+///
+/// # Safety
+/// `header` must be as the kernel left it, and its control buffer alive and unchanged for
+/// as long as it is borrowed.
+pub(crate) unsafe fn control_messages(
+    header: &libc::msghdr,
+) -> impl Iterator<Item = (libc::c_int, libc::c_int, &[u8])> {
+    // SAFETY: the buffer holds whole control messages, by the caller's promise.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
+    std::iter::from_fn(move || {
+        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR give null or a whole header inside of the
+        // buffer, and `cmsg_len` counts it and its payload.
+        unsafe {
+            let message = next.as_ref()?;
+            let length = message.cmsg_len - libc::CMSG_LEN(0) as usize;
+            let payload = std::slice::from_raw_parts(libc::CMSG_DATA(next), length);
+            next = libc::CMSG_NXTHDR(header, next);
+            Some((message.cmsg_level, message.cmsg_type, payload))
+        }
+    })
+}
+
+/// Asks for the instant at which the kernel took each packet from its device, in
+/// CLOCK_REALTIME. A packet without one comes without the control message; SO_TIMESTAMPNS would
+/// fill in the instant of reading instead, which is no arrival.
+pub(crate) fn switch_timestamps_on(socket: &impl AsFd) -> io::Result<()> {
+    let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
+}
+
+/// Nanoseconds of the first timespec in a timestamp's payload, which is the software one.
+pub(crate) fn stamp_ns(payload: &[u8]) -> Option<u64> {
+    let (seconds, rest) = payload.split_first_chunk()?;
+    let nanoseconds = rest.first_chunk()?;
+    let (seconds, nanoseconds) = (
+        i64::from_ne_bytes(*seconds),
+        i64::from_ne_bytes(*nanoseconds),
+    );
+    u64::try_from(seconds * 1_000_000_000 + nanoseconds).ok()
+}
+
+/// Gives the calling thread real-time scheduling, which threads that it starts do not inherit.
+pub(crate) fn set_fifo(priority: u8) -> io::Result<()> {
+    let parameters = libc::sched_param {
+        sched_priority: libc::c_int::from(priority),
+    };
+    // SAFETY: `parameters` is valid for reading; thread 0 is the calling one.
+    check(unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters)
+    })
+    .map(drop)
+}
