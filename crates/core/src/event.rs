@@ -148,6 +148,19 @@ pub trait Sink {
     /// Takes a dropped packet; its slot is free from here on.
     fn discard(&mut self, now: Time, packet: Packet, reason: DropReason);
 
+    /// Copies the bytes of `packet` into another slot, for a link that duplicates packets; `None`
+    /// where the host cannot copy.
+    fn copy(&mut self, now: Time, packet: &Packet) -> Option<u32> {
+        let _ = (now, packet);
+        None
+    }
+
+    /// Flips a bit of the bytes of `packet`, counted from the first byte's highest one, for a link
+    /// that damages packets. A host without bytes has nothing to do.
+    fn corrupt(&mut self, now: Time, packet: &Packet, bit: u64) {
+        let _ = (now, packet, bit);
+    }
+
     /// Whether [`Sink::on_event`] does anything. Asked once per call of a discipline.
     fn is_listening(&self) -> bool {
         false
@@ -188,6 +201,17 @@ impl<'a> Cx<'a> {
     #[inline]
     pub fn discard(&mut self, packet: Packet, reason: DropReason) {
         self.sink.discard(self.now, packet, reason);
+    }
+
+    /// A copy of `packet` whose bytes the host has put into another slot, if it can.
+    pub fn copy(&mut self, packet: &Packet) -> Option<Packet> {
+        let slot = self.sink.copy(self.now, packet)?;
+        Some(Packet { slot, ..*packet })
+    }
+
+    /// Has the host flip a bit of the packet's bytes.
+    pub fn corrupt(&mut self, packet: &Packet, bit: u64) {
+        self.sink.corrupt(self.now, packet, bit);
     }
 
     /// Sets the packet's CE codepoint.
