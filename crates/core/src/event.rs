@@ -215,6 +215,12 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// Lends the randomness and the listener, to somebody who listens in between and makes a context
+    /// of its own for that.
+    pub fn parts(&mut self) -> (&mut Rng, &mut dyn Sink) {
+        (self.rng, self.sink)
+    }
+
     /// Hands a packet to the host as dropped.
     #[inline]
     pub fn discard(&mut self, packet: Packet, reason: DropReason) {
