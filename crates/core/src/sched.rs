@@ -108,7 +108,6 @@ mod class;
 pub mod classful;
 pub mod fq;
 mod heap;
-mod minmax;
 mod pool;
 pub mod push_in;
 pub mod rank;
