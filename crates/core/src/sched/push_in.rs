@@ -109,7 +109,9 @@ impl<R: Rank> PushIn<R> {
     /// and kept up until as many packets as it holds have arrived without another overflow: so
     /// that making it costs less than a visit per packet.
     fn worst(&mut self) -> Option<Entry> {
-        let Self { ready, worst, seqs, .. } = self;
+        let Self {
+            ready, worst, seqs, ..
+        } = self;
         if self.worst_for == 0 {
             worst.clear();
             worst.extend(ready.iter().map(|entry| entry.0).filter(|e| e.is_in(seqs)));
@@ -161,7 +163,8 @@ impl<R: Rank> PushIn<R> {
 
     /// Makes ready what may leave at `now`.
     fn admit(&mut self, now: Time) {
-        while let Some(Reverse((_, entry))) = self.waiting.peek().filter(|w| w.0.0 <= now).copied() {
+        while let Some(Reverse((_, entry))) = self.waiting.peek().filter(|w| w.0.0 <= now).copied()
+        {
             self.waiting.pop();
             self.push_ready(entry);
         }
