@@ -171,6 +171,8 @@ impl<A: Aqm + ?Sized> Aqm for alloc::boxed::Box<A> {
     }
 }
 
+mod probability;
+
 /// Declares the modules of all AQMs and the table that everything else is derived from.
 macro_rules! aqms {
     ($($module:ident::$name:ident,)+) => {
@@ -192,4 +194,5 @@ aqms! {
     droptail::DropTail,
     headdrop::HeadDrop,
     codel::Codel,
+    pie::Pie,
 }

@@ -144,4 +144,5 @@ disciplines! {
     pifo::Pifo,
     pieo::Pieo,
     dualpi2::DualPi2,
+    cake::Cake,
 }

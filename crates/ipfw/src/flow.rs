@@ -178,27 +178,6 @@ pub(crate) fn real_buckets(configured: u32) -> u32 {
     size
 }
 
-/// A hash for tables whose keys a stranger may choose: folded multiplication under a secret.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KeyedHash(pub u64);
-
-impl KeyedHash {
-    #[inline]
-    pub fn of(self, words: &[u64]) -> u64 {
-        let mut h = self.0;
-        for word in words {
-            h = fold(h ^ word, 0x9E37_79B9_7F4A_7C15 ^ self.0.rotate_left(17));
-        }
-        fold(h, 0xA076_1D64_78BD_642F)
-    }
-}
-
-#[inline]
-const fn fold(a: u64, b: u64) -> u64 {
-    let wide = (a as u128) * (b as u128);
-    (wide as u64) ^ ((wide >> 64) as u64)
-}
-
 impl FlowId {
     /// The identifier as words for hashing.
     #[inline]

@@ -3,6 +3,9 @@
 
 pub mod flow;
 pub mod grammar;
+mod hash;
 pub mod headers;
+mod rules;
 
 pub use headers::{Direction, Fragment, Headers, Interface, InterfaceId};
+pub use rules::LogEntry;

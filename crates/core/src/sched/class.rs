@@ -215,8 +215,9 @@ impl Classes {
         let fits = class.fits(&packet);
         if !fits && class.aqm.overflow() == Overflow::Tail {
             class.counters.drop(&packet);
+            class.aqm.on_refused(&packet, &class.view(total_bytes), cx);
             cx.discard(packet, DropReason::Overflow);
-            class.aqm.on_overflow(1, cx);
+            self.rearm(index);
             return Admission::Refused;
         }
         let verdict = class.aqm.on_enqueue(&packet, &class.view(total_bytes), cx);
@@ -321,7 +322,6 @@ impl Classes {
         {
             class.counters.drop(&packet);
             cx.discard(packet, DropReason::Overflow);
-            class.aqm.on_overflow(1, cx);
             return Admission::Refused;
         }
         while !self.slots[index as usize].fits(&packet) {

@@ -264,7 +264,7 @@ impl<A: Aqm> Fq<A> {
     }
 
     /// RFC 8290 section 4.1.2: packets go from the head of the fattest queue.
-    #[cold]
+    #[inline(never)]
     fn relieve(&mut self, cx: &mut Cx<'_>) {
         if self.fattest_for == 0 {
             let variant = self.variant;

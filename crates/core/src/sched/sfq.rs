@@ -51,6 +51,12 @@ params! {
         perturb: Span = Span(Span::ZERO), Span(Span::ZERO) => Span(Span::from_secs(3600)), "Linux: 0, with 10 s recommended";
         /// give up the oldest packet of a full queue instead of the youngest
         headdrop: bool = Flag(false), "Linux: the youngest";
+    } check |p: &SfqParams| {
+        // Linux takes whole seconds; each change moves every packet.
+        if p.perturb != Span::ZERO && p.perturb < Span::from_secs(1) {
+            return Err(alloc::format!("perturb {} is neither 0 nor at least 1s", p.perturb));
+        }
+        Ok(())
     }
 }
 
