@@ -442,3 +442,33 @@ fn dropped_packets_count_at_ingress() {
         assert_eq!(bench.now, Time::from_ns(at * 1000), "ingress {ingress}");
     }
 }
+
+#[test]
+fn host_counts_stay_true_when_queues_are_shared() {
+    // Far more flows than queues, so that sets are full and flows take over one another's queues.
+    let mut bench = Bench::new(&CakeParams {
+        limit: 4000,
+        ..patient()
+    });
+    let mut rng = Rng::from_seed(5);
+    for round in 0..60_000 {
+        let flow = rng.below(20_000) as u32;
+        let to = To {
+            flow: flow.wrapping_mul(0x9E37_79B9),
+            src: flow % 50,
+            dst: flow % 300,
+            dscp: if flow % 5 == 0 { 46 } else { 0 },
+        };
+        bench.offer(0, 1500, to);
+        if round % 3 != 0 {
+            bench.take();
+        }
+        if round % 1000 == 0 {
+            for tin in &bench.cake.tins {
+                assert_eq!(tin.bulk_flows(), tin.counted_bulk_flows());
+            }
+        }
+    }
+    let shared = bench.host.drops.count(DropReason::Evicted);
+    assert!(shared > 0, "the limit was reached");
+}

@@ -297,6 +297,20 @@ impl Tin {
     }
 }
 
+#[cfg(test)]
+impl Tin {
+    /// Bulk flows, by both of their hosts.
+    pub(super) fn bulk_flows(&self) -> [usize; 2] {
+        let bulk = self.flows.iter().filter(|flow| flow.turn == Turn::Bulk);
+        [bulk.count(); 2]
+    }
+
+    /// Bulk flows that hosts have been charged with.
+    pub(super) fn counted_bulk_flows(&self) -> [usize; 2] {
+        self.hosts.counted()
+    }
+}
+
 /// Bytes per turn: a 4096th of a second of the tin's rate, 300 to 1514.
 fn flow_quantum(rate: Rate) -> i64 {
     if rate.is_unlimited() {
