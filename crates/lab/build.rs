@@ -1,10 +1,12 @@
 //! Says what to do when the page that reports are made from has not been built.
 
+use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 
 fn main() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/dist/report.html");
+    let here = env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets this for build scripts");
+    let page = PathBuf::from(here).join("../../web/dist/report.html");
     println!("cargo::rerun-if-changed={}", page.display());
     match fs::read_to_string(&page) {
         Err(_) => println!(

@@ -3,6 +3,9 @@ import { decodeReport, type Report } from "./model.ts";
 import { fromBase64, toBase64 } from "./packed.ts";
 
 export async function readEmbedded(encoded: string): Promise<Report> {
+  if (typeof DecompressionStream === "undefined") {
+    throw new Error("the browser is too old (Chrome 103, Firefox 113 or Safari 16.4 is needed)");
+  }
   const stream = new Blob([fromBase64(encoded.trim())]).stream();
   const inflated = stream.pipeThrough(new DecompressionStream("deflate-raw"));
   return decodeReport(await new Response(inflated).json());

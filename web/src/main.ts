@@ -17,10 +17,10 @@ async function draw(into: HTMLElement): Promise<void> {
     const sections = [
       header(report),
       verdicts(report),
+      scenario(report),
       summary(report),
       accuracy(report),
       bench.element,
-      scenario(report),
     ];
     into.replaceChildren(...sections);
     into.dataset["state"] = "drawn";

@@ -16,6 +16,7 @@ import {
   oneOf,
   packedColumn,
   text,
+  within,
 } from "./decode.ts";
 
 /** Version of this contract; a page refuses any other. */
@@ -59,7 +60,7 @@ export interface Run {
   base_rtt_ms: number | null;
   /** Why the run ended early; `null` for a complete one. */
   partial: string | null;
-  /** Which bytes goodput and utilisation count. */
+  /** Which bytes goodput counts, such as "TCP payload (1448 of 1514 bytes on the link)". */
   length_counted: string;
   /** Each goodput value is an average over this long, ending at its time. */
   goodput_window_s: number;
@@ -151,7 +152,7 @@ export interface Queue {
   direction: Direction;
   /** The link's rate: a value holds until the next. */
   link_mbps: Series;
-  /** Share of what the link could carry, 0 to 1. */
+  /** Bytes on the link / bytes that its rate allows, over the run, 0 to 1. */
   utilisation: number | null;
   backlog_packets: Series;
   backlog_bytes: Series;
@@ -292,5 +293,5 @@ const report: Decoder<Report> = object({
 
 /** Checks parsed JSON against the contract; throws with the path of the first thing that does not fit. */
 export function decodeReport(json: unknown): Report {
-  return report(json, "report");
+  return within(() => "report", report, json);
 }

@@ -5,8 +5,8 @@ import { empiricalCdf, quantile, shareAtMost } from "../src/maths/cdf.ts";
 import { splitFacts } from "../src/maths/facts.ts";
 import { bytes, enumerate, megabits, milliseconds, percent, plain, whole } from "../src/maths/format.ts";
 import { lowerBound } from "../src/maths/search.ts";
-import { staircase, sumSeries } from "../src/maths/series.ts";
-import { linearTicks, logTicks } from "../src/maths/ticks.ts";
+import { isolated, staircase, sumSeries } from "../src/maths/series.ts";
+import { linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/ticks.ts";
 import type { Run } from "../src/model.ts";
 
 test("lower bound finds the first that is not below", () => {
@@ -49,30 +49,36 @@ test("a rate holds until the next, and to the end", () => {
   assert.ok(time.every((at, k) => k === 0 || at > (time[k - 1] as number)));
 });
 
+test("a value between gaps is found, at the ends too", () => {
+  assert.deepEqual(isolated([1, null, 2, 3, null, 4]), [0, 5]);
+  assert.deepEqual(isolated([null, 0, null]), [1]);
+  assert.deepEqual(isolated([1, 2]), []);
+});
+
 test("numbers keep three significant digits and choose their unit", () => {
   assert.equal(plain(0.01234), "0.0123");
   assert.equal(plain(9.999), "10.0");
   assert.equal(plain(12345), "12\u202f345");
-  assert.equal(milliseconds(0.0205), "20.5 µs");
-  assert.equal(milliseconds(20.71), "20.7 ms");
-  assert.equal(milliseconds(1075.9), "1.08 s");
-  assert.equal(milliseconds(999.7), "1.00 s");
-  assert.equal(megabits(9.5532), "9.55 Mbit/s");
-  assert.equal(megabits(0.5), "500 kbit/s");
-  assert.equal(megabits(12_500), "12.5 Gbit/s");
-  assert.equal(bytes(18_168), "18.2 kB");
+  assert.equal(milliseconds(0.0205), "20.5\u00a0µs");
+  assert.equal(milliseconds(20.71), "20.7\u00a0ms");
+  assert.equal(milliseconds(1075.9), "1.08\u00a0s");
+  assert.equal(milliseconds(999.7), "1.00\u00a0s");
+  assert.equal(megabits(9.5532), "9.55\u00a0Mbit/s");
+  assert.equal(megabits(0.5), "500\u00a0kbit/s");
+  assert.equal(megabits(12_500), "12.5\u00a0Gbit/s");
+  assert.equal(bytes(18_168), "18.2\u00a0kB");
   assert.equal(whole(1234567), "1\u202f234\u202f567");
   assert.equal(enumerate(["a", "b", "c"]), "a, b and c");
 });
 
 test("only all is 100 per cent, and only nothing is 0", () => {
-  assert.equal(percent(1), "100 %");
-  assert.equal(percent(0), "0 %");
-  assert.equal(percent(0.99999), "99.999 %");
-  assert.equal(percent(0.9999999), "99.9999 %");
-  assert.equal(percent(0.998), "99.8 %");
-  assert.equal(percent(0.00154), "0.154 %");
-  assert.equal(percent(1e-9), "1.00e-7 %");
+  assert.equal(percent(1), "100\u00a0%");
+  assert.equal(percent(0), "0\u00a0%");
+  assert.equal(percent(0.99999), "99.999\u00a0%");
+  assert.equal(percent(0.9999999), "99.9999\u00a0%");
+  assert.equal(percent(0.998), "99.8\u00a0%");
+  assert.equal(percent(0.00154), "0.154\u00a0%");
+  assert.equal(percent(1e-9), "1.00e-7\u00a0%");
 });
 
 test("ticks are round, inside, and there are always some", () => {
@@ -81,6 +87,15 @@ test("ticks are round, inside, and there are always some", () => {
   assert.deepEqual(logTicks(20.1, 22.3), [20.5, 21, 21.5, 22]);
   assert.deepEqual(logTicks(0, 10), []);
   assert.deepEqual(linearTicks(0, 1, 5), [0, 0.2, 0.4, 0.6, 0.8, 1]);
+});
+
+test("no step makes two ticks look alike or a label lie", () => {
+  for (const step of STEPS.filter((candidate) => candidate >= 1e-9)) {
+    for (const at of [1, 2, 3, 7]) {
+      const label = tickLabel(at * step, step);
+      assert.ok(Math.abs(Number(label) - at * step) < step * 1e-6, `${at} * ${step} is written ${label}`);
+    }
+  }
 });
 
 test("facts that all runs share are told apart from those that differ", () => {

@@ -98,6 +98,11 @@ test("packing is exact for every length of difference", () => {
   assert.equal(pack([64]), "gAE=");
 });
 
+test("a page that was cut off is refused", async () => {
+  const encoded = await embed(text);
+  await assert.rejects(readEmbedded(encoded.slice(0, encoded.length - (encoded.length % 4) - 40)));
+});
+
 test("an embedded report comes out as it went in", async () => {
   const report = await readEmbedded(await embed(text));
   assert.deepEqual(report, decodeReport(JSON.parse(text)));

@@ -1,12 +1,13 @@
 //! The `sluice` command.
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 mod list;
 mod replay;
+mod report;
+mod run;
 
 /// Packet queueing in user space: algorithms, simulator, live router, laboratory.
 #[derive(Debug, Parser)]
@@ -18,6 +19,10 @@ struct Sluice {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run a scenario: build the network, send the traffic, measure, draw
+    Run(run::Args),
+    /// Draw recorded runs again, or compare several
+    Report(report::Args),
     /// List the algorithms with their parameters, units, ranges and defaults
     List(list::Args),
     /// Run a recorded arrival trace through one queue and link, in virtual time
@@ -25,7 +30,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome: Result<ExitCode, Box<dyn Error>> = match Sluice::parse().command {
+    let outcome = match Sluice::parse().command {
+        Command::Run(args) => run::run(&args).map_err(Box::<dyn std::error::Error>::from),
+        Command::Report(args) => report::run(&args).map_err(Into::into),
         Command::List(args) => list::run(&args).map_err(Into::into),
         Command::Replay(args) => replay::run(args).map_err(Into::into),
     };

@@ -7,6 +7,8 @@
 //! Adding an AQM is one file beside this one and one line in [`aqms!`] below. Its plain form
 //! (`codel`: one FIFO queue) and its flow-queued form (`fq_codel`) come from that line.
 
+use alloc::sync::Arc;
+
 use crate::event::{Cx, DropReason, StateValue};
 use crate::packet::Packet;
 use crate::param::Params;
@@ -71,13 +73,26 @@ pub trait Aqm {
         let _ = cx;
     }
 
-    /// Learns that packets left the queue through overflow, not by its own verdict.
+    /// Learns that a full queue refused the packet that arrived, without asking [`Aqm::on_enqueue`].
+    fn on_refused(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
+        let _ = (packet, queue, cx);
+    }
+
+    /// Learns that packets already in the queue were thrown out because it, or the whole
+    /// discipline, was full.
     fn on_overflow(&mut self, packets: u32, cx: &mut Cx<'_>) {
         let _ = (packets, cx);
     }
 
-    /// Learns that its flow queue was put on a list again after an idle time.
+    /// Learns that its flow queue was put on a list again after an idle time; the packet that
+    /// did it is in the queue already.
     fn on_activate(&mut self, cx: &mut Cx<'_>) {
+        let _ = cx;
+    }
+
+    /// Learns that its empty flow queue left the lists. Until the next packet arrives no timer is
+    /// called; an AQM that has one makes up for it then.
+    fn on_deactivate(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
     }
 
@@ -86,7 +101,8 @@ pub trait Aqm {
         Overflow::Tail
     }
 
-    /// When [`Aqm::on_timer`] wants to be called.
+    /// When [`Aqm::on_timer`] wants to be called. A timer may be put off, but never moves to an
+    /// earlier instant than it was last said to be due.
     fn next_timer(&self) -> Option<Time> {
         None
     }
@@ -111,6 +127,12 @@ pub trait AqmAlgorithm: Aqm + Sized + 'static {
 
     /// A fresh instance.
     fn new(params: &Self::Params) -> Self;
+
+    /// A fresh instance for one of the many queues of a flow-queueing discipline, which may share
+    /// `params` with the others.
+    fn for_flow(params: &Arc<Self::Params>) -> Self {
+        Self::new(params)
+    }
 }
 
 impl<A: Aqm + ?Sized> Aqm for alloc::boxed::Box<A> {
@@ -123,11 +145,17 @@ impl<A: Aqm + ?Sized> Aqm for alloc::boxed::Box<A> {
     fn on_empty(&mut self, cx: &mut Cx<'_>) {
         (**self).on_empty(cx);
     }
+    fn on_refused(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
+        (**self).on_refused(packet, queue, cx);
+    }
     fn on_overflow(&mut self, packets: u32, cx: &mut Cx<'_>) {
         (**self).on_overflow(packets, cx);
     }
     fn on_activate(&mut self, cx: &mut Cx<'_>) {
         (**self).on_activate(cx);
+    }
+    fn on_deactivate(&mut self, cx: &mut Cx<'_>) {
+        (**self).on_deactivate(cx);
     }
     fn overflow(&self) -> Overflow {
         (**self).overflow()
@@ -142,6 +170,8 @@ impl<A: Aqm + ?Sized> Aqm for alloc::boxed::Box<A> {
         (**self).state(visit);
     }
 }
+
+mod probability;
 
 /// Declares the modules of all AQMs and the table that everything else is derived from.
 macro_rules! aqms {
@@ -164,4 +194,5 @@ aqms! {
     droptail::DropTail,
     headdrop::HeadDrop,
     codel::Codel,
+    pie::Pie,
 }

@@ -172,6 +172,11 @@ impl Link {
         self.pipe.queue()
     }
 
+    /// The queue, to change it at `cx.now`: its classes, or to pull packets out of it.
+    pub fn queue_mut(&mut self, cx: &mut Cx<'_>) -> &mut dyn Discipline {
+        self.pipe.queue_mut(cx)
+    }
+
     /// Changes all parameters from `cx.now` on; chains, correlations and streams of randomness start
     /// anew, what waits or is under way stays as it is.
     pub fn set_params(&mut self, params: &LinkParams, files: LinkFiles, cx: &mut Cx<'_>) {

@@ -73,6 +73,7 @@ pub enum Value {
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Value::Span(v) if *v == Span::MAX => f.write_str("unlimited"),
             Value::Span(v) => v.fmt(f),
             Value::Rate(v) => v.fmt(f),
             Value::Bytes(v) if v.as_u64() == u64::MAX => f.write_str("unlimited"),
@@ -122,6 +123,7 @@ impl Kind {
     /// What is wrong with the text.
     pub fn parse(self, text: &str) -> Result<Value, ValueError> {
         Ok(match self {
+            Kind::Span if text == "unlimited" => Value::Span(Span::MAX),
             Kind::Span => Value::Span(Span::parse_or_unit(text, 1_000_000)?),
             Kind::Rate => Value::Rate(Rate::parse(text)?),
             Kind::Bytes if text == "unlimited" => Value::Bytes(Bytes::new(u64::MAX)),
@@ -314,6 +316,12 @@ pub trait Params: Clone + fmt::Debug + Default + 'static {
         Ok(())
     }
 
+    /// The defaults that settings of `set` such as `preset docsis` put in place of the declared ones.
+    fn presets(set: &Values) -> Values {
+        let _ = set;
+        Values::new()
+    }
+
     /// The defaults, overridden by those of `values` that are declared here.
     ///
     /// # Errors
@@ -436,7 +444,7 @@ macro_rules! params {
             $field:ident: $type:ty = $kind:ident($default:expr)
                 $(, $lowkind:ident($low:expr) => $highkind:ident($high:expr))?, $source:literal;
         )+
-    } $(check $check:expr)?) => {
+    } $(check $check:expr)? $(; presets $presets:expr)?) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
         pub struct $name { $(#[doc = $doc] pub $field: $type,)+ }
@@ -477,6 +485,11 @@ macro_rules! params {
                 let check: fn(&Self) -> Result<(), $crate::param::Contradiction> = $check;
                 check(self)
             })?
+
+            $(fn presets(set: &$crate::param::Values) -> $crate::param::Values {
+                let presets: fn(&$crate::param::Values) -> $crate::param::Values = $presets;
+                presets(set)
+            })?
         }
     };
     (@range) => { None };
@@ -499,6 +512,12 @@ mod tests {
         assert_eq!(parse_ratio("99999999999999999999"), None);
         // 0.125 * 2^16 = 8192
         assert_eq!(Ratio(125_000_000).as_fixed(16), 8192);
+    }
+
+    #[test]
+    fn an_unlimited_time_reads_back() {
+        let never = Value::Span(Span::MAX);
+        assert_eq!(Kind::Span.parse(&never.to_string()), Ok(never));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::aqm::{self, Aqm, AqmAlgorithm};
-use crate::param::{Kind, ParamDecl, ParamError, Params, Value, Values};
+use crate::param::{Kind, NoParams, ParamDecl, ParamError, Params, Value, Values};
 use crate::sched::fifo::{Fifo, FifoParams};
 use crate::sched::fq::{Fq, FqParams};
 use crate::sched::{self, Discipline, DisciplineAlgorithm};
@@ -48,6 +48,7 @@ pub struct Algorithm {
     /// One line of documentation.
     pub doc: &'static str,
     groups: [&'static [ParamDecl]; 2],
+    presets: [fn(&Values) -> Values; 2],
     build: Build<dyn Discipline>,
     build_aqm: Option<Build<dyn Aqm>>,
 }
@@ -80,14 +81,24 @@ impl Algorithm {
         }
     }
 
-    /// The values that hold when `values` are set: defaults of this form first.
+    /// What holds for `decl` when `values` are set: its own setting, else that of a preset, else the
+    /// default of this form.
+    pub fn value_of(&self, decl: &ParamDecl, values: &Values) -> Value {
+        values
+            .find(decl.name)
+            .or_else(|| {
+                self.presets
+                    .iter()
+                    .find_map(|presets| presets(values).find(decl.name))
+            })
+            .unwrap_or_else(|| self.default_of(decl))
+    }
+
+    /// The values that hold when `values` are set.
     fn complete(&self, values: &Values) -> Values {
         let mut all = Values::new();
         for decl in self.params() {
-            all.set(
-                decl.name,
-                values.find(decl.name).unwrap_or(self.default_of(decl)),
-            );
+            all.set(decl.name, self.value_of(decl, values));
         }
         all
     }
@@ -116,6 +127,7 @@ pub(crate) const fn plain<A: AqmAlgorithm>(name: &'static str) -> Algorithm {
         form: Form::Aqm,
         doc: A::DOC,
         groups: [A::Params::DECLS, FifoParams::DECLS],
+        presets: [A::Params::presets, FifoParams::presets],
         build: |values| {
             let aqm = A::new(&A::Params::from_values(values)?);
             Ok(Box::new(Fifo::new(&FifoParams::from_values(values)?, aqm)))
@@ -131,6 +143,7 @@ pub(crate) const fn flow_queued<A: AqmAlgorithm>(name: &'static str) -> Algorith
         form: Form::FlowQueued,
         doc: A::DOC,
         groups: [A::Params::DECLS, FqParams::DECLS],
+        presets: [A::Params::presets, FqParams::presets],
         build: |values| {
             let aqm = A::Params::from_values(values)?;
             Ok(Box::new(Fq::<A>::new(&FqParams::from_values(values)?, aqm)))
@@ -146,6 +159,7 @@ pub(crate) const fn discipline<D: DisciplineAlgorithm>(name: &'static str) -> Al
         form: Form::Discipline,
         doc: D::DOC,
         groups: [D::Params::DECLS, &[]],
+        presets: [D::Params::presets, NoParams::presets],
         build: |values| Ok(Box::new(D::new(&D::Params::from_values(values)?))),
         build_aqm: None,
     }
@@ -305,8 +319,7 @@ impl Spec {
     /// The value that holds for the parameter called `name`.
     pub fn value(&self, name: &str) -> Option<Value> {
         let decl = self.algorithm.params().find(|d| d.name == name)?;
-        let set = self.values.find(name);
-        Some(set.unwrap_or_else(|| self.algorithm.default_of(decl)))
+        Some(self.algorithm.value_of(decl, &self.values))
     }
 }
 

@@ -1,6 +1,7 @@
 //! How fast TCP crosses the packet ports, next to kernel forwarding, interleaved.
 //!
-//! `cargo run --release -p sluice-net --example forward_rate [SECONDS [ROUNDS]]` (as root)
+//! `cargo run --release -p sluice-net --example forward_rate [SECONDS [ROUNDS [discard]]]`
+//! (as root)
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -13,10 +14,14 @@ use sluice_net::namespace::Offloads;
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::traffic::Stop;
 use sluice_net::traffic::ping::Ping;
-use sluice_net::traffic::tcp::TcpFlow;
+use sluice_net::traffic::tcp::{Sink, TcpFlow};
 
 fn main() {
-    let mut numbers = std::env::args().skip(1).map(|word| {
+    let sink = match std::env::args().nth(3).as_deref() {
+        Some("discard") => Sink::Discard,
+        _ => Sink::Read,
+    };
+    let mut numbers = std::env::args().skip(1).take(2).map(|word| {
         word.parse::<u64>()
             .unwrap_or_else(|_| panic!("{word:?} is not a number"))
     });
@@ -35,7 +40,7 @@ fn main() {
                 Router::KernelPlain,
                 Router::Plain,
             ] {
-                measure(router, flows, seconds);
+                measure(router, flows, seconds, sink);
             }
         }
     }
@@ -51,7 +56,7 @@ enum Router {
     Plain,
 }
 
-fn measure(router: Router, flows: u32, seconds: u64) {
+fn measure(router: Router, flows: u32, seconds: u64, sink: Sink) {
     let is_plain = matches!(router, Router::KernelPlain | Router::Plain);
     let topology = Topology::new(if is_plain {
         Offloads::OFF
@@ -72,6 +77,7 @@ fn measure(router: Router, flows: u32, seconds: u64) {
         _ => Some(Forwarder::start(&topology, Mode::Whole, options)),
     };
     let idle = ping_median(&topology, Span::from_ms(200));
+    let before = crossed(&topology);
     let clock = Clock::start();
     let start = Time::from_ns(20_000_000);
     let stop = start + Span::from_secs(seconds);
@@ -79,6 +85,7 @@ fn measure(router: Router, flows: u32, seconds: u64) {
         .map(|_| {
             let flow = TcpFlow {
                 stop: Some(stop),
+                sink,
                 congestion_control: Some("cubic".to_owned()),
                 ..TcpFlow::new(H2, H3, start)
             };
@@ -88,8 +95,12 @@ fn measure(router: Router, flows: u32, seconds: u64) {
         .collect();
     let loaded = ping_median(&topology, Span::from_secs(seconds));
     let mut bits_per_second = 0.0;
+    let mut goodput = 0;
+    let mut acked = 0;
     for running in running {
         let report = running.join().unwrap();
+        goodput += report.goodput.last().map_or(0, |entry| entry.bytes);
+        acked += report.info.last().map_or(0, |sample| sample.bytes_acked);
         // From the first sample after the start to the last before the end.
         let inside: Vec<_> = report
             .goodput
@@ -101,6 +112,12 @@ fn measure(router: Router, flows: u32, seconds: u64) {
             bits_per_second += bits / last.time.since(first.time).as_secs_f64();
         }
     }
+    let crossed = crossed(&topology) - before;
+    // A rate that the interfaces did not see would be a fault of the measurement.
+    assert!(
+        acked <= goodput + u64::from(flows) && goodput <= crossed,
+        "acknowledged {acked}, received {goodput}, crossed {crossed}"
+    );
     let lost = forwarder.map_or(0, |forwarder| {
         let outcome = forwarder.finish();
         outcome.ports.iter().map(|port| port.lost_total()).sum()
@@ -112,6 +129,19 @@ fn measure(router: Router, flows: u32, seconds: u64) {
         idle.as_ms_f64() * 1e3,
         loaded.as_ms_f64() * 1e3,
     );
+}
+
+/// Bytes that left towards the receiver, by the interface's own counter.
+fn crossed(topology: &Topology) -> u64 {
+    topology
+        .router
+        .enter(|| {
+            let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+            let line = table.lines().find(|line| line.contains("r3:")).unwrap();
+            // Eight columns for receiving come first.
+            line.split_whitespace().nth(9).unwrap().parse().unwrap()
+        })
+        .unwrap()
 }
 
 fn ping_median(topology: &Topology, length: Span) -> Span {

@@ -13,4 +13,4 @@ pub mod port;
 mod sys;
 pub mod traffic;
 
-pub use clock::{Clock, precise_wakeups};
+pub use clock::{Clock, RealTimeError, precise_wakeups, real_time};

@@ -21,7 +21,8 @@ fn with_forwarder<T>(work: impl FnOnce(&Topology) -> T) -> T {
     result
 }
 
-const START: Time = Time::from_ns(5_000_000);
+/// Long enough for the kernel to have its timestamps switched on.
+const START: Time = Time::from_ns(100_000_000);
 
 #[test]
 fn ping_measures_both_ways_in_both_families() {
@@ -45,12 +46,20 @@ fn ping_measures_both_ways_in_both_families() {
                 (report.duplicates, report.reordered, report.refused),
                 (0, 0, 0)
             );
+            let mut measured = 0;
             for (index, sample) in report.samples.iter().enumerate() {
                 assert!(sample.sent >= START + Span::from_ms(2) * index as u64);
-                let (forward, round_trip) = (sample.forward.unwrap(), sample.round_trip.unwrap());
-                assert!(Span::ZERO < forward && forward < round_trip, "{sample:?}");
-                assert_eq!(sample.backward(), Some(round_trip - forward));
+                // Not so before the kernel had its timestamps switched on, see `unstamped`.
+                if let (Some(forward), Some(round_trip)) = (sample.forward, sample.round_trip) {
+                    assert!(Span::ZERO < forward && forward < round_trip, "{sample:?}");
+                    assert_eq!(sample.backward(), Some(round_trip - forward));
+                    measured += 1;
+                }
             }
+            assert!(
+                measured > 0 && measured + report.unstamped >= 50,
+                "{report:?}"
+            );
         }
     });
 }
@@ -78,7 +87,7 @@ fn udp_keeps_its_rate_and_counts_every_packet() {
     with_forwarder(|topology| {
         let clock = Clock::start();
         for (from, to, header) in [(H2, H3, 28), (H2_V6, H3_V6, 48)] {
-            let start = clock.now() + Span::from_ms(5);
+            let start = clock.now() + Span::from_ms(100);
             let flow = UdpFlow {
                 ecn: 2,
                 dscp: 10,
@@ -104,7 +113,11 @@ fn udp_keeps_its_rate_and_counts_every_packet() {
             for (index, sample) in report.samples.iter().enumerate() {
                 assert_eq!(sample.sequence, index as u64);
                 assert!(sample.sent >= start + Span::from_ms(1) * index as u64);
-                assert!(sample.received > sample.sent);
+                assert!(
+                    sample
+                        .received
+                        .is_none_or(|received| received > sample.sent)
+                );
                 assert_eq!(sample.ecn, 2);
             }
         }

@@ -57,7 +57,7 @@ function rowOf(bar: Bar, most: number): HTMLElement[] {
         { class: "track" },
         h("span", {
           class: "bar",
-          style: `width: ${width}%; background: ${variantVariable(bar.variant)}`,
+          style: `width: ${width}%; min-width: ${width > 0 ? 1 : 0}px; background: ${variantVariable(bar.variant)}`,
         }),
       ),
       h("span", { class: "value" }, bar.text),

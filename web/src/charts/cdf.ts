@@ -5,7 +5,17 @@ import { shareAtMost } from "../maths/cdf.ts";
 import { milliseconds, percent } from "../maths/format.ts";
 import type { Cdf } from "../model.ts";
 import { dashes, variantColor } from "../theme.ts";
-import { axis, Frame, type FrameSpec, linearAxis, logAxis, shareAxis } from "./frame.ts";
+import {
+  axis,
+  FOCUS,
+  Frame,
+  type FrameSpec,
+  isPointed,
+  linearAxis,
+  logAxis,
+  logShareAxis,
+  shareAxis,
+} from "./frame.ts";
 
 export interface Curve {
   label: string;
@@ -76,9 +86,12 @@ export class CdfChart {
   }
 
   private count(): void {
-    this.frame.setCounts(
-      this.curves.length,
-      this.curves.filter((curve) => this.isShown(curve.variant)).length,
+    const shown = this.curves.filter((curve) => this.isShown(curve.variant));
+    this.frame.setCounts(this.curves.length, shown.length);
+    const isPlain = new Set(this.curves.map((curve) => curve.variant)).size === this.curves.length;
+    this.frame.setLegend(
+      shown.map(({ label, variant, flow }) => ({ label, hue: variant, dash: dashes(variant, flow) })),
+      isPlain,
     );
   }
 
@@ -101,7 +114,7 @@ export class CdfChart {
     if (this.form === "linear") return [0, most > 0 ? most * 1.02 : 1];
     const least = values.reduce((a, b) => (b > 0 ? Math.min(a, b) : a), most);
     if (most <= 0) return [FLOOR_MS, 1];
-    return [Math.min(Math.max(least / 1.2, FLOOR_MS), most / 10), most * 1.2];
+    return [Math.max(least / 1.2, FLOOR_MS), most * 1.2];
   }
 
   private build(): void {
@@ -136,14 +149,16 @@ export class CdfChart {
             this.form === "linear" ? linearAxis : logAxis,
           ),
           isTail
-            ? axis("share of samples above", "y", { ...logAxis, ...shareAxis })
+            ? axis("share of samples above", "y", logShareAxis)
             : axis("share of samples up to", "y", shareAxis),
         ],
         series: [{}, ...this.curves.map((curve) => this.seriesOf(curve))],
         cursor: {
-          focus: { prox: 24 },
+          y: false,
+          focus: FOCUS,
           hover: { prox: 1e6, skip: [undefined, null] },
-          points: { size: 7 },
+          // The tooltip tells the shares at the pointer, not at the samples next to it.
+          points: { show: false },
           drag: { x: true, y: false, dist: 4, setScale: false },
           bind: {
             dblclick: () => () => {
@@ -214,12 +229,11 @@ export class CdfChart {
   }
 
   private describe(plot: uPlot): void {
-    const { left = -1, event } = plot.cursor;
-    if (left < 0 || !event) {
+    if (!isPointed(plot)) {
       this.frame.hideTooltip();
       return;
     }
-    const value = plot.posToVal(left, "x");
+    const value = plot.posToVal(plot.cursor.left ?? 0, "x");
     const rows: Child[] = this.curves
       .filter((curve) => this.isShown(curve.variant))
       .map((curve) => {

@@ -1,8 +1,8 @@
 /** What all charts have in common: the figure around them, axes, cursor, tooltip, keys, resizing. */
 import uPlot from "uplot";
-import { type Child, h } from "../dom.ts";
-import { logTicks } from "../maths/ticks.ts";
-import { ink, isPrinting, onThemeChange } from "../theme.ts";
+import { type Child, h, swatch } from "../dom.ts";
+import { logTicks, STEPS, tickLabel } from "../maths/ticks.ts";
+import { ink, isPrinting, onThemeChange, variantVariable } from "../theme.ts";
 import type { ChartGroup } from "./group.ts";
 
 export interface FrameSpec {
@@ -13,6 +13,16 @@ export interface FrameSpec {
   height: number;
 }
 
+export interface LegendEntry {
+  label: string;
+  /** Position of the colour; `null` for a reference. */
+  hue: number | null;
+  dash: number[] | undefined;
+}
+
+/** A legend with more entries than this explains nothing any more. */
+const MOST_ENTRIES = 24;
+
 /** Width of the plot on paper, in CSS pixels: A4 less margins. */
 const PAPER_WIDTH = 680;
 
@@ -21,6 +31,7 @@ export class Frame {
   readonly controls = h("div", { class: "controls" });
   readonly host = h("div", { class: "plot", tabindex: "0", role: "group" });
   readonly tooltip = h("div", { class: "tooltip", hidden: true });
+  private readonly legend = h("div", { class: "legend" });
   private readonly caption: HTMLElement;
   private plot: uPlot | null = null;
 
@@ -33,7 +44,7 @@ export class Frame {
     this.figure = h(
       "figure",
       { class: "chart", "data-chart": spec.id, "aria-labelledby": `title-${spec.id}` },
-      h("figcaption", {}, h("div", { class: "head" }, heading, this.controls), this.caption),
+      h("figcaption", {}, h("div", { class: "head" }, heading, this.controls), this.caption, this.legend),
       this.host,
     );
     this.host.setAttribute("aria-label", `${spec.title}: arrow keys move, plus and minus zoom, 0 shows all`);
@@ -55,12 +66,30 @@ export class Frame {
     new ResizeObserver(() => this.fit()).observe(this.host);
     onThemeChange(() => {
       this.fit();
+      // Paper has no pointer.
+      if (isPrinting()) this.plot?.setCursor({ left: -10, top: -10 });
       this.plot?.redraw();
     });
   }
 
   setCaption(text: string): void {
     this.caption.textContent = text;
+  }
+
+  /**
+   * Which line is whose. On a screen the toolbar says so already when there is one line per
+   * variant; paper always shows it.
+   */
+  setLegend(entries: LegendEntry[], isPlain: boolean): void {
+    const shown = entries.slice(0, MOST_ENTRIES);
+    const more = entries.length > shown.length ? `and ${entries.length - shown.length} more` : null;
+    this.legend.classList.toggle("plain", isPlain);
+    this.legend.replaceChildren(
+      ...shown.map(({ label, hue, dash }) =>
+        h("span", {}, swatch(hue === null ? "var(--muted)" : variantVariable(hue), dash), ` ${label}`),
+      ),
+      ...(more === null ? [] : [more]),
+    );
   }
 
   /** Counts for whoever checks the page from outside. */
@@ -95,8 +124,8 @@ export class Frame {
     this.tooltip.hidden = false;
     // On the side with more room, so that it never covers what it describes.
     const toLeft = left > width / 2;
-    this.tooltip.style.left = toLeft ? "auto" : `${left + 14}px`;
-    this.tooltip.style.right = toLeft ? `${width - left + 14}px` : "auto";
+    this.tooltip.style.left = toLeft ? "auto" : `${left + 24}px`;
+    this.tooltip.style.right = toLeft ? `${width - left + 24}px` : "auto";
     const lowest = plot.over.clientHeight - this.tooltip.offsetHeight;
     this.tooltip.style.top = `${Math.max(0, Math.min(top - 10, lowest))}px`;
   }
@@ -128,21 +157,19 @@ export function axis(label: string, side: "x" | "y", ticks: Ticks): uPlot.Axis {
     labelGap: 2,
     size: side === "x" ? 30 : 52,
     gap: 4,
-    space: side === "x" ? 60 : 36,
+    space: side === "x" ? 60 : 30,
     grid: { stroke: () => ink().grid, width: 1 },
     ticks: { stroke: () => ink().grid, width: 1, size: 5 },
     ...ticks,
   };
 }
 
-export type Ticks = Pick<uPlot.Axis, "splits" | "values" | "filter">;
+export type Ticks = Pick<uPlot.Axis, "incrs" | "splits" | "values" | "filter">;
 
-/** As many decimals as the distance of two ticks needs. */
 export const linearAxis: Ticks = {
-  values: (_plot, splits, _axis, _space, increment) => {
-    const decimals = Math.min(9, Math.max(0, -Math.floor(Math.log10(increment) + 1e-9)));
-    return splits.map((split) => (split === null ? "" : split.toFixed(decimals)));
-  },
+  incrs: STEPS,
+  values: (_plot, splits, _axis, _space, step) =>
+    splits.map((split) => (split === null ? "" : tickLabel(split, step))),
 };
 
 export const logAxis: Ticks = {
@@ -154,9 +181,24 @@ export const logAxis: Ticks = {
 };
 
 /** Shares as per cent. */
-export const shareAxis: Ticks = {
+const shareValues: Ticks = {
   values: (_plot, splits) =>
     splits.map((split) => (split === null ? "" : `${Number((split * 100).toPrecision(3))} %`)),
+};
+export const shareAxis: Ticks = { ...linearAxis, ...shareValues };
+export const logShareAxis: Ticks = { ...logAxis, ...shareValues };
+
+/** Whether the pointer is over this plot itself; the cursors of the others in its group move along. */
+export function isPointed(plot: uPlot): boolean {
+  const { left = -1, event } = plot.cursor;
+  return left >= 0 && event instanceof Event && plot.over.contains(event.target as Node);
+}
+
+/** Brings out the line nearest to the pointer, in the plot it points at. */
+export const FOCUS: uPlot.Cursor.Focus = {
+  prox: 24,
+  dist: (plot, _series, _at, value, cursor) =>
+    isPointed(plot) ? Math.abs(value - cursor) : Number.MAX_VALUE,
 };
 
 /** A time axis that belongs to a group: dragging zooms the group, double click shows all. */
@@ -167,6 +209,7 @@ export function timeOptions(
     legend: { show: false },
     scales: { x: { time: false, auto: false, min: group.from, max: group.to } },
     cursor: {
+      y: false,
       sync: { key: group.cursorKey, setSeries: false },
       drag: { x: true, y: false, dist: 4, setScale: false },
       bind: {

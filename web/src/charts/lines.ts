@@ -2,8 +2,10 @@
 import uPlot from "uplot";
 import { type Child, choice, h, swatch } from "../dom.ts";
 import { instant } from "../maths/format.ts";
+import { lowerBound } from "../maths/search.ts";
+import { isolated } from "../maths/series.ts";
 import { dashes, ink, variantColor } from "../theme.ts";
-import { axis, Frame, type FrameSpec, linearAxis, logAxis, timeOptions } from "./frame.ts";
+import { axis, FOCUS, Frame, type FrameSpec, isPointed, linearAxis, logAxis, timeOptions } from "./frame.ts";
 import type { ChartGroup, Member } from "./group.ts";
 
 export interface Line {
@@ -38,6 +40,8 @@ export class LineChart implements Member {
   private isLog: boolean;
   private unit: string;
   private isShown: (variant: number) => boolean = () => true;
+  /** The series nearest to the pointer. */
+  private focused: number | null = null;
 
   constructor(
     private readonly spec: LineSpec,
@@ -67,7 +71,9 @@ export class LineChart implements Member {
   }
 
   setLines(lines: Line[]): void {
-    this.lines = lines;
+    const drawn = lines.filter((line) => line.value.some((value) => value !== null));
+    // A reference without anything to compare it with is no chart.
+    this.lines = drawn.some((line) => line.variant !== null) ? drawn : [];
     this.build();
   }
 
@@ -92,7 +98,14 @@ export class LineChart implements Member {
   }
 
   private count(): void {
-    this.frame.setCounts(this.lines.length, this.lines.filter((line) => this.isLineShown(line)).length);
+    const shown = this.lines.filter((line) => this.isLineShown(line));
+    this.frame.setCounts(this.lines.length, shown.length);
+    const variants = this.lines.filter((line) => line.variant !== null).map((line) => line.variant);
+    const isPlain = new Set(variants).size === variants.length;
+    this.frame.setLegend(
+      shown.map((line) => ({ label: line.label, hue: hueOf(line), dash: dashOf(line) })),
+      isPlain,
+    );
   }
 
   private build(): void {
@@ -116,12 +129,20 @@ export class LineChart implements Member {
         series: [{}, ...this.lines.map((line) => this.seriesOf(line))],
         cursor: {
           ...shared.cursor,
-          focus: { prox: 24 },
+          focus: FOCUS,
           hover: { prox: 60, skip: [undefined, null] },
           points: { size: 7 },
         },
         focus: { alpha: 0.3 },
-        hooks: { ...shared.hooks, setCursor: [(plot) => this.describe(plot)] },
+        hooks: {
+          ...shared.hooks,
+          setSeries: [
+            (_plot, series, change) => {
+              if ("focus" in change) this.focused = series;
+            },
+          ],
+          setCursor: [(plot) => this.describe(plot)],
+        },
       },
       uPlot.join(tables),
     );
@@ -143,48 +164,59 @@ export class LineChart implements Member {
   }
 
   private seriesOf(line: Line): uPlot.Series {
-    const hue = line.hue ?? line.variant;
+    const hue = hueOf(line);
     const color = () => (hue === null ? ink().muted : variantColor(hue));
-    const dash = line.variant === null ? [2, 4] : dashes(line.variant, line.flow);
+    const dash = dashOf(line);
     return {
       label: line.label,
       stroke: color,
       width: line.variant === null ? 1 : 1.75,
       show: this.isLineShown(line),
-      points: { show: line.dots === true, size: 4, fill: color },
+      points: { show: true, size: 4, fill: color, filter: line.dots ? null : onlyAlone(line) },
       ...(dash === undefined ? {} : { dash }),
     };
   }
 
   private describe(plot: uPlot): void {
-    const { left = -1, idxs, event } = plot.cursor;
-    // Only under the pointer itself: the cursors of the other charts of the group move along.
-    if (left < 0 || !event || !plot.over.contains(event.target as Node)) {
+    if (!isPointed(plot)) {
       this.frame.hideTooltip();
       return;
     }
+    const { left = 0, idxs } = plot.cursor;
     const rows: Child[] = [];
     this.lines.forEach((line, at) => {
       const value = plot.data[at + 1]?.[idxs?.[at + 1] ?? -1];
       if (value === null || value === undefined || !this.isLineShown(line)) return;
-      rows.push(this.row(plot, line, at + 1, value));
+      rows.push(this.row(line, at + 1, value));
     });
     if (rows.length > MOST_ROWS) rows.splice(MOST_ROWS, rows.length, `and ${rows.length - MOST_ROWS} more`);
     const time = h("div", { class: "time" }, instant(plot.posToVal(left, "x")));
     this.frame.showTooltip(plot, time, ...rows);
   }
 
-  private row(plot: uPlot, line: Line, at: number, value: number): HTMLElement {
-    const hue = line.hue ?? line.variant;
+  private row(line: Line, at: number, value: number): HTMLElement {
+    const hue = hueOf(line);
     const color = hue === null ? ink().muted : variantColor(hue);
-    const dash = line.variant === null ? [2, 4] : dashes(line.variant, line.flow);
-    const focused = (plot.series[at] as { _focus?: boolean | null } | undefined)?._focus === true;
     return h(
       "div",
-      { class: focused ? "row focused" : "row" },
-      swatch(color, dash),
+      { class: at === this.focused ? "row focused" : "row" },
+      swatch(color, dashOf(line)),
       h("span", { class: "name" }, line.label),
       h("span", { class: "value" }, this.spec.say(value)),
     );
   }
+}
+
+/** Picks the samples that have a gap on both sides, so that no line shows them. */
+function onlyAlone(line: Line): (plot: uPlot) => number[] {
+  const times = isolated(line.value).map((at) => line.time[at] as number);
+  return (plot) => times.map((time) => lowerBound(plot.data[0], time));
+}
+
+function hueOf(line: Line): number | null {
+  return line.hue ?? line.variant;
+}
+
+function dashOf(line: Line): number[] | undefined {
+  return line.variant === null ? [2, 4] : dashes(line.variant, line.flow);
 }

@@ -9,7 +9,7 @@ import { instant, milliseconds, whole } from "../maths/format.ts";
 import { lowerBound } from "../maths/search.ts";
 import { type Packets, VERDICT } from "../model.ts";
 import { dashes, ink, variantColor } from "../theme.ts";
-import { axis, Frame, type FrameSpec, linearAxis, logAxis, timeOptions } from "./frame.ts";
+import { axis, Frame, type FrameSpec, isPointed, linearAxis, logAxis, timeOptions } from "./frame.ts";
 import type { ChartGroup, Member } from "./group.ts";
 
 export interface Cloud {
@@ -106,6 +106,12 @@ export class PacketChart implements Member {
 
   private count(): void {
     this.frame.setCounts(this.layers.length, this.shown().length);
+    const entries = this.shown().map(({ cloud: { label, variant } }) => ({
+      label,
+      hue: variant,
+      dash: dashes(variant),
+    }));
+    this.frame.setLegend(entries, true);
   }
 
   private build(): void {
@@ -155,9 +161,10 @@ export class PacketChart implements Member {
   private draw(plot: uPlot): void {
     const { ctx, bbox } = plot;
     ctx.save();
+    const margin = 6 * devicePixelRatio;
     ctx.beginPath();
     // A margin, so that glyphs on the axis are whole.
-    ctx.rect(bbox.left, bbox.top - 6, bbox.width, bbox.height + 12);
+    ctx.rect(bbox.left - margin, bbox.top - margin, bbox.width + 2 * margin, bbox.height + 2 * margin);
     ctx.clip();
     for (const layer of this.shown()) this.drawSent(plot, layer);
     for (const layer of this.shown()) this.drawSignals(plot, layer);
@@ -265,9 +272,8 @@ export class PacketChart implements Member {
   }
 
   private describe(plot: uPlot): void {
-    const { left = -1, top = -1, event } = plot.cursor;
-    const isHere = left >= 0 && event instanceof Event && plot.over.contains(event.target as Node);
-    const hit = isHere ? this.nearest(plot, left, top) : null;
+    const { left = 0, top = 0 } = plot.cursor;
+    const hit = isPointed(plot) ? this.nearest(plot, left, top) : null;
     this.ring.hidden = hit === null;
     if (hit === null) {
       this.frame.hideTooltip();

@@ -30,3 +30,13 @@ export function linearTicks(min: number, max: number, count: number): number[] {
   }
   return ticks;
 }
+
+/** Distances of ticks, ascending. uPlot's own have 2.5, which would need a decimal more than it shows. */
+export const STEPS: number[] = Array.from({ length: 25 }, (_, at) => at - 9).flatMap((power) =>
+  [1, 2, 5].map((multiple) => Number(`${multiple}e${power}`)),
+);
+
+/** The number at a tick, with as many decimals as a step of `STEPS` needs. */
+export function tickLabel(value: number, step: number): string {
+  return value.toFixed(Math.min(9, Math.max(0, -Math.floor(Math.log10(step) + 1e-9))));
+}

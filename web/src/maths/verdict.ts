@@ -8,6 +8,8 @@ import { enumerate, megabits, milliseconds, percent, whole } from "./format.ts";
 /** Below this distance two values of a comparison are called equal. */
 const SAME_DELAY_MS = 1;
 const SAME_SHARE = 0.01;
+/** A sentence that names more runs than this is not read. */
+const MOST_NAMES = 4;
 
 export interface Verdict {
   /** Comparison of the complete runs; empty with fewer than two. */
@@ -88,6 +90,12 @@ function reasons(counts: Count[]): string {
   return enumerate(used.map(([reason, packets]) => `${whole(packets)} ${reason}`));
 }
 
+/** All of a few, the first of many. */
+function some(words: string[]): string {
+  if (words.length <= MOST_NAMES) return enumerate(words);
+  return `${words.slice(0, MOST_NAMES).join(", ")} and ${words.length - MOST_NAMES} more`;
+}
+
 function compareDelay(runs: Run[]): string | null {
   const measured: { name: string; p50: number }[] = [];
   for (const run of runs) {
@@ -103,10 +111,13 @@ function compareDelay(runs: Run[]): string | null {
   }
   const close = measured.filter((run) => run.p50 - best.p50 < SAME_DELAY_MS);
   const rest = measured.filter((run) => run.p50 - best.p50 >= SAME_DELAY_MS);
-  const lead = close.map((run) => `${run.name} (${milliseconds(run.p50)})`);
-  return `Lowest delay: ${enumerate(lead)}, against ${enumerate(
-    rest.map((run) => `${milliseconds(run.p50)} over ${run.name}`),
-  )} (ping medians).`;
+  const lead = some(close.map((run) => `${run.name} (${milliseconds(run.p50)})`));
+  const nearest = rest[0] ?? worst;
+  const others =
+    rest.length <= MOST_NAMES
+      ? enumerate(rest.map((run) => `${milliseconds(run.p50)} over ${run.name}`))
+      : `${milliseconds(nearest.p50)} to ${milliseconds(worst.p50)} over the ${rest.length} others`;
+  return `Lowest delay: ${lead}, against ${others} (ping medians).`;
 }
 
 function compareGoodput(runs: Run[], direction: Direction): string | null {
@@ -126,8 +137,11 @@ function compareGoodput(runs: Run[], direction: Direction): string | null {
   }
   const close = measured.filter((run) => short(run) < SAME_SHARE);
   const rest = measured.filter((run) => short(run) >= SAME_SHARE);
-  const lead = close.map((run) => `${run.name} (${megabits(run.mbps)})`);
-  return `Most goodput ${direction}: ${enumerate(lead)}; ${enumerate(
-    rest.map((run) => `${run.name} has ${percent(short(run))} less`),
-  )}.`;
+  const lead = some(close.map((run) => `${run.name} (${megabits(run.mbps)})`));
+  const nearest = rest[0] ?? worst;
+  const others =
+    rest.length <= MOST_NAMES
+      ? enumerate(rest.map((run) => `${run.name} has ${percent(short(run))} less`))
+      : `the ${rest.length} others have ${percent(short(nearest))} to ${percent(short(worst))} less`;
+  return `Most goodput ${direction}: ${lead}; ${others}.`;
 }

@@ -138,8 +138,7 @@ export class Bench {
       "section",
       { id: "charts" },
       this.toolbar(),
-      h("h2", {}, "Totals"),
-      this.totals.element,
+      ...(this.report.runs.length > 1 ? [h("h2", {}, "Totals"), this.totals.element] : []),
       h("h2", {}, "Over time"),
       ...timeCharts.map((chart) => chart.frame.figure),
       h("h2", {}, "Distributions"),
@@ -297,10 +296,7 @@ export class Bench {
         ...(isSum ? this.sumLines(direction) : this.flowLines(direction, (flow) => flow.goodput_mbps)),
       ]);
       const windows = new Set(
-        runs.map(
-          (run) =>
-            `averaged over the last ${plain(run.goodput_window_s)} s, every ${plain(run.goodput_step_s)} s`,
-        ),
+        runs.map((run) => `averaged over the last ${run.goodput_window_s} s, every ${run.goodput_step_s} s`),
       );
       const counted = [...new Set(runs.map((run) => run.length_counted))].join("; ");
       const subject = isSum ? "Sum of all flows" : "Per flow";
@@ -419,7 +415,7 @@ export class Bench {
     );
     this.state.setUnit(states[0]?.state.unit ?? "");
     this.state.setLines(states.map(({ look, state }) => lineOf(look, state.series)));
-    this.state.frame.setCaption(`${this.stateName}; ${title}`);
+    this.state.frame.setCaption(`${this.stateName} of ${title}`);
     this.cdfs.sojourn.setCurves(
       chosen.flatMap(({ queue, ...look }) =>
         queue.sojourn_cdf === null ? [] : [{ ...look, cdf: queue.sojourn_cdf }],

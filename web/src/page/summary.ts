@@ -31,7 +31,7 @@ export function summary(report: Report): HTMLElement {
     h(
       "p",
       { class: "note" },
-      `Goodput and utilisation count ${counted}. `,
+      `Goodput counts ${counted}; utilisation counts all bytes on the link. `,
       report.runs.length > 1
         ? "Bold: best of its row (by the median), where it differs by more than 1 %."
         : "",
@@ -185,8 +185,8 @@ function queueRows({ runs, ends }: Report): Row[] {
         median,
       ),
       rowOf(labelled("Packets through", where), runs, queue, (entry) => whole(entry.sent)),
-      ...reasonRows("Drops,", (entry) => entry.drops),
-      ...reasonRows("CE marks,", (entry) => entry.marks),
+      ...reasonRows("Drops", (entry) => entry.drops),
+      ...reasonRows("CE marks", (entry) => entry.marks),
     ];
   });
 }

@@ -70,7 +70,7 @@ export function scenario(report: Report): HTMLElement {
     h(
       "dl",
       { class: "facts" },
-      ...common.flatMap(({ label, value }) => [h("dt", {}, label), h("dd", {}, value)]),
+      ...common.map(({ label, value }) => h("div", {}, h("dt", {}, label), h("dd", {}, value))),
     ),
     differences,
   );
@@ -95,8 +95,7 @@ export function accuracy(report: Report): HTMLElement {
 
 function rateError(run: Run): string {
   const error = run.accuracy.rate_error;
-  if (error === null) return "not measured";
-  return error === 0 ? "0 %" : `${error > 0 ? "+" : ""}${plain(error * 100)} %`;
+  return error === null ? "not measured" : `${error > 0 ? "+" : ""}${percent(error)}`;
 }
 
 function lateness(run: Run): string {
@@ -108,7 +107,7 @@ function lateness(run: Run): string {
 function lost(run: Run): string {
   const counts = run.accuracy.lost_elsewhere.filter((count) => count.packets > 0);
   if (counts.length === 0) return "none";
-  return counts.map((count) => `${whole(count.packets)} ${count.reason}`).join(", ");
+  return counts.map((count) => `${whole(count.packets)} (${count.reason})`).join(", ");
 }
 
 /** What a reader should know before trusting the rest; nothing when all is within the limits. */
@@ -116,7 +115,7 @@ export function doubtsOf(run: Run): string[] {
   const doubts: string[] = [];
   const { rate_error, release_lateness_us, lost_elsewhere } = run.accuracy;
   if (rate_error !== null && Math.abs(rate_error) > RATE_ERROR_LIMIT) {
-    doubts.push(`${run.name}: the link's rate was off by more than ${percent(RATE_ERROR_LIMIT)}.`);
+    doubts.push(`${run.name}: the link's rate was off by more than ${RATE_ERROR_LIMIT * 100} %.`);
   }
   if (release_lateness_us !== null && release_lateness_us.p99 > LATENESS_LIMIT_US) {
     doubts.push(`${run.name}: 1 in 100 packets left more than 1 ms late; the machine was too busy.`);

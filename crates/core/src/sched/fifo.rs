@@ -149,8 +149,8 @@ impl<A: Aqm> Discipline for Fifo<A> {
     fn enqueue(&mut self, mut packet: Packet, cx: &mut Cx<'_>) {
         let fits = self.fits(&packet);
         if !fits && self.aqm.overflow() == Overflow::Tail {
+            self.aqm.on_refused(&packet, &self.view(), cx);
             cx.discard(packet, DropReason::Overflow);
-            self.aqm.on_overflow(1, cx);
             return;
         }
         match self.aqm.on_enqueue(&packet, &self.view(), cx) {

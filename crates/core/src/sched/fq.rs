@@ -2,25 +2,58 @@
 //!
 //! Packets are hashed into `flows` queues, each with its own AQM. Queues take turns of `quantum`
 //! bytes; a queue that becomes active is served before those that stay active, so that sparse
-//! flows see hardly any queue. When the packet limit is exceeded, the queue with the most bytes
-//! gives up packets from its head.
+//! flows see hardly any queue. When the packet limit is exceeded, the fattest queue gives up packets
+//! from its head.
 //!
-//! Source: RFC 8290 ("FQ-CoDel"). Where it is silent or contradicts itself:
+//! Source: RFC 8290 ("FQ-CoDel"). Where it is silent or contradicts itself, `rfc` is settled so:
 //! 1. A turn ends when the credits are zero or less (section 3; section 4.2 says negative).
 //! 2. On overflow half of the fattest queue's packets are dropped, an odd number rounded down, at
-//!    least one and at most 64 (section 4.1.2 with the figures of the Linux implementation).
+//!    least one and at most `drop_batch` (section 4.1.2 with the figures of section 5.2.8).
 //! 3. Queues with equally many bytes: the lowest number gives way.
+//! 4. One queue holds less than 4 GiB; a packet beyond that is refused.
+//! 5. A super-packet counts its segments against `limit` and `drop_batch`, its bytes against the
+//!    quantum.
+//!
+//! `linux` differs from it so:
+//! 1. An emptied queue at the head of the new list goes to the old list only if that is not empty;
+//!    otherwise it is released, and its next packet makes it new again.
+//! 2. On overflow packets go until half of the **bytes** are freed, at most `drop_batch` packets.
+//! 3. The AQM learns how many were evicted (CoDel adds them to its count).
+//! 4. CoDel's byte floor compares the backlog of the whole discipline with the MTU.
+//!
+//! `dummynet` differs from it so:
+//! 1. A queue keeps its turn while its credits are zero or more.
+//! 2. On overflow one packet goes, from the head of the queue with most **packets**, the lowest
+//!    number on ties.
+//! 3. The AQM of a queue that becomes active is told (CoDel and PIE forget their state).
+//!
+//! Not taken over: Linux raises a quantum below 256 to 256, and its `fq_pie` refuses the arriving
+//! packet when the limit is reached; dummynet bounds quantum, limit and flows silently.
+//!
+//! Cost: a packet touches its queue (one cache line with CoDel inside) and one node of the pool on
+//! its way in and out, whatever the number of queues. The tree that finds the fattest queue is
+//! filled at the first overflow and kept up until as many packets as there are queues arrived
+//! without another, so that filling it costs less than a visit per packet.
 //!
 //! Units: bytes as in [`Packet::len`](crate::packet::Packet), wire packets as in `segments`.
 
+mod fattest;
+mod pool;
+mod timers;
+
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use self::fattest::Fattest;
+use self::pool::{NONE, Pool};
+use self::timers::Timers;
 use super::{Discipline, Wake};
 use crate::aqm::{Aqm, AqmAlgorithm, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::packet::Packet;
+use crate::param::Variant;
 use crate::params;
-use crate::units::Time;
+use crate::units::{Bytes, Time};
 
 params! {
     /// What the user sets for flow queueing.
@@ -29,45 +62,52 @@ params! {
         quantum: u64 = Count(1514), Count(1) => Count(65536), "RFC 8290 section 5.2.4: 1514 bytes, an Ethernet frame";
         /// wire packets that all queues together hold
         limit: u64 = Count(10240), Count(1) => Count(u64::MAX), "RFC 8290 section 5.2.3: 10240 packets";
+        /// bytes that all queues together hold
+        limit_bytes: Bytes = Bytes(Bytes::new(u64::MAX)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(u64::MAX)), "none: packets are counted";
         /// number of queues
         flows: u64 = Count(1024), Count(1) => Count(65536), "RFC 8290 section 5.2.5: 1024";
+        /// most packets that one overflow removes (`dummynet`: always 1)
+        drop_batch: u64 = Count(64), Count(1) => Count(65536), "RFC 8290 section 5.2.8: 64";
+        /// whose rules hold where they differ
+        variant: Variant = Choice("rfc"), "the published text";
     }
 }
 
-/// Most packets that one overflow removes.
-const DROP_BATCH: u32 = 64;
-/// No packet, no queue.
-const NONE: u32 = u32::MAX;
-
 /// A flow-queueing discipline whose queues ask `A`.
 pub struct Fq<A> {
-    quantum: i64,
-    limit: u64,
+    variant: Variant,
+    quantum: i32,
+    /// A queue with fewer credits waits for its next turn.
+    least_credits: i32,
+    limit: Backlog,
+    drop_batch: u32,
     queues: Vec<Queue<A>>,
     new: List,
     old: List,
     pool: Pool,
     backlog: Backlog,
-    timer: Option<Time>,
+    timers: Timers,
+    fattest: Fattest,
+    /// Arrivals for which `fattest` is still kept up; zero while it is not.
+    fattest_for: u32,
 }
 
+/// One queue. With CoDel inside it is one cache line.
+#[repr(align(64))]
 struct Queue<A> {
+    /// Nodes of the pool.
     head: u32,
     tail: u32,
-    /// The queue behind this one on its list.
+    /// The queue behind this one on its list; [`OFF_LIST`] on neither.
     next: u32,
-    list: OnList,
-    credits: i64,
-    backlog: Backlog,
+    credits: i32,
+    packets: u32,
+    bytes: u32,
     aqm: A,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OnList {
-    Neither,
-    New,
-    Old,
-}
+/// In the place of the next queue: on no list.
+const OFF_LIST: u32 = NONE - 1;
 
 /// A list of queues, linked through [`Queue::next`].
 #[derive(Clone, Copy)]
@@ -76,57 +116,60 @@ struct List {
     tail: u32,
 }
 
-/// Storage of all packets; queues are chains through it, so that no queue owns an allocation.
-struct Pool {
-    nodes: Vec<Node>,
-    free: u32,
-}
-
-struct Node {
-    packet: Option<Packet>,
-    next: u32,
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    New,
+    Old,
 }
 
 impl<A: AqmAlgorithm> Fq<A> {
     /// Empty queues.
     pub fn new(params: &FqParams, aqm: A::Params) -> Self {
+        let aqm = Arc::new(aqm);
         let queues: Vec<Queue<A>> = (0..params.flows)
             .map(|_| Queue {
                 head: NONE,
                 tail: NONE,
-                next: NONE,
-                list: OnList::Neither,
+                next: OFF_LIST,
                 credits: 0,
-                backlog: Backlog::default(),
-                aqm: A::new(&aqm),
+                packets: 0,
+                bytes: 0,
+                aqm: A::for_flow(&aqm),
             })
             .collect();
-        let timer = queues.first().and_then(|q| q.aqm.next_timer());
         Fq {
-            quantum: params.quantum as i64,
-            limit: params.limit,
-            queues,
+            variant: params.variant,
+            quantum: params.quantum as i32,
+            least_credits: match params.variant {
+                Variant::Rfc | Variant::Linux => 1,
+                Variant::Dummynet => 0,
+            },
+            limit: Backlog {
+                packets: params.limit,
+                bytes: params.limit_bytes.as_u64(),
+            },
+            drop_batch: params.drop_batch as u32,
             new: List::EMPTY,
             old: List::EMPTY,
-            pool: Pool {
-                nodes: Vec::new(),
-                free: NONE,
-            },
+            pool: Pool::EMPTY,
             backlog: Backlog::default(),
-            timer,
+            timers: Timers::default(),
+            fattest: Fattest::new(queues.len()),
+            fattest_for: 0,
+            queues,
         }
     }
 }
 
 impl<A: Aqm> Fq<A> {
     fn view(&self, queue: u32) -> QueueView {
-        let backlog = self.queues[queue as usize].backlog;
+        let queue = &self.queues[queue as usize];
         QueueView {
-            packets: backlog.packets,
-            bytes: backlog.bytes,
+            packets: u64::from(queue.packets),
+            bytes: u64::from(queue.bytes),
             total_bytes: self.backlog.bytes,
-            limit_packets: self.limit,
-            limit_bytes: u64::MAX,
+            limit_packets: self.limit.packets,
+            limit_bytes: self.limit.bytes,
         }
     }
 
@@ -137,54 +180,60 @@ impl<A: Aqm> Fq<A> {
         }
         let (packet, next) = self.pool.take(q.head);
         q.head = next;
-        if next == NONE {
-            q.tail = NONE;
-        }
-        q.backlog.remove(&packet);
+        q.packets -= u32::from(packet.segments);
+        q.bytes -= packet.len;
         self.backlog.remove(&packet);
+        if self.fattest_for > 0 {
+            self.weigh(queue);
+        }
         Some(packet)
     }
 
     fn push(&mut self, queue: u32, packet: Packet) {
         let q = &mut self.queues[queue as usize];
-        q.backlog.add(&packet);
+        q.packets += u32::from(packet.segments);
+        q.bytes += packet.len;
         self.backlog.add(&packet);
         let node = self.pool.put(packet);
-        if q.tail == NONE {
+        if q.head == NONE {
             q.head = node;
         } else {
-            self.pool.nodes[q.tail as usize].next = node;
+            self.pool.link(q.tail, node);
         }
         q.tail = node;
-    }
-
-    /// The queue at the head of the new list, else of the old one.
-    fn first(&self) -> u32 {
-        if self.new.head != NONE {
-            self.new.head
-        } else {
-            self.old.head
+        if self.fattest_for > 0 {
+            self.weigh(queue);
         }
     }
 
-    fn unlink_first(&mut self, queue: u32) {
-        let list = match self.queues[queue as usize].list {
-            OnList::New => &mut self.new,
-            OnList::Old => &mut self.old,
-            OnList::Neither => unreachable!("the first queue is on a list"),
+    fn first(&self) -> Option<(Which, u32)> {
+        if self.new.head != NONE {
+            Some((Which::New, self.new.head))
+        } else if self.old.head != NONE {
+            Some((Which::Old, self.old.head))
+        } else {
+            None
+        }
+    }
+
+    /// Takes the first queue off its list.
+    fn unlink(&mut self, which: Which, queue: u32) {
+        let next = core::mem::replace(&mut self.queues[queue as usize].next, OFF_LIST);
+        let list = match which {
+            Which::New => &mut self.new,
+            Which::Old => &mut self.old,
         };
-        list.head = self.queues[queue as usize].next;
-        if list.head == NONE {
+        list.head = next;
+        if next == NONE {
             list.tail = NONE;
         }
-        self.queues[queue as usize].list = OnList::Neither;
     }
 
-    fn append(&mut self, queue: u32, to: OnList) {
-        let list = match to {
-            OnList::New => &mut self.new,
-            OnList::Old => &mut self.old,
-            OnList::Neither => unreachable!("a queue is appended to a list"),
+    fn append(&mut self, which: Which, queue: u32) {
+        self.queues[queue as usize].next = NONE;
+        let list = match which {
+            Which::New => &mut self.new,
+            Which::Old => &mut self.old,
         };
         if list.tail == NONE {
             list.head = queue;
@@ -192,28 +241,70 @@ impl<A: Aqm> Fq<A> {
             self.queues[list.tail as usize].next = queue;
         }
         list.tail = queue;
-        let q = &mut self.queues[queue as usize];
-        q.next = NONE;
-        q.list = to;
     }
 
-    /// RFC 8290 section 4.1.2: packets go from the head of the queue with the most bytes.
-    fn relieve(&mut self, cx: &mut Cx<'_>) {
-        let fattest = (0..self.queues.len() as u32)
-            .max_by_key(|i| (self.queues[*i as usize].backlog.bytes, u32::MAX - i))
-            .expect("there is at least one queue");
-        let half = self.queues[fattest as usize].backlog.packets / 2;
-        let batch = half.clamp(1, u64::from(DROP_BATCH)) as u32;
-        let mut dropped = 0;
-        while dropped < batch {
-            let Some(packet) = self.pop(fattest) else {
-                break;
-            };
-            dropped += u32::from(packet.segments);
-            cx.discard(packet, DropReason::Evicted);
+    /// A dequeue found the first queue empty.
+    fn retire(&mut self, which: Which, queue: u32, cx: &mut Cx<'_>) {
+        self.unlink(which, queue);
+        // RFC 8290 section 4.2: an emptied new queue goes once through the old ones, so that a flow
+        // cannot stay new by sending one packet per turn.
+        let passes_old = match self.variant {
+            Variant::Rfc | Variant::Dummynet => true,
+            Variant::Linux => self.old.head != NONE,
+        };
+        if which == Which::New && passes_old {
+            self.append(Which::Old, queue);
+        } else {
+            self.queues[queue as usize].aqm.on_deactivate(cx);
         }
+    }
+
+    fn is_over_limit(&self) -> bool {
+        self.backlog.packets > self.limit.packets || self.backlog.bytes > self.limit.bytes
+    }
+
+    /// RFC 8290 section 4.1.2: packets go from the head of the fattest queue.
+    #[inline(never)]
+    fn relieve(&mut self, cx: &mut Cx<'_>) {
+        if self.fattest_for == 0 {
+            let variant = self.variant;
+            self.fattest
+                .fill(self.queues.iter().map(|queue| queue.weight(variant)));
+        }
+        let fattest = self.fattest.find();
+        // The tree is told once, after the last of them.
+        self.fattest_for = 0;
+        let q = &self.queues[fattest as usize];
+        let (packets, bytes) = match self.variant {
+            Variant::Rfc => ((q.packets / 2).clamp(1, self.drop_batch), u32::MAX),
+            Variant::Linux => (self.drop_batch, q.bytes / 2),
+            Variant::Dummynet => (1, u32::MAX),
+        };
         cx.queue = fattest;
-        self.queues[fattest as usize].aqm.on_overflow(dropped, cx);
+        let mut gone = Backlog::default();
+        while let Some(packet) = self.pop(fattest) {
+            gone.add(&packet);
+            cx.discard(packet, DropReason::Evicted);
+            if gone.packets >= u64::from(packets) || gone.bytes >= u64::from(bytes) {
+                break;
+            }
+        }
+        self.fattest_for = self.queues.len() as u32;
+        self.weigh(fattest);
+        let aqm = &mut self.queues[fattest as usize].aqm;
+        aqm.on_overflow(gone.packets as u32, cx);
+    }
+
+    fn weigh(&mut self, queue: u32) {
+        let weight = self.queues[queue as usize].weight(self.variant);
+        self.fattest.set(queue, weight);
+    }
+
+    /// Sees to it that the AQM's timer is called.
+    fn arm(&mut self, queue: u32) {
+        if let Some(due) = self.queues[queue as usize].aqm.next_timer() {
+            self.timers.arm(queue, due);
+        }
     }
 }
 
@@ -222,10 +313,13 @@ impl<A: Aqm> Discipline for Fq<A> {
         let queue = packet.flow % self.queues.len() as u32;
         let view = self.view(queue);
         cx.queue = queue;
-        match self.queues[queue as usize]
-            .aqm
-            .on_enqueue(&packet, &view, cx)
-        {
+        let q = &mut self.queues[queue as usize];
+        if q.bytes.checked_add(packet.len).is_none() {
+            q.aqm.on_refused(&packet, &view, cx);
+            cx.discard(packet, DropReason::Overflow);
+            return;
+        }
+        match q.aqm.on_enqueue(&packet, &view, cx) {
             Verdict::Pass => {}
             Verdict::Mark => cx.mark(&mut packet),
             Verdict::Drop(reason) => {
@@ -237,12 +331,15 @@ impl<A: Aqm> Discipline for Fq<A> {
         self.push(queue, packet);
         // RFC 8290 section 4.1.1: a queue on neither list goes to the end of the new ones with a
         // full quantum.
-        if self.queues[queue as usize].list == OnList::Neither {
-            self.queues[queue as usize].credits = self.quantum;
-            self.queues[queue as usize].aqm.on_activate(cx);
-            self.append(queue, OnList::New);
+        let q = &mut self.queues[queue as usize];
+        if q.next == OFF_LIST {
+            q.credits = self.quantum;
+            q.aqm.on_activate(cx);
+            self.append(Which::New, queue);
         }
-        while self.backlog.packets > self.limit {
+        self.arm(queue);
+        self.fattest_for = self.fattest_for.saturating_sub(1);
+        while self.is_over_limit() {
             self.relieve(cx);
         }
     }
@@ -250,23 +347,19 @@ impl<A: Aqm> Discipline for Fq<A> {
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
         // RFC 8290 section 4.2.
         loop {
-            let queue = self.first();
-            if queue == NONE {
-                return None;
-            }
+            let (which, queue) = self.first()?;
             cx.queue = queue;
-            if self.queues[queue as usize].credits <= 0 {
-                self.queues[queue as usize].credits += self.quantum;
-                self.unlink_first(queue);
-                self.append(queue, OnList::Old);
+            let q = &mut self.queues[queue as usize];
+            if q.credits < self.least_credits {
+                q.credits += self.quantum;
+                self.unlink(which, queue);
+                self.append(Which::Old, queue);
                 continue;
             }
             while let Some(mut packet) = self.pop(queue) {
                 let view = self.view(queue);
-                match self.queues[queue as usize]
-                    .aqm
-                    .on_dequeue(&packet, &view, cx)
-                {
+                let q = &mut self.queues[queue as usize];
+                match q.aqm.on_dequeue(&packet, &view, cx) {
                     Verdict::Pass => {}
                     Verdict::Mark => cx.mark(&mut packet),
                     Verdict::Drop(reason) => {
@@ -274,18 +367,14 @@ impl<A: Aqm> Discipline for Fq<A> {
                         continue;
                     }
                 }
-                self.queues[queue as usize].credits -= i64::from(packet.len);
+                // A length beyond 2 GiB is no packet of any link.
+                let cost = i32::try_from(packet.len).unwrap_or(i32::MAX);
+                q.credits = q.credits.saturating_sub(cost);
                 cx.dequeued(&packet);
                 return Some(packet);
             }
-            // An emptied new queue goes once through the old ones, so that a flow cannot stay
-            // "new" by sending one packet per turn.
             self.queues[queue as usize].aqm.on_empty(cx);
-            let was_new = self.queues[queue as usize].list == OnList::New;
-            self.unlink_first(queue);
-            if was_new {
-                self.append(queue, OnList::Old);
-            }
+            self.retire(which, queue, cx);
         }
     }
 
@@ -298,35 +387,30 @@ impl<A: Aqm> Discipline for Fq<A> {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        self.timer
+        self.timers.next()
     }
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
-        let mut next: Option<Time> = None;
-        for queue in 0..self.queues.len() as u32 {
+        while let Some(queue) = self.timers.pop(cx.now) {
             let view = self.view(queue);
-            let aqm = &mut self.queues[queue as usize].aqm;
-            if aqm.next_timer().is_some_and(|due| due <= cx.now) {
-                cx.queue = queue;
-                aqm.on_timer(&view, cx);
+            let q = &mut self.queues[queue as usize];
+            if q.next == OFF_LIST {
+                continue;
             }
-            next = match (next, aqm.next_timer()) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
+            if q.aqm.next_timer().is_some_and(|due| due <= cx.now) {
+                cx.queue = queue;
+                q.aqm.on_timer(&view, cx);
+            }
+            self.arm(queue);
         }
-        self.timer = next;
     }
 
     fn pull(&mut self) -> Option<Packet> {
         loop {
-            let queue = self.first();
-            if queue == NONE {
-                return None;
-            }
-            self.unlink_first(queue);
+            let (which, queue) = self.first()?;
+            self.unlink(which, queue);
             if let Some(packet) = self.pop(queue) {
-                self.append(queue, OnList::Old);
+                self.append(Which::Old, queue);
                 return Some(packet);
             }
         }
@@ -338,9 +422,19 @@ impl<A: Aqm> Discipline for Fq<A> {
 
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {
         for (i, q) in self.queues.iter().enumerate() {
-            if q.list != OnList::Neither {
+            if q.next != OFF_LIST {
                 q.aqm.state(&mut |name, value| visit(i as u32, name, value));
             }
+        }
+    }
+}
+
+impl<A> Queue<A> {
+    /// What the fattest queue has most of.
+    fn weight(&self, variant: Variant) -> u32 {
+        match variant {
+            Variant::Rfc | Variant::Linux => self.bytes,
+            Variant::Dummynet => self.packets,
         }
     }
 }
@@ -352,30 +446,5 @@ impl List {
     };
 }
 
-impl Pool {
-    fn put(&mut self, packet: Packet) -> u32 {
-        if self.free == NONE {
-            self.nodes.push(Node {
-                packet: Some(packet),
-                next: NONE,
-            });
-            return self.nodes.len() as u32 - 1;
-        }
-        let index = self.free;
-        let node = &mut self.nodes[index as usize];
-        self.free = node.next;
-        *node = Node {
-            packet: Some(packet),
-            next: NONE,
-        };
-        index
-    }
-
-    fn take(&mut self, index: u32) -> (Packet, u32) {
-        let node = &mut self.nodes[index as usize];
-        let packet = node.packet.take().expect("a chained node holds a packet");
-        let next = core::mem::replace(&mut node.next, self.free);
-        self.free = index;
-        (packet, next)
-    }
-}
+/// The claim of one cache line per queue.
+const _: () = assert!(core::mem::size_of::<Queue<crate::aqm::codel::Codel>>() == 64);

@@ -109,7 +109,7 @@ pub struct Run {
     pub base_rtt_ms: Option<f64>,
     /// Why the run ended early; `None` for a complete one.
     pub partial: Option<String>,
-    /// Which bytes goodput and utilisation count.
+    /// Which bytes goodput counts, such as "TCP payload (1448 of 1514 bytes on the link)".
     pub length_counted: String,
     /// Each goodput value is an average over this long, ending at its time.
     pub goodput_window_s: f64,
@@ -281,7 +281,7 @@ pub struct Queue {
     pub direction: Direction,
     /// The link's rate: a value holds until the next.
     pub link_mbps: Series,
-    /// Share of what the link could carry, 0 to 1.
+    /// Bytes on the link / bytes that its rate allows, over the run, 0 to 1.
     pub utilisation: Option<f64>,
     /// Packets waiting.
     pub backlog_packets: Series,

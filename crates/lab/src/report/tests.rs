@@ -170,6 +170,14 @@ fn thinning_keeps_extremes_and_every_drop_and_says_how_many_there_were() {
 }
 
 #[test]
+fn short_queues_leave_their_room_to_long_ones() {
+    // 10 and 20 fit; the other two share the 70 that are left.
+    assert_eq!(thin::fair_limit([500, 10, 400, 20].into_iter(), 100), 35);
+    assert_eq!(thin::fair_limit([50, 50].into_iter(), 100), usize::MAX);
+    assert_eq!(thin::fair_limit([].into_iter(), 100), usize::MAX);
+}
+
+#[test]
 fn a_flood_of_drops_is_thinned_too() {
     let packets = many(100_000, 2);
     let shown = thin::thin_packets(&packets, 2000);
@@ -187,7 +195,7 @@ fn thinning_a_series_keeps_its_peak_and_its_gap() {
     // As long as three slices of ten values: at least two of them lie wholly within.
     value[70_000..70_030].fill(f64::NAN);
     let mut series = Series::new((0..count).map(|at| at as f64).collect(), value);
-    thin::thin_series(&mut series);
+    thin::thin_series(&mut series, thin::MOST_VALUES);
     assert!(series.value.len() <= thin::MOST_VALUES);
     assert_eq!(series.thinned_from, Some(count as u64));
     let peak = series.points().find(|(_, value)| *value == 1e6);

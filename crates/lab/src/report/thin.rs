@@ -16,22 +16,19 @@ pub const MOST_VALUES: usize = 20_000;
 /// The report as the page gets it.
 pub fn for_page(report: &Report) -> Report {
     let mut report = report.clone();
-    let busy = report
-        .runs
-        .iter()
-        .flat_map(|run| &run.queues)
-        .filter(|queue| !queue.packets.is_empty())
-        .count();
-    let most_packets = MOST_PACKETS / busy.max(1);
+    let lengths = report.runs.iter().flat_map(|run| &run.queues);
+    let most_packets = fair_limit(lengths.map(|queue| queue.packets.len()), MOST_PACKETS);
     for run in &mut report.runs {
         for flow in &mut run.flows {
-            thin_series(&mut flow.goodput_mbps);
+            thin_series(&mut flow.goodput_mbps, MOST_VALUES);
             let optional = [
                 &mut flow.cwnd_segments,
                 &mut flow.srtt_ms,
                 &mut flow.retransmits,
             ];
-            optional.into_iter().flatten().for_each(thin_series);
+            for series in optional.into_iter().flatten() {
+                thin_series(series, MOST_VALUES);
+            }
         }
         // Pings stay whole: the page takes their distribution from them, and they are few.
         for queue in &mut run.queues {
@@ -41,11 +38,26 @@ pub fn for_page(report: &Report) -> Report {
     report
 }
 
+/// The limit for each that keeps the sum within `most`, where those below it leave room to others.
+pub fn fair_limit(lengths: impl Iterator<Item = usize>, most: usize) -> usize {
+    let mut lengths: Vec<usize> = lengths.collect();
+    lengths.sort_unstable();
+    let mut room = most;
+    for (at, &length) in lengths.iter().enumerate() {
+        let share = room / (lengths.len() - at);
+        if length > share {
+            return share;
+        }
+        room -= length;
+    }
+    usize::MAX
+}
+
 fn prepare_queue(queue: &mut Queue, most_packets: usize) {
-    thin_series(&mut queue.backlog_packets);
-    thin_series(&mut queue.backlog_bytes);
+    thin_series(&mut queue.backlog_packets, MOST_VALUES);
+    thin_series(&mut queue.backlog_bytes, MOST_VALUES);
     for state in &mut queue.state {
-        thin_series(&mut state.series);
+        thin_series(&mut state.series, MOST_VALUES);
     }
     if queue.sojourn_cdf.is_none() {
         queue.sojourn_cdf = Some(Cdf::of_sojourn(&queue.packets));
@@ -112,15 +124,15 @@ fn keep_extremes(rows: &[PacketRow], verdict: Verdict, room: usize, kept: &mut [
     }
 }
 
-/// At most `MOST_VALUES`: of each slice of the column the smallest and the largest value, and a
+/// At most `most` values: of each slice of the column the smallest and the largest value, and a
 /// gap where all of a slice is one.
-pub fn thin_series(series: &mut Series) {
+pub fn thin_series(series: &mut Series, most: usize) {
     let total = series.value.len();
-    if total <= MOST_VALUES {
+    if total <= most {
         return;
     }
-    let per_slice = total.div_ceil(MOST_VALUES / 2);
-    let mut kept = Vec::with_capacity(MOST_VALUES);
+    let per_slice = total.div_ceil(most / 2);
+    let mut kept = Vec::with_capacity(most);
     for from in (0..total).step_by(per_slice) {
         let slice = from..total.min(from + per_slice);
         let finite = || slice.clone().filter(|&at| series.value[at].is_finite());

@@ -8,7 +8,7 @@
 use super::receive::{Arrival, TimedReceiver};
 use super::tcp::set_traffic_class;
 use super::udp::{Order, Seen, words};
-use super::{Context, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
+use super::{Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
 use crate::clock::{Clock, precise_wakeups};
 use crate::namespace::Namespace;
 use crate::sys;
@@ -63,6 +63,9 @@ pub struct PingReport {
     pub duplicates: u64,
     /// Replies received after one with a higher number.
     pub reordered: u64,
+    /// Requests and replies that arrived, but that the kernel had not stamped: their delays are
+    /// not known. Only ever the first few, when `start` follows within milliseconds.
+    pub unstamped: u64,
 }
 
 /// One request.
@@ -72,9 +75,10 @@ pub struct PingSample {
     pub sequence: u64,
     /// When it was handed to the sender's kernel.
     pub sent: Time,
-    /// How long it took to the far kernel; `None` when it was lost on the way.
+    /// How long it took to the far kernel; `None` when it was lost on the way, or not stamped.
     pub forward: Option<Span>,
-    /// How long until the reply was back in the sender's kernel; `None` when either was lost.
+    /// How long until the reply was back in the sender's kernel; `None` when either was lost,
+    /// or the reply not stamped.
     pub round_trip: Option<Span>,
 }
 
@@ -175,7 +179,17 @@ impl Ping {
             let _done = done;
             observe(&observer, observed, id, is_v4, &far, &sender_done)
         })?;
-        Ok(run_pair(stop, source_thread, sink_thread, finished, merge))
+        let protocol = if is_v4 {
+            libc::IPPROTO_ICMP
+        } else {
+            libc::IPPROTO_ICMPV6
+        };
+        let identity = Identity {
+            protocol: protocol as u8,
+            source: SocketAddr::new(self.source, id),
+            destination: SocketAddr::new(self.destination, id),
+        };
+        Ok(run_pair(identity, stop, source_thread, sink_thread, finished, merge))
     }
 
     fn due(&self, number: u64) -> Time {
@@ -250,7 +264,8 @@ impl Ping {
                     Order::Next => {}
                 }
                 report.received += 1;
-                sample.round_trip = Some(arrival.time.since(sample.sent));
+                report.unstamped += u64::from(arrival.time.is_none());
+                sample.round_trip = arrival.time.map(|time| time.since(sample.sent));
             };
             receive(socket, &mut timed, context, take)?;
         }
@@ -265,7 +280,7 @@ fn observe(
     is_v4: bool,
     context: &Context,
     sender_done: &AtomicBool,
-) -> Result<Vec<(u64, Time)>, TrafficError> {
+) -> Result<Vec<(u64, Option<Time>)>, TrafficError> {
     let mut arrivals = Vec::new();
     loop {
         // Read before looking, so that the last round finds what came before the end.
@@ -283,14 +298,18 @@ fn observe(
     }
 }
 
-fn merge(mut report: PingReport, arrivals: Vec<(u64, Time)>) -> PingReport {
+fn merge(mut report: PingReport, arrivals: Vec<(u64, Option<Time>)>) -> PingReport {
+    let mut seen = Seen::default();
     for (sequence, time) in arrivals {
-        if let Some(sample) = report.samples.get_mut(sequence as usize)
-            && sample.forward.is_none()
-        {
-            sample.forward = Some(time.since(sample.sent));
-            report.arrived += 1;
+        let Some(sample) = report.samples.get_mut(sequence as usize) else {
+            continue;
+        };
+        if seen.note(sequence) == Order::Duplicate {
+            continue;
         }
+        report.arrived += 1;
+        report.unstamped += u64::from(time.is_none());
+        sample.forward = time.map(|time| time.since(sample.sent));
     }
     report
 }

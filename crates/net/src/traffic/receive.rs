@@ -12,13 +12,15 @@ use std::os::fd::{AsFd, AsRawFd};
 pub(super) struct TimedReceiver {
     buffers: Box<[[u8; BUFFER_LEN]]>,
     controls: Box<[Control]>,
+    overflowed: u32,
 }
 
 /// What came with a datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
-    /// When the kernel took it from the device.
-    pub time: Time,
+    /// When the kernel took it from the device; unknown for the first few packets after
+    /// timestamps were switched on, which the kernel does in the background.
+    pub time: Option<Time>,
     /// The IP ECN field, where the socket asks for it.
     pub ecn: u8,
     /// Bytes of the datagram, also of those beyond the buffer.
@@ -34,7 +36,8 @@ impl TimedReceiver {
     /// Switches timestamps and the traffic class on for `socket`.
     pub(super) fn new(socket: &Socket, is_v4: bool) -> io::Result<TimedReceiver> {
         let on: libc::c_int = 1;
-        sys::set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)?;
+        sys::switch_timestamps_on(socket)?;
+        sys::set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &on)?;
         if is_v4 {
             sys::set_option(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, &on)?;
         } else {
@@ -43,7 +46,13 @@ impl TimedReceiver {
         Ok(TimedReceiver {
             buffers: vec![[0; BUFFER_LEN]; BATCH].into(),
             controls: vec![Control([0; CONTROL_LEN]); BATCH].into(),
+            overflowed: 0,
         })
+    }
+
+    /// Datagrams that found the socket's buffer full, as of the last one received.
+    pub(super) fn overflowed(&self) -> u64 {
+        u64::from(self.overflowed)
     }
 
     /// Receives what waits, up to a batch, and hands the first [`BUFFER_LEN`] bytes of each
@@ -84,11 +93,10 @@ impl TimedReceiver {
         let offset_ns = clock.realtime_offset_ns();
         for (header, buffer) in headers.iter().zip(&self.buffers).take(count) {
             let length = header.msg_len as usize;
-            let (stamp, class) = control_messages(&header.msg_hdr);
+            let (stamp, class, overflowed) = controls_of(&header.msg_hdr);
+            self.overflowed = overflowed.unwrap_or(self.overflowed);
             let arrival = Arrival {
-                // Without a stamp (not on any kernel of this decade) now is the best guess.
-                time: stamp
-                    .map_or_else(|| clock.now(), |stamp| clock.at_realtime(stamp, offset_ns)),
+                time: stamp.map(|stamp| clock.at_realtime(stamp, offset_ns)),
                 ecn: class & 3,
                 length,
             };
@@ -98,42 +106,31 @@ impl TimedReceiver {
     }
 }
 
-/// The timestamp in nanoseconds and the traffic class.
-fn control_messages(header: &libc::msghdr) -> (Option<u64>, u8) {
-    let mut stamp = None;
-    let mut class = 0;
-    // SAFETY: the header is one that recvmmsg filled, and its control room is still there.
-    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
-    while !next.is_null() {
-        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR give null or a whole header inside the room,
-        // aligned as it is.
-        let (level, kind, payload) =
-            unsafe { ((*next).cmsg_level, (*next).cmsg_type, libc::CMSG_DATA(next)) };
+/// The timestamp in nanoseconds, the traffic class, and how often the buffer was full.
+fn controls_of(header: &libc::msghdr) -> (Option<u64>, u8, Option<u32>) {
+    let (mut stamp, mut class, mut overflowed) = (None, 0, None);
+    // SAFETY: recvmmsg filled the header, and its control room has not been touched since.
+    for (level, kind, payload) in unsafe { sys::control_messages(header) } {
         match (level, kind) {
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
-                // SAFETY: the payload of this kind is a timespec; it may be unaligned.
-                let time = unsafe { payload.cast::<libc::timespec>().read_unaligned() };
-                stamp = Some(sys::timespec_ns(&time));
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => stamp = sys::stamp_ns(payload),
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                overflowed = payload.first_chunk().copied().map(u32::from_ne_bytes);
             }
-            (libc::IPPROTO_IP, libc::IP_TOS) => {
-                // SAFETY: the payload of this kind is one byte.
-                class = unsafe { payload.read() };
-            }
+            (libc::IPPROTO_IP, libc::IP_TOS) => class = payload[0],
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                // SAFETY: the payload of this kind is an int; it may be unaligned.
-                class = unsafe { payload.cast::<libc::c_int>().read_unaligned() } as u8;
+                let int = payload.first_chunk().expect("the class of IPv6 is an int");
+                class = libc::c_int::from_ne_bytes(*int) as u8;
             }
             _ => {}
         }
-        // SAFETY: `next` is a header of this message.
-        next = unsafe { libc::CMSG_NXTHDR(header, next) };
     }
-    (stamp, class)
+    (stamp, class, overflowed)
 }
 
 /// Most datagrams of one system call.
 const BATCH: usize = 32;
 /// Bytes kept of a datagram: an IPv4 header with options, an ICMP header and our payload.
 pub(super) const BUFFER_LEN: usize = 128;
-/// A timestamp (16 + 16) and a traffic class (16 + 8), with room to spare.
+/// Timestamps (16 + 48), an overflow count (16 + 8) and a traffic class (16 + 8), with room to
+/// spare.
 const CONTROL_LEN: usize = 128;

@@ -1,19 +1,22 @@
 //! Bulk transfers by the kernel's TCP.
 //!
 //! The sender writes as fast as the socket takes it, from `start` until `stop` or `bytes`;
-//! the receiver throws the data away uncopied and notes how much has come when. What the
+//! the receiver notes how much has come when. What the
 //! sender's kernel thinks of the path (`TCP_INFO`) is sampled at an interval.
 //!
 //! A transfer that ends by time is aborted (RST), so that it is gone from the network but for
 //! what is in flight; one that ends by `bytes` closes in order (FIN).
 
-use super::{Context, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
+pub use super::tcp_info::TcpSample;
+use super::{Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
+
+use super::tcp_info::TcpInfo;
 use crate::clock::{Clock, precise_wakeups};
 use crate::namespace::Namespace;
 use crate::sys;
 use sluice_core::{Span, Time};
 use socket2::{Domain, SockAddr, Socket, Type};
-use std::io;
+use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +46,18 @@ pub struct TcpFlow {
     pub info_interval: Span,
     /// How often to note what has arrived.
     pub goodput_interval: Span,
+    /// What the receiver does with the data.
+    pub sink: Sink,
+}
+
+/// What a receiving application does with its data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sink {
+    /// Reads it into memory, as applications do.
+    #[default]
+    Read,
+    /// Has the kernel throw it away uncopied, which leaves more of the processor to the rest.
+    Discard,
 }
 
 /// Use of explicit congestion notification.
@@ -76,47 +91,6 @@ pub struct TcpReport {
     pub broken: Option<String>,
 }
 
-/// The sender's state at one instant (`struct tcp_info`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TcpSample {
-    /// When it was read.
-    pub time: Time,
-    /// Congestion window in segments.
-    pub cwnd: u32,
-    /// Slow start threshold in segments (2^31 - 1 before the first congestion).
-    pub ssthresh: u32,
-    /// Bytes of payload per segment.
-    pub mss: u32,
-    /// Smoothed RTT.
-    pub srtt: Span,
-    /// Variation of the RTT.
-    pub rttvar: Span,
-    /// Least RTT seen in the kernel's window of time.
-    pub min_rtt: Span,
-    /// Retransmission timeout.
-    pub rto: Span,
-    /// Segments in flight, as far as the sender knows.
-    pub unacked: u32,
-    /// Segments that count as lost now.
-    pub lost: u32,
-    /// Segments retransmitted so far.
-    pub retransmits: u32,
-    /// Payload bytes acknowledged so far.
-    pub bytes_acked: u64,
-    /// Payload bytes sent so far, retransmissions included.
-    pub bytes_sent: u64,
-    /// Payload bytes retransmitted so far.
-    pub bytes_retransmitted: u64,
-    /// Segments delivered so far with a CE mark, as far as the receiver says.
-    pub delivered_ce: u32,
-    /// Latest estimate of the delivery rate, in bits per second (0 before the first).
-    pub delivery_rate_bps: u64,
-    /// What the sender paces at, in bits per second (all ones when it does not).
-    pub pacing_rate_bps: u64,
-    /// 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
-    pub ca_state: u8,
-}
-
 /// What had arrived by an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Goodput {
@@ -140,6 +114,7 @@ impl TcpFlow {
             bytes: None,
             info_interval: Span::from_ms(50),
             goodput_interval: Span::from_ms(10),
+            sink: Sink::Read,
         }
     }
 
@@ -191,12 +166,11 @@ impl TcpFlow {
             let _done = done;
             flow.send(socket, destination, &sender)
         })?;
-        let interval = self.goodput_interval;
-        let start = self.start;
+        let flow = self.clone();
         let done = SetOnDrop(finished.clone());
         let sink_thread = to.spawn("tcp-receive", move || {
             let _done = done;
-            receive(listener, start, interval, &receiver, &sender_done)
+            flow.receive(listener, &receiver, &sender_done)
         })?;
         let merge = move |sent: Sent, received: Received| TcpReport {
             connection: Some((source, destination)),
@@ -207,7 +181,12 @@ impl TcpFlow {
             finished: received.finished,
             broken: sent.broken,
         };
-        Ok(run_pair(stop, source_thread, sink_thread, finished, merge))
+        let identity = Identity {
+            protocol: libc::IPPROTO_TCP as u8,
+            source,
+            destination,
+        };
+        Ok(run_pair(identity, stop, source_thread, sink_thread, finished, merge))
     }
 
     fn sender_socket(&self, context: &Context) -> Result<Socket, TrafficError> {
@@ -303,6 +282,77 @@ impl TcpFlow {
         let _ = socket.set_linger(Some(Duration::ZERO));
         Ok(sent)
     }
+
+    fn receive(
+        &self,
+        listener: Socket,
+        context: &Context,
+        sender_done: &AtomicBool,
+    ) -> Result<Received, TrafficError> {
+        precise_wakeups();
+        let mut received = Received::default();
+        if !context.sleep_until(self.start) {
+            return Ok(received);
+        }
+        let socket = loop {
+            if wait(&listener, libc::POLLIN, Time::MAX, Time::ZERO) {
+                match listener.accept() {
+                    Ok((socket, _)) => break socket,
+                    Err(error) if is_transient(&error) => {}
+                    Err(error) => return Err(context.error("accept")(error)),
+                }
+            } else if context.stop.is_stopped() || sender_done.load(Ordering::Acquire) {
+                return Ok(received);
+            }
+        };
+        drop(listener);
+        socket
+            .set_nonblocking(true)
+            .map_err(context.error("switch waiting off"))?;
+        let mut buffer = match self.sink {
+            Sink::Read => vec![0; CHUNK_LEN],
+            Sink::Discard => Vec::new(),
+        };
+        let mut bytes = 0;
+        let mut next = context.clock.now();
+        let mut last_arrival = next;
+        loop {
+            let now = context.clock.now();
+            if now >= next {
+                received.goodput.push(Goodput { time: now, bytes });
+                while next <= now {
+                    next += self.goodput_interval;
+                }
+            }
+            if !wait(&socket, libc::POLLIN, next, now) {
+                // A RST is sent once and may be lost.
+                if sender_done.load(Ordering::Acquire) && now >= last_arrival + GRACE {
+                    break;
+                }
+                continue;
+            }
+            let read = match self.sink {
+                Sink::Read => (&socket).read(&mut buffer),
+                Sink::Discard => sys::discard(&socket, DISCARD_LEN),
+            };
+            match read {
+                Ok(0) => {
+                    received.finished = Some(context.clock.now());
+                    break;
+                }
+                Ok(count) => {
+                    bytes += count as u64;
+                    last_arrival = now;
+                }
+                Err(error) if is_transient(&error) => {}
+                // The sender's abort.
+                Err(_) => break,
+            }
+        }
+        let time = context.clock.now();
+        received.goodput.push(Goodput { time, bytes });
+        Ok(received)
+    }
 }
 
 /// The congestion controls that the kernel has ready. Others may be loaded as modules when
@@ -343,8 +393,8 @@ struct Sent {
 
 impl Sent {
     fn sample(&mut self, socket: &Socket, time: Time) {
-        if let Ok(info) = tcp_info(socket) {
-            self.has_ecn |= info.options & TCPI_OPT_ECN != 0;
+        if let Ok(info) = TcpInfo::read(socket) {
+            self.has_ecn |= info.has_ecn();
             self.info.push(info.sample(time));
         }
     }
@@ -355,67 +405,6 @@ impl Sent {
 struct Received {
     goodput: Vec<Goodput>,
     finished: Option<Time>,
-}
-
-fn receive(
-    listener: Socket,
-    start: Time,
-    interval: Span,
-    context: &Context,
-    sender_done: &AtomicBool,
-) -> Result<Received, TrafficError> {
-    precise_wakeups();
-    let mut received = Received::default();
-    if !context.sleep_until(start) {
-        return Ok(received);
-    }
-    let socket = loop {
-        if wait(&listener, libc::POLLIN, Time::MAX, Time::ZERO) {
-            match listener.accept() {
-                Ok((socket, _)) => break socket,
-                Err(error) if is_transient(&error) => {}
-                Err(error) => return Err(context.error("accept")(error)),
-            }
-        } else if context.stop.is_stopped() || sender_done.load(Ordering::Acquire) {
-            return Ok(received);
-        }
-    };
-    drop(listener);
-    let mut bytes = 0;
-    let mut next = context.clock.now();
-    let mut last_arrival = next;
-    loop {
-        let now = context.clock.now();
-        if now >= next {
-            received.goodput.push(Goodput { time: now, bytes });
-            while next <= now {
-                next += interval;
-            }
-        }
-        if !wait(&socket, libc::POLLIN, next, now) {
-            // A RST is sent once and may be lost.
-            if sender_done.load(Ordering::Acquire) && now >= last_arrival + GRACE {
-                break;
-            }
-            continue;
-        }
-        match sys::discard(&socket, DISCARD_LEN) {
-            Ok(0) => {
-                received.finished = Some(context.clock.now());
-                break;
-            }
-            Ok(count) => {
-                bytes += count as u64;
-                last_arrival = now;
-            }
-            Err(error) if is_transient(&error) => {}
-            // The sender's abort.
-            Err(_) => break,
-        }
-    }
-    let time = context.clock.now();
-    received.goodput.push(Goodput { time, bytes });
-    Ok(received)
 }
 
 fn listen(address: IpAddr) -> io::Result<Socket> {
@@ -486,107 +475,7 @@ pub(super) fn set_traffic_class(socket: &Socket, is_v4: bool, class: u8) -> io::
     }
 }
 
-fn tcp_info(socket: &Socket) -> io::Result<TcpInfo> {
-    let mut info = TcpInfo::default();
-    // SAFETY: `TcpInfo` consists of integers only. An older kernel fills a shorter one and
-    // leaves the rest zero.
-    #[allow(unsafe_code)]
-    unsafe {
-        sys::option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
-    }
-    Ok(info)
-}
-
-/// linux/tcp.h: `struct tcp_info`, up to `tcpi_bytes_retrans`.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct TcpInfo {
-    state: u8,
-    ca_state: u8,
-    retransmits: u8,
-    probes: u8,
-    backoff: u8,
-    options: u8,
-    wscale: u8,
-    flags: u8,
-    rto: u32,
-    ato: u32,
-    snd_mss: u32,
-    rcv_mss: u32,
-    unacked: u32,
-    sacked: u32,
-    lost: u32,
-    retrans: u32,
-    fackets: u32,
-    last_data_sent: u32,
-    last_ack_sent: u32,
-    last_data_recv: u32,
-    last_ack_recv: u32,
-    pmtu: u32,
-    rcv_ssthresh: u32,
-    rtt: u32,
-    rttvar: u32,
-    snd_ssthresh: u32,
-    snd_cwnd: u32,
-    advmss: u32,
-    reordering: u32,
-    rcv_rtt: u32,
-    rcv_space: u32,
-    total_retrans: u32,
-    pacing_rate: u64,
-    max_pacing_rate: u64,
-    bytes_acked: u64,
-    bytes_received: u64,
-    segs_out: u32,
-    segs_in: u32,
-    notsent_bytes: u32,
-    min_rtt: u32,
-    data_segs_in: u32,
-    data_segs_out: u32,
-    delivery_rate: u64,
-    busy_time: u64,
-    rwnd_limited: u64,
-    sndbuf_limited: u64,
-    delivered: u32,
-    delivered_ce: u32,
-    bytes_sent: u64,
-    bytes_retrans: u64,
-}
-
-impl TcpInfo {
-    fn sample(&self, time: Time) -> TcpSample {
-        let us = |us: u32| Span::from_us(u64::from(us));
-        TcpSample {
-            time,
-            cwnd: self.snd_cwnd,
-            ssthresh: self.snd_ssthresh,
-            mss: self.snd_mss,
-            srtt: us(self.rtt),
-            rttvar: us(self.rttvar),
-            // The kernel says all ones before the first measurement.
-            min_rtt: us(if self.min_rtt == u32::MAX {
-                0
-            } else {
-                self.min_rtt
-            }),
-            rto: us(self.rto),
-            unacked: self.unacked,
-            lost: self.lost,
-            retransmits: self.total_retrans,
-            bytes_acked: self.bytes_acked,
-            bytes_sent: self.bytes_sent,
-            bytes_retransmitted: self.bytes_retrans,
-            delivered_ce: self.delivered_ce,
-            delivery_rate_bps: self.delivery_rate.saturating_mul(8),
-            pacing_rate_bps: self.pacing_rate.saturating_mul(8),
-            ca_state: self.ca_state,
-        }
-    }
-}
-
-/// linux/tcp.h.
-const TCPI_OPT_ECN: u8 = 8;
-/// Bytes of one write: four super-packets.
+/// Bytes of one write or read: four super-packets.
 const CHUNK_LEN: usize = 256 << 10;
 /// Most bytes thrown away by one read.
 const DISCARD_LEN: usize = 4 << 20;

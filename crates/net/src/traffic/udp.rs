@@ -7,7 +7,7 @@
 
 use super::receive::{Arrival, TimedReceiver};
 use super::tcp::set_traffic_class;
-use super::{Context, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
+use super::{Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
 use crate::clock::{Clock, precise_wakeups};
 use crate::namespace::Namespace;
 use crate::sys;
@@ -66,6 +66,9 @@ pub struct UdpReport {
     pub duplicates: u64,
     /// Packets received after one with a higher number.
     pub reordered: u64,
+    /// Packets that reached the receiver's host but found its socket full: lost by the
+    /// measurement, and by nothing on the path.
+    pub overflowed: u64,
     /// Packets received with a CE mark.
     pub marked: u64,
     /// Packets as they arrived.
@@ -79,8 +82,9 @@ pub struct UdpSample {
     pub sequence: u64,
     /// When it was handed to the sender's kernel.
     pub sent: Time,
-    /// When the receiver's kernel got it.
-    pub received: Time,
+    /// When the receiver's kernel got it; unknown when it was not stamped, as the first few may
+    /// be when `start` follows within milliseconds.
+    pub received: Option<Time>,
     /// IP ECN field on arrival.
     pub ecn: u8,
 }
@@ -183,7 +187,12 @@ impl UdpFlow {
             latest: sent.latest,
             ..received
         };
-        Ok(run_pair(stop, source_thread, sink_thread, finished, merge))
+        let identity = Identity {
+            protocol: libc::IPPROTO_UDP as u8,
+            source: source_address,
+            destination,
+        };
+        Ok(run_pair(identity, stop, source_thread, sink_thread, finished, merge))
     }
 
     fn header_len(&self) -> usize {
@@ -255,6 +264,7 @@ impl UdpFlow {
             if sender_done.load(Ordering::Acquire) {
                 let now = context.clock.now();
                 if now >= *end.get_or_insert(now + self.linger) {
+                    report.overflowed = timed.overflowed();
                     return Ok(report);
                 }
             }

@@ -2,13 +2,12 @@
 
 use super::Topology;
 use sluice_net::Clock;
-use sluice_net::frame::{Checksums, SuperPacket, parse_head};
+use sluice_net::frame::{Checksums, Link, SuperPacket, parse_head};
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::{
     Counters, Interest, PacketPort, Pool, PoolSize, Port, Slot, Spin, Waiter, Watch,
 };
 use sluice_net::traffic::Stop;
-use std::os::fd::AsFd;
 use std::thread::JoinHandle;
 
 /// What becomes of super-packets.
@@ -33,8 +32,12 @@ pub struct Outcome {
 
 impl Forwarder {
     pub fn start(topology: &Topology, mode: Mode, options: PacketOptions) -> Forwarder {
-        let mut ports =
+        let ports =
             ["r2", "r3"].map(|name| PacketPort::open(&topology.router, name, options).unwrap());
+        Forwarder::between(ports, mode)
+    }
+
+    pub fn between<P: Port + Send + 'static>(mut ports: [P; 2], mode: Mode) -> Forwarder {
         let stop = Stop::new();
         let seen = stop.clone();
         let thread = std::thread::spawn(move || forward(&mut ports, mode, &seen));
@@ -47,7 +50,7 @@ impl Forwarder {
     }
 }
 
-fn forward(ports: &mut [PacketPort; 2], mode: Mode, stop: &Stop) -> Outcome {
+fn forward<P: Port>(ports: &mut [P; 2], mode: Mode, stop: &Stop) -> Outcome {
     let size = PoolSize {
         slots: 4096,
         large: 256,
@@ -75,7 +78,7 @@ fn forward(ports: &mut [PacketPort; 2], mode: Mode, stop: &Stop) -> Outcome {
             if mode == Mode::Split {
                 segments.clear();
                 for slot in &batch {
-                    split_into += split(&mut pool, *slot, &mut segments);
+                    split_into += split(&mut pool, *slot, out.link(), &mut segments);
                 }
                 std::mem::swap(&mut batch, &mut segments);
             }
@@ -99,9 +102,8 @@ fn forward(ports: &mut [PacketPort; 2], mode: Mode, stop: &Stop) -> Outcome {
 }
 
 /// Appends the packets that `slot` stands for; how many, if it was a super-packet.
-fn split(pool: &mut Pool, slot: Slot, into: &mut Vec<Slot>) -> u64 {
+fn split(pool: &mut Pool, slot: Slot, link: Link, into: &mut Vec<Slot>) -> u64 {
     let vnet = pool.vnet(slot);
-    let link = sluice_net::frame::Link::Ethernet;
     let view = parse_head(pool.head(slot), pool.frame_len(slot), link);
     let Ok(packet) = SuperPacket::new(&view, &vnet) else {
         into.push(slot);

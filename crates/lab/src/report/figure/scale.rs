@@ -37,7 +37,7 @@ impl Scale {
     pub fn log(smallest: f64, largest: f64) -> Self {
         let max = if largest > 0.0 { largest * 1.25 } else { 1.0 };
         // Four and a half decades are as much as a panel can show.
-        let min = (smallest / 1.25).clamp(max / 30_000.0, max / 10.0);
+        let min = (smallest / 1.25).clamp(max / 30_000.0, max / 1.5);
         let decades = min.log10().floor() as i32..=max.log10().ceil() as i32;
         let ticks_at = |multiples: &[f64]| -> Vec<f64> {
             decades
@@ -49,6 +49,9 @@ impl Scale {
         let mut ticks = ticks_at(&[1.0]);
         if ticks.len() < 3 {
             ticks = ticks_at(&[1.0, 2.0, 5.0]);
+        }
+        if ticks.len() < 3 {
+            ticks = Scale::between(min, max, 5).ticks;
         }
         Scale {
             min,
@@ -68,22 +71,16 @@ impl Scale {
         }
     }
 
-    /// The number at a tick, with as many decimals as the distance of two needs.
+    /// The number at a tick: on a linear axis with as many decimals as the distance of two needs,
+    /// on a logarithmic one as many as it has.
     fn label(&self, value: f64) -> String {
-        let smallest = if self.is_log {
-            value
-        } else {
-            match self.ticks.as_slice() {
-                [first, second, ..] => second - first,
-                _ => value,
+        match self.ticks.as_slice() {
+            [first, second, ..] if !self.is_log => {
+                let decimals = -((second - first).log10() + 1e-9).floor();
+                format!("{value:.*}", decimals.clamp(0.0, 9.0) as usize)
             }
-        };
-        let decimals = if smallest > 0.0 {
-            (-(smallest.log10() + 1e-9).floor()).clamp(0.0, 9.0) as usize
-        } else {
-            0
-        };
-        format!("{value:.decimals$}")
+            _ => ((value * 1e9).round() / 1e9).to_string(),
+        }
     }
 }
 
@@ -148,9 +145,14 @@ mod tests {
 
     #[test]
     fn log_ticks_are_decades_and_in_a_short_range_also_two_and_five() {
-        assert_eq!(labels(&Scale::log(1.0, 1000.0)), ["1", "10", "100", "1000"]);
-        // 0.625 to 6.25 holds only one power of ten.
+        assert_eq!(labels(&Scale::log(0.1, 100.0)), ["0.1", "1", "10", "100"]);
+        // 0.8 to 6.25 holds only one power of ten.
         assert_eq!(labels(&Scale::log(1.0, 5.0)), ["1", "2", "5"]);
+        // 16 to 27.5 holds only 20; a fifth of it is 2.3, so there are linear steps of 2.
+        assert_eq!(
+            labels(&Scale::log(20.0, 22.0)),
+            ["16", "18", "20", "22", "24", "26"]
+        );
     }
 
     #[test]
@@ -163,7 +165,7 @@ mod tests {
     #[test]
     fn an_axis_without_values_can_still_be_drawn() {
         for scale in [Scale::linear(0.0, 5), Scale::log(f64::INFINITY, 0.0)] {
-            assert!(scale.map(&0.5, (0, 100)) > 0, "{scale:?}");
+            assert!(scale.map(&0.9, (0, 100)) > 0, "{scale:?}");
         }
     }
 }

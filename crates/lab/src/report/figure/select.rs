@@ -6,9 +6,12 @@ use super::panel::{Cloud, Line, Look, Panel};
 use super::scale::Scale;
 use super::{Figure, FigureKind, FlowLines};
 use crate::report::model::{Cdf, Direction, Flow, Ping, Queue, Report, Run, Series, Verdict};
+use crate::report::thin::thin_series;
 
 /// Delays get a logarithmic axis when the variants' medians are further apart than this.
 const LOG_BEYOND: f64 = 8.0;
+/// Of a line: more than a figure of ordinary width can show.
+const MOST_VALUES: usize = 4000;
 const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
 /// Goodput per loaded direction, ping, sojourn time and backlog; without those nobody measured.
@@ -299,6 +302,8 @@ fn cdf_panel(title: &str, curves: Vec<(usize, Cdf)>, is_log: bool) -> Panel {
 
 impl Line {
     fn of(look: Look, series: &Series) -> Self {
+        let mut series = series.clone();
+        thin_series(&mut series, MOST_VALUES);
         let points = series.time_s.iter().zip(&series.value);
         let pieces = points
             .map(|(&time, &value)| (time, value))
