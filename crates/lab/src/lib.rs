@@ -7,7 +7,7 @@
 //! - [`metrics`]: figures from a recording;
 //! - [`expect`]: whether the figures are as expected;
 //! - [`table`]: the figures as text and as JSON;
-//! - [`report`]: the page and the pictures;
+//! - [`report`]: the page and the pictures, which [`report_of`] fills from recordings;
 //! - [`replay`]: a recorded trace of arrivals through one queue.
 
 pub mod expect;
@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod recording;
 pub mod replay;
 pub mod report;
+pub mod report_of;
 pub mod run;
 pub mod scenario;
 pub mod table;

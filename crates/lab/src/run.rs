@@ -4,7 +4,6 @@
 //! measured follows at the end. A run that is interrupted, or whose recording cannot be written any
 //! more, ends early and is marked partial.
 
-use std::borrow::Cow;
 use std::path::Path;
 
 use sluice_core::{Span, Time};
@@ -17,7 +16,7 @@ use crate::expect;
 use crate::live::{self, FlowReport, Listener, LiveError, Observation};
 use crate::metrics::Summary;
 use crate::recording::{
-    BACKLOG_BYTES, BACKLOG_PACKETS, End, Environment, FlowSample, PingSample, QueueSample,
+    End, Environment, FlowSample, PingSample, QueueSample,
     ReadError, RecordError, Recording, RunWriter,
 };
 use crate::scenario::{Backend, Direction, FlowInstance, FlowKind, Scenario, Variant};
@@ -158,19 +157,12 @@ impl Recorder<'_> {
                 backlog,
                 state,
             } => {
-                let mut write = |queue, variable, value| {
-                    self.writer.queue_sample(&QueueSample {
-                        time: *at,
-                        pipe: *direction,
-                        queue,
-                        variable: Cow::Borrowed(variable),
-                        value,
-                    })
-                };
-                write(None, BACKLOG_PACKETS, backlog.packets as f64)?;
-                write(None, BACKLOG_BYTES, backlog.bytes as f64)?;
+                for sample in QueueSample::backlog(*at, *direction, *backlog) {
+                    self.writer.queue_sample(&sample)?;
+                }
                 for (queue, variable, value) in state {
-                    write(Some(*queue), variable, value.as_f64())?;
+                    let sample = QueueSample::state(*at, *direction, *queue, variable, *value);
+                    self.writer.queue_sample(&sample)?;
                 }
             }
             Observation::Flow(..) => {}
@@ -238,13 +230,16 @@ fn write_udp(
         })
     };
     for (received, packet) in (1..).zip(&report.samples) {
-        if packet.received >= due {
-            due = packet.received + interval;
+        if let Some(at) = packet.received
+            && at >= due
+        {
+            due = at + interval;
             // All packets up to this one had been sent by then, at least.
-            sample(packet.received, packet.sequence + 1, received)?;
+            sample(at, packet.sequence + 1, received)?;
         }
     }
-    let last = report.samples.last().map_or(Time::ZERO, |s| s.received);
+    let last = report.samples.iter().rev().find_map(|s| s.received);
+    let last = last.unwrap_or(Time::ZERO);
     sample(last, report.sent, report.received)
 }
 
