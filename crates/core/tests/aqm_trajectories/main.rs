@@ -4,5 +4,6 @@
 mod bed;
 mod codel;
 mod controllers;
+mod marks;
 mod red;
 mod schedules;
