@@ -30,8 +30,7 @@ test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
 
 test-live: $(WEB) ## live runs in namespaces of their own
-	$(CARGO) build --locked -p sluice-cli
-	tests/live.sh target/debug/sluice
+	$(CARGO) test --locked -p sluice-cli --test live -q -- --test-threads 1
 
 test-web: $(WEB) ## the report's own tests
 	cd web && npm test --silent

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod list;
+mod report;
+mod run;
 
 /// Packet queueing in user space: algorithms, simulator, live router, laboratory.
 #[derive(Debug, Parser)]
@@ -16,13 +18,19 @@ struct Sluice {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run a scenario: build the network, send the traffic, measure, draw
+    Run(run::Args),
+    /// Draw recorded runs again, or compare several
+    Report(report::Args),
     /// List the algorithms with their parameters, units, ranges and defaults
     List(list::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Sluice::parse().command {
-        Command::List(args) => list::run(&args).map_err(Box::<dyn std::error::Error>::from),
+        Command::Run(args) => run::run(&args).map_err(Box::<dyn std::error::Error>::from),
+        Command::Report(args) => report::run(&args).map_err(Into::into),
+        Command::List(args) => list::run(&args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("sluice: {error}");

@@ -1,5 +1,242 @@
 //! Links: what happens to packets between a queue and the far end.
+//!
+//! A [`Link`] does everything that a path can do to a packet, in this order:
+//!
+//! ```text
+//! arrival -> loss -> duplicate -> corrupt -> queue -> rate, framing, profile -> delay, jitter -> far end
+//!            pattern, chain, chance                   (the link is occupied)    reorder
+//! ```
+//!
+//! What comes before the queue happens to packets on their way to the bottleneck, as in netem and in
+//! dummynet's `plr`: a lost packet takes no room and no time. The rest is a [`Pipe`] with its
+//! [`Medium`]. A profile's loss comes after its transmission, as in dummynet.
+//!
+//! Every effect is one file with its parameters, has its own stream of randomness forked from one
+//! seed, and is off unless set. [`LinkParams`] is all of them, and reads them from words; what
+//! comes from files (a rate that changes, a profile, a table of deviations) is in [`LinkFiles`].
 
+use alloc::boxed::Box;
+
+use crate::event::{Backlog, Cx, DropReason};
+use crate::packet::Packet;
+use crate::rng::Rng;
+use crate::sched::{Discipline, Wake};
+
+pub mod corrupt;
+pub mod duplicate;
+pub mod framing;
+pub mod gilbert;
+pub mod jitter;
+pub mod loss;
+pub mod medium;
+pub mod opportunities;
+pub mod params;
+pub mod pattern;
 pub mod pipe;
+pub mod profile;
+pub mod reorder;
+pub mod schedule;
+pub mod text;
 
+pub use corrupt::CorruptParams;
+pub use duplicate::DuplicateParams;
+pub use framing::{Cells, FramingParams};
+pub use gilbert::{Gilbert, GilbertParams};
+pub use jitter::{Distribution, JitterParams, Table};
+pub use loss::{Chance, LossParams};
+pub use medium::{Medium, RateSource};
+pub use opportunities::Opportunities;
+pub use params::{LinkError, LinkErrorKind, LinkFiles, LinkParams};
+pub use pattern::{Pattern, PatternParams};
 pub use pipe::{Departure, Pipe, PipeParams};
+pub use profile::{Profile, ProfileError, ProfileErrorKind};
+pub use reorder::ReorderParams;
+pub use schedule::Schedule;
+pub use text::{TextError, TextErrorKind};
+
+use medium::stream;
+
+/// What a link has done to packets; a super-packet counts once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounts {
+    /// Packets that were lost before the queue.
+    pub lost: u64,
+    /// Copies that were made.
+    pub duplicated: u64,
+    /// Copies that the host could not make.
+    pub uncopied: u64,
+    /// Packets that had a bit flipped.
+    pub corrupted: u64,
+}
+
+/// One direction of a link with all its effects.
+///
+/// The calls are those of a [`Pipe`]. A host whose packets are super-packets splits them before a
+/// link with effects: an effect strikes a handle as a whole.
+pub struct Link {
+    entry: Option<Box<Entry>>,
+    pipe: Pipe,
+    counts: LinkCounts,
+}
+
+/// The effects before the queue.
+struct Entry {
+    pattern: Pattern,
+    gilbert: Option<(Gilbert, Rng)>,
+    loss: Option<(Chance, Rng)>,
+    duplicate: Option<(Chance, Rng)>,
+    corrupt: Option<(Chance, Rng)>,
+}
+
+impl Link {
+    /// An idle link with `queue`. Its effects draw from streams that `rng` forks.
+    pub fn new(
+        params: &LinkParams,
+        files: LinkFiles,
+        queue: Box<dyn Discipline>,
+        rng: &Rng,
+    ) -> Self {
+        let pipe = match params.medium(files, rng) {
+            (pipe_params, Some(medium)) => Pipe::with_medium(&pipe_params, medium, queue),
+            (pipe_params, None) => Pipe::new(&pipe_params, queue),
+        };
+        Link {
+            entry: Entry::new(params, rng),
+            pipe,
+            counts: LinkCounts::default(),
+        }
+    }
+
+    /// Takes a packet at `cx.now`. What leaves in consequence is found by [`Link::poll`].
+    pub fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
+        let Some(entry) = &mut self.entry else {
+            self.pipe.enqueue(packet, cx);
+            return;
+        };
+        self.pipe.catch_up(cx);
+        if entry.loses() {
+            self.counts.lost += 1;
+            cx.discard(packet, DropReason::Loss);
+            return;
+        }
+        let mut copy = None;
+        if strikes(&mut entry.duplicate) {
+            copy = cx.copy(&packet);
+            match copy {
+                Some(_) => self.counts.duplicated += 1,
+                None => self.counts.uncopied += 1,
+            }
+        }
+        for packet in core::iter::once(packet).chain(copy) {
+            if strikes(&mut entry.corrupt)
+                && let Some((_, rng)) = &mut entry.corrupt
+            {
+                let bits = u64::from(packet.len.max(1)) * 8;
+                cx.corrupt(&packet, rng.below(bits));
+                self.counts.corrupted += 1;
+            }
+            self.pipe.enqueue(packet, cx);
+        }
+    }
+
+    /// Works off everything that is due up to `cx.now`, and gives the next packet that has arrived
+    /// at the far end. To be called until it gives none.
+    pub fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
+        self.pipe.poll(cx)
+    }
+
+    /// When [`Link::poll`] has something to do next.
+    pub fn next_wake(&self) -> Wake {
+        self.pipe.next_wake()
+    }
+
+    /// What waits in the queue.
+    pub fn backlog(&self) -> Backlog {
+        self.pipe.backlog()
+    }
+
+    /// What is on the link and in the delay line.
+    pub fn in_flight(&self) -> Backlog {
+        self.pipe.in_flight()
+    }
+
+    /// What the effects have done so far.
+    pub const fn counts(&self) -> LinkCounts {
+        self.counts
+    }
+
+    /// The queue.
+    pub fn queue(&self) -> &dyn Discipline {
+        self.pipe.queue()
+    }
+
+    /// The queue, to change it at `cx.now`: its classes, or to pull packets out of it.
+    pub fn queue_mut(&mut self, cx: &mut Cx<'_>) -> &mut dyn Discipline {
+        self.pipe.queue_mut(cx)
+    }
+
+    /// Changes all parameters from `cx.now` on; chains, correlations and streams of randomness start
+    /// anew, what waits or is under way stays as it is.
+    pub fn set_params(&mut self, params: &LinkParams, files: LinkFiles, cx: &mut Cx<'_>) {
+        let rng = cx.rng.fork(stream::LOSS);
+        let (pipe_params, medium) = params.medium(files, &rng);
+        self.pipe.set_params(&pipe_params, cx);
+        self.pipe.set_medium(medium, cx);
+        self.entry = Entry::new(params, &rng);
+    }
+
+    /// Puts `queue` in the place of the present one and moves the backlog to it.
+    pub fn replace_queue(&mut self, queue: Box<dyn Discipline>, cx: &mut Cx<'_>) {
+        self.pipe.replace_queue(queue, cx);
+    }
+}
+
+impl Entry {
+    /// The effects that are on; `None` if all are off.
+    fn new(params: &LinkParams, rng: &Rng) -> Option<Box<Self>> {
+        let chance = |probability: crate::param::Ratio, correlation, stream| {
+            (probability.as_billionths() > 0)
+                .then(|| (Chance::new(probability, correlation), rng.fork(stream)))
+        };
+        let (loss, duplicate, corrupt) = (&params.loss, &params.duplicate, &params.corrupt);
+        let entry = Entry {
+            pattern: Pattern::new(&params.pattern),
+            gilbert: (!params.gilbert.is_off())
+                .then(|| (Gilbert::new(&params.gilbert), rng.fork(stream::GILBERT))),
+            loss: chance(loss.loss, loss.loss_correlation, stream::LOSS),
+            duplicate: chance(
+                duplicate.duplicate,
+                duplicate.duplicate_correlation,
+                stream::DUPLICATE,
+            ),
+            corrupt: chance(
+                corrupt.corrupt,
+                corrupt.corrupt_correlation,
+                stream::CORRUPT,
+            ),
+        };
+        let is_off = params.pattern.lose_every == 0
+            && entry.gilbert.is_none()
+            && entry.loss.is_none()
+            && entry.duplicate.is_none()
+            && entry.corrupt.is_none();
+        (!is_off).then(|| Box::new(entry))
+    }
+
+    /// Pattern, chain and chance each see every packet, so that none shifts another.
+    fn loses(&mut self) -> bool {
+        let by_pattern = self.pattern.strikes();
+        let by_chain = match &mut self.gilbert {
+            Some((gilbert, rng)) => gilbert.strikes(rng),
+            None => false,
+        };
+        by_pattern | by_chain | strikes(&mut self.loss)
+    }
+}
+
+fn strikes(effect: &mut Option<(Chance, Rng)>) -> bool {
+    match effect {
+        Some((chance, rng)) => chance.strikes(rng),
+        None => false,
+    }
+}

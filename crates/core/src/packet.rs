@@ -56,6 +56,10 @@ pub struct Packet {
     pub dst: u32,
     /// The queue of a scheduler with several that a classifier chose.
     pub class: u32,
+    /// What a rank function (`pifo`, `pieo`) cannot see in a header and the host may know: bytes that
+    /// the flow has still to send, this packet's included (`srpt`), or microseconds after its
+    /// arrival by which it should leave (`edf`). 0 if unknown.
+    pub tag: u32,
     /// Wire packets in this handle: 1, or more for a super-packet.
     pub segments: u16,
     /// ECN codepoint; the host writes a mark into the header when it transmits.
@@ -75,6 +79,7 @@ impl Packet {
             src: 0,
             dst: 0,
             class: 0,
+            tag: 0,
             segments: 1,
             ecn: Ecn::NotEct,
             dscp: 0,

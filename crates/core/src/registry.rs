@@ -338,7 +338,7 @@ impl fmt::Display for Spec {
 }
 
 /// The words of a text with their byte ranges.
-fn words(text: &str) -> impl Iterator<Item = (core::ops::Range<usize>, &str)> {
+pub(crate) fn words(text: &str) -> impl Iterator<Item = (core::ops::Range<usize>, &str)> {
     text.split_whitespace().map(move |word| {
         let start = word.as_ptr() as usize - text.as_ptr() as usize;
         (start..start + word.len(), word)

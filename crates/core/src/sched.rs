@@ -4,7 +4,6 @@
 
 use alloc::boxed::Box;
 
-use crate::aqm::Aqm;
 use crate::event::{Backlog, Cx, StateValue};
 use crate::packet::Packet;
 use crate::param::Params;
@@ -64,83 +63,6 @@ pub trait Discipline {
     }
 }
 
-/// What one queue of a scheduler with several is entitled to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// Its part of the link against the other queues' (WF2Q+, QFQ, RR), or its priority with 0
-    /// served first (PRIO).
-    pub weight: u32,
-    /// Bytes of the longest packet (QFQ), or bytes per weight and turn (RR).
-    pub max_len: u32,
-}
-
-impl Default for Share {
-    fn default() -> Self {
-        // dummynet: weight 1, lmax 1500.
-        Share {
-            weight: 1,
-            max_len: 1500,
-        }
-    }
-}
-
-/// Why a share was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ShareError {
-    /// The weight is outside what the scheduler can serve.
-    #[error("weight {weight} is outside {low} to {high}")]
-    Weight {
-        /// What was asked for.
-        weight: u32,
-        /// The smallest accepted weight.
-        low: u32,
-        /// The largest accepted weight.
-        high: u32,
-    },
-    /// The longest packet is outside what the scheduler can serve.
-    #[error("lmax {max_len} is outside {low} to {high} bytes")]
-    MaxLen {
-        /// What was asked for.
-        max_len: u32,
-        /// The smallest accepted length.
-        low: u32,
-        /// The largest accepted length.
-        high: u32,
-    },
-    /// All weights together are more than the scheduler can serve.
-    #[error("the weights would add up to {sum}, more than {high}")]
-    WeightSum {
-        /// The sum with this share.
-        sum: u64,
-        /// The largest accepted sum.
-        high: u64,
-    },
-}
-
-/// A scheduler whose queues are made one by one, each with its own limits and AQM.
-///
-/// [`Packet::class`] names the queue. A packet of a class that was not opened opens it with the
-/// default share, limits and no AQM.
-pub trait Classful: Discipline {
-    /// Opens the queue `class`, or changes the share of an open one and keeps its packets.
-    ///
-    /// # Errors
-    /// [`ShareError`] with what would be accepted; nothing is changed then.
-    fn open(
-        &mut self,
-        class: u32,
-        share: Share,
-        limits: &fifo::FifoParams,
-        aqm: Box<dyn Aqm>,
-    ) -> Result<(), ShareError>;
-
-    /// Closes the queue `class`; its packets go to the sink as reconfigured.
-    fn close(&mut self, class: u32, cx: &mut Cx<'_>);
-
-    /// What the queue `class` holds; `None` if it is not open.
-    fn class_backlog(&self, class: u32) -> Option<Backlog>;
-}
-
 /// A discipline that the registry can build.
 pub trait DisciplineAlgorithm: Discipline + Sized + 'static {
     /// What the user sets.
@@ -182,19 +104,45 @@ impl<D: Discipline + ?Sized> Discipline for Box<D> {
     }
 }
 
+mod class;
+pub mod classful;
 pub mod fq;
+mod heap;
+mod minmax;
+mod pool;
+pub mod push_in;
+pub mod rank;
+mod ring;
 
-/// Declares the modules of the disciplines that stand for themselves, and their table.
+pub use class::ClassCounters;
+pub use classful::{Classful, Share, ShareError};
+
+/// Declares the modules of the disciplines that stand for themselves, and their table. A discipline
+/// is called like its module unless it says otherwise (`as "wf2q+"`).
 macro_rules! disciplines {
-    ($($module:ident::$name:ident,)+) => {
+    ($($module:ident::$name:ident $(as $word:literal)?,)+) => {
         $(pub mod $module;)+
 
         /// Every discipline.
-        pub(crate) static DISCIPLINES: &[crate::registry::Algorithm] =
-            &[$(crate::registry::discipline::<$module::$name>(stringify!($module)),)+];
+        pub(crate) static DISCIPLINES: &[crate::registry::Algorithm] = &[
+            $(crate::registry::discipline::<$module::$name>(
+                disciplines!(@word $module $($word)?),
+            ),)+
+        ];
     };
+    (@word $module:ident) => { stringify!($module) };
+    (@word $module:ident $word:literal) => { $word };
 }
 
 disciplines! {
     fifo::PlainFifo,
+    prio::Prio,
+    rr::Rr,
+    wf2q::Wf2q as "wf2q+",
+    qfq::Qfq,
+    sfq::Sfq,
+    pifo::Pifo,
+    pieo::Pieo,
+    dualpi2::DualPi2,
+    cake::Cake,
 }

@@ -1,3 +1,22 @@
-//! From a scenario file to a recording, its metrics and a report.
+//! The laboratory: a scenario becomes a run, a run a recording, a recording figures and pictures.
+//!
+//! - [`scenario`]: an experiment as one TOML file, read into typed variants;
+//! - [`run`]: carrying a variant out and recording it;
+//! - [`live`]: the backend with real packets in namespaces of its own;
+//! - [`recording`]: the folder that a run writes, and reading it back;
+//! - [`metrics`]: figures from a recording;
+//! - [`expect`]: whether the figures are as expected;
+//! - [`table`]: the figures as text and as JSON;
+//! - [`report`]: the page and the pictures, which [`report_of`] fills from recordings;
+//! - [`replay`]: a recorded trace of arrivals through one queue.
 
+pub mod expect;
+pub mod live;
+pub mod metrics;
+pub mod recording;
 pub mod replay;
+pub mod report;
+pub mod report_of;
+pub mod run;
+pub mod scenario;
+pub mod table;

@@ -3,6 +3,7 @@
 //! - [`frame`]: what a frame's bytes say, CE marks, checksums, super-packets.
 //! - [`namespace`]: network namespaces and interfaces that vanish with the process.
 //! - [`port`]: where packets enter and leave a router.
+//! - [`traffic`]: the end hosts of a live experiment.
 //! - [`clock`]: the one clock of a live run.
 
 pub mod clock;
@@ -10,5 +11,6 @@ pub mod frame;
 pub mod namespace;
 pub mod port;
 mod sys;
+pub mod traffic;
 
-pub use clock::{Clock, precise_wakeups};
+pub use clock::{Clock, RealTimeError, precise_wakeups, real_time};

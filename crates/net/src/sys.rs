@@ -82,11 +82,6 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     // SAFETY: `time` is a valid place for the result.
     let result = unsafe { libc::clock_gettime(clock, &mut time) };
     assert!(result == 0, "CLOCK_MONOTONIC and CLOCK_REALTIME exist");
-    timespec_ns(&time)
-}
-
-/// Nanoseconds of a non-negative timespec.
-pub(crate) fn timespec_ns(time: &libc::timespec) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -225,4 +220,73 @@ impl Drop for Area {
         // SAFETY: the mapping is ours, and nobody can hold a borrow of it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
+}
+
+/// Throws away up to `most` bytes that a TCP socket has received; how many. tcp(7): with
+/// MSG_TRUNC they are dropped without being copied.
+pub(crate) fn discard(socket: &impl AsFd, most: usize) -> io::Result<usize> {
+    // SAFETY: for a TCP socket the buffer is not written to when MSG_TRUNC is set.
+    let count = unsafe {
+        libc::recv(
+            socket.as_fd().as_raw_fd(),
+            std::ptr::null_mut(),
+            most,
+            libc::MSG_TRUNC | libc::MSG_DONTWAIT,
+        )
+    };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+/// The control messages of a received message: level, type and payload of each.
+///
+/// # Safety
+/// `header` must be as the kernel left it, and its control buffer alive and unchanged for
+/// as long as it is borrowed.
+pub(crate) unsafe fn control_messages(
+    header: &libc::msghdr,
+) -> impl Iterator<Item = (libc::c_int, libc::c_int, &[u8])> {
+    // SAFETY: the buffer holds whole control messages, by the caller's promise.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
+    std::iter::from_fn(move || {
+        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR give null or a whole header inside of the
+        // buffer, and `cmsg_len` counts it and its payload.
+        unsafe {
+            let message = next.as_ref()?;
+            let length = message.cmsg_len - libc::CMSG_LEN(0) as usize;
+            let payload = std::slice::from_raw_parts(libc::CMSG_DATA(next), length);
+            next = libc::CMSG_NXTHDR(header, next);
+            Some((message.cmsg_level, message.cmsg_type, payload))
+        }
+    })
+}
+
+/// Asks for the instant at which the kernel took each packet from its device, in
+/// CLOCK_REALTIME. A packet without one comes without the control message; SO_TIMESTAMPNS would
+/// fill in the instant of reading instead, which is no arrival.
+pub(crate) fn switch_timestamps_on(socket: &impl AsFd) -> io::Result<()> {
+    let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
+}
+
+/// Nanoseconds of the first timespec in a timestamp's payload, which is the software one.
+pub(crate) fn stamp_ns(payload: &[u8]) -> Option<u64> {
+    let (seconds, rest) = payload.split_first_chunk()?;
+    let nanoseconds = rest.first_chunk()?;
+    let (seconds, nanoseconds) = (
+        i64::from_ne_bytes(*seconds),
+        i64::from_ne_bytes(*nanoseconds),
+    );
+    u64::try_from(seconds * 1_000_000_000 + nanoseconds).ok()
+}
+
+/// Gives the calling thread real-time scheduling, which threads that it starts do not inherit.
+pub(crate) fn set_fifo(priority: u8) -> io::Result<()> {
+    let parameters = libc::sched_param {
+        sched_priority: libc::c_int::from(priority),
+    };
+    // SAFETY: `parameters` is valid for reading; thread 0 is the calling one.
+    check(unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters)
+    })
+    .map(drop)
 }

@@ -1,1 +1,50 @@
-//! See the crate description.
+//! A sans-I/O TCP: an [`Endpoint`] is handed segments and time, and hands out segments.
+//!
+//! It exists for simulation and tests: sequence numbers, windows, timers and congestion control
+//! behave as specified and as Linux behaves, payload is only counted. There is no clock, no
+//! randomness and no socket, so the same input gives the same output on every machine.
+//!
+//! | part | specification | module |
+//! |---|---|---|
+//! | handshake, windows, small segments | RFC 9293, RFC 7323 | `endpoint`, `receiver` |
+//! | ACKs, SACK, D-SACK | RFC 5681, RFC 2018, RFC 2883 | `receiver` |
+//! | loss detection and recovery | RFC 8985, RFC 6675, RFC 3042, RFC 3522 | `sender`, `rack`, `scoreboard` |
+//! | reduction of the window | RFC 6937, RFC 9937 | `prr` |
+//! | timeout | RFC 6298 | [`rtt`] |
+//! | delivery rate | draft-cheng-iccrg-delivery-rate-estimation | [`rate`] |
+//! | ECN | RFC 3168, RFC 8257, RFC 9768, RFC 8511 | `sender`, `receiver` |
+//! | congestion control | see [`cc::REGISTRY`] | [`cc`] |
+//!
+//! Deviations, all of them Linux's:
+//! 1. the retransmission timeout has a floor of 200 ms on its variance term
+//!    ([`Config::rto_floor`]);
+//! 2. an idle sender halves its window for each timeout that passes (RFC 2861) instead of
+//!    falling back to the initial window at once;
+//! 3. the first 16 segments and the first two marked ones are acknowledged one by one.
+//!
+//! And of its own: SACK and timestamps are always used; a peer that aborts is believed without a
+//! check of the reset's sequence number; the third segment of an accurate ECN handshake carries
+//! the plain counter, not the handshake's encoding (RFC 9768 §3.2.2.1).
+#![no_std]
+#![deny(missing_docs)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod cc;
+mod config;
+mod endpoint;
+pub mod prr;
+mod rack;
+pub mod rate;
+mod receiver;
+pub mod rtt;
+mod scoreboard;
+mod segment;
+mod sender;
+
+pub use config::{Config, ConfigError, EcnMode, LossDetection, Pacing, Reading, SlowStart};
+pub use endpoint::{Endpoint, Snapshot, State};
+pub use segment::{Flags, MAX_SACK_BLOCKS, SackBlock, Segment};
+pub use sender::Counters;

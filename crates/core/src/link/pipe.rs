@@ -12,11 +12,16 @@
 //!
 //! Burst credit: an idle link saves up to `burst` bytes, which then pass at once, as in a token
 //! bucket.
+//!
+//! Whatever else a link does (framing, a rate that changes, profiles, jitter, reordering) is its
+//! [`Medium`]; a pipe without one pays a branch for it.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BinaryHeap, VecDeque};
+use core::cmp::Reverse;
 
-use crate::event::{Backlog, Cx};
+use super::medium::{Medium, RateSource, Transmission};
+use crate::event::{Backlog, Cx, DropReason};
 use crate::packet::Packet;
 use crate::params;
 use crate::sched::{Discipline, Wake};
@@ -57,6 +62,26 @@ pub struct Pipe {
     in_flight: Backlog,
     /// The last instant that was worked off.
     clock: Time,
+    medium: Option<Box<Beyond>>,
+}
+
+/// A medium and what it remembers.
+struct Beyond {
+    medium: Medium,
+    /// Whether the packet on the link will not arrive.
+    loses_current: bool,
+    /// The part of the delay line whose packets may overtake others.
+    loose: BinaryHeap<Reverse<Loose>>,
+    /// Packets that have joined `loose`.
+    joined: u64,
+}
+
+/// A packet of the delay line that may overtake others; of two that are due together the
+/// earlier one comes first.
+struct Loose {
+    due: Time,
+    order: u64,
+    packet: Packet,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,7 +102,15 @@ impl Pipe {
             line: VecDeque::new(),
             in_flight: Backlog::default(),
             clock: Time::ZERO,
+            medium: None,
         }
+    }
+
+    /// An idle pipe whose link does what `medium` says.
+    pub fn with_medium(params: &PipeParams, medium: Medium, queue: Box<dyn Discipline>) -> Self {
+        let mut pipe = Pipe::new(params, queue);
+        pipe.medium = Some(Box::new(Beyond::new(medium)));
+        pipe
     }
 
     /// Takes a packet at `cx.now`. What leaves in consequence is found by [`Pipe::poll`].
@@ -94,11 +127,16 @@ impl Pipe {
     /// arrived at the far end. To be called until it gives none.
     pub fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
         self.advance(cx, |due, now| due <= now);
-        let (due, _) = *self.line.front()?;
-        if due > cx.now {
-            return None;
-        }
-        let (due, packet) = self.line.pop_front()?;
+        let in_order = self.line.front().map(|(due, _)| *due);
+        let loose = self.medium.as_ref().and_then(|beyond| beyond.next_due());
+        let (due, packet) = match (in_order, loose) {
+            (Some(a), b) if a <= cx.now && b.is_none_or(|b| a <= b) => self.line.pop_front()?,
+            (_, Some(b)) if b <= cx.now => {
+                let Reverse(next) = self.medium.as_mut()?.loose.pop()?;
+                (next.due, next.packet)
+            }
+            _ => return None,
+        };
         self.in_flight.remove(&packet);
         Some(Departure { packet, due })
     }
@@ -106,11 +144,12 @@ impl Pipe {
     /// When [`Pipe::poll`] has something to do next.
     pub fn next_wake(&self) -> Wake {
         let service = self.next_due().map(|(at, _)| at);
-        let delivery = self.line.front().map(|(at, _)| *at);
-        match (service, delivery) {
-            (Some(a), Some(b)) => Wake::At(a.min(b)),
-            (Some(t), None) | (None, Some(t)) => Wake::At(t),
-            (None, None) => Wake::OnEnqueue,
+        let in_order = self.line.front().map(|(at, _)| *at);
+        let loose = self.medium.as_ref().and_then(|beyond| beyond.next_due());
+        let all = [service, in_order, loose];
+        match all.into_iter().flatten().min() {
+            Some(at) => Wake::At(at),
+            None => Wake::OnEnqueue,
         }
     }
 
@@ -138,11 +177,29 @@ impl Pipe {
         &*self.queue
     }
 
+    /// The queue, to change it at `cx.now`: its classes, or to pull packets out of it.
+    pub fn queue_mut(&mut self, cx: &mut Cx<'_>) -> &mut dyn Discipline {
+        self.advance(cx, |due, now| due < now);
+        &mut *self.queue
+    }
+
     /// Changes rate, delay and burst from `cx.now` on. A transmission under way is not stretched,
     /// and no packet overtakes another in the delay line.
     pub fn set_params(&mut self, params: &PipeParams, cx: &mut Cx<'_>) {
         self.advance(cx, |due, now| due < now);
         self.params = params.clone();
+    }
+
+    /// Gives the link another medium from `cx.now` on, or none. What is in the delay line stays.
+    pub fn set_medium(&mut self, medium: Option<Medium>, cx: &mut Cx<'_>) {
+        self.advance(cx, |due, now| due < now);
+        match (&mut self.medium, medium) {
+            (Some(beyond), medium) => {
+                beyond.medium = medium.unwrap_or_else(|| Medium::new(cx.rng));
+            }
+            (none, Some(medium)) => *none = Some(Box::new(Beyond::new(medium))),
+            (None, None) => {}
+        }
     }
 
     /// Puts `queue` in the place of the present one at `cx.now` and moves the backlog to it; what the
@@ -156,6 +213,12 @@ impl Pipe {
         if self.on_wire.is_none() {
             self.ask_at = Some(self.clock.max(cx.now));
         }
+    }
+
+    /// Works off what was due before `cx.now`, so that a sink hears of everything in the order of
+    /// time.
+    pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>) {
+        self.advance(cx, |due, now| due < now);
     }
 
     /// Works off, in the order of time, what `is_due`.
@@ -198,26 +261,114 @@ impl Pipe {
     /// The link has become idle, or is: hands over what it carried and asks the queue once.
     fn serve(&mut self, cx: &mut Cx<'_>) {
         if let Some((end, packet)) = self.on_wire.take() {
-            let mut due = end.saturating_add(self.params.delay);
-            if let Some((last, _)) = self.line.back() {
-                due = due.max(*last);
+            self.launch(end, packet, cx);
+        }
+        if let Some(source) = self.rate_source() {
+            let ready = source.ready_at(cx.now);
+            if ready > cx.now {
+                self.ask_at = Some(ready);
+                return;
             }
-            self.in_flight.add(&packet);
-            self.line.push_back((due, packet));
         }
         self.ask_at = None;
         if let Some(packet) = self.queue.dequeue(cx) {
-            let rate = self.params.rate;
-            let credit = rate.transmission(self.params.burst.as_u64());
-            let earliest = Time::from_ns(cx.now.as_ns().saturating_sub(credit.as_ns()));
-            self.free_at = self
-                .free_at
-                .max(earliest)
-                .saturating_add(rate.transmission(u64::from(packet.len)));
-            self.on_wire = Some((self.free_at.max(cx.now), packet));
+            let end = self.transmit(&packet, cx.now);
+            self.on_wire = Some((end, packet));
         }
     }
+
+    /// Starts a transmission at `now`; gives when it ends.
+    fn transmit(&mut self, packet: &Packet, now: Time) -> Time {
+        let mut rate = self.params.rate;
+        let mut span = None;
+        if let Some(beyond) = &mut self.medium {
+            if let Some(RateSource::Opportunities(opportunities)) = &mut beyond.medium.rate {
+                return opportunities.transmit(now, beyond.medium.framing.wire_len(packet));
+            }
+            rate = beyond.medium.rate_at(now, rate);
+            let Transmission { span: all, is_lost } = beyond.medium.transmission(packet, rate);
+            beyond.loses_current = is_lost;
+            span = Some(all);
+        }
+        let span = span.unwrap_or_else(|| rate.transmission(u64::from(packet.len)));
+        let credit = rate.transmission(self.params.burst.as_u64());
+        let earliest = Time::from_ns(now.as_ns().saturating_sub(credit.as_ns()));
+        self.free_at = self.free_at.max(earliest).saturating_add(span);
+        self.free_at.max(now)
+    }
+
+    /// Sends a packet, whose transmission ended at `end`, down the delay line.
+    fn launch(&mut self, end: Time, packet: Packet, cx: &mut Cx<'_>) {
+        let mut delay = self.params.delay;
+        if let Some(beyond) = &mut self.medium {
+            if core::mem::replace(&mut beyond.loses_current, false) {
+                cx.discard(packet, DropReason::Loss);
+                return;
+            }
+            let flight = beyond.medium.flight(delay);
+            if flight.may_overtake {
+                self.in_flight.add(&packet);
+                beyond.join(end.saturating_add(flight.delay), packet);
+                return;
+            }
+            delay = flight.delay;
+        }
+        let mut due = end.saturating_add(delay);
+        if let Some((last, _)) = self.line.back() {
+            due = due.max(*last);
+        }
+        self.in_flight.add(&packet);
+        self.line.push_back((due, packet));
+    }
+
+    fn rate_source(&mut self) -> Option<&mut RateSource> {
+        self.medium.as_mut()?.medium.rate.as_mut()
+    }
 }
+
+impl Beyond {
+    fn new(medium: Medium) -> Self {
+        Beyond {
+            medium,
+            loses_current: false,
+            loose: BinaryHeap::new(),
+            joined: 0,
+        }
+    }
+
+    fn next_due(&self) -> Option<Time> {
+        self.loose.peek().map(|Reverse(next)| next.due)
+    }
+
+    fn join(&mut self, due: Time, packet: Packet) {
+        self.joined += 1;
+        self.loose.push(Reverse(Loose {
+            due,
+            order: self.joined,
+            packet,
+        }));
+    }
+}
+
+impl Ord for Loose {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        (self.due, self.order).cmp(&(other.due, other.order))
+    }
+}
+
+impl PartialOrd for Loose {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Loose {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Loose {}
 
 #[cfg(test)]
 mod tests {

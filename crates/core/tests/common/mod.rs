@@ -4,5 +4,8 @@
 //! [`drive`] does it and checks every step. Both the conformance tests and the fuzz targets
 //! include this module.
 
+// Each test binary that includes this module uses a part of it.
+#![allow(dead_code)]
+
 pub mod drive;
 pub mod ops;

@@ -60,15 +60,17 @@ pub fn complete_checksum(head: &mut [u8], tail: &[u8], vnet: &VnetHeader) -> boo
     let mut sum = Sum::new();
     sum.add(&head[start..]);
     sum.add(tail);
-    // RFC 768: zero would mean that UDP has no checksum; it equals all ones. For TCP the two
-    // are the same number to any receiver.
+    // RFC 768: zero would mean that UDP has no checksum, so its equal, all ones, is sent.
     let checksum = match sum.finish() {
-        0 => 0xffff,
+        0 if vnet.csum_offset == UDP_CHECKSUM => 0xffff,
         checksum => checksum,
     };
     head[field..field + 2].copy_from_slice(&checksum.to_be_bytes());
     true
 }
+
+/// Offset of the checksum in a UDP header.
+const UDP_CHECKSUM: u16 = 6;
 
 /// Sums native-endian words: RFC 1071 section 2 (C), the byte order does not matter before
 /// the end. 32-bit lanes into 64-bit totals vectorise, at about 0.04 ns per byte.

@@ -12,7 +12,7 @@
 //! to be copied to all segments; the offload header does not tell, so it is not.
 
 use super::checksum::Sum;
-use super::view::{Addresses, IPV4, TCP, Transport, UDP, View};
+use super::view::{IPV4, TCP, Transport, UDP, View};
 use super::vnet::{GsoKind, VnetHeader};
 
 /// A super-packet, ready to be weighed or split.
@@ -91,26 +91,24 @@ impl SuperPacket {
         if vnet.gso_size == 0 {
             return Err(GsoError::SegmentSize);
         }
+        // The offsets of a damaged or fragmented packet mean nothing.
+        if view.fault.is_some() || view.fragment.is_some() || view.is_routed {
+            return Err(GsoError::Headers);
+        }
         let header_len = view.transport_at + u16::from(transport_len);
+        let end = u32::from(view.network) + view.ip_len;
+        let payload_len = end
+            .checked_sub(u32::from(header_len))
+            .ok_or(GsoError::Headers)?;
         let segment_len = u32::from(header_len - view.network) + u32::from(vnet.gso_size);
         if segment_len > u32::from(u16::MAX) {
             return Err(GsoError::SegmentSize);
-        }
-        let end = u32::from(view.network) + view.ip_len;
-        if view.fault.is_some()
-            || view.fragment.is_some()
-            || view.is_routed
-            || view.transport_at == 0
-            || end < u32::from(header_len)
-            || view.addresses == Addresses::None
-        {
-            return Err(GsoError::Headers);
         }
         Ok(SuperPacket {
             network: view.network,
             transport: view.transport_at,
             header_len,
-            payload_len: end - u32::from(header_len),
+            payload_len,
             gso_size: vnet.gso_size,
             is_v4,
             is_tcp,

@@ -566,3 +566,52 @@ fn what_cannot_be_split_is_refused() {
     assert_eq!(refused(1, 100), GsoError::Headers);
     assert_eq!(refused(5, 0), GsoError::SegmentSize);
 }
+
+#[test]
+fn a_super_packet_with_a_damaged_transport_header_is_refused() {
+    let mut bytes = Vec::new();
+    PacketBuilder::ethernet2([1; 6], [2; 6])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .tcp(7, 9, 0, 0)
+        .write(&mut bytes, &[0; 300])
+        .unwrap();
+    let vnet = VnetHeader {
+        gso_type: 1,
+        gso_size: 100,
+        ..VnetHeader::default()
+    };
+    // A data offset of 4 words, one below the fixed header.
+    bytes[14 + 20 + 12] = 0x40;
+    let view = parse(&bytes);
+    assert_eq!(view.fault, Some(Fault::HeaderLength(16)));
+    assert_eq!(SuperPacket::new(&view, &vnet), Err(GsoError::Headers));
+    // Options that reach past the end of the packet.
+    bytes[14 + 20 + 12] = 0xf0;
+    let short = (20 + 40u16).to_be_bytes();
+    bytes[16..18].copy_from_slice(&short);
+    assert_eq!(
+        SuperPacket::new(&parse(&bytes), &vnet),
+        Err(GsoError::Headers)
+    );
+}
+
+/// RFC 768: of the two zeros of ones' complement UDP sends the one that is not "no checksum";
+/// TCP sends what was computed.
+#[test]
+fn a_checksum_of_zero_is_all_ones_for_udp_only() {
+    for (csum_offset, expected) in [(6, 0xffff_u16), (16, 0)] {
+        // Words that add up to 0xffff with an empty field.
+        let mut bytes = [0; 20];
+        bytes[0..2].copy_from_slice(&0xff00_u16.to_be_bytes());
+        bytes[2..4].copy_from_slice(&0x00ff_u16.to_be_bytes());
+        let vnet = VnetHeader {
+            flags: VnetHeader::NEEDS_CSUM,
+            csum_start: 0,
+            csum_offset,
+            ..VnetHeader::default()
+        };
+        assert!(complete_checksum(&mut bytes, &[], &vnet));
+        let at = usize::from(csum_offset);
+        assert_eq!(bytes[at..at + 2], expected.to_be_bytes());
+    }
+}

@@ -143,10 +143,10 @@ pub enum Fault {
     /// The IP length reaches past the end of the frame.
     #[error("IP length {0} reaches past the frame")]
     LengthBeyondFrame(u32),
-    /// More tags than [`MAX_VLANS`].
+    /// More tags than are followed.
     #[error("more than {MAX_VLANS} tags")]
     VlanDepth,
-    /// More IPv6 extension headers than [`MAX_EXTENSIONS`].
+    /// More IPv6 extension headers than are followed.
     #[error("more than {MAX_EXTENSIONS} extension headers")]
     ExtensionDepth,
 }

@@ -50,6 +50,22 @@ pub struct Interface {
     pub mtu: u32,
     /// Whether it is switched on.
     pub is_up: bool,
+    /// What has passed and what the kernel dropped there.
+    pub traffic: InterfaceTraffic,
+}
+
+/// An interface's own counters. Packets dropped here were lost by the machine, and by no queue
+/// of an experiment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceTraffic {
+    /// Packets received.
+    pub received: u64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets dropped on the way in.
+    pub dropped_in: u64,
+    /// Packets dropped on the way out.
+    pub dropped_out: u64,
 }
 
 /// A connection to one namespace's interface tables.
@@ -156,10 +172,19 @@ impl Links {
             mac: None,
             mtu: 0,
             is_up: link.header.flags.contains(LinkFlags::Up),
+            traffic: InterfaceTraffic::default(),
         };
         for attribute in link.attributes {
             match attribute {
                 LinkAttribute::Mtu(mtu) => interface.mtu = mtu,
+                LinkAttribute::Stats64(counters) => {
+                    interface.traffic = InterfaceTraffic {
+                        received: counters.rx_packets,
+                        sent: counters.tx_packets,
+                        dropped_in: counters.rx_dropped,
+                        dropped_out: counters.tx_dropped,
+                    };
+                }
                 LinkAttribute::Address(bytes) => interface.mac = bytes.try_into().ok().map(Mac),
                 _ => {}
             }

@@ -9,7 +9,7 @@ mod offload;
 mod privilege;
 mod sysctl;
 
-pub use link::{Interface, LinkError, Links, Mac, VethEnd, create_veth};
+pub use link::{Interface, InterfaceTraffic, LinkError, Links, Mac, VethEnd, create_veth};
 pub use offload::{OffloadError, Offloads};
 pub use privilege::{Privilege, PrivilegeError, enter_user_namespace};
 pub use sysctl::SysctlError;

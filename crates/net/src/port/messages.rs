@@ -1,6 +1,7 @@
 //! Batches of messages for `recvmmsg` and `sendmmsg`.
 #![allow(unsafe_code)]
 
+use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -16,7 +17,7 @@ pub(super) struct Messages {
     length: usize,
 }
 
-/// Room for one `PACKET_AUXDATA` message, aligned as the kernel's headers are.
+/// Room for the control messages of one message, aligned as their headers are.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_LEN]);
@@ -30,6 +31,8 @@ pub(super) struct Received {
     pub is_truncated: bool,
     /// A tag that the kernel had taken out: protocol and TCI.
     pub tag: Option<(u16, u16)>,
+    /// CLOCK_REALTIME when the kernel took the frame from the device.
+    pub stamp_ns: Option<u64>,
 }
 
 // SAFETY: the pointers inside are null or stale between calls and never followed then.
@@ -49,10 +52,6 @@ impl Messages {
 
     pub(super) fn clear(&mut self) {
         self.length = 0;
-    }
-
-    pub(super) fn is_full(&self) -> bool {
-        self.length == self.headers.len()
     }
 
     /// Adds a message of two parts, the second possibly empty.
@@ -82,7 +81,7 @@ impl Messages {
                 std::ptr::null_mut(),
             )
         };
-        crate::sys::check(count).map(|count| count as usize)
+        sys::check(count).map(|count| count as usize)
     }
 
     /// Sends messages `from..` without waiting; how many the kernel took.
@@ -98,16 +97,26 @@ impl Messages {
                 libc::MSG_DONTWAIT,
             )
         };
-        crate::sys::check(count).map(|count| count as usize)
+        sys::check(count).map(|count| count as usize)
     }
 
     /// What came with message `index` of the last [`Messages::receive`].
     pub(super) fn received(&self, index: usize) -> Received {
         let header = &self.headers[index];
+        let (mut tag, mut stamp_ns) = (None, None);
+        // SAFETY: recvmmsg filled the header, and its control room has not been touched since.
+        for (level, kind, payload) in unsafe { sys::control_messages(&header.msg_hdr) } {
+            match (level, kind) {
+                (libc::SOL_PACKET, libc::PACKET_AUXDATA) => tag = taken_tag(payload),
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => stamp_ns = sys::stamp_ns(payload),
+                _ => {}
+            }
+        }
         Received {
             length: header.msg_len as usize,
             is_truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
-            tag: self.tag(header, &self.controls[index]),
+            tag,
+            stamp_ns,
         }
     }
 
@@ -129,40 +138,30 @@ impl Messages {
             }
         }
     }
-
-    /// packet(7), PACKET_AUXDATA: the tag is valid when the status says so.
-    fn tag(&self, header: &libc::mmsghdr, control: &Control) -> Option<(u16, u16)> {
-        if header.msg_hdr.msg_controllen < CONTROL_LEN {
-            return None;
-        }
-        // SAFETY: the kernel filled the whole buffer with one control header, which is
-        // aligned and inside of it.
-        let kind: libc::cmsghdr = unsafe { control.0.as_ptr().cast::<libc::cmsghdr>().read() };
-        if kind.cmsg_level != libc::SOL_PACKET || kind.cmsg_type != libc::PACKET_AUXDATA {
-            return None;
-        }
-        // SAFETY: of this kind the payload is a tpacket_auxdata, for which there is room.
-        let aux: libc::tpacket_auxdata = unsafe {
-            control
-                .0
-                .as_ptr()
-                .add(size_of::<libc::cmsghdr>())
-                .cast::<libc::tpacket_auxdata>()
-                .read()
-        };
-        if aux.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
-            return None;
-        }
-        let protocol = if aux.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
-            aux.tp_vlan_tpid
-        } else {
-            TAG_8021Q
-        };
-        Some((protocol, aux.tp_vlan_tci))
-    }
 }
 
-/// `CMSG_SPACE(sizeof(struct tpacket_auxdata))`: the header and 20 bytes, in eights.
-const CONTROL_LEN: usize =
-    size_of::<libc::cmsghdr>() + size_of::<libc::tpacket_auxdata>().next_multiple_of(8);
+/// packet(7), PACKET_AUXDATA: the tag is valid when the status says so.
+fn taken_tag(auxiliary: &[u8]) -> Option<(u16, u16)> {
+    // struct tpacket_auxdata: u32 status, len, snaplen; u16 mac, net, vlan_tci, vlan_tpid.
+    let status = u32::from_ne_bytes(*auxiliary.first_chunk()?);
+    let word = |at: usize| {
+        auxiliary
+            .get(at..)?
+            .first_chunk()
+            .copied()
+            .map(u16::from_ne_bytes)
+    };
+    if status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let protocol = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
+        word(18)?
+    } else {
+        TAG_8021Q
+    };
+    Some((protocol, word(16)?))
+}
+
+/// Room for timestamps (16 + 48) and a `tpacket_auxdata` (16 + 20, in eights).
+const CONTROL_LEN: usize = 104;
 const TAG_8021Q: u16 = 0x8100;

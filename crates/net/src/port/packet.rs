@@ -7,7 +7,8 @@
 
 use super::messages::Messages;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
-use crate::frame::{Link, VnetHeader, complete_checksum};
+use crate::clock::Clock;
+use crate::frame::{Link, VnetHeader};
 use crate::namespace::{LinkError, Namespace, NamespaceError};
 use crate::sys;
 use socket2::{Domain, Socket, Type};
@@ -15,7 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// How to open a packet port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct PacketOptions {
     /// Let super-packets and open checksums through.
     pub offloads: bool,
@@ -28,6 +29,10 @@ pub struct PacketOptions {
     pub send_buffer: usize,
     /// Send past the interface's queueing discipline: it must not queue a second time.
     pub bypass_qdisc: bool,
+    /// Note when the kernel got each frame ([`Pool::arrival`]), on this clock. A host that
+    /// counts delays from there is not the later for having woken up late. Costs a control
+    /// message per frame.
+    pub timestamps: Option<Clock>,
 }
 
 impl Default for PacketOptions {
@@ -35,9 +40,10 @@ impl Default for PacketOptions {
         PacketOptions {
             offloads: true,
             batch: 32,
-            receive_buffer: 32 << 20,
+            receive_buffer: 8 << 20,
             send_buffer: 8 << 20,
             bypass_qdisc: true,
+            timestamps: None,
         }
     }
 }
@@ -71,17 +77,15 @@ pub struct PacketPort {
     interface: String,
     capabilities: Capabilities,
     vnet_len: usize,
-    posted: Vec<Posted>,
+    timestamps: Option<Clock>,
+    slots: Vec<Slot>,
+    large: Vec<u32>,
+    spare_slots: Vec<Slot>,
+    spare_large: Vec<u32>,
+    discarded: Box<[[u8; VnetHeader::LEN]]>,
     incoming: Messages,
     outgoing: Messages,
     counters: Counters,
-}
-
-/// Room that waits for a frame.
-#[derive(Clone, Copy)]
-struct Posted {
-    slot: Slot,
-    large: Option<u32>,
 }
 
 impl PacketPort {
@@ -122,6 +126,9 @@ impl PacketPort {
         if options.bypass_qdisc {
             switch(libc::PACKET_QDISC_BYPASS, 1, "bypass the interface's queue")?;
         }
+        if options.timestamps.is_some() {
+            sys::switch_timestamps_on(&socket).map_err(error("switch timestamps on"))?;
+        }
         grant_buffer(
             &socket,
             libc::SO_RCVBUFFORCE,
@@ -147,7 +154,12 @@ impl PacketPort {
                 mtu: link.mtu,
             },
             vnet_len: if options.offloads { VnetHeader::LEN } else { 0 },
-            posted: Vec::with_capacity(options.batch.max(1)),
+            timestamps: options.timestamps,
+            slots: Vec::with_capacity(options.batch.max(1)),
+            large: Vec::with_capacity(options.batch.max(1)),
+            spare_slots: Vec::with_capacity(options.batch.max(1)),
+            spare_large: Vec::with_capacity(options.batch.max(1)),
+            discarded: vec![[0; VnetHeader::LEN]; options.batch.max(1)].into(),
             incoming: Messages::new(options.batch.max(1)),
             outgoing: Messages::new(options.batch.max(1)),
             counters: Counters::default(),
@@ -162,30 +174,30 @@ impl PacketPort {
         self.socket.recv_buffer_size()
     }
 
-    /// Posts as much room as there is, up to a batch. Room for long frames is refilled too,
-    /// since it may have run out when the slot was posted.
-    fn post(&mut self, pool: &mut Pool) {
-        for posted in &mut self.posted {
-            if posted.large.is_none() {
-                posted.large = pool.allocate_large();
-            }
-        }
-        while self.posted.len() < self.capabilities.batch {
+    /// Takes room for a whole batch from `pool`, as far as there is.
+    fn take_room(&mut self, pool: &mut Pool) {
+        while self.slots.len() < self.capabilities.batch {
             let Some(slot) = pool.allocate() else { break };
-            let large = pool.allocate_large();
-            self.posted.push(Posted { slot, large });
+            self.slots.push(slot);
+        }
+        while self.large.len() < self.slots.len() {
+            let Some(large) = pool.allocate_large() else {
+                break;
+            };
+            self.large.push(large);
         }
     }
 
     /// Reads frames for which there is no slot, and drops them.
     fn discard(&mut self) {
         self.incoming.clear();
-        let mut nothing: [u8; 0] = [];
-        while !self.incoming.is_full() {
-            // SAFETY: an empty slice has no bytes that could become invalid.
+        // The kernel insists on delivering the offload header.
+        for room in &mut self.discarded {
+            // SAFETY: every room is a part of `self` that nobody else touches, and outlives
+            // the call below.
             #[allow(unsafe_code)]
             unsafe {
-                self.incoming.push(&mut nothing, &mut []);
+                self.incoming.push(&mut room[..self.vnet_len], &mut []);
             }
         }
         match self.incoming.receive(self.socket.as_fd()) {
@@ -215,19 +227,21 @@ impl Port for PacketPort {
     }
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
-        self.post(pool);
-        if self.posted.is_empty() {
+        self.take_room(pool);
+        if self.slots.is_empty() {
             self.discard();
             return 0;
         }
         self.incoming.clear();
-        for posted in &self.posted {
-            let (room, large) = pool.receive_rooms(posted.slot, self.vnet_len, posted.large);
+        // The room taken last was freed last and is still in the cache: it is filled first.
+        let mut large = self.large.iter().rev();
+        for slot in self.slots.iter().rev() {
+            let (room, rest) = pool.receive_rooms(*slot, self.vnet_len, large.next().copied());
             // SAFETY: the rooms are parts of `pool`, which is borrowed until this function
-            // returns; no two posted slots share one, and none is looked at before.
+            // returns; no two slots share one, and none is looked at before.
             #[allow(unsafe_code)]
             unsafe {
-                self.incoming.push(room, large);
+                self.incoming.push(room, rest);
             }
         }
         let count = match self.incoming.receive(self.socket.as_fd()) {
@@ -238,36 +252,41 @@ impl Port for PacketPort {
             }
         };
         let before = into.len();
-        let mut kept = 0;
+        let clock = self
+            .timestamps
+            .map(|clock| (clock, clock.realtime_offset_ns()));
         for index in 0..count {
-            let posted = self.posted[index];
+            let slot = self.slots.pop().expect("every message has a slot");
+            let large = self.large.pop();
             let received = self.incoming.received(index);
             if received.is_truncated || received.length < self.vnet_len {
-                let reason = match posted.large {
+                let reason = match large {
                     None => Loss::NoLargeSlot,
                     Some(_) => Loss::Oversize,
                 };
                 self.counters.lose(reason, 1);
-                self.posted[kept] = posted;
-                kept += 1;
+                self.spare_slots.push(slot);
+                self.spare_large.extend(large);
                 continue;
             }
-            let length = received.length - self.vnet_len;
-            if !pool.set_received(posted.slot, length as u32, self.vnet_len, posted.large)
-                && let Some(large) = posted.large
-            {
-                pool.free_large(large);
+            let length = (received.length - self.vnet_len) as u32;
+            if !pool.set_received(slot, length, self.vnet_len, large) {
+                self.spare_large.extend(large);
             }
             if let Some((protocol, tci)) = received.tag {
-                pool.insert_tag(posted.slot, protocol, tci);
+                pool.insert_tag(slot, protocol, tci);
+            }
+            if let Some(((clock, offset_ns), stamp_ns)) = clock.zip(received.stamp_ns) {
+                pool.set_arrival(slot, clock.at_realtime(stamp_ns, offset_ns));
             }
             self.counters.received += 1;
-            self.counters.received_bytes += pool.frame_len(posted.slot) as u64;
-            self.counters.received_super += u64::from(pool.vnet(posted.slot).gso().is_some());
-            into.push(posted.slot);
+            self.counters.received_bytes += pool.frame_len(slot) as u64;
+            self.counters.received_super += u64::from(pool.vnet(slot).gso().is_some());
+            into.push(slot);
         }
-        // Rooms that were not filled stay posted, and so do those of dropped frames.
-        self.posted.drain(kept..count);
+        // What was not used after all is used next.
+        self.slots.append(&mut self.spare_slots);
+        self.large.append(&mut self.spare_large);
         into.len() - before
     }
 
@@ -278,9 +297,7 @@ impl Port for PacketPort {
             self.outgoing.clear();
             for slot in batch {
                 if self.vnet_len == 0 {
-                    let vnet = pool.vnet(*slot);
-                    let (head, tail) = pool.parts_mut(*slot);
-                    complete_checksum(head, tail, &vnet);
+                    pool.complete_checksum(*slot);
                 }
                 let (head, tail) = pool.send_parts(*slot, self.vnet_len);
                 // SAFETY: the parts are of `pool`, which is borrowed until this function
@@ -344,12 +361,10 @@ impl Port for PacketPort {
     }
 
     fn release(&mut self, pool: &mut Pool) {
-        for posted in self.posted.drain(..) {
-            pool.free(posted.slot);
-            if let Some(large) = posted.large {
-                pool.free_large(large);
-            }
-        }
+        self.slots.drain(..).for_each(|slot| pool.free(slot));
+        self.large
+            .drain(..)
+            .for_each(|large| pool.free_large(large));
     }
 }
 

@@ -8,8 +8,9 @@
 //! The slots are one page-aligned area of equal chunks with room before each frame, which is
 //! also the shape that AF_XDP wants.
 
-use crate::frame::{Gather, VnetHeader};
+use crate::frame::{Gather, VnetHeader, complete_checksum};
 use crate::sys::Area;
+use sluice_core::Time;
 use std::io;
 
 /// A frame's place in the [`Pool`].
@@ -58,6 +59,7 @@ struct Frame {
     large: u32,
     start: u16,
     vnet: VnetHeader,
+    arrival: Option<Time>,
     is_held: bool,
 }
 
@@ -82,6 +84,7 @@ impl Pool {
             large: NONE,
             start: START,
             vnet: VnetHeader::default(),
+            arrival: None,
             is_held: false,
         };
         Ok(Pool {
@@ -101,6 +104,7 @@ impl Pool {
         frame.length = 0;
         frame.start = START;
         frame.vnet = VnetHeader::default();
+        frame.arrival = None;
         frame.is_held = true;
         Some(Slot(index))
     }
@@ -159,9 +163,30 @@ impl Pool {
         self.frames[slot.index()].vnet
     }
 
+    /// When the kernel got the frame, if its port says so.
+    pub fn arrival(&self, slot: Slot) -> Option<Time> {
+        self.frames[slot.index()].arrival
+    }
+
+    /// Says when the frame arrived; for segments, when their super-packet did.
+    pub fn set_arrival(&mut self, slot: Slot, time: Time) {
+        self.frames[slot.index()].arrival = Some(time);
+    }
+
     /// Changes the offload state of the frame.
     pub fn set_vnet(&mut self, slot: Slot, vnet: VnetHeader) {
         self.frames[slot.index()].vnet = vnet;
+    }
+
+    /// Completes the frame's transport checksum, if it is still open; once is enough. Where the
+    /// offload header points outside of the frame, the checksum stays as wrong as it came.
+    pub fn complete_checksum(&mut self, slot: Slot) {
+        let vnet = self.vnet(slot);
+        let (head, tail) = self.parts_mut(slot);
+        if complete_checksum(head, tail, &vnet) {
+            let flags = vnet.flags & !VnetHeader::NEEDS_CSUM;
+            self.set_vnet(slot, VnetHeader { flags, ..vnet });
+        }
     }
 
     /// The whole room of an empty slot, to write a frame of up to [`HEAD_LEN`] bytes into;
@@ -369,6 +394,27 @@ mod tests {
         assert_eq!(pool.available_large(), 0);
         pool.free(slot);
         assert_eq!(pool.available_large(), 1);
+    }
+
+    #[test]
+    fn a_checksum_is_completed_once() {
+        let mut pool = pool();
+        let slot = pool.allocate().unwrap();
+        // A range of two words, 0x1234 and the field, which holds a partial sum of 0x0001.
+        pool.room_mut(slot)[..4].copy_from_slice(&[0x12, 0x34, 0x00, 0x01]);
+        let vnet = VnetHeader {
+            flags: VnetHeader::NEEDS_CSUM,
+            csum_start: 0,
+            csum_offset: 2,
+            ..VnetHeader::default()
+        };
+        pool.set_frame(slot, 4, vnet);
+        for _ in 0..2 {
+            pool.complete_checksum(slot);
+            // ~(0x1234 + 0x0001)
+            assert_eq!(pool.head(slot)[2..], [0xed, 0xca]);
+            assert!(!pool.vnet(slot).needs_checksum());
+        }
     }
 
     #[test]

@@ -101,15 +101,16 @@ impl TunPort {
                 source,
             }
         };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open("/dev/net/tun")
-            .map_err(TunError::Open)?;
-        // The device is made where the calling thread is, not where the file was opened.
-        namespace
-            .enter(|| attach(&file, interface, options))?
+        // The device will be where the thread was that opened the file.
+        let open = || {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .custom_flags(libc::O_NONBLOCK)
+                .open("/dev/net/tun")
+        };
+        let file = namespace.enter(open)?.map_err(TunError::Open)?;
+        attach(&file, interface, options)
             .map_err(error("make the device (needs CAP_NET_ADMIN)"))?;
         if options.offloads {
             set_offloads(&file).map_err(error("switch the offloads"))?;

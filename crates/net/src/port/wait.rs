@@ -79,7 +79,8 @@ impl Waiter {
     }
 
     /// Waits until one of at most 64 `watches` is ready, or `deadline` is reached, or a signal
-    /// arrives. While it burns time it still looks at the watches, every 0.3 us or so.
+    /// arrives. While it burns time it still looks at the watches, as often as a system
+    /// call allows.
     pub fn wait(&mut self, watches: &[Watch<'_>], deadline: Option<Time>, clock: &Clock) -> Wake {
         assert!(watches.len() <= 64, "readiness is a mask of 64 bits");
         self.polls.clear();

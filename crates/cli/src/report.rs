@@ -1,0 +1,192 @@
+//! `sluice report`: draws recorded runs, one or several, over each other.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use sluice_lab::recording::{ReadError, RecordError, Recording, settle_abandoned};
+use sluice_lab::report::{self, Figure, FigureError};
+use sluice_lab::report_of::report_of;
+use sluice_lab::run::{self, Finished, RunError};
+use sluice_lab::table;
+
+/// What to draw.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Folders of runs, or folders that hold them
+    #[arg(required = true, value_name = "DIR")]
+    folders: Vec<PathBuf>,
+    /// Where the page goes [default: report.html in the first folder]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Draw a picture for papers instead of the page
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// The same as PNG
+    #[arg(long, value_name = "FILE")]
+    png: Option<PathBuf>,
+    /// What the picture shows
+    #[arg(long, value_enum, default_value_t = Kind::Time)]
+    figure: Kind,
+    /// Draw at so many times the size in pixels
+    #[arg(long, default_value_t = 2.0, value_name = "FACTOR")]
+    scale: f32,
+    /// Print the figures as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The pictures that there are.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Kind {
+    /// Goodput, delays with drops and marks, and backlog over time
+    Time,
+    /// Distributions of the delays
+    Distribution,
+}
+
+/// Why nothing was drawn.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// A folder holds no run.
+    #[error("`{}` is not the folder of a run and holds none: there is no run.json in it", path.display())]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A run cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A run cannot be measured, or its state not be corrected.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A run that was left cannot be marked.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A picture cannot be drawn.
+    #[error(transparent)]
+    Figure(#[from] FigureError),
+    /// A file cannot be written.
+    #[error("cannot write `{}`: {error}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// Draws.
+///
+/// # Errors
+/// [`ReportError`]; no half file is left.
+pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
+    let mut recordings = Vec::new();
+    for folder in &args.folders {
+        recordings.extend(open_all(folder)?);
+    }
+    let report = report_of(&recordings.iter().collect::<Vec<_>>())?;
+    let figure = match args.figure {
+        Kind::Time => Figure::time(),
+        Kind::Distribution => Figure::distribution(),
+    };
+    let mut written = Vec::new();
+    if let Some(path) = &args.svg {
+        write_file(path, report::svg(&report, &figure)?.as_bytes())?;
+        written.push(path.clone());
+    }
+    if let Some(path) = &args.png {
+        write_file(path, &report::png(&report, &figure, args.scale)?)?;
+        written.push(path.clone());
+    }
+    if written.is_empty() || args.output.is_some() {
+        let path = args
+            .output
+            .clone()
+            .unwrap_or_else(|| args.folders[0].join(PAGE));
+        write_file(&path, report::html(&report).as_bytes())?;
+        written.push(path);
+    }
+    let results = recordings
+        .iter()
+        .map(run::measure)
+        .collect::<Result<Vec<_>, _>>()?;
+    if args.json {
+        println!("{}", table::json(&results).trim_end());
+    } else {
+        println!("{}\n", table::text(&results).trim_end());
+        for path in written {
+            println!("report: {}", path.display());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the page of each run into its folder, and the page of all of them into `output`.
+///
+/// # Errors
+/// [`ReportError`]; no half page is left.
+pub fn write(finished: &[Finished], output: &Path) -> Result<PathBuf, ReportError> {
+    for one in finished {
+        let report = report_of(&[&one.recording])?;
+        write_file(
+            &one.recording.dir().join(PAGE),
+            report::html(&report).as_bytes(),
+        )?;
+    }
+    let all: Vec<&Recording> = finished.iter().map(|one| &one.recording).collect();
+    let page = output.join(PAGE);
+    write_file(&page, report::html(&report_of(&all)?).as_bytes())?;
+    Ok(page)
+}
+
+/// The run in `folder`, or the runs in its folders in the order in which they were carried out.
+fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
+    settle_abandoned(folder)?;
+    if folder.join(RUN_JSON).is_file() {
+        return Ok(vec![Recording::open(folder)?]);
+    }
+    let mut dirs: Vec<PathBuf> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.join(RUN_JSON).is_file())
+        .collect();
+    dirs.sort();
+    if dirs.is_empty() {
+        return Err(ReportError::NoRun {
+            path: folder.to_owned(),
+        });
+    }
+    let mut recordings = dirs
+        .iter()
+        .map(|dir| Recording::open(dir))
+        .collect::<Result<Vec<_>, _>>()?;
+    recordings.sort_by(|a, b| {
+        let started = |r: &Recording| r.run().environment.started_at.clone();
+        started(a).cmp(&started(b))
+    });
+    Ok(recordings)
+}
+
+/// Writes beside the file first, so that it is either whole or not there.
+fn write_file(path: &Path, content: &[u8]) -> Result<(), ReportError> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    fs::write(&part, content)
+        .and_then(|()| fs::rename(&part, path))
+        .map_err(|error| {
+            // What is left of a full disk helps nobody.
+            let _ = fs::remove_file(&part);
+            ReportError::Write {
+                path: path.to_owned(),
+                error,
+            }
+        })
+}
+
+const PAGE: &str = "report.html";
+const RUN_JSON: &str = "run.json";

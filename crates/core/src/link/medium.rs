@@ -1,0 +1,147 @@
+//! What makes a link more than a rate, a burst and a delay.
+
+use super::framing::FramingParams;
+use super::jitter::{Jitter, JitterParams, Table};
+use super::opportunities::Opportunities;
+use super::profile::Profile;
+use super::reorder::{Reorder, ReorderParams};
+use super::schedule::Schedule;
+use crate::packet::Packet;
+use crate::rng::Rng;
+use crate::units::{Rate, Span, Time};
+
+/// A rate that changes with time, in the place of a pipe's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RateSource {
+    /// Rates from given instants on.
+    Schedule(Schedule),
+    /// Instants at which 1500 bytes may pass; burst credit and profiles do nothing then.
+    Opportunities(Opportunities),
+}
+
+impl RateSource {
+    /// When a transmission can start at the earliest, from `now` on.
+    pub(super) fn ready_at(&mut self, now: Time) -> Time {
+        match self {
+            RateSource::Schedule(schedule) => schedule.ready_at(now),
+            RateSource::Opportunities(opportunities) => opportunities.ready_at(now),
+        }
+    }
+}
+
+/// What a pipe's link does beyond its parameters: framing, a changing rate, a delay profile,
+/// jitter, reordering. A plain one does nothing.
+#[derive(Clone, Debug)]
+pub struct Medium {
+    /// What packets occupy beyond their bytes.
+    pub framing: FramingParams,
+    /// A rate that changes with time.
+    pub rate: Option<RateSource>,
+    /// Extra time on the link.
+    pub profile: Option<Profile>,
+    jitter: Option<Jitter>,
+    is_unordered: bool,
+    reorder: Option<Reorder>,
+    draws: Draws,
+}
+
+/// Each effect draws for itself, so that switching one on does not shift the others.
+#[derive(Clone, Debug)]
+struct Draws {
+    profile: Rng,
+    jitter: Rng,
+    reorder: Rng,
+}
+
+/// How a packet crosses the link.
+pub(super) struct Transmission {
+    pub(super) span: Span,
+    pub(super) is_lost: bool,
+}
+
+/// When a packet that has left the link arrives, counted from then.
+pub(super) struct Flight {
+    pub(super) delay: Span,
+    /// Whether it may overtake packets that left before it.
+    pub(super) may_overtake: bool,
+}
+
+impl Medium {
+    /// A medium without effects, whose draws will depend on `rng`.
+    pub fn new(rng: &Rng) -> Self {
+        Medium {
+            framing: FramingParams::default(),
+            rate: None,
+            profile: None,
+            jitter: None,
+            is_unordered: false,
+            reorder: None,
+            draws: Draws {
+                profile: rng.fork(stream::PROFILE),
+                jitter: rng.fork(stream::JITTER),
+                reorder: rng.fork(stream::REORDER),
+            },
+        }
+    }
+
+    /// With deviations of the delay, drawn from `table` if there is one.
+    #[must_use]
+    pub fn with_jitter(mut self, params: &JitterParams, table: Option<Table>) -> Self {
+        self.jitter = (params.jitter > Span::ZERO).then(|| Jitter::new(params, table));
+        self.is_unordered = params.jitter_reorder;
+        self
+    }
+
+    /// With packets that skip the delay.
+    #[must_use]
+    pub fn with_reorder(mut self, params: &ReorderParams) -> Self {
+        let is_on = params.reorder.as_billionths() > 0;
+        self.reorder = is_on.then(|| Reorder::new(params));
+        self
+    }
+
+    /// The rate in force at `now`, where the pipe itself has `rate`.
+    pub(super) fn rate_at(&mut self, now: Time, rate: Rate) -> Rate {
+        match &mut self.rate {
+            Some(RateSource::Schedule(schedule)) => schedule
+                .rate_at(now)
+                .expect("no transmission starts in an outage"),
+            _ => rate,
+        }
+    }
+
+    pub(super) fn transmission(&mut self, packet: &Packet, rate: Rate) -> Transmission {
+        let bytes = self.framing.wire_len(packet);
+        let (span, is_lost) = match &self.profile {
+            Some(profile) => profile.transmission(rate, bytes, &mut self.draws.profile),
+            None => (rate.transmission(bytes), false),
+        };
+        Transmission { span, is_lost }
+    }
+
+    pub(super) fn flight(&mut self, delay: Span) -> Flight {
+        let delay = match &mut self.jitter {
+            Some(jitter) => jitter.apply(delay, &mut self.draws.jitter),
+            None => delay,
+        };
+        let skips = match &mut self.reorder {
+            Some(reorder) => reorder.strikes(&mut self.draws.reorder),
+            None => false,
+        };
+        Flight {
+            delay: if skips { Span::ZERO } else { delay },
+            may_overtake: skips || self.is_unordered,
+        }
+    }
+}
+
+/// Numbers of the effects' streams of randomness.
+pub(super) mod stream {
+    pub const LOSS: u64 = 1;
+    pub const GILBERT: u64 = 2;
+    pub const DUPLICATE: u64 = 3;
+    pub const CORRUPT: u64 = 4;
+    pub const PROFILE: u64 = 5;
+    pub const JITTER: u64 = 6;
+    pub const REORDER: u64 = 7;
+}

@@ -1,0 +1,184 @@
+//! All parameters of a link, and how they are written: `rate 10Mbit/s delay 20ms loss 0.01`.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::corrupt::CorruptParams;
+use super::duplicate::DuplicateParams;
+use super::framing::FramingParams;
+use super::gilbert::GilbertParams;
+use super::jitter::{JitterParams, Table};
+use super::loss::LossParams;
+use super::medium::{Medium, RateSource};
+use super::pattern::PatternParams;
+use super::pipe::PipeParams;
+use super::profile::Profile;
+use super::reorder::ReorderParams;
+use crate::param::{Kind, ParamDecl, ParamError, Params, Value, Values};
+use crate::registry::words;
+use crate::rng::Rng;
+
+macro_rules! groups {
+    ($($(#[doc = $doc:literal])+ $field:ident: $params:ident,)+) => {
+        /// What the user sets for a link, effect by effect.
+        #[derive(Clone, Debug, Default)]
+        pub struct LinkParams { $($(#[doc = $doc])+ pub $field: $params,)+ }
+
+        /// The declarations, effect by effect.
+        static GROUPS: &[&[ParamDecl]] = &[$($params::DECLS),+];
+
+        impl LinkParams {
+            /// The defaults, overridden by `values`.
+            ///
+            /// # Errors
+            /// [`ParamError::Contradiction`] when values that are each in range exclude one another.
+            pub fn from_values(values: &Values) -> Result<Self, ParamError> {
+                Ok(LinkParams { $($field: $params::from_values(values)?,)+ })
+            }
+        }
+    };
+}
+
+groups! {
+    /// Rate, delay, burst.
+    pipe: PipeParams,
+    /// What packets occupy beyond their bytes.
+    framing: FramingParams,
+    /// Deviations of the delay.
+    jitter: JitterParams,
+    /// Packets that skip the delay.
+    reorder: ReorderParams,
+    /// Loss by chance.
+    loss: LossParams,
+    /// Loss by a chain.
+    gilbert: GilbertParams,
+    /// Loss by a pattern.
+    pattern: PatternParams,
+    /// Packets that come twice.
+    duplicate: DuplicateParams,
+    /// Packets that are damaged.
+    corrupt: CorruptParams,
+}
+
+/// What a link reads from files.
+#[derive(Clone, Debug, Default)]
+pub struct LinkFiles {
+    /// A rate that changes with time, in the place of `rate`.
+    pub rate: Option<RateSource>,
+    /// A delay profile; its rate, if it has one, in the place of `rate`.
+    pub profile: Option<Profile>,
+    /// Deviations of the delay, in the place of `jitter_distribution`.
+    pub jitter_table: Option<Table>,
+}
+
+/// Why a text is not a link, and where (byte range in the text).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{kind}")]
+pub struct LinkError {
+    /// Where in the text.
+    pub span: core::ops::Range<usize>,
+    /// What is wrong.
+    pub kind: LinkErrorKind,
+}
+
+/// What is wrong with the text of a link.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkErrorKind {
+    /// A word is not a parameter.
+    #[error("a link has no parameter `{0}`")]
+    UnknownParam(String),
+    /// A parameter stands last, without its value.
+    #[error("`{0}` needs a value")]
+    MissingValue(&'static str),
+    /// A value is refused.
+    #[error(transparent)]
+    Param(ParamError),
+}
+
+impl LinkParams {
+    /// The parameters of all effects.
+    pub fn decls() -> impl Iterator<Item = &'static ParamDecl> {
+        GROUPS.iter().copied().flatten()
+    }
+
+    /// Reads `[PARAMETER VALUE | FLAG | noFLAG]...`.
+    ///
+    /// # Errors
+    /// What is wrong and where; nothing is clamped.
+    ///
+    /// ```
+    /// use sluice_core::{Span, link::LinkParams};
+    /// let link = LinkParams::parse("rate 10Mbit/s delay 20ms jitter 2ms loss 0.01").unwrap();
+    /// assert_eq!(link.jitter.jitter, Span::from_ms(2));
+    /// let error = LinkParams::parse("rate 10Mbit/s los 0.01").unwrap_err();
+    /// assert_eq!(error.to_string(), "a link has no parameter `los`");
+    /// assert_eq!(error.span, 14..17);
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, LinkError> {
+        let mut values = Values::new();
+        let mut words = words(text);
+        while let Some((span, word)) = words.next() {
+            let fail = |span, kind| Err(LinkError { span, kind });
+            let find = |name: &str| Self::decls().find(|decl| decl.name == name);
+            let negated = word
+                .strip_prefix("no")
+                .and_then(find)
+                .filter(|decl| decl.kind == Kind::Flag);
+            match (find(word), negated) {
+                (Some(decl), _) if decl.kind == Kind::Flag => {
+                    values.set(decl.name, Value::Flag(true));
+                }
+                (Some(decl), _) => {
+                    let Some((span, value)) = words.next() else {
+                        return fail(span, LinkErrorKind::MissingValue(decl.name));
+                    };
+                    match decl.parse(value) {
+                        Ok(value) => values.set(decl.name, value),
+                        Err(error) => return fail(span, LinkErrorKind::Param(error)),
+                    }
+                }
+                (None, Some(decl)) => values.set(decl.name, Value::Flag(false)),
+                (None, None) => {
+                    return fail(span, LinkErrorKind::UnknownParam(word.to_string()));
+                }
+            }
+        }
+        Self::from_values(&values).map_err(|error| LinkError {
+            span: 0..text.len(),
+            kind: LinkErrorKind::Param(error),
+        })
+    }
+
+    /// The pipe's parameters and, if something needs one, its medium.
+    pub(super) fn medium(&self, files: LinkFiles, rng: &Rng) -> (PipeParams, Option<Medium>) {
+        let mut pipe = self.pipe.clone();
+        if let Some(rate) = files.profile.as_ref().and_then(|profile| profile.rate) {
+            pipe.rate = rate;
+        }
+        let is_plain = self.framing.is_plain()
+            && self.jitter.jitter == crate::Span::ZERO
+            && self.reorder.reorder.as_billionths() == 0
+            && files.rate.is_none()
+            && files.profile.is_none();
+        if is_plain {
+            return (pipe, None);
+        }
+        let mut medium = Medium::new(rng)
+            .with_jitter(&self.jitter, files.jitter_table)
+            .with_reorder(&self.reorder);
+        medium.framing = self.framing.clone();
+        medium.rate = files.rate;
+        medium.profile = files.profile;
+        (pipe, Some(medium))
+    }
+}
+
+impl LinkError {
+    /// The words that would have been accepted where an unknown one stood.
+    pub fn candidates(&self) -> Vec<&'static str> {
+        match self.kind {
+            LinkErrorKind::UnknownParam(_) => LinkParams::decls().map(|d| d.name).collect(),
+            LinkErrorKind::MissingValue(_) | LinkErrorKind::Param(_) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A rate that changes at given instants: CSV of time and rate.
+//!
+//! Each rate holds from its instant, inclusive, until the next; the first one also holds before
+//! its instant. A rate of zero is an outage: no transmission starts until a rate follows. A
+//! transmission is not stretched or shortened by a change under way.
+//!
+//! The text is `time_ns,bits_per_second` per line, with or without that header:
+//!
+//! ```
+//! use sluice_core::link::Schedule;
+//! use sluice_core::{Rate, Time};
+//! let mut schedule = Schedule::parse("time_ns,bits_per_second\n0,10000000\n15000000000,1000000")?;
+//! assert_eq!(schedule.rate_at(Time::from_ns(14_999_999_999)), Some(Rate::from_bps(10_000_000)));
+//! assert_eq!(schedule.rate_at(Time::from_ns(15_000_000_000)), Some(Rate::from_bps(1_000_000)));
+//! # Ok::<(), sluice_core::link::TextError>(())
+//! ```
+
+use alloc::vec::Vec;
+
+use super::text::{self, TextError, TextErrorKind};
+use crate::units::{Rate, Time};
+
+/// A rate over time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Instants in rising order, with the rate from then on; none during an outage.
+    steps: Vec<(Time, Option<Rate>)>,
+    /// The step that held at the last question.
+    current: usize,
+}
+
+impl Schedule {
+    /// A schedule of `steps`; `None` if there are none, or their times do not rise.
+    pub fn new(steps: Vec<(Time, Option<Rate>)>) -> Option<Self> {
+        let rises = steps.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        (rises && !steps.is_empty()).then_some(Schedule { steps, current: 0 })
+    }
+
+    /// Reads the CSV form.
+    ///
+    /// # Errors
+    /// What is wrong and where.
+    pub fn parse(text: &str) -> Result<Self, TextError> {
+        let mut steps: Vec<(Time, Option<Rate>)> = Vec::new();
+        text::table(text, ["time_ns", "bits_per_second"], |[time, bps]| {
+            if let Some((last, _)) = steps.last() {
+                let before = last.as_ns();
+                if time < before {
+                    return Err(TextErrorKind::Backwards { time, before });
+                }
+                if time == before {
+                    return Err(TextErrorKind::Twice { time });
+                }
+            }
+            let rate = (bps > 0).then(|| Rate::from_bps(bps));
+            steps.push((Time::from_ns(time), rate));
+            Ok(())
+        })?;
+        if steps.is_empty() {
+            return Err(text::whole_file(TextErrorKind::Empty { name: "rates" }));
+        }
+        Ok(Schedule { steps, current: 0 })
+    }
+
+    /// The rate in force at `now`, none during an outage. Questions come in the order of time.
+    pub fn rate_at(&mut self, now: Time) -> Option<Rate> {
+        while self
+            .steps
+            .get(self.current + 1)
+            .is_some_and(|(from, _)| *from <= now)
+        {
+            self.current += 1;
+        }
+        self.steps[self.current].1
+    }
+
+    /// When a transmission can start at the earliest, from `now` on; [`Time::MAX`] for never.
+    pub fn ready_at(&mut self, now: Time) -> Time {
+        if self.rate_at(now).is_some() {
+            return now;
+        }
+        self.steps[self.current..]
+            .iter()
+            .find(|(_, rate)| rate.is_some())
+            .map_or(Time::MAX, |(from, _)| *from)
+    }
+
+    /// The instants and rates.
+    pub fn steps(&self) -> &[(Time, Option<Rate>)] {
+        &self.steps
+    }
+
+    /// Whether the last rate is an outage that nothing ends.
+    pub fn ends_in_outage(&self) -> bool {
+        self.steps.last().is_some_and(|(_, rate)| rate.is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn errors_name_line_and_column() {
+        let error = |text: &str| Schedule::parse(text).unwrap_err().to_string();
+        assert_eq!(
+            error("0,1\n5,x"),
+            "line 2, column 3: `x` is not a whole number (bits_per_second is expected here)"
+        );
+        assert_eq!(
+            error("# rates\n\n7,1\n5,1\n"),
+            "line 4, column 1: time 5 comes after 7 in the line before; times must not go back"
+        );
+        assert_eq!(
+            error("3,1\n3,2"),
+            "line 2, column 1: time 3 has a value already"
+        );
+        assert_eq!(
+            error("3"),
+            "line 1, column 2: the line ends where bits_per_second is expected"
+        );
+        assert_eq!(
+            error("3,4, 5"),
+            "line 1, column 6: `5` stands after the last column"
+        );
+        assert_eq!(error(""), "line 1, column 1: the file holds no rates");
+    }
+
+    #[test]
+    fn an_outage_ends_at_the_next_rate() {
+        let mut schedule = Schedule::parse("0,8\n10,0\n20,0\n30,16").unwrap();
+        let t = Time::from_ns;
+        assert_eq!(schedule.ready_at(t(9)), t(9));
+        assert_eq!(schedule.ready_at(t(10)), t(30));
+        assert_eq!(schedule.ready_at(t(25)), t(30));
+        assert_eq!(schedule.ready_at(t(30)), t(30));
+        let mut dead = Schedule::parse("0,8\n10,0").unwrap();
+        assert_eq!(dead.ready_at(t(10)), Time::MAX);
+    }
+}

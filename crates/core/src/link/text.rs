@@ -1,0 +1,182 @@
+//! Text files of numbers, and where in them something is wrong.
+//!
+//! Lines and columns count from 1, columns in bytes. Blank lines and lines that start with `#` say
+//! nothing. The readers are total: any text gives values or a [`TextError`].
+
+use alloc::string::String;
+
+/// What is wrong with a text file, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {kind}")]
+pub struct TextError {
+    /// The line.
+    pub line: u64,
+    /// The column.
+    pub column: usize,
+    /// What is wrong there.
+    pub kind: TextErrorKind,
+}
+
+/// What is wrong with a text file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TextErrorKind {
+    /// Something else where a whole number is expected.
+    #[error("`{text}` is not a whole number ({name} is expected here)")]
+    NotANumber {
+        /// What stands there, cut if it is long.
+        text: String,
+        /// What is expected.
+        name: &'static str,
+    },
+    /// A number that is outside its range.
+    #[error("{name} {value} is outside {low} to {high}")]
+    OutOfRange {
+        /// What the number is.
+        name: &'static str,
+        /// The number.
+        value: u64,
+        /// The smallest accepted value.
+        low: u64,
+        /// The largest accepted value.
+        high: u64,
+    },
+    /// A number with more digits than any accepted one.
+    #[error("{name} has more than 20 digits")]
+    TooLong {
+        /// What the number is.
+        name: &'static str,
+    },
+    /// The line ends too early.
+    #[error("the line ends where {name} is expected")]
+    Missing {
+        /// What is missing.
+        name: &'static str,
+    },
+    /// The line goes on too long.
+    #[error("`{text}` stands after the last column")]
+    Extra {
+        /// What stands there, cut if it is long.
+        text: String,
+    },
+    /// A time before that of an earlier line.
+    #[error("time {time} comes after {before} in the line before; times must not go back")]
+    Backwards {
+        /// The time.
+        time: u64,
+        /// The time of the line before.
+        before: u64,
+    },
+    /// A time that is that of an earlier line, where one time can have one value only.
+    #[error("time {time} has a value already")]
+    Twice {
+        /// The time.
+        time: u64,
+    },
+    /// There are no numbers in the whole file.
+    #[error("the file holds no {name}")]
+    Empty {
+        /// What the file should hold.
+        name: &'static str,
+    },
+    /// The values make no sense together.
+    #[error("{0}")]
+    Senseless(&'static str),
+}
+
+/// The comma-separated fields of a line, trimmed, with their columns.
+pub fn fields(line: &str) -> impl Iterator<Item = (usize, &str)> {
+    line.split(',').map(move |field| {
+        let trimmed = field.trim();
+        let start = if trimmed.is_empty() {
+            field.as_ptr() as usize
+        } else {
+            trimmed.as_ptr() as usize
+        };
+        (start - line.as_ptr() as usize + 1, trimmed)
+    })
+}
+
+/// Whether a line says nothing.
+pub fn is_silent(line: &str) -> bool {
+    let line = line.trim_start();
+    line.is_empty() || line.starts_with('#')
+}
+
+/// Reads a whole number between `low` and `high`.
+///
+/// # Errors
+/// What stands there instead, without the place.
+pub fn number(text: &str, name: &'static str, low: u64, high: u64) -> Result<u64, TextErrorKind> {
+    if text.is_empty() {
+        return Err(TextErrorKind::Missing { name });
+    }
+    if !text.bytes().all(|b| b.is_ascii_digit()) {
+        let text = excerpt(text);
+        return Err(TextErrorKind::NotANumber { text, name });
+    }
+    let value = text.parse().map_err(|_| TextErrorKind::TooLong { name })?;
+    if value < low || value > high {
+        return Err(TextErrorKind::OutOfRange {
+            name,
+            value,
+            low,
+            high,
+        });
+    }
+    Ok(value)
+}
+
+/// The start of a text, short enough for a message.
+pub fn excerpt(text: &str) -> String {
+    let mut short: String = text.chars().take(40).collect();
+    if short.len() < text.len() {
+        short.push_str("...");
+    }
+    short
+}
+
+/// A table of whole numbers with the columns `names`, which may head it.
+pub(crate) fn table<const N: usize>(
+    text: &str,
+    names: [&'static str; N],
+    mut row: impl FnMut([u64; N]) -> Result<(), TextErrorKind>,
+) -> Result<(), TextError> {
+    let mut is_first = true;
+    for (line, number_of_line) in text.lines().zip(1..) {
+        if is_silent(line) {
+            continue;
+        }
+        let is_header = fields(line).map(|(_, field)| field).eq(names);
+        if core::mem::replace(&mut is_first, false) && is_header {
+            continue;
+        }
+        let fail = |column, kind| TextError {
+            line: number_of_line,
+            column,
+            kind,
+        };
+        let mut values = [0; N];
+        let mut all = fields(line);
+        for (value, name) in values.iter_mut().zip(names) {
+            let Some((column, field)) = all.next() else {
+                return Err(fail(line.len() + 1, TextErrorKind::Missing { name }));
+            };
+            *value = number(field, name, 0, u64::MAX).map_err(|kind| fail(column, kind))?;
+        }
+        if let Some((column, field)) = all.next() {
+            let text = excerpt(field);
+            return Err(fail(column, TextErrorKind::Extra { text }));
+        }
+        row(values).map_err(|kind| fail(1, kind))?;
+    }
+    Ok(())
+}
+
+/// An error about a whole file.
+pub(crate) const fn whole_file(kind: TextErrorKind) -> TextError {
+    TextError {
+        line: 1,
+        column: 1,
+        kind,
+    }
+}

@@ -1,0 +1,409 @@
+//! The queues of a scheduler with several: FIFO queues with limits, an AQM and counters each.
+//!
+//! [`Classes`] holds the packets and asks the AQMs; which queue is served next is the business of
+//! an [`Order`](super::classful::Order). Looking up a class costs one hash probe, everything else
+//! is indexed by a small dense number, so 100 000 classes cost no more per packet than the cache
+//! misses that they bring. Timers of AQMs are in a heap: an idle AQM without a timer costs nothing.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::hash::{BuildHasherDefault, Hasher};
+
+use hashbrown::HashMap;
+
+use super::Share;
+use super::fifo::FifoParams;
+use super::heap::Heap;
+use super::pool::{Chain, Pool};
+use crate::aqm::droptail::DropTail;
+use crate::aqm::{Aqm, Overflow, QueueView, Verdict};
+use crate::event::{Backlog, Cx, DropReason, StateValue};
+use crate::packet::Packet;
+use crate::units::Time;
+
+/// What has happened in one queue of a scheduler since it was opened; wire packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassCounters {
+    /// Packets that arrived, also those that were dropped at once.
+    pub arrived_packets: u64,
+    /// Bytes that arrived.
+    pub arrived_bytes: u64,
+    /// Packets that were dropped, for whatever reason.
+    pub dropped_packets: u64,
+    /// Bytes that were dropped.
+    pub dropped_bytes: u64,
+    /// Packets whose CE codepoint was set.
+    pub marked_packets: u64,
+}
+
+/// What became of a packet that was offered to a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It was dropped, and the class is as it was.
+    Refused,
+    /// It is the only packet of the class.
+    First,
+    /// It stands behind others.
+    Behind,
+    /// It made older ones give way, so the head is another.
+    HeadGone,
+}
+
+/// All queues of a scheduler.
+pub(crate) struct Classes {
+    by_number: HashMap<u32, u32, BuildHasherDefault<Multiply>>,
+    slots: Vec<Class>,
+    free: Vec<u32>,
+    pool: Pool,
+    timers: Heap<Time>,
+    backlog: Backlog,
+}
+
+struct Class {
+    number: u32,
+    is_open: bool,
+    chain: Chain,
+    backlog: Backlog,
+    limit: Backlog,
+    share: Share,
+    /// When the AQM wants to be called; [`Time::MAX`] for never.
+    timer: Time,
+    aqm: Box<dyn Aqm>,
+    counters: ClassCounters,
+}
+
+impl Classes {
+    pub(crate) fn new() -> Self {
+        Classes {
+            by_number: HashMap::default(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            pool: Pool::new(),
+            timers: Heap::new(),
+            backlog: Backlog::default(),
+        }
+    }
+
+    /// The index of the open class `number`.
+    #[inline]
+    pub(crate) fn find(&self, number: u32) -> Option<u32> {
+        self.by_number.get(&number).copied()
+    }
+
+    /// The index that the next [`Classes::open`] will give.
+    pub(crate) fn next_index(&self) -> u32 {
+        match self.free.last() {
+            Some(index) => *index,
+            None => self.slots.len() as u32,
+        }
+    }
+
+    /// Opens a class that is not open, and gives its index.
+    pub(crate) fn open(
+        &mut self,
+        number: u32,
+        share: Share,
+        limits: &FifoParams,
+        aqm: Box<dyn Aqm>,
+    ) -> u32 {
+        let class = Class {
+            number,
+            is_open: true,
+            chain: Chain::EMPTY,
+            backlog: Backlog::default(),
+            limit: limit_of(limits),
+            share,
+            timer: Time::MAX,
+            aqm,
+            counters: ClassCounters::default(),
+        };
+        let index = self.next_index();
+        match self.free.pop() {
+            Some(index) => self.slots[index as usize] = class,
+            None => self.slots.push(class),
+        }
+        self.by_number.insert(number, index);
+        self.rearm(index);
+        index
+    }
+
+    /// Closes a class; its packets go to the sink.
+    pub(crate) fn close(&mut self, index: u32, cx: &mut Cx<'_>) {
+        while let Some(packet) = self.pop(index) {
+            cx.discard(packet, DropReason::Reconfigured);
+        }
+        let class = &mut self.slots[index as usize];
+        self.by_number.remove(&class.number);
+        class.is_open = false;
+        // A zero-sized AQM takes no allocation; the old one's memory is given back.
+        class.aqm = Box::new(DropTail);
+        class.timer = Time::MAX;
+        self.timers.remove(index);
+        self.free.push(index);
+    }
+
+    pub(crate) fn share(&self, index: u32) -> Share {
+        self.slots[index as usize].share
+    }
+
+    pub(crate) fn set_share(&mut self, index: u32, share: Share) {
+        self.slots[index as usize].share = share;
+    }
+
+    /// Puts other limits in force; packets beyond them stay until [`Classes::trim`].
+    pub(crate) fn set_limits(&mut self, index: u32, limits: &FifoParams) {
+        self.slots[index as usize].limit = limit_of(limits);
+    }
+
+    /// Throws out what is beyond the limits: the youngest packets, which the new limits would not
+    /// have let in.
+    pub(crate) fn trim(&mut self, index: u32, cx: &mut Cx<'_>) {
+        let class = &mut self.slots[index as usize];
+        while class.backlog.packets > class.limit.packets || class.backlog.bytes > class.limit.bytes
+        {
+            let last = class.chain.last();
+            let packet = self.pool.remove(&mut class.chain, last);
+            class.backlog.remove(&packet);
+            self.backlog.remove(&packet);
+            class.counters.drop(&packet);
+            cx.discard(packet, DropReason::Reconfigured);
+        }
+    }
+
+    /// Puts another AQM in force; it begins with a fresh memory of the packets that are there.
+    pub(crate) fn set_aqm(&mut self, index: u32, aqm: Box<dyn Aqm>) {
+        self.slots[index as usize].aqm = aqm;
+        self.rearm(index);
+    }
+
+    pub(crate) fn class_backlog(&self, index: u32) -> Backlog {
+        self.slots[index as usize].backlog
+    }
+
+    pub(crate) fn counters(&self, index: u32) -> ClassCounters {
+        self.slots[index as usize].counters
+    }
+
+    pub(crate) fn class_state(&self, index: u32, visit: &mut dyn FnMut(&'static str, StateValue)) {
+        self.slots[index as usize].aqm.state(visit);
+    }
+
+    /// The numbers and indices of the open classes, in the order of their indices.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let open = self.slots.iter().enumerate().filter(|(_, c)| c.is_open);
+        open.map(|(index, class)| (class.number, index as u32))
+    }
+
+    pub(crate) fn backlog(&self) -> Backlog {
+        self.backlog
+    }
+
+    /// Bytes of the packet at the head.
+    #[inline]
+    pub(crate) fn head_len(&self, index: u32) -> Option<u32> {
+        let chain = &self.slots[index as usize].chain;
+        self.pool.front(chain).map(|packet| packet.len)
+    }
+
+    /// Offers a packet to a class: limits first, then the AQM, as in [`Fifo`](super::fifo::Fifo).
+    pub(crate) fn offer(&mut self, index: u32, mut packet: Packet, cx: &mut Cx<'_>) -> Admission {
+        let total_bytes = self.backlog.bytes;
+        let class = &mut self.slots[index as usize];
+        cx.queue = class.number;
+        class.counters.arrived_packets += u64::from(packet.segments);
+        class.counters.arrived_bytes += u64::from(packet.len);
+        let fits = class.fits(&packet);
+        if !fits && class.aqm.overflow() == Overflow::Tail {
+            class.counters.drop(&packet);
+            class.aqm.on_refused(&packet, &class.view(total_bytes), cx);
+            cx.discard(packet, DropReason::Overflow);
+            self.rearm(index);
+            return Admission::Refused;
+        }
+        let verdict = class.aqm.on_enqueue(&packet, &class.view(total_bytes), cx);
+        let admission = match verdict {
+            Verdict::Drop(reason) => {
+                class.counters.drop(&packet);
+                cx.discard(packet, reason);
+                Admission::Refused
+            }
+            Verdict::Pass | Verdict::Mark => {
+                if verdict == Verdict::Mark {
+                    class.counters.marked_packets += u64::from(packet.segments);
+                    cx.mark(&mut packet);
+                }
+                if fits {
+                    self.push(index, packet, cx)
+                } else {
+                    self.push_evicting(index, packet, cx)
+                }
+            }
+        };
+        self.rearm(index);
+        admission
+    }
+
+    /// Takes the next packet of a class that its AQM lets pass, and hands those that it drops to
+    /// the sink. None is left when there is none.
+    #[inline]
+    pub(crate) fn serve(&mut self, index: u32, cx: &mut Cx<'_>) -> Option<Packet> {
+        let served = loop {
+            let Some(mut packet) = self.pop(index) else {
+                let class = &mut self.slots[index as usize];
+                cx.queue = class.number;
+                class.aqm.on_empty(cx);
+                break None;
+            };
+            let class = &mut self.slots[index as usize];
+            cx.queue = class.number;
+            let view = class.view(self.backlog.bytes);
+            match class.aqm.on_dequeue(&packet, &view, cx) {
+                Verdict::Pass => break Some(packet),
+                Verdict::Mark => {
+                    class.counters.marked_packets += u64::from(packet.segments);
+                    cx.mark(&mut packet);
+                    break Some(packet);
+                }
+                Verdict::Drop(reason) => {
+                    class.counters.drop(&packet);
+                    cx.discard(packet, reason);
+                }
+            }
+        };
+        self.rearm(index);
+        served
+    }
+
+    /// Takes the packet at the head without asking anybody.
+    #[inline]
+    pub(crate) fn pop(&mut self, index: u32) -> Option<Packet> {
+        let class = &mut self.slots[index as usize];
+        let packet = self.pool.pop_front(&mut class.chain)?;
+        class.backlog.remove(&packet);
+        self.backlog.remove(&packet);
+        Some(packet)
+    }
+
+    /// When the first AQM wants to be called.
+    pub(crate) fn next_timer(&self) -> Option<Time> {
+        self.timers.peek().map(|(at, _)| at)
+    }
+
+    /// Calls the AQMs whose time has come.
+    pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        while let Some((_, index)) = self.timers.peek().filter(|(at, _)| *at <= cx.now) {
+            let class = &mut self.slots[index as usize];
+            cx.queue = class.number;
+            let view = class.view(self.backlog.bytes);
+            class.aqm.on_timer(&view, cx);
+            self.rearm(index);
+        }
+    }
+
+    fn push(&mut self, index: u32, packet: Packet, cx: &mut Cx<'_>) -> Admission {
+        let class = &mut self.slots[index as usize];
+        let is_first = class.chain.is_empty();
+        class.backlog.add(&packet);
+        self.backlog.add(&packet);
+        cx.enqueued(&packet);
+        self.pool.push_back(&mut class.chain, packet);
+        if is_first {
+            Admission::First
+        } else {
+            Admission::Behind
+        }
+    }
+
+    /// Makes room at the head of a full class, unless no amount of room is enough.
+    fn push_evicting(&mut self, index: u32, packet: Packet, cx: &mut Cx<'_>) -> Admission {
+        let class = &mut self.slots[index as usize];
+        if u64::from(packet.segments) > class.limit.packets
+            || u64::from(packet.len) > class.limit.bytes
+        {
+            class.counters.drop(&packet);
+            cx.discard(packet, DropReason::Overflow);
+            return Admission::Refused;
+        }
+        while !self.slots[index as usize].fits(&packet) {
+            let head = self
+                .pop(index)
+                .expect("a queue that is over its limit has a head");
+            let class = &mut self.slots[index as usize];
+            class.counters.drop(&head);
+            cx.discard(head, DropReason::Evicted);
+            class.aqm.on_overflow(1, cx);
+        }
+        self.push(index, packet, cx);
+        Admission::HeadGone
+    }
+
+    /// Follows the AQM's own timer. Most AQMs have none: then this is one call and one comparison.
+    #[inline]
+    fn rearm(&mut self, index: u32) {
+        let class = &mut self.slots[index as usize];
+        let timer = class.aqm.next_timer().unwrap_or(Time::MAX);
+        if timer != class.timer {
+            class.timer = timer;
+            if timer == Time::MAX {
+                self.timers.remove(index);
+            } else {
+                self.timers.set(index, timer);
+            }
+        }
+    }
+}
+
+impl Class {
+    fn fits(&self, packet: &Packet) -> bool {
+        self.backlog.packets + u64::from(packet.segments) <= self.limit.packets
+            && self.backlog.bytes + u64::from(packet.len) <= self.limit.bytes
+    }
+
+    fn view(&self, total_bytes: u64) -> QueueView {
+        QueueView {
+            packets: self.backlog.packets,
+            bytes: self.backlog.bytes,
+            total_bytes,
+            limit_packets: self.limit.packets,
+            limit_bytes: self.limit.bytes,
+        }
+    }
+}
+
+impl ClassCounters {
+    fn drop(&mut self, packet: &Packet) {
+        self.dropped_packets += u64::from(packet.segments);
+        self.dropped_bytes += u64::from(packet.len);
+    }
+}
+
+fn limit_of(limits: &FifoParams) -> Backlog {
+    Backlog {
+        packets: limits.limit,
+        bytes: limits.limit_bytes.as_u64(),
+    }
+}
+
+/// Multiplicative hashing (Knuth, "The Art of Computer Programming" 6.4) of a class number. The
+/// numbers come from a classifier's configuration, not from packets, so nobody can choose
+/// them to collide; and it is the same on every machine.
+#[derive(Default)]
+pub(crate) struct Multiply(u64);
+
+impl Hasher for Multiply {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        // The table takes its position from the low and its tag from the high bits.
+        let mixed = (self.0 ^ u64::from(n)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}

@@ -1,0 +1,411 @@
+//! Schedulers with several queues: who is served next, apart from what is held.
+//!
+//! A scheduler is an [`Order`] on top of queues that are the same for all of them. The order sees
+//! no packets: it learns which class became backlogged, how long its head is, and what was served,
+//! and says whose turn it is. So a new scheduler is a file with one `Order`, and every scheduler
+//! has limits, AQMs, counters, timers and changes under load without writing a line for it.
+
+use alloc::boxed::Box;
+
+use super::class::{Admission, ClassCounters, Classes};
+use super::fifo::FifoParams;
+use super::{Discipline, DisciplineAlgorithm, Wake};
+use crate::aqm::Aqm;
+use crate::aqm::droptail::DropTail;
+use crate::event::{Backlog, Cx, DropReason, StateValue};
+use crate::packet::Packet;
+use crate::param::Params;
+use crate::params;
+use crate::units::{Bytes, Time};
+
+/// What one queue of a scheduler with several is entitled to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its part of the link against the other queues' (WF2Q+, QFQ, RR), or its priority with 0
+    /// served first (PRIO).
+    pub weight: u32,
+    /// Bytes of the longest packet (QFQ), or bytes per weight and turn (RR).
+    pub max_len: u32,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        // dummynet: weight 1, lmax 1500.
+        Share {
+            weight: 1,
+            max_len: 1500,
+        }
+    }
+}
+
+/// Why a share was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShareError {
+    /// The weight is outside what the scheduler can serve.
+    #[error("weight {weight} is outside {low} to {high}")]
+    Weight {
+        /// What was asked for.
+        weight: u32,
+        /// The smallest accepted weight.
+        low: u32,
+        /// The largest accepted weight.
+        high: u32,
+    },
+    /// The longest packet is outside what the scheduler can serve.
+    #[error("lmax {max_len} is outside {low} to {high} bytes")]
+    MaxLen {
+        /// What was asked for.
+        max_len: u32,
+        /// The smallest accepted length.
+        low: u32,
+        /// The largest accepted length.
+        high: u32,
+    },
+    /// All weights together are more than the scheduler can serve.
+    #[error("the weights would add up to {sum}, more than {high}")]
+    WeightSum {
+        /// The sum with this share.
+        sum: u64,
+        /// The largest accepted sum.
+        high: u64,
+    },
+}
+
+impl ShareError {
+    /// Refuses a weight outside `low` to `high`.
+    pub(crate) const fn check_weight(weight: u32, low: u32, high: u32) -> Result<(), ShareError> {
+        if weight < low || weight > high {
+            return Err(ShareError::Weight { weight, low, high });
+        }
+        Ok(())
+    }
+
+    /// Refuses a longest packet outside `low` to `high`.
+    pub(crate) const fn check_max_len(max_len: u32, low: u32, high: u32) -> Result<(), ShareError> {
+        if max_len < low || max_len > high {
+            return Err(ShareError::MaxLen { max_len, low, high });
+        }
+        Ok(())
+    }
+}
+
+/// A scheduler whose queues are made one by one, each with its own limits and AQM.
+///
+/// [`Packet::class`] names the queue. A packet of a class that was not opened opens it with the
+/// scheduler's default share and limits and without an AQM; if the scheduler cannot take another
+/// class, the packet is dropped as `no_route`.
+///
+/// Everything about an open class can be changed while it holds packets. A change of the share or
+/// the AQM loses none; smaller limits drop the youngest ones as `reconfigured`.
+pub trait Classful: Discipline {
+    /// Opens the queue `class`. If it is open already, its share, limits and AQM are changed and
+    /// its packets are kept, also those beyond the new limits.
+    ///
+    /// # Errors
+    /// [`ShareError`] with what would be accepted; nothing is changed then.
+    fn open(
+        &mut self,
+        class: u32,
+        share: Share,
+        limits: &FifoParams,
+        aqm: Box<dyn Aqm>,
+    ) -> Result<(), ShareError>;
+
+    /// Closes the queue `class`; its packets go to the sink as reconfigured.
+    fn close(&mut self, class: u32, cx: &mut Cx<'_>);
+
+    /// Changes the share of an open class. Does nothing if it is not open.
+    ///
+    /// # Errors
+    /// [`ShareError`] with what would be accepted; nothing is changed then.
+    fn set_share(&mut self, class: u32, share: Share) -> Result<(), ShareError>;
+
+    /// Changes the limits of an open class. Packets beyond them go to the sink as reconfigured,
+    /// the youngest first.
+    fn set_limits(&mut self, class: u32, limits: &FifoParams, cx: &mut Cx<'_>);
+
+    /// Gives an open class another AQM, which starts afresh.
+    fn set_aqm(&mut self, class: u32, aqm: Box<dyn Aqm>);
+
+    /// The share of the queue `class`; `None` if it is not open.
+    fn class_share(&self, class: u32) -> Option<Share>;
+
+    /// What the queue `class` holds; `None` if it is not open.
+    fn class_backlog(&self, class: u32) -> Option<Backlog>;
+
+    /// What has happened in the queue `class`; `None` if it is not open.
+    fn class_counters(&self, class: u32) -> Option<ClassCounters>;
+
+    /// Visits the variables of the AQM of the queue `class`.
+    fn class_state(&self, class: u32, visit: &mut dyn FnMut(&'static str, StateValue));
+
+    /// Visits the numbers of all open classes, in an order that depends only on the calls made.
+    fn classes(&self, visit: &mut dyn FnMut(u32));
+}
+
+/// Decides whose turn it is among the classes of a scheduler.
+///
+/// Classes are known by small dense numbers, which are reused after [`Order::close`]. A class is
+/// *active* from [`Order::activate`] until a call tells that it has no head any more.
+pub trait Order: 'static {
+    /// What the user sets.
+    type Params: Params;
+    /// One line for lists and help.
+    const DOC: &'static str;
+
+    /// An order without classes.
+    fn new(params: &Self::Params) -> Self;
+
+    /// The limits of a class that a packet opened.
+    fn limits(params: &Self::Params) -> FifoParams;
+
+    /// The share of a class that a packet opened; `class` is [`Packet::class`].
+    fn default_share(&self, class: u32) -> Share {
+        let _ = class;
+        Share::default()
+    }
+
+    /// Takes in the inactive class `id`.
+    ///
+    /// # Errors
+    /// [`ShareError`]; nothing is changed then.
+    fn open(&mut self, id: u32, share: Share) -> Result<(), ShareError>;
+
+    /// Changes the share of `id`, whose head is `head` bytes long if it is active.
+    ///
+    /// # Errors
+    /// [`ShareError`]; nothing is changed then.
+    fn set_share(&mut self, id: u32, share: Share, head: Option<u32>) -> Result<(), ShareError>;
+
+    /// Forgets `id`, active or not.
+    fn close(&mut self, id: u32);
+
+    /// The inactive class `id` has got a packet of `head` bytes.
+    fn activate(&mut self, id: u32, head: u32);
+
+    /// The active class whose turn it is; the same until one of the other calls.
+    fn next(&mut self) -> Option<u32>;
+
+    /// `id`, whose turn it was, has sent `len` bytes; its next packet has `head` bytes. If an AQM
+    /// dropped packets first, `len` is not the length that the turn was given for.
+    fn served(&mut self, id: u32, len: u32, head: Option<u32>);
+
+    /// The head of the active class `id` was dropped; the next one has `head` bytes.
+    fn head_dropped(&mut self, id: u32, head: Option<u32>);
+}
+
+params! {
+    /// The limits of a class that nobody opened before its first packet.
+    pub struct ClassedParams {
+        /// wire packets that each queue holds
+        limit: u64 = Count(1000), Count(1) => Count(u64::MAX), "Linux pfifo: 1000 packets";
+        /// bytes that each queue holds
+        limit_bytes: Bytes = Bytes(Bytes::new(u64::MAX)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(u64::MAX)), "none: packets are counted";
+    }
+}
+
+impl ClassedParams {
+    pub(crate) fn limits(&self) -> FifoParams {
+        FifoParams {
+            limit: self.limit,
+            limit_bytes: self.limit_bytes,
+        }
+    }
+}
+
+/// A scheduler: queues, served in the order that `O` says.
+pub struct Classed<O> {
+    order: O,
+    classes: Classes,
+    default_limits: FifoParams,
+}
+
+impl<O: Order> DisciplineAlgorithm for Classed<O> {
+    type Params = O::Params;
+    const DOC: &'static str = O::DOC;
+
+    fn new(params: &O::Params) -> Self {
+        Classed {
+            order: O::new(params),
+            classes: Classes::new(),
+            default_limits: O::limits(params),
+        }
+    }
+}
+
+impl<O: Order> Classed<O> {
+    /// The index of a packet's class, opened if need be; none if the order refuses it.
+    #[inline]
+    fn index_of(&mut self, class: u32) -> Option<u32> {
+        match self.classes.find(class) {
+            Some(index) => Some(index),
+            None => self.open_by_packet(class),
+        }
+    }
+
+    #[cold]
+    fn open_by_packet(&mut self, class: u32) -> Option<u32> {
+        let share = self.order.default_share(class);
+        self.order.open(self.classes.next_index(), share).ok()?;
+        let limits = self.default_limits.clone();
+        let aqm = Box::new(DropTail);
+        Some(self.classes.open(class, share, &limits, aqm))
+    }
+}
+
+impl<O: Order> Discipline for Classed<O> {
+    fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
+        let Some(index) = self.index_of(packet.class) else {
+            cx.discard(packet, DropReason::NoRoute);
+            return;
+        };
+        match self.classes.offer(index, packet, cx) {
+            Admission::Refused | Admission::Behind => {}
+            Admission::First => {
+                let head = self.classes.head_len(index);
+                self.order
+                    .activate(index, head.expect("the class has got a packet"));
+            }
+            Admission::HeadGone => {
+                let head = self.classes.head_len(index);
+                self.order.head_dropped(index, head);
+            }
+        }
+    }
+
+    fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
+        while let Some(index) = self.order.next() {
+            if let Some(packet) = self.classes.serve(index, cx) {
+                let head = self.classes.head_len(index);
+                self.order.served(index, packet.len, head);
+                cx.dequeued(&packet);
+                return Some(packet);
+            }
+            self.order.head_dropped(index, None);
+        }
+        None
+    }
+
+    fn next_wake(&self) -> Wake {
+        if self.classes.backlog().is_empty() {
+            Wake::OnEnqueue
+        } else {
+            Wake::Now
+        }
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.classes.next_timer()
+    }
+
+    fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        self.classes.on_timer(cx);
+    }
+
+    fn pull(&mut self) -> Option<Packet> {
+        let index = self.order.next()?;
+        let packet = self.classes.pop(index);
+        let packet = packet.expect("a class whose turn it is has a packet");
+        let head = self.classes.head_len(index);
+        self.order.served(index, packet.len, head);
+        Some(packet)
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.classes.backlog()
+    }
+
+    fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {
+        for (number, index) in self.classes.iter() {
+            self.classes
+                .class_state(index, &mut |name, value| visit(number, name, value));
+        }
+    }
+
+    fn as_classful(&mut self) -> Option<&mut dyn Classful> {
+        Some(self)
+    }
+}
+
+impl<O: Order> Classful for Classed<O> {
+    fn open(
+        &mut self,
+        class: u32,
+        share: Share,
+        limits: &FifoParams,
+        aqm: Box<dyn Aqm>,
+    ) -> Result<(), ShareError> {
+        if let Some(index) = self.classes.find(class) {
+            self.set_share(class, share)?;
+            self.classes.set_limits(index, limits);
+            self.classes.set_aqm(index, aqm);
+            return Ok(());
+        }
+        self.order.open(self.classes.next_index(), share)?;
+        self.classes.open(class, share, limits, aqm);
+        Ok(())
+    }
+
+    fn close(&mut self, class: u32, cx: &mut Cx<'_>) {
+        if let Some(index) = self.classes.find(class) {
+            self.order.close(index);
+            self.classes.close(index, cx);
+        }
+    }
+
+    fn set_share(&mut self, class: u32, share: Share) -> Result<(), ShareError> {
+        let Some(index) = self.classes.find(class) else {
+            return Ok(());
+        };
+        if self.classes.share(index) != share {
+            let head = self.classes.head_len(index);
+            self.order.set_share(index, share, head)?;
+            self.classes.set_share(index, share);
+        }
+        Ok(())
+    }
+
+    fn set_limits(&mut self, class: u32, limits: &FifoParams, cx: &mut Cx<'_>) {
+        let Some(index) = self.classes.find(class) else {
+            return;
+        };
+        let was_active = self.classes.head_len(index).is_some();
+        self.classes.set_limits(index, limits);
+        self.classes.trim(index, cx);
+        // The head is the last to go: only when nothing is left does the order hear of it.
+        if was_active && self.classes.head_len(index).is_none() {
+            self.order.head_dropped(index, None);
+        }
+    }
+
+    fn set_aqm(&mut self, class: u32, aqm: Box<dyn Aqm>) {
+        if let Some(index) = self.classes.find(class) {
+            self.classes.set_aqm(index, aqm);
+        }
+    }
+
+    fn class_share(&self, class: u32) -> Option<Share> {
+        self.classes.find(class).map(|i| self.classes.share(i))
+    }
+
+    fn class_backlog(&self, class: u32) -> Option<Backlog> {
+        let index = self.classes.find(class)?;
+        Some(self.classes.class_backlog(index))
+    }
+
+    fn class_counters(&self, class: u32) -> Option<ClassCounters> {
+        self.classes.find(class).map(|i| self.classes.counters(i))
+    }
+
+    fn class_state(&self, class: u32, visit: &mut dyn FnMut(&'static str, StateValue)) {
+        if let Some(index) = self.classes.find(class) {
+            self.classes.class_state(index, visit);
+        }
+    }
+
+    fn classes(&self, visit: &mut dyn FnMut(u32)) {
+        for (number, _) in self.classes.iter() {
+            visit(number);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A priority queue of small numbers whose keys can change.
+//!
+//! Schedulers keep classes by a timestamp, find the fattest queue, or keep timers: in each case
+//! the entries are numbered densely, their keys change often, and any of them may have to leave.
+//! Four children per node: they share one cache line, and the tree is half as deep as a binary one.
+
+use alloc::vec::Vec;
+
+use super::pool::NONE;
+
+/// Numbers below 2^32, the one with the least key first; equal keys by the lowest number.
+#[derive(Clone, Debug)]
+pub(crate) struct Heap<K> {
+    entries: Vec<(K, u32)>,
+    /// Where each number stands in `entries`, or [`NONE`].
+    at: Vec<u32>,
+}
+
+const CHILDREN: usize = 4;
+
+impl<K: Copy + Ord> Heap<K> {
+    pub(crate) const fn new() -> Self {
+        Heap {
+            entries: Vec::new(),
+            at: Vec::new(),
+        }
+    }
+
+    /// The least key and its number.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<(K, u32)> {
+        self.entries.first().copied()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Puts `number` in with `key`, or moves it there.
+    #[inline]
+    pub(crate) fn set(&mut self, number: u32, key: K) {
+        let index = number as usize;
+        if self.at.len() <= index {
+            self.at.resize(index + 1, NONE);
+        }
+        let entry = (key, number);
+        match self.at[index] {
+            NONE => {
+                self.entries.push(entry);
+                self.rise(self.entries.len() - 1, entry);
+            }
+            place => self.settle(place as usize, entry),
+        }
+    }
+
+    /// Takes `number` out, if it is in.
+    #[inline]
+    pub(crate) fn remove(&mut self, number: u32) {
+        let Some(place) = self.at.get_mut(number as usize).filter(|p| **p != NONE) else {
+            return;
+        };
+        let place = core::mem::replace(place, NONE) as usize;
+        let last = self
+            .entries
+            .pop()
+            .expect("a number that is in has an entry");
+        if place < self.entries.len() {
+            self.settle(place, last);
+        }
+    }
+
+    /// Puts `entry` where it belongs, starting from the vacant `place`.
+    #[inline]
+    fn settle(&mut self, place: usize, entry: (K, u32)) {
+        if place > 0 && entry < self.entries[(place - 1) / CHILDREN] {
+            self.rise(place, entry);
+        } else {
+            self.sink(place, entry);
+        }
+    }
+
+    #[inline]
+    fn rise(&mut self, mut place: usize, entry: (K, u32)) {
+        while place > 0 {
+            let parent = (place - 1) / CHILDREN;
+            if self.entries[parent] <= entry {
+                break;
+            }
+            self.put(place, self.entries[parent]);
+            place = parent;
+        }
+        self.put(place, entry);
+    }
+
+    #[inline]
+    fn sink(&mut self, mut place: usize, entry: (K, u32)) {
+        loop {
+            let first = place * CHILDREN + 1;
+            let last = (first + CHILDREN).min(self.entries.len());
+            let Some(least) = (first..last).min_by_key(|i| self.entries[*i]) else {
+                break;
+            };
+            if entry <= self.entries[least] {
+                break;
+            }
+            self.put(place, self.entries[least]);
+            place = least;
+        }
+        self.put(place, entry);
+    }
+
+    #[inline]
+    fn put(&mut self, place: usize, entry: (K, u32)) {
+        self.entries[place] = entry;
+        self.at[entry.1 as usize] = place as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+    use alloc::collections::BTreeSet;
+
+    #[test]
+    fn it_agrees_with_an_ordered_set_over_random_operations() {
+        let (mut heap, mut set) = (Heap::new(), BTreeSet::new());
+        let mut keys = [None; 40];
+        let mut rng = Rng::from_seed(1);
+        for _ in 0..20_000 {
+            let number = rng.below(40) as u32;
+            let old = keys[number as usize].take();
+            if let Some(key) = old {
+                set.remove(&(key, number));
+            }
+            // Few different keys, so that ties are common.
+            if rng.chance(3 << 30) {
+                let key = rng.below(16);
+                keys[number as usize] = Some(key);
+                set.insert((key, number));
+                heap.set(number, key);
+            } else {
+                heap.remove(number);
+            }
+            assert_eq!(heap.peek(), set.first().copied());
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! `rr`: deficit round robin. Active classes take turns; in each turn a class may send `weight`
+//! times `lmax` bytes, and keeps what it could not use for a packet that was too long.
+//!
+//! Sources: M. Shreedhar and G. Varghese, "Efficient Fair Queuing using Deficit Round Robin", ACM
+//! SIGCOMM 1995; dummynet's RR scheduler (`dn_sched_rr`), from which the quantum is.
+//!
+//! 1. The credit of a turn is given when the turn before it ends, and at once to a class that
+//!    becomes active; that is the paper's order of service.
+//! 2. A class that empties loses its credit (paper, section 3: `DeficitCounter = 0`).
+//! 3. If no active class can send its head in a whole round, the rounds that nobody could use are
+//!    passed in one step. So a super-packet of 64 KiB with a quantum of 64 bytes costs two rounds,
+//!    not a thousand.
+//! 4. If an AQM drops the head and the next packet is longer than the credit, it is sent and the
+//!    credit becomes negative.
+//! 5. dummynet accepts `lmax` 64 to 2048; here up to 1 MiB, for super-packets.
+//!
+//! Bounds, for classes i and j that are backlogged all the time and packets of at most M bytes: in
+//! m turns class i sends more than `m Q_i - M` and less than `m Q_i + M` bytes (paper's lemma), and
+//! turns differ by at most one, so bytes per quantum differ by at most `1 + M/Q_i + M/Q_j`; with
+//! equal quanta that is the paper's fairness measure, `2 M + Q`. With quanta of at least M, a class
+//! gets its share after at most `3F - 2Q_i` bytes of the link, F being the sum of all quanta (D.
+//! Stiliadis and A. Varma, "Latency-Rate Servers", IEEE/ACM ToN 6(5), 1998). O(1) if quanta are at
+//! least M.
+
+use alloc::vec::Vec;
+
+use super::classful::{Classed, ClassedParams, Order, Share, ShareError};
+use super::fifo::FifoParams;
+use super::ring::{Links, Ring};
+
+/// The scheduler.
+pub type Rr = Classed<RrOrder>;
+
+/// The class whose turn it is.
+pub struct RrOrder {
+    turns: Vec<Turn>,
+    links: Links,
+    ring: Ring,
+    active: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Turn {
+    quantum: i64,
+    /// Bytes that may still be sent in this turn.
+    credit: i64,
+    /// Bytes of the head; 0 for an inactive class, for which it is never looked at.
+    head: i64,
+    is_active: bool,
+}
+
+/// The largest weight (dummynet).
+const MAX_WEIGHT: u32 = 65536;
+/// The least bytes per weight (dummynet).
+const MIN_LEN: u32 = 64;
+/// The most bytes per weight: 16 of the longest super-packets.
+const MAX_LEN: u32 = 1 << 20;
+
+impl Order for RrOrder {
+    type Params = ClassedParams;
+    const DOC: &'static str = "deficit round robin: classes send weight times lmax bytes in turn";
+
+    fn new(_params: &ClassedParams) -> Self {
+        RrOrder {
+            turns: Vec::new(),
+            links: Links::default(),
+            ring: Ring::EMPTY,
+            active: 0,
+        }
+    }
+
+    fn limits(params: &ClassedParams) -> FifoParams {
+        params.limits()
+    }
+
+    fn open(&mut self, id: u32, share: Share) -> Result<(), ShareError> {
+        let quantum = quantum(share)?;
+        if self.turns.len() <= id as usize {
+            self.turns.resize(id as usize + 1, Turn::default());
+        }
+        self.links.reserve(id);
+        self.turns[id as usize] = Turn {
+            quantum,
+            ..Turn::default()
+        };
+        Ok(())
+    }
+
+    fn set_share(&mut self, id: u32, share: Share, _head: Option<u32>) -> Result<(), ShareError> {
+        self.turns[id as usize].quantum = quantum(share)?;
+        Ok(())
+    }
+
+    fn close(&mut self, id: u32) {
+        self.deactivate(id);
+    }
+
+    fn activate(&mut self, id: u32, head: u32) {
+        let turn = &mut self.turns[id as usize];
+        turn.credit = turn.quantum;
+        turn.head = i64::from(head);
+        turn.is_active = true;
+        self.links.push_back(&mut self.ring, id);
+        self.active += 1;
+    }
+
+    fn next(&mut self) -> Option<u32> {
+        let mut passed = 0;
+        loop {
+            let id = self.ring.first()?;
+            let turn = &mut self.turns[id as usize];
+            if turn.head <= turn.credit {
+                return Some(id);
+            }
+            turn.credit += turn.quantum;
+            self.links.rotate(&mut self.ring);
+            passed += 1;
+            if passed == self.active {
+                self.pass_idle_rounds();
+                passed = 0;
+            }
+        }
+    }
+
+    fn served(&mut self, id: u32, len: u32, head: Option<u32>) {
+        let turn = &mut self.turns[id as usize];
+        turn.credit -= i64::from(len);
+        match head {
+            Some(head) => turn.head = i64::from(head),
+            None => self.deactivate(id),
+        }
+    }
+
+    fn head_dropped(&mut self, id: u32, head: Option<u32>) {
+        match head {
+            Some(head) => self.turns[id as usize].head = i64::from(head),
+            None => self.deactivate(id),
+        }
+    }
+}
+
+impl RrOrder {
+    fn deactivate(&mut self, id: u32) {
+        let turn = &mut self.turns[id as usize];
+        if core::mem::replace(&mut turn.is_active, false) {
+            self.links.remove(&mut self.ring, id);
+            self.active -= 1;
+        }
+    }
+
+    /// Gives everybody the credit of the rounds in which nobody could send.
+    #[cold]
+    fn pass_idle_rounds(&mut self) {
+        let missing = |turn: &Turn| (turn.head - turn.credit).max(0);
+        let rounds = self
+            .links
+            .iter(self.ring)
+            .map(|id| &self.turns[id as usize])
+            .map(|turn| (missing(turn) + turn.quantum - 1) / turn.quantum)
+            .min()
+            .unwrap_or(0);
+        // The last of these rounds is left to be gone through, in its order.
+        let rounds = (rounds - 1).max(0);
+        let mut at = self.ring.first();
+        for _ in 0..self.active {
+            let Some(id) = at else { break };
+            let turn = &mut self.turns[id as usize];
+            turn.credit += rounds * turn.quantum;
+            self.links.rotate(&mut self.ring);
+            at = self.ring.first();
+        }
+    }
+}
+
+fn quantum(share: Share) -> Result<i64, ShareError> {
+    ShareError::check_weight(share.weight, 1, MAX_WEIGHT)?;
+    ShareError::check_max_len(share.max_len, MIN_LEN, MAX_LEN)?;
+    Ok(i64::from(share.weight) * i64::from(share.max_len))
+}

@@ -1,0 +1,88 @@
+//! dummynet's command language: text to typed commands and back.
+//!
+//! [`parse`] reads one line. It never panics, and what it reads is written back by `Display` in a
+//! canonical form that reads as the same command. Reading needs nothing but the text: what a command
+//! does to the objects that exist is decided when it is executed.
+
+mod address;
+mod algorithm;
+mod command;
+mod command_text;
+mod condition;
+mod error;
+mod flags;
+mod mask;
+pub(crate) mod names;
+mod object;
+mod parser;
+mod quantity;
+mod rule;
+mod rule_text;
+mod table;
+mod token;
+
+pub use address::{Address, Net, Ranges, TableRef};
+pub use algorithm::Choice;
+pub use command::{Command, Invocation, SetCommand, Span as NumberSpan, Switch, Variable};
+pub use condition::{
+    Bits, Clause, Condition, Field, FragmentTest, InterfaceTest, Protocol, Side, Term,
+};
+pub use error::{CommandError, EX_DATAERR, EX_UNAVAILABLE, EX_USAGE, ErrorKind, Warning, nearest};
+pub use flags::{Dynamic, Flags, Times};
+pub use object::{Config, Loss, ObjectKind, Policy, RedWords, SchedulerWords};
+pub use quantity::{DEFAULT_BYTES, DEFAULT_SLOTS, MAX_RATE_BPS, QueueSize};
+pub use rule::{
+    Action, DEFAULT_FLOW, LAST_RULE, Log, RESERVED_SET, Rule, State, StateLimit, Target,
+};
+pub use rule_text::{RuleFormat, ShowRule};
+pub use table::{Entry, TableAction, TableCommand, TableKind, ValueKind, Which};
+pub use token::{At, Position};
+
+pub(crate) use address::net;
+pub(crate) use object::is_bare;
+pub(crate) use table::{ShowKinds, ShowValues};
+
+use parser::Parser;
+
+/// What a line says.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// The command; none on a line that is empty or a comment.
+    pub invocation: Option<Invocation>,
+    /// What is accepted but does not do what it seems to say.
+    pub warnings: Vec<Warning>,
+    /// Lines that dummynet's own command prints while it reads.
+    pub notices: Vec<String>,
+}
+
+/// Reads line `number` of a text; `compat` reads as dummynet does where ours differs.
+///
+/// # Errors
+/// What is wrong, where, and the nearest word.
+///
+/// ```
+/// use sluice_ipfw::grammar;
+/// let line = grammar::parse("pipe 1 config bw 10MBit/s delay 10ms", 1, false).unwrap();
+/// let command = line.invocation.unwrap();
+/// assert_eq!(command.to_string(), "pipe 1 config bw 10Mbit/s delay 10ms");
+/// let error = grammar::parse("pipe 1 config bw 10Mbit/s dealy 10ms", 1, false).unwrap_err();
+/// assert_eq!(error.to_string(), "unrecognised option ``dealy'' (did you mean ``delay''?)");
+/// assert_eq!(error.at.unwrap().column, 27);
+/// ```
+pub fn parse(text: &str, number: u32, compat: bool) -> Result<Line, CommandError> {
+    let words = token::words(text, number);
+    let mut p = Parser::new(&words, compat);
+    let invocation = if words.tokens.is_empty() {
+        None
+    } else {
+        Some(command::invocation(&mut p, &words)?)
+    };
+    Ok(Line {
+        invocation,
+        warnings: p.warnings,
+        notices: p.notices,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! The words behind the name of an AQM or a discipline, read by its declaration.
+//!
+//! In dummynet everything behind `codel`, `pie`, `fq_codel` and `fq_pie` belongs to it, up to the end
+//! of the line; the same holds for every other algorithm of the registry.
+
+use std::fmt;
+
+use sluice_core::param::{Kind, ParamDecl, ParamError, Value, Values};
+use sluice_core::registry::{self, Algorithm, Form};
+
+use super::error::{CommandError, ErrorKind, nearest};
+use super::parser::{Parse, Parser, invalid};
+use super::quantity::{self, ShowRate, whole_integer};
+use super::token::At;
+
+/// An algorithm with the parameters that a user wrote.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The algorithm.
+    pub algorithm: &'static Algorithm,
+    /// What was set.
+    pub values: Values,
+}
+
+impl Choice {
+    /// An algorithm with nothing set.
+    pub const fn plain(algorithm: &'static Algorithm) -> Self {
+        Choice {
+            algorithm,
+            values: Values::new(),
+        }
+    }
+
+    /// The value that holds for the parameter `name`.
+    pub fn value(&self, name: &str) -> Option<Value> {
+        let decl = self.algorithm.params().find(|d| d.name == name)?;
+        let set = self.values.find(name);
+        Some(set.unwrap_or_else(|| self.algorithm.default_of(decl)))
+    }
+}
+
+impl PartialEq for Choice {
+    fn eq(&self, other: &Self) -> bool {
+        self.algorithm.name == other.algorithm.name && self.values == other.values
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.algorithm.name)?;
+        for (name, value) in self.values.iter() {
+            match value {
+                Value::Flag(true) => write!(f, " {name}")?,
+                Value::Flag(false) => write!(f, " no{name}")?,
+                Value::Rate(rate) => write!(f, " {name} {}", ShowRate(rate))?,
+                value => write!(f, " {name} {value}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The AQM called `name`, as a word of `pipe` and `queue`.
+pub(super) fn aqm(name: &str) -> Option<&'static Algorithm> {
+    registry::find(name).filter(|a| a.form == Form::Aqm)
+}
+
+/// The discipline called `name`, as a word of `sched`. dummynet's kernel compares without case.
+pub(super) fn discipline(name: &str) -> Option<&'static Algorithm> {
+    let name = name.to_ascii_lowercase();
+    registry::find(&name).filter(|a| a.form != Form::Aqm)
+}
+
+/// The names of all disciplines.
+pub(super) fn disciplines() -> impl Iterator<Item = &'static str> {
+    registry::algorithms()
+        .filter(|a| a.form != Form::Aqm)
+        .map(|a| a.name)
+}
+
+/// Whether the limits of this parameter are those of the queue, which other words set.
+fn is_queue_limit(name: &str) -> bool {
+    matches!(name, "limit" | "limit_bytes")
+}
+
+/// Reads the parameters of `algorithm` to the end of the line.
+pub(super) fn parameters(
+    p: &mut Parser<'_>,
+    algorithm: &'static Algorithm,
+    name: At<&str>,
+) -> Parse<Choice> {
+    let mut choice = Choice::plain(algorithm);
+    let decls: Vec<&'static ParamDecl> = algorithm.params().collect();
+    while let Some(word) = p.take() {
+        if algorithm.form == Form::Aqm && is_foreign(word.value) {
+            return Err(CommandError::new(
+                ErrorKind::NotFor {
+                    word: word.value.to_string(),
+                    algorithm: algorithm.name,
+                    instead: if is_queue_limit(word.value) {
+                        ", use queue instead"
+                    } else {
+                        ""
+                    },
+                },
+                word.at,
+            ));
+        }
+        let decl = decls.iter().copied().find(|d| d.name == word.value);
+        let negated = word
+            .value
+            .strip_prefix("no")
+            .and_then(|rest| decls.iter().copied().find(|d| d.name == rest))
+            .filter(|d| d.kind == Kind::Flag);
+        match (decl, negated) {
+            (Some(decl), _) if decl.kind == Kind::Flag => {
+                choice.values.set(decl.name, Value::Flag(true));
+            }
+            (Some(decl), _) => {
+                let text = p.need(needs(decl))?;
+                let value = value(p, decl, text)?;
+                choice.values.set(decl.name, value);
+            }
+            (None, Some(decl)) => choice.values.set(decl.name, Value::Flag(false)),
+            (None, None) => match chosen(&decls, word.value) {
+                // `dre` or `ts`: the value of a choice stands for itself.
+                Some((decl, value)) => choice.values.set(decl.name, value),
+                None => unknown(p, algorithm, word),
+            },
+        }
+    }
+    // What contradicts itself is found now, not when the first packet comes.
+    algorithm
+        .build(&choice.values)
+        .map_err(|error| CommandError::new(error, name.at))?;
+    Ok(choice)
+}
+
+/// Parameters of flow queueing or of the holder, which the plain form of an AQM does not take.
+fn is_foreign(word: &str) -> bool {
+    matches!(word, "quantum" | "flows") || is_queue_limit(word)
+}
+
+/// dummynet's text for a missing value.
+fn needs(decl: &ParamDecl) -> String {
+    let what = match decl.kind {
+        Kind::Span => "time",
+        Kind::Choice(_) => "word",
+        _ => "number",
+    };
+    format!("{} needs {what}", decl.name)
+}
+
+fn chosen(decls: &[&'static ParamDecl], word: &str) -> Option<(&'static ParamDecl, Value)> {
+    decls.iter().find_map(|decl| match decl.kind {
+        Kind::Choice(words) => {
+            let word = words.iter().find(|w| **w == word)?;
+            Some((*decl, Value::Choice(word)))
+        }
+        _ => None,
+    })
+}
+
+/// dummynet prints a line about an unknown word and goes on with exit status 0.
+fn unknown(p: &mut Parser<'_>, algorithm: &'static Algorithm, word: At<&str>) {
+    let is_codel = algorithm.name.ends_with("codel");
+    let invalid = if is_codel { "Invalid" } else { "invalid" };
+    p.notices
+        .push(format!("{} is {invalid} parameter", word.value));
+    let mut text = format!(
+        "`{}` is not a parameter of {} and is ignored",
+        word.value, algorithm.name
+    );
+    if let Some(name) = nearest(word.value, algorithm.params().map(|d| d.name)) {
+        text.push_str(&format!(" (did you mean `{name}`?)"));
+    }
+    p.warn(word.at, text);
+}
+
+/// Reads a value; what lies outside the declared range is clamped, as dummynet's kernel does.
+fn value(p: &mut Parser<'_>, decl: &'static ParamDecl, text: At<&str>) -> Parse<Value> {
+    let value = match decl.kind {
+        Kind::Span => Value::Span(quantity::time(text)?),
+        Kind::Rate => Value::Rate(quantity::rate(p, text)?),
+        Kind::Ratio => Value::Ratio(quantity::decimal(text)?),
+        Kind::Count if text.value != "unlimited" => {
+            let count = whole_integer(text.value).and_then(|n| u64::try_from(n).ok());
+            Value::Count(count.ok_or_else(|| invalid(text, "a whole number", "decimal or 0x..."))?)
+        }
+        kind => kind.parse(text.value).map_err(|error| {
+            let error = ParamError::Value {
+                name: decl.name,
+                text: text.value.to_string(),
+                error,
+            };
+            CommandError::new(error, text.at)
+        })?,
+    };
+    Ok(match (decl.check(value), decl.range) {
+        (Err(_), Some((low, high))) => {
+            let taken = if value < low { low } else { high };
+            p.warn(
+                text.at,
+                format!(
+                    "`{} {}` is outside {low} to {high}: {taken} is taken",
+                    decl.name, text.value
+                ),
+            );
+            taken
+        }
+        _ => value,
+    })
+}

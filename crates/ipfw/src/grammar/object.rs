@@ -1,0 +1,562 @@
+//! `pipe|queue|sched N config ...`: the options of dummynet's objects.
+
+use std::fmt;
+
+use sluice_core::param::Ratio;
+use sluice_core::registry::Form;
+use sluice_core::units::{Rate, Span};
+
+use super::algorithm::{self, Choice};
+use super::error::{CommandError, ErrorKind};
+use super::mask::mask;
+use super::parser::{Parse, Parser, invalid, refused, unrecognised};
+use super::quantity::{self, QueueSize, ShowDelay, ShowRate, whole_integer};
+use super::token::At;
+use crate::flow::Mask;
+
+/// Which object a command is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// A link with its rate and delay, and the FIFO before it.
+    Pipe,
+    /// A flowset: what a `queue` rule names.
+    Queue,
+    /// A scheduler.
+    Scheduler,
+}
+
+impl ObjectKind {
+    /// The word of the command line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            ObjectKind::Pipe => "pipe",
+            ObjectKind::Queue => "queue",
+            ObjectKind::Scheduler => "sched",
+        }
+    }
+}
+
+/// What drops packets before a queue is full.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Policy {
+    /// `red` and `gred` in dummynet's own syntax.
+    Red(RedWords),
+    /// An AQM of the registry.
+    Aqm(Choice),
+}
+
+/// `red w_q/min_th/max_th/max_p`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedWords {
+    /// `gred`: above the upper threshold the probability rises on instead of jumping to 1.
+    pub is_gentle: bool,
+    /// Weight of the newest sample.
+    pub weight: Ratio,
+    /// Average below which nothing is dropped, in slots or bytes as the queue counts.
+    pub min: u64,
+    /// Average above which everything is.
+    pub max: u64,
+    /// Probability at the upper threshold.
+    pub max_p: Ratio,
+    /// Mark instead.
+    pub ecn: bool,
+}
+
+/// `plr`: what is lost before the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Each packet by itself.
+    Independent(Ratio),
+    /// Gilbert and Elliott's two states.
+    TwoState {
+        /// Loss in the good state.
+        good: Ratio,
+        /// From good to bad.
+        to_bad: Ratio,
+        /// Loss in the bad state.
+        bad: Ratio,
+        /// From bad to good.
+        to_good: Ratio,
+    },
+}
+
+/// A discipline named by a `sched` command.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SchedulerWords {
+    /// The discipline with its parameters.
+    pub choice: Choice,
+    /// Whether `type` stood before it. Without it only the parameters are changed.
+    pub is_typed: bool,
+}
+
+/// `pipe|queue|sched N config ...`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The object.
+    pub kind: ObjectKind,
+    /// Its number, 1 to 65535.
+    pub number: At<u32>,
+    /// `bw`.
+    pub rate: Option<Rate>,
+    /// `delay`.
+    pub delay: Option<Span>,
+    /// `burst`, in bytes.
+    pub burst: Option<u64>,
+    /// `profile`: the name of a file.
+    pub profile: Option<At<String>>,
+    /// `queue`.
+    pub queue: Option<At<QueueSize>>,
+    /// `plr`.
+    pub loss: Option<Loss>,
+    /// `red`, `gred`, or an AQM.
+    pub policy: Option<At<Policy>>,
+    /// `noerror`.
+    pub noerror: bool,
+    /// `weight`.
+    pub weight: Option<At<u32>>,
+    /// `lmax`.
+    pub max_len: Option<At<u32>>,
+    /// `pri`.
+    pub priority: Option<u32>,
+    /// `pipe M` or `sched M`.
+    pub parent: Option<At<u32>>,
+    /// `mask`.
+    pub mask: Option<At<Mask>>,
+    /// `buckets`.
+    pub buckets: Option<u32>,
+    /// `type`, or the parameters of a flow-queueing discipline.
+    pub scheduler: Option<At<SchedulerWords>>,
+}
+
+/// Every option word, for the nearest one.
+const OPTIONS: &[&str] = &[
+    "bw",
+    "bandwidth",
+    "delay",
+    "burst",
+    "profile",
+    "queue",
+    "plr",
+    "noerror",
+    "buckets",
+    "mask",
+    "sched_mask",
+    "flow_mask",
+    "weight",
+    "lmax",
+    "maxlen",
+    "pri",
+    "priority",
+    "pipe",
+    "sched",
+    "type",
+    "red",
+    "gred",
+    "ecn",
+    "droptail",
+];
+
+impl Config {
+    /// An object with nothing set.
+    pub const fn new(kind: ObjectKind, number: At<u32>) -> Self {
+        Config {
+            kind,
+            number,
+            rate: None,
+            delay: None,
+            burst: None,
+            profile: None,
+            queue: None,
+            loss: None,
+            policy: None,
+            noerror: false,
+            weight: None,
+            max_len: None,
+            priority: None,
+            parent: None,
+            mask: None,
+            buckets: None,
+            scheduler: None,
+        }
+    }
+}
+
+/// Reads the options behind `config`.
+pub(super) fn config(p: &mut Parser<'_>, kind: ObjectKind, number: At<u32>) -> Parse<Config> {
+    let mut c = Config::new(kind, number);
+    let mut ecn = None;
+    while let Some(word) = p.take() {
+        match word.value {
+            "bw" | "bandwidth" => {
+                for_links(kind, word, "bw")?;
+                let value = p.need("bw needs bandwidth or interface")?;
+                if c.rate.is_some() {
+                    p.warn(word.at, "duplicate token, override bandwidth value!");
+                }
+                c.rate = Some(quantity::rate(p, value)?);
+            }
+            "delay" => {
+                for_links(kind, word, "delay")?;
+                let value = p.need("delay needs argument 0..10000ms")?;
+                c.delay = Some(quantity::delay(p, value)?);
+            }
+            "burst" => {
+                for_links(kind, word, "burst")?;
+                let value = p.need("burst needs argument")?;
+                c.burst = Some(quantity::burst(p, value)?);
+            }
+            "profile" => {
+                for_links(kind, word, "profile")?;
+                if c.profile.is_some() {
+                    return Err(refused("profile already set", word.at));
+                }
+                let value = p.need("profile needs a file name")?;
+                c.profile = Some(At::new(value.value.to_string(), value.at));
+            }
+            "queue" => {
+                let value = p.need("queue needs queue size")?;
+                c.queue = Some(At::new(quantity::queue_size(p, value)?, value.at));
+            }
+            "plr" => {
+                let value = p.need("plr needs argument 0..1")?;
+                c.loss = Some(loss(p, value)?);
+            }
+            "noerror" => {
+                p.warn(
+                    word.at,
+                    "`noerror` changes nothing: senders are never told of drops",
+                );
+                c.noerror = true;
+            }
+            "buckets" => {
+                let value = p.need("buckets needs argument")?;
+                c.buckets = Some(buckets(p, value)?);
+            }
+            "mask" | "sched_mask" | "flow_mask" => {
+                c.mask = Some(At::new(mask(p)?, word.at));
+            }
+            "weight" => {
+                let value = p.need("weight needs argument")?;
+                c.weight = Some(At::new(integer(value)?, value.at));
+            }
+            "lmax" | "maxlen" => {
+                let value = p.need("lmax needs argument")?;
+                c.max_len = Some(At::new(integer(value)?, value.at));
+            }
+            "pri" | "priority" => {
+                let value = p.need("pri needs argument")?;
+                c.priority = Some(integer(value)?);
+                p.warn(
+                    word.at,
+                    "`pri` is stored and shown, but no scheduler reads it; prio goes by weight",
+                );
+            }
+            "pipe" | "sched" if kind != ObjectKind::Pipe => {
+                let value = p.need("pipe/sched needs a number")?;
+                c.parent = Some(At::new(integer(value)?, value.at));
+            }
+            "pipe" | "sched" => return Err(only_for(word, word.value, "flowsets")),
+            "type" => {
+                if kind == ObjectKind::Queue {
+                    return Err(only_for(word, "type", "schedulers"));
+                }
+                c.scheduler = Some(typed_scheduler(p)?);
+            }
+            "red" | "gred" if p.peek().is_none_or(|w| w.contains('/')) => {
+                let value = p.need("red/gred needs w_q/min_th/max_th/max_p")?;
+                let words = red(word.value == "gred", value)?;
+                c.policy = Some(At::new(Policy::Red(words), word.at));
+            }
+            "ecn" => ecn = Some(word.at),
+            "droptail" => c.policy = None,
+            name => named_algorithm(p, &mut c, name, word)?,
+        }
+    }
+    if let Some(at) = ecn {
+        match &mut c.policy {
+            Some(At {
+                value: Policy::Red(red),
+                ..
+            }) => red.ecn = true,
+            _ => {
+                let text = "ECN can be used with red/gred/codel/fq_codel only!";
+                return Err(CommandError::new(ErrorKind::Needs(text.into()), at));
+            }
+        }
+    }
+    if let Some(At {
+        value: Policy::Red(red),
+        at,
+    }) = &c.policy
+    {
+        check_red(red, *at)?;
+    }
+    Ok(c)
+}
+
+/// The name of an AQM or a discipline; its parameters go to the end of the line.
+fn named_algorithm(p: &mut Parser<'_>, c: &mut Config, name: &str, word: At<&str>) -> Parse<()> {
+    if let Some(algorithm) = algorithm::aqm(name) {
+        let choice = algorithm::parameters(p, algorithm, word)?;
+        c.policy = Some(At::new(Policy::Aqm(choice), word.at));
+        return Ok(());
+    }
+    match algorithm::discipline(name).filter(|a| a.name == name) {
+        Some(_) if c.kind != ObjectKind::Scheduler => {
+            let option = if matches!(name, "fq_codel" | "fq_pie") {
+                "fq_codel/fq_pie"
+            } else {
+                name
+            };
+            Err(only_for(word, option, "schd"))
+        }
+        Some(algorithm) => {
+            let choice = algorithm::parameters(p, algorithm, word)?;
+            let words = SchedulerWords {
+                choice,
+                is_typed: false,
+            };
+            c.scheduler = Some(At::new(words, word.at));
+            Ok(())
+        }
+        None => {
+            let algorithms = sluice_core::registry::algorithms().map(|a| a.name);
+            Err(unrecognised(word).near(name, OPTIONS.iter().copied().chain(algorithms)))
+        }
+    }
+}
+
+/// What follows `type`.
+fn typed_scheduler(p: &mut Parser<'_>) -> Parse<At<SchedulerWords>> {
+    let word = p.need("type needs a scheduler name")?;
+    if word.value.len() > 15 {
+        let text = format!("type {} too long", word.value);
+        let kind = ErrorKind::Kernel {
+            call: "IP_DUMMYNET_CONFIGURE",
+            errno: "Invalid argument",
+            reason: text,
+        };
+        return Err(CommandError::new(kind, word.at));
+    }
+    let Some(algorithm) = algorithm::discipline(word.value) else {
+        let kind = ErrorKind::Kernel {
+            call: "IP_DUMMYNET_CONFIGURE",
+            errno: "Invalid argument",
+            reason: format!("there is no scheduler type `{}`", word.value),
+        };
+        return Err(CommandError::new(kind, word.at).near(word.value, algorithm::disciplines()));
+    };
+    // dummynet's own schedulers leave the rest of the line to the object's options.
+    let takes_parameters = algorithm.form == Form::FlowQueued || !is_bare(algorithm.name);
+    let choice = if takes_parameters {
+        algorithm::parameters(p, algorithm, word)?
+    } else {
+        Choice::plain(algorithm)
+    };
+    let words = SchedulerWords {
+        choice,
+        is_typed: true,
+    };
+    Ok(At::new(words, word.at))
+}
+
+/// Whether a scheduler has no parameters of its own in dummynet: its queues have them.
+pub(crate) fn is_bare(name: &str) -> bool {
+    matches!(name, "fifo" | "wf2q+" | "rr" | "qfq" | "prio")
+}
+
+fn only_for(word: At<&str>, option: &str, object: &'static str) -> CommandError {
+    let option = option.to_string();
+    CommandError::new(ErrorKind::OnlyFor { option, object }, word.at)
+}
+
+fn for_links(kind: ObjectKind, word: At<&str>, option: &str) -> Parse<()> {
+    if kind == ObjectKind::Pipe {
+        Ok(())
+    } else {
+        Err(only_for(word, option, "links"))
+    }
+}
+
+/// A number as dummynet's command reads it.
+pub(super) fn integer(word: At<&str>) -> Parse<u32> {
+    whole_integer(word.value)
+        .and_then(|n| u32::try_from(n).ok())
+        .ok_or_else(|| invalid(word, "a number", "a whole number below 2^32"))
+}
+
+/// `buckets`: dummynet's kernel keeps it within 1 and 65536.
+fn buckets(p: &mut Parser<'_>, word: At<&str>) -> Parse<u32> {
+    let asked = integer(word)?;
+    let taken = asked.clamp(1, 65536);
+    if taken != asked {
+        p.warn(
+            word.at,
+            format!("buckets {asked} is outside 1 to 65536: {taken} is shown"),
+        );
+    }
+    Ok(taken)
+}
+
+/// `plr P`, or `plr K,p,H,r`.
+fn loss(p: &mut Parser<'_>, word: At<&str>) -> Parse<Loss> {
+    let parts: Vec<&str> = word.value.split(',').collect();
+    let mut values = [Ratio::default(); 4];
+    if parts.len() != 1 && parts.len() != 4 {
+        return Err(invalid(
+            word,
+            "a loss rate",
+            "one probability, or four: good,to-bad,bad,to-good",
+        ));
+    }
+    for (value, part) in values.iter_mut().zip(&parts) {
+        *value = quantity::probability(p, At::new(part, word.at))?;
+    }
+    let [good, to_bad, bad, to_good] = values;
+    Ok(if parts.len() == 1 {
+        Loss::Independent(good)
+    } else {
+        Loss::TwoState {
+            good,
+            to_bad,
+            bad,
+            to_good,
+        }
+    })
+}
+
+fn red(is_gentle: bool, word: At<&str>) -> Parse<RedWords> {
+    let accepted = "w_q/min_th/max_th/max_p";
+    let parts: Vec<&str> = word.value.split('/').collect();
+    let [weight, min, max, max_p] = parts[..] else {
+        return Err(invalid(word, "a RED specification", accepted));
+    };
+    let threshold = |text: &str| {
+        let (number, factor) = match text.strip_suffix(['k', 'K']) {
+            Some(number) => (number, 1024),
+            None => (text, 1),
+        };
+        whole_integer(number)
+            .and_then(|n| n.checked_mul(factor))
+            .and_then(|n| u64::try_from(n).ok())
+            .filter(|n| *n <= u64::from(u32::MAX))
+            .ok_or_else(|| invalid(word, "a RED specification", accepted))
+    };
+    Ok(RedWords {
+        is_gentle,
+        weight: quantity::decimal(At::new(weight, word.at))?,
+        min: threshold(min)?,
+        max: threshold(max)?,
+        max_p: quantity::decimal(At::new(max_p, word.at))?,
+        ecn: false,
+    })
+}
+
+fn check_red(red: &RedWords, at: super::token::Position) -> Parse<()> {
+    if red.weight == Ratio::default() || red.weight > Ratio::ONE {
+        return Err(refused("0 < w_q <= 1", at));
+    }
+    if red.max_p > Ratio::ONE {
+        return Err(refused("0 <= max_p <= 1", at));
+    }
+    if red.max == 0 {
+        return Err(refused("max_th must be > 0", at));
+    }
+    if red.min > red.max || (red.min == red.max && !red.ecn) {
+        return Err(refused("min_th must be < max_th", at));
+    }
+    Ok(())
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loss::Independent(p) => p.fmt(f),
+            Loss::TwoState {
+                good,
+                to_bad,
+                bad,
+                to_good,
+            } => {
+                write!(f, "{good},{to_bad},{bad},{to_good}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} config", self.kind.word(), self.number.value)?;
+        if let Some(rate) = self.rate {
+            write!(f, " bw {}", ShowRate(rate))?;
+        }
+        if let Some(delay) = self.delay {
+            write!(f, " delay {}", ShowDelay(delay))?;
+        }
+        if let Some(burst) = self.burst {
+            write!(f, " burst {burst}")?;
+        }
+        if let Some(profile) = &self.profile {
+            write!(f, " profile {}", profile.value)?;
+        }
+        if let Some(parent) = self.parent {
+            write!(f, " sched {}", parent.value)?;
+        }
+        if let Some(weight) = self.weight {
+            write!(f, " weight {}", weight.value)?;
+        }
+        if let Some(max_len) = self.max_len {
+            write!(f, " lmax {}", max_len.value)?;
+        }
+        if let Some(priority) = self.priority {
+            write!(f, " pri {priority}")?;
+        }
+        if let Some(queue) = self.queue {
+            write!(f, " queue {}", queue.value)?;
+        }
+        if let Some(loss) = self.loss {
+            write!(f, " plr {loss}")?;
+        }
+        if self.noerror {
+            f.write_str(" noerror")?;
+        }
+        if let Some(buckets) = self.buckets {
+            write!(f, " buckets {buckets}")?;
+        }
+        if let Some(mask) = self.mask {
+            write!(f, " mask {}", mask.value)?;
+        }
+        if let Some(At {
+            value: Policy::Red(red),
+            ..
+        }) = &self.policy
+        {
+            let name = if red.is_gentle { "gred" } else { "red" };
+            write!(
+                f,
+                " {name} {}/{}/{}/{}",
+                red.weight, red.min, red.max, red.max_p
+            )?;
+            if red.ecn {
+                f.write_str(" ecn")?;
+            }
+        }
+        // What follows takes the rest of the line, so a type without parameters goes first.
+        let scheduler = self.scheduler.as_ref().map(|s| &s.value);
+        let (bare, last): (Vec<_>, Vec<_>) = scheduler
+            .into_iter()
+            .partition(|s| s.is_typed && is_bare(s.choice.algorithm.name));
+        for words in bare.into_iter().chain(last) {
+            let name = if words.is_typed { " type" } else { "" };
+            write!(f, "{name} {}", words.choice)?;
+        }
+        if let Some(At {
+            value: Policy::Aqm(choice),
+            ..
+        }) = &self.policy
+        {
+            write!(f, " {choice}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,374 @@
+//! `table NAME create|add|delete|list|info|detail|flush|destroy|swap|lookup ...`.
+
+use std::fmt;
+
+use super::address::table_name;
+use super::error::{CommandError, ErrorKind};
+use super::object::integer;
+use super::parser::{Parse, Parser, invalid, unrecognised};
+use super::quantity::whole_integer;
+use super::token::At;
+
+/// What the keys of a table are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TableKind {
+    /// Networks; the longest prefix wins.
+    #[default]
+    Addr,
+    /// Interface names.
+    Iface,
+    /// Numbers: ports, codepoints.
+    Number,
+}
+
+impl TableKind {
+    /// The word of `type`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            TableKind::Addr => "addr",
+            TableKind::Iface => "iface",
+            TableKind::Number => "number",
+        }
+    }
+}
+
+/// Which of a table's values an action reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueKind {
+    /// Every action.
+    Legacy,
+    /// `pipe` and `queue`.
+    Pipe,
+    /// `skipto` and `call`.
+    SkipTo,
+    /// None of ours.
+    Other(&'static str),
+}
+
+/// The words of `valtype`. Those of other actions are kept with the values, but nothing reads them.
+const VALUE_KINDS: &[(&str, ValueKind)] = &[
+    ("legacy", ValueKind::Legacy),
+    ("pipe", ValueKind::Pipe),
+    ("skipto", ValueKind::SkipTo),
+    ("limit", ValueKind::Other("limit")),
+    ("dscp", ValueKind::Other("dscp")),
+    ("tag", ValueKind::Other("tag")),
+    ("fib", ValueKind::Other("fib")),
+    ("nat", ValueKind::Other("nat")),
+    ("divert", ValueKind::Other("divert")),
+    ("netgraph", ValueKind::Other("netgraph")),
+    ("mark", ValueKind::Other("mark")),
+];
+
+impl ValueKind {
+    /// The word of `valtype`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            ValueKind::Legacy => "legacy",
+            ValueKind::Pipe => "pipe",
+            ValueKind::SkipTo => "skipto",
+            ValueKind::Other(word) => word,
+        }
+    }
+}
+
+/// One entry as it is written; keys are read when the table's kind is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: At<String>,
+    /// The values, in the order of `valtype`; none for 0.
+    pub values: Vec<u32>,
+}
+
+/// A table, or every table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// `all`.
+    All,
+    /// One of them.
+    One(At<String>),
+}
+
+/// What is done to tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableAction {
+    /// Makes one.
+    Create {
+        /// Its keys.
+        kind: TableKind,
+        /// Its values.
+        values: Vec<ValueKind>,
+        /// The most entries; 0 for no limit.
+        limit: u32,
+        /// No error if the same table exists.
+        missing: bool,
+    },
+    /// Adds entries.
+    Add {
+        /// All or none.
+        is_atomic: bool,
+        /// The entries.
+        entries: Vec<Entry>,
+    },
+    /// Removes entries.
+    Delete(Vec<At<String>>),
+    /// Shows the entry that holds a key.
+    Lookup(At<String>),
+    /// Shows all entries.
+    List,
+    /// Shows what it is.
+    Info,
+    /// Shows more of it.
+    Detail,
+    /// Empties it.
+    Flush,
+    /// Removes it.
+    Destroy,
+    /// Exchanges it with another.
+    Swap(At<String>),
+}
+
+/// `table NAME ...`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableCommand {
+    /// Which table.
+    pub table: Which,
+    /// What is done.
+    pub action: TableAction,
+}
+
+const ACTIONS: &[&str] = &[
+    "create", "add", "atomic", "delete", "lookup", "list", "show", "info", "detail", "flush",
+    "destroy", "swap",
+];
+
+/// Reads what follows `table`.
+pub(super) fn table(p: &mut Parser<'_>) -> Parse<TableCommand> {
+    let word = p.need("table needs name")?;
+    let table = if word.value == "all" {
+        Which::All
+    } else {
+        Which::One(At::new(table_name(word)?, word.at))
+    };
+    let verb = p.need("table needs command")?;
+    let for_all = matches!(
+        verb.value,
+        "list" | "show" | "info" | "detail" | "flush" | "destroy"
+    );
+    if table == Which::All && ACTIONS.contains(&verb.value) && !for_all {
+        let kind =
+            ErrorKind::Contradiction(format!("`{}` needs the name of one table", verb.value));
+        return Err(CommandError::new(kind, verb.at));
+    }
+    let action = match verb.value {
+        "create" => create(p)?,
+        "add" => entries(p, false)?,
+        "atomic" if p.accept("add") => entries(p, true)?,
+        "delete" => {
+            let mut keys = Vec::new();
+            while let Some(word) = p.take() {
+                keys.push(At::new(word.value.to_string(), word.at));
+            }
+            if keys.is_empty() {
+                p.need("no keys given")?;
+            }
+            TableAction::Delete(keys)
+        }
+        "lookup" => {
+            let key = p.need("lookup needs a key")?;
+            TableAction::Lookup(At::new(key.value.to_string(), key.at))
+        }
+        "list" | "show" => TableAction::List,
+        "info" => TableAction::Info,
+        "detail" => TableAction::Detail,
+        "flush" => TableAction::Flush,
+        "destroy" => TableAction::Destroy,
+        "swap" => {
+            let other = p.need("swap needs table name")?;
+            TableAction::Swap(At::new(table_name(other)?, other.at))
+        }
+        "lock" | "unlock" | "modify" => {
+            let kind = ErrorKind::OutsidePurpose {
+                word: verb.value.to_string(),
+                purpose: "create the table anew, and swap it in",
+            };
+            return Err(CommandError::new(kind, verb.at));
+        }
+        name => return Err(unrecognised(verb).near(name, ACTIONS.iter().copied())),
+    };
+    p.finish()?;
+    Ok(TableCommand { table, action })
+}
+
+fn create(p: &mut Parser<'_>) -> Parse<TableAction> {
+    let mut kind = TableKind::Addr;
+    let mut values = Vec::new();
+    let mut limit = 0;
+    let mut missing = false;
+    while let Some(word) = p.take() {
+        match word.value {
+            "type" => {
+                let value = p.need("type needs type name")?;
+                kind = match value.value {
+                    "addr" => TableKind::Addr,
+                    "iface" => TableKind::Iface,
+                    "number" => TableKind::Number,
+                    name if name.starts_with("flow") => {
+                        let kind = ErrorKind::OutsidePurpose {
+                            word: name.to_string(),
+                            purpose: "flow tables are not kept; use address tables or a mask",
+                        };
+                        return Err(CommandError::new(kind, value.at));
+                    }
+                    name => {
+                        return Err(invalid(value, "a table type", "addr, iface or number")
+                            .near(name, ["addr", "iface", "number"]));
+                    }
+                };
+            }
+            "valtype" => {
+                let value = p.need("valtype needs type name")?;
+                for name in value.value.split(',') {
+                    let Some((_, kind)) = VALUE_KINDS.iter().find(|(n, _)| *n == name) else {
+                        return Err(invalid(
+                            value,
+                            "a list of value types",
+                            "pipe, skipto, legacy ...",
+                        )
+                        .near(name, VALUE_KINDS.iter().map(|(n, _)| *n)));
+                    };
+                    if let ValueKind::Other(word) = kind {
+                        p.warn(
+                            value.at,
+                            format!("values of type `{word}` are kept, but no action reads them"),
+                        );
+                    }
+                    values.push(*kind);
+                }
+            }
+            "limit" => limit = integer(p.need("limit needs a number")?)?,
+            "algo" => {
+                let value = p.need("algo needs an algorithm name")?;
+                p.warn(
+                    value.at,
+                    "`algo` changes nothing: every table is searched in the same way",
+                );
+            }
+            "missing" | "or-flush" => missing = true,
+            name => {
+                return Err(
+                    unrecognised(word).near(name, ["type", "valtype", "limit", "algo", "missing"])
+                );
+            }
+        }
+    }
+    Ok(TableAction::Create {
+        kind,
+        values,
+        limit,
+        missing,
+    })
+}
+
+/// Keys with their optional values. A word that is a list of numbers behind a key is its value.
+fn entries(p: &mut Parser<'_>, is_atomic: bool) -> Parse<TableAction> {
+    let mut entries = Vec::new();
+    let is_single = p.left() <= 2;
+    while let Some(word) = p.take() {
+        let key = At::new(word.value.to_string(), word.at);
+        // One key may stand alone; several come in pairs, as in ipfw.
+        let values = match p.take() {
+            Some(value) => values(value)?,
+            None if is_single => Vec::new(),
+            None => {
+                return Err(CommandError::new(
+                    ErrorKind::Needs("missing value".into()),
+                    p.at(),
+                ));
+            }
+        };
+        entries.push(Entry { key, values });
+    }
+    if entries.is_empty() {
+        p.need("no keys given")?;
+    }
+    Ok(TableAction::Add { is_atomic, entries })
+}
+
+fn values(word: At<&str>) -> Parse<Vec<u32>> {
+    let value = |text: &str| {
+        whole_integer(text)
+            .and_then(|n| u32::try_from(n).ok())
+            .ok_or_else(|| invalid(word, "a table value", "a number, or numbers with commas"))
+    };
+    word.value.split(',').map(value).collect()
+}
+
+/// The values of an entry, with commas.
+pub(crate) struct ShowValues<'a>(pub &'a [u32]);
+
+impl fmt::Display for ShowValues<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("0");
+        }
+        super::address::write_list(f, self.0, |f, value| value.fmt(f))
+    }
+}
+
+/// The kinds of a table's values, with commas.
+pub(crate) struct ShowKinds<'a>(pub &'a [ValueKind]);
+
+impl fmt::Display for ShowKinds<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        super::address::write_list(f, self.0, |f, kind| f.write_str(kind.word()))
+    }
+}
+
+impl fmt::Display for TableCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.table {
+            Which::All => f.write_str("table all ")?,
+            Which::One(name) => write!(f, "table {} ", name.value)?,
+        }
+        match &self.action {
+            TableAction::Create {
+                kind,
+                values,
+                limit,
+                missing,
+            } => {
+                write!(f, "create type {}", kind.word())?;
+                if !values.is_empty() {
+                    write!(f, " valtype {}", ShowKinds(values))?;
+                }
+                if *limit > 0 {
+                    write!(f, " limit {limit}")?;
+                }
+                f.write_str(if *missing { " missing" } else { "" })
+            }
+            TableAction::Add { is_atomic, entries } => {
+                f.write_str(if *is_atomic { "atomic add" } else { "add" })?;
+                for entry in entries {
+                    write!(f, " {}", entry.key.value)?;
+                    if !entry.values.is_empty() {
+                        write!(f, " {}", ShowValues(&entry.values))?;
+                    }
+                }
+                Ok(())
+            }
+            TableAction::Delete(keys) => {
+                f.write_str("delete")?;
+                keys.iter().try_for_each(|key| write!(f, " {}", key.value))
+            }
+            TableAction::Lookup(key) => write!(f, "lookup {}", key.value),
+            TableAction::List => f.write_str("list"),
+            TableAction::Info => f.write_str("info"),
+            TableAction::Detail => f.write_str("detail"),
+            TableAction::Flush => f.write_str("flush"),
+            TableAction::Destroy => f.write_str("destroy"),
+            TableAction::Swap(other) => write!(f, "swap {}", other.value),
+        }
+    }
+}

@@ -1,0 +1,746 @@
+//! The language as a whole: what is accepted, what is refused with which text, and that what is
+//! written back reads as the same command.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Reads a line and writes it back.
+fn canonical(text: &str) -> String {
+    match parse(text, 1, false) {
+        Ok(line) => line.invocation.map(|i| i.to_string()).unwrap_or_default(),
+        Err(error) => panic!("`{text}`: {error}"),
+    }
+}
+
+/// The message, exit status and column of a refusal.
+fn refusal(text: &str) -> (String, u8, u32) {
+    let error = parse(text, 1, false).expect_err(text);
+    let column = error.at.map_or(0, |at| at.column);
+    (error.to_string(), error.exit_code(), column)
+}
+
+fn warnings(text: &str, compat: bool) -> Vec<String> {
+    let line = parse(text, 1, compat).unwrap_or_else(|error| panic!("`{text}`: {error}"));
+    line.warnings.into_iter().map(|w| w.text).collect()
+}
+
+#[test]
+fn object_commands_have_a_canonical_form() {
+    for (text, expected) in [
+        ("ipfw pipe 1 config", "pipe 1 config"),
+        ("pipe config 1 bw 10Mb", "pipe 1 config bw 10Mbit/s"),
+        (
+            "dnctl pipe 0010 config delay 20",
+            "pipe 10 config delay 20ms",
+        ),
+        ("pi 1 c bandwidth 1MByte/s", "pipe 1 config bw 8Mbit/s"),
+        (
+            "pipe 1 config burst 10k queue 20KBytes plr 0.1",
+            "pipe 1 config burst 10240 queue 20KBytes plr 0.1",
+        ),
+        (
+            "pipe 1 config plr 0.01,0.1,0.5,0.3",
+            "pipe 1 config plr 0.01,0.1,0.5,0.3",
+        ),
+        (
+            "pipe 1 config bw 64Kbit/s queue 20 droptail",
+            "pipe 1 config bw 64Kbit/s queue 20",
+        ),
+        ("pipe 1 config mask all", "pipe 1 config mask all"),
+        (
+            "pipe 1 config mask src-ip 0xffffffff",
+            "pipe 1 config mask src-ip 0xffffffff",
+        ),
+        (
+            "queue 1 config sched 2 flow_mask dst-ip6 /64 flow-id 0xff",
+            "queue 1 config sched 2 mask dst-ip6 64 flow-id 0x000ff",
+        ),
+        (
+            "flowset 3 config pipe 1 weight 30 lmax 1500",
+            "queue 3 config sched 1 weight 30 lmax 1500",
+        ),
+        (
+            "pipe 1 config red 0.002/5/15/0.1 ecn",
+            "pipe 1 config red 0.002/5/15/0.1 ecn",
+        ),
+        (
+            "pipe 1 config gred 0.002/5K/15K/1",
+            "pipe 1 config gred 0.002/5120/15360/1",
+        ),
+        (
+            "pipe 1 config codel target 7 interval 0.16s ECN",
+            "pipe 1 config codel target 7ms interval 160ms",
+        ),
+        (
+            "sched 1 config type FIFO codel ecn",
+            "sched 1 config type fifo codel ecn",
+        ),
+        (
+            "sched 1 config pipe 1 type fq_codel target 7 quantum 2000 flows 2048",
+            "sched 1 config sched 1 type fq_codel target 7ms quantum 2000 flows 2048",
+        ),
+        (
+            "sched 1 config fq_codel noecn",
+            "sched 1 config fq_codel noecn",
+        ),
+        (
+            "pipe 1 config profile /tmp/dsl",
+            "pipe 1 config profile /tmp/dsl",
+        ),
+        ("pipe show 1-5,7 9", "pipe show 1-5 7 9"),
+        ("pipe 1 show", "pipe show 1"),
+        ("sched list", "sched show"),
+        ("queue 1 delete", "queue delete 1"),
+        ("pipe delete 1,2 3", "pipe delete 1 2 3"),
+        ("pipe flush", "pipe flush"),
+        (
+            "pipe 1 config delay 1.5ms bw 2.5Gbit/s",
+            "pipe 1 config bw 2500Mbit/s delay 1.5ms",
+        ),
+        (
+            "pipe 1 config bw 1Tbit/s delay 20s queue 100000",
+            "pipe 1 config bw 1000Gbit/s delay 20s queue 100000",
+        ),
+        ("# nothing", ""),
+        ("", ""),
+    ] {
+        assert_eq!(canonical(text), expected, "{text}");
+        assert_eq!(canonical(expected), expected);
+    }
+}
+
+#[test]
+fn rule_commands_have_a_canonical_form() {
+    for (text, expected) in [
+        (
+            "add 1000 pipe 1 all from 10.0.1.0/24 to any out",
+            "add 01000 pipe 1 ip from 10.0.1.0/24 to any out",
+        ),
+        (
+            "100 add allow ip from any to any",
+            "add 00100 allow ip from any to any",
+        ),
+        (
+            "add pass tcp from any to me 22,80-90 setup keep-state",
+            "add allow tcp from any to me dst-port 22,80-90 setup keep-state :default",
+        ),
+        ("add pipe 1 out", "add pipe 1 ip from any to any out"),
+        (
+            "add pipe 1 src-port 443",
+            "add pipe 1 ip from any to any src-port 443",
+        ),
+        ("add // the end", "add count ip from any to any // the end"),
+        (
+            "add deny { tcp or udp } from { 10.0.0.1 or not 10.0.0.0/8 } to any",
+            "add deny { tcp or udp } from { 10.0.0.1 or not 10.0.0.0/8 } to any",
+        ),
+        (
+            "add count {tcp or udp} from any http to any not 53 {via em0 or via em1*}",
+            "add count { tcp or udp } from any 80 to any not dst-port 53 { via em0 or via em1* }",
+        ),
+        (
+            "add set 5 prob 0.5 deny log logamount 10 icmp from any to any icmptypes 8,0",
+            "add set 5 prob 0.500000 deny log logamount 10 icmp from any to any icmptypes 0,8",
+        ),
+        (
+            "add prob 0.0000001 deny ip from any to any",
+            "add prob 0.0000001 deny ip from any to any",
+        ),
+        (
+            "add queue tablearg ip from table(T1) to any in recv em0",
+            "add queue tablearg ip from table(T1) to any in recv em0",
+        ),
+        (
+            "add skipto 500 ip6 from 2001:db8::/32 to any dscp ef,af11,1",
+            "add skipto 500 ip6 from 2001:db8::/32 to any dscp 1,af11,ef",
+        ),
+        ("add check-state", "add check-state :default"),
+        ("add check-state :web", "add check-state :web"),
+        (
+            "add allow tcp from any to any setup limit src-addr dst-port 4 :x",
+            "add allow tcp from any to any setup limit src-addr dst-port 4 :x",
+        ),
+        (
+            "add call 600 ip from any to any",
+            "add call 600 ip from any to any",
+        ),
+        (
+            "add 200 queue 2 from 172.16.0.0/16 to any",
+            "add 00200 queue 2 ip from 172.16.0.0/16 to any",
+        ),
+        (
+            "add return via any",
+            "add return ip from any to any via any",
+        ),
+        (
+            "add count tcp from any to any tcpflags syn,!ack iplen 0-100 iptos lowdelay,!mincost frag ipttl 1-5",
+            "add count tcp from any to any tcpflags syn,!ack iplen 0-100 iptos lowdelay,!mincost frag ipttl 1-5",
+        ),
+        (
+            "add count ip from any to any frag mf,!df lookup dst-port P layer2",
+            "add count ip from any to any frag mf,!df lookup dst-port P layer2",
+        ),
+        ("set 3 delete", "set 3 delete"),
+        ("delete 100 200-300 set 4", "set 4 delete 100 200-300"),
+        ("delete set 4", "set 4 delete"),
+        ("set disable 1 2 enable 3", "set disable 1 2 enable 3"),
+        ("set move rule 100 to 5", "set move rule 100 to 5"),
+        ("-q -f flush", "-q flush"),
+        ("-aS list 100", "-aS list 100"),
+        ("-d show 100 200-300", "-d show 100 200-300"),
+        ("zero", "zero"),
+        ("resetlog 5", "resetlog 5"),
+        (
+            "table T1 create type addr valtype pipe",
+            "table T1 create type addr valtype pipe",
+        ),
+        ("table T1 add 10.0.0.0/24 5", "table T1 add 10.0.0.0/24 5"),
+        ("table T1 add 10.0.0.0/24", "table T1 add 10.0.0.0/24"),
+        ("table all list", "table all list"),
+        ("table 1 swap 2", "table 1 swap 2"),
+        ("enable one_pass", "enable one_pass"),
+        (
+            "sysctl net.inet.ip.fw.one_pass=0",
+            "sysctl net.inet.ip.fw.one_pass=0",
+        ),
+        ("ipfw -q /etc/ipfw.rules", "-q /etc/ipfw.rules"),
+    ] {
+        assert_eq!(canonical(text), expected, "{text}");
+        assert_eq!(canonical(expected), expected);
+    }
+}
+
+#[test]
+fn refusals_have_dummynets_text_and_exit_status() {
+    // Reference 1.2 to 1.6: texts word for word, EX_USAGE 64 for what is missing, EX_DATAERR 65.
+    for (text, message, exit, column) in [
+        ("pipe config", "need a pipe/flowset/sched number", 64, 12),
+        ("pipe 0 config", "need a pipe/flowset/sched number", 64, 6),
+        ("pipe 1 config plr", "plr needs argument 0..1", 64, 18),
+        (
+            "pipe 1 config bw",
+            "bw needs bandwidth or interface",
+            64,
+            17,
+        ),
+        (
+            "pipe 1 config delay",
+            "delay needs argument 0..10000ms",
+            64,
+            20,
+        ),
+        ("pipe 1 config queue", "queue needs queue size", 64, 20),
+        ("pipe 1 config buckets", "buckets needs argument", 64, 22),
+        ("queue 1 config weight", "weight needs argument", 64, 22),
+        ("pipe 1 config mask", "mask needs mask specifier", 64, 19),
+        ("pipe 1 config mask src-ip", "mask: value missing", 64, 26),
+        ("pipe 1 config burst", "burst needs argument", 64, 20),
+        ("pipe 1 config burst 3x", "burst: invalid argument", 65, 21),
+        (
+            "pipe 1 config burst 256T",
+            "burst: out of range (0..2^48-1)",
+            65,
+            21,
+        ),
+        ("pipe 1 config bw 2Tbit/s", "bandwidth too large", 65, 18),
+        ("pipe 1 config bw em0", "no if support", 1, 18),
+        ("pipe 1 config delay 10001", "delay must be < 10000", 65, 21),
+        (
+            "pipe 1 config mask src-port 0x10000",
+            "port mask must be 16 bit",
+            65,
+            29,
+        ),
+        (
+            "pipe 1 config mask proto 256",
+            "proto mask must be 8 bit",
+            65,
+            26,
+        ),
+        (
+            "pipe 1 config mask flow-id 0x100000",
+            "flow_id mask must be 20 bit",
+            65,
+            28,
+        ),
+        (
+            "pipe 1 config mask src-ip6 129",
+            "in6addr invalid mask len",
+            65,
+            28,
+        ),
+        (
+            "pipe 1 config profile a profile b",
+            "profile already set",
+            65,
+            25,
+        ),
+        ("queue 1 config bw 1Mbit/s", "bw is only for links", 65, 16),
+        ("sched 1 config bw 1Mbit/s", "bw is only for links", 65, 16),
+        ("sched 1 config delay 1", "delay is only for links", 65, 16),
+        (
+            "queue 1 config type fifo",
+            "type is only for schedulers",
+            65,
+            16,
+        ),
+        (
+            "pipe 1 config fq_codel",
+            "fq_codel/fq_pie is only for schd",
+            65,
+            15,
+        ),
+        (
+            "pipe 1 config codel quantum 1",
+            "quantum is not for codel",
+            65,
+            21,
+        ),
+        (
+            "pipe 1 config codel limit 1",
+            "limit is not for codel, use queue instead",
+            65,
+            21,
+        ),
+        (
+            "pipe 1 config codel flows 1",
+            "flows is not for codel",
+            65,
+            21,
+        ),
+        ("pipe 1 config codel target", "target needs time", 64, 27),
+        (
+            "pipe 1 config codel interval",
+            "interval needs time",
+            64,
+            29,
+        ),
+        (
+            "pipe 1 config ecn",
+            "ECN can be used with red/gred/codel/fq_codel only!",
+            64,
+            15,
+        ),
+        ("pipe 1 config red 0/5/15/0.1", "0 < w_q <= 1", 65, 15),
+        ("pipe 1 config red 0.1/5/15/1.5", "0 <= max_p <= 1", 65, 15),
+        (
+            "pipe 1 config red 0.1/0/0/0.1",
+            "max_th must be > 0",
+            65,
+            15,
+        ),
+        (
+            "pipe 1 config red 0.1/9/9/0.1",
+            "min_th must be < max_th",
+            65,
+            15,
+        ),
+        ("pipe 1 config foo", "unrecognised option ``foo''", 65, 15),
+        (
+            "pipe 70000 config",
+            "setsockopt(IP_DUMMYNET_CONFIGURE): Invalid argument (number 70000 is outside 1 to 65535)",
+            1,
+            6,
+        ),
+        (
+            "sched 1 config type abcdefghijklmnop",
+            "setsockopt(IP_DUMMYNET_CONFIGURE): Invalid argument (type abcdefghijklmnop too long)",
+            1,
+            21,
+        ),
+        (
+            "add prob 2 allow ip from any to any",
+            "illegal match prob.",
+            65,
+            10,
+        ),
+        (
+            "add pipe 0 ip from any to any",
+            "illegal argument for pipe",
+            65,
+            10,
+        ),
+        (
+            "add pipe 65535 ip from any to any",
+            "illegal argument for pipe",
+            65,
+            10,
+        ),
+        (
+            "add 100 queue 1 form any to any",
+            "unrecognised option ``form'' (did you mean ``from''?)",
+            65,
+            17,
+        ),
+        (
+            "add 100 queue 1 ip form any to any",
+            "missing ``from'' (did you mean ``from''?)",
+            65,
+            20,
+        ),
+        ("add 100 queue 1 ip from any any", "missing ``to''", 65, 29),
+        (
+            "add divert natd ip from any to any",
+            "`divert` is not supported: packets are classified and shaped, not handed to other programs",
+            69,
+            5,
+        ),
+        (
+            "add nat 1 ip from any to any",
+            "`nat` is not supported: headers are not rewritten",
+            69,
+            5,
+        ),
+        (
+            "add fwd 1.1.1.1 ip from any to any",
+            "`fwd` is not supported: routes are the host's",
+            69,
+            5,
+        ),
+        (
+            "add reset tcp from any to any",
+            "`reset` is not supported: no packets are made in reply; use deny",
+            69,
+            5,
+        ),
+        (
+            "add allow ip from any to any uid 0",
+            "`uid` is not supported: a router has no sockets of its own to look into",
+            69,
+            30,
+        ),
+        (
+            "nat 1 config",
+            "`nat` is not supported: packets are classified and shaped, headers are not rewritten",
+            69,
+            1,
+        ),
+        (
+            "nat",
+            "`nat` is not supported: packets are classified and shaped, headers are not rewritten",
+            69,
+            1,
+        ),
+        ("frobnicate", "bad command `frobnicate'", 64, 1),
+        (
+            "dnctl add allow ip from any to any",
+            "bad command `add'",
+            64,
+            7,
+        ),
+        ("ipfw -z list", "unknown flag `-z`", 64, 6),
+        ("ipfw", "no command is given", 64, 5),
+    ] {
+        assert_eq!(refusal(text), (message.to_string(), exit, column), "{text}");
+    }
+}
+
+#[test]
+fn a_mistyped_word_is_answered_with_the_nearest_one() {
+    for (text, near) in [
+        ("pipe 1 config bnadwidth 1M", "bandwidth"),
+        ("pipe 1 config quue 10", "queue"),
+        ("pipe 1 config coddel", "codel"),
+        ("pipe 1 config mask scr-ip 1", "src-ip"),
+        ("sched 1 config type fq_codell", "fq_codel"),
+        ("add alow ip from any to any", "allow"),
+        ("add allow tcpp from any to any", "from"),
+        ("add allow tcp from any to any setpu", "setup"),
+        ("add allow tcp from any to any dscp eff", "ef"),
+        ("pip3 1 config", "pipe"),
+    ] {
+        let error = parse(text, 1, false).expect_err(text);
+        // `tcpp` is no protocol, so the rest is read as options: nothing near is right there.
+        if text.contains("tcpp") {
+            assert_eq!(error.nearest, None);
+        } else {
+            assert_eq!(error.nearest.as_deref(), Some(near), "{text}");
+        }
+    }
+}
+
+#[test]
+fn what_dummynet_ignores_silently_is_said() {
+    for (text, part) in [
+        ("pipe 1 config plr 2", "is above 1: 1 is taken"),
+        ("pipe 1 config delay 1s", "dummynet would take 1 ms"),
+        ("pipe 1 config delay 5foo", "`foo` in `5foo` is ignored"),
+        ("pipe 1 config bw 5Mfoo", "is no unit of a bandwidth"),
+        (
+            "pipe 1 config bw 1M bw 2M",
+            "duplicate token, override bandwidth value!",
+        ),
+        ("pipe 1 config buckets 100000", "65536 is shown"),
+        ("pipe 1 config codel target 0ms", "1us is taken"),
+        ("pipe 1 config codel tarqet", "did you mean `target`"),
+        (
+            "pipe 1 config mask dst-ip /24",
+            "masks the low 24 bits (0x00ffffff), not a network prefix",
+        ),
+        ("pipe 1 config noerror", "never told of drops"),
+        ("queue 1 config pipe 1 pri 3", "no scheduler reads it"),
+        ("pipe zero", "clears the counters of rules"),
+        ("pipe show 5-3", "selects nothing"),
+        ("pipe show x", "invalid number x"),
+        ("queu 1 show", "DEPRECATED"),
+        ("-s bytes pipe show", "changes nothing"),
+    ] {
+        let said = warnings(text, false);
+        assert!(said.iter().any(|w| w.contains(part)), "{text}: {said:?}");
+    }
+    assert!(
+        warnings(
+            "pipe 1 config bw 10Mbit/s delay 20ms queue 50 plr 0.01",
+            false
+        )
+        .is_empty()
+    );
+}
+
+#[test]
+fn an_unknown_word_of_an_aqm_is_announced_as_dummynet_does() {
+    // Reference 1.6: printed on stdout, exit status 0.
+    let line = parse("pipe 1 config codel foo", 1, false).unwrap();
+    assert_eq!(line.notices, ["foo is Invalid parameter"]);
+}
+
+#[test]
+fn only_what_destroys_asks_first() {
+    let asks = |text| {
+        parse(text, 1, false)
+            .unwrap()
+            .invocation
+            .unwrap()
+            .needs_confirmation()
+    };
+    assert!(asks("flush") && asks("pipe flush"));
+    assert!(!asks("-f flush") && !asks("-q pipe flush") && !asks("pipe show"));
+}
+
+const OBJECT_PARTS: &[&str] = &[
+    "bw 10Mbit/s",
+    "bw 1.5Mbit/s",
+    "bw 0",
+    "bw 9600",
+    "delay 20",
+    "delay 1.5ms",
+    "delay 250us",
+    "burst 10k",
+    "queue 20",
+    "queue 30KBytes",
+    "queue 3000B",
+    "plr 0.01",
+    "plr 0.01,0.1,0.5,0.3",
+    "noerror",
+    "buckets 256",
+    "mask all",
+    "mask queue",
+    "mask src-ip 0xffffff00 dst-port 0xff",
+    "mask dst-ip6 64 queue",
+    "mask proto 0",
+    "weight 30",
+    "lmax 1500",
+    "pri 2",
+    "sched 5",
+    "pipe 7",
+    "type fifo",
+    "red 0.002/5/15/0.1",
+    "gred 0.5/5/6/1 ecn",
+    "droptail",
+    "profile x",
+];
+
+const OBJECT_TAILS: &[&str] = &[
+    "",
+    "codel",
+    "codel target 5ms interval 0.1s ecn",
+    "codel noecn target 100us mtu 1500",
+    "fq_codel",
+    "type fq_codel quantum 300 limit 1000 flows 64 noecn target 7",
+    "headdrop",
+    "type fq_droptail limit 500",
+];
+
+const RULE_HEADS: &[&str] = &[
+    "allow",
+    "deny log",
+    "count log logamount 5",
+    "pipe 5",
+    "queue tablearg",
+    "skipto 500",
+    "call 10",
+    "return",
+];
+
+const RULE_BODIES: &[&str] = &[
+    "",
+    "ip from any to any",
+    "tcp from 10.0.0.0/8 to any 80",
+    "{ udp or 50 } from me to not me6",
+    "all from { 1.2.3.4,5.6.7.8 or table(T,5) } 1000-2000,53 to 10.0.0.0/24{1,3-5} not 1-5",
+    "ip6 from 2001:db8::/32 to ::1",
+    "not icmp from any to 1.2.3.4:255.0.255.0",
+];
+
+const RULE_OPTIONS: &[&str] = &[
+    "in",
+    "out",
+    "not via em0",
+    "recv em*",
+    "xmit 10.0.0.1",
+    "{ via any or via table(I) }",
+    "src-ip 1.1.1.1",
+    "dst-ip6 ::/0",
+    "src-port 1,2-3",
+    "proto udp",
+    "layer2",
+    "iptos lowdelay,!congestion",
+    "iptos ecntransport",
+    "ipprecedence 5",
+    "dscp ef,cs1,7",
+    "iplen 40-1500",
+    "ipid 7",
+    "ipttl 1,64",
+    "ipversion 6",
+    "frag",
+    "frag df,!mf",
+    "setup",
+    "tcpflags fin,!ack",
+    "established",
+    "icmptypes 0,3,8",
+    "icmp6types 135,136",
+    "flow-id 5,9-12",
+    "lookup dscp D",
+];
+
+const RULE_STATES: &[&str] = &[
+    "",
+    "keep-state",
+    "keep-state :web",
+    "limit src-addr dst-port 4 :x",
+];
+
+fn pick(list: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
+    prop::sample::select(list)
+}
+
+/// Lines that are mostly accepted.
+fn lines() -> impl Strategy<Value = String> {
+    let object = (
+        prop::sample::select(&["pipe 1", "queue 65535", "sched 100"][..]),
+        prop::collection::vec(pick(OBJECT_PARTS), 0..5),
+        pick(OBJECT_TAILS),
+    )
+        .prop_map(|(object, parts, tail)| format!("{object} config {} {tail}", parts.join(" ")));
+    let rule = (
+        pick(&[
+            "add",
+            "add 100",
+            "set 3 add",
+            "add 7 set 9 prob 0.25",
+            "-q add prob 0.3333333",
+        ]),
+        pick(RULE_HEADS),
+        pick(RULE_BODIES),
+        prop::collection::vec(pick(RULE_OPTIONS), 0..4),
+        pick(RULE_STATES),
+        pick(&["", "// a remark"]),
+    )
+        .prop_map(|(add, head, body, options, state, remark)| {
+            format!("{add} {head} {body} {} {state} {remark}", options.join(" "))
+        });
+    prop_oneof![object, rule]
+}
+
+/// Words of the language in no order, with some that are none.
+fn noise() -> impl Strategy<Value = String> {
+    let words: Vec<&'static str> = OBJECT_PARTS
+        .iter()
+        .chain(OBJECT_TAILS)
+        .chain(RULE_HEADS)
+        .chain(RULE_BODIES)
+        .chain(RULE_OPTIONS)
+        .chain(RULE_STATES)
+        .flat_map(|part| part.split(' '))
+        .chain([
+            "pipe", "queue", "sched", "config", "show", "delete", "add", "set", "table", "list",
+        ])
+        .chain([
+            "create", "swap", "flush", "zero", "sysctl", "enable", "-f", "-qs", "{", "}", "or",
+        ])
+        .chain([
+            "not",
+            "#",
+            "//",
+            ",",
+            "",
+            "\"",
+            "é",
+            "{{",
+            "}}",
+            "a{,",
+            "99999999999999999999999999999999999999999",
+        ])
+        .collect();
+    prop::collection::vec(prop::sample::select(words), 0..12).prop_map(|words| words.join(" "))
+}
+
+/// What is accepted reads back as the same command.
+fn check_round_trip(text: &str) -> Result<bool, TestCaseError> {
+    let Ok(line) = parse(text, 1, false) else {
+        return Ok(false);
+    };
+    let Some(first) = line.invocation else {
+        return Ok(false);
+    };
+    let written = first.to_string();
+    let again = parse(&written, 1, false);
+    let again = again.map_err(|e| TestCaseError::fail(format!("`{text}` -> `{written}`: {e}")))?;
+    prop_assert_eq!(
+        again.invocation.as_ref(),
+        Some(&first),
+        "`{}` -> `{}`",
+        text,
+        written
+    );
+    Ok(true)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn what_is_written_reads_as_the_same_command(text in lines()) {
+        check_round_trip(&text)?;
+    }
+
+    #[test]
+    fn words_in_any_order_are_read_or_refused(text in noise(), compat: bool) {
+        check_round_trip(&text)?;
+        let _ = parse(&text, 1, compat);
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in "\\PC{0,60}", compat: bool) {
+        check_round_trip(&text)?;
+        let _ = parse(&text, 1, compat);
+    }
+}
+
+#[test]
+fn most_generated_lines_are_accepted() {
+    // Otherwise the round-trip property above would prove nothing.
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let accepted = (0..500)
+        .filter(|_| {
+            let text = lines()
+                .new_tree(&mut runner)
+                .expect("the strategy has values")
+                .current();
+            check_round_trip(&text).is_ok_and(|is_accepted| is_accepted)
+        })
+        .count();
+    assert!(accepted > 250, "{accepted} of 500");
+}

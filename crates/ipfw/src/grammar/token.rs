@@ -1,0 +1,221 @@
+//! Words of a command line with their places.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Where a word stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Line of the text, from 1.
+    pub line: u32,
+    /// Character of the line, from 1.
+    pub column: u32,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// A value with the place where it was written. Equal values are equal wherever they stood.
+#[derive(Clone, Copy, Debug)]
+pub struct At<T> {
+    /// The value.
+    pub value: T,
+    /// Where its word begins.
+    pub at: Position,
+}
+
+impl<T> At<T> {
+    /// `value`, written at `at`.
+    pub const fn new(value: T, at: Position) -> Self {
+        At { value, at }
+    }
+}
+
+impl<T: PartialEq> PartialEq for At<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl<T: Eq> Eq for At<T> {}
+
+/// One word.
+#[derive(Clone, Debug)]
+pub struct Token<'a> {
+    /// Its text; owned only where a list was written with blanks after its commas.
+    pub text: Cow<'a, str>,
+    /// Where it begins.
+    pub at: Position,
+}
+
+/// The words of a line, and its end.
+#[derive(Clone, Debug)]
+pub struct Words<'a> {
+    /// The words up to a comment.
+    pub tokens: Vec<Token<'a>>,
+    /// What stands behind ` //`: the comment that a rule keeps.
+    pub remark: Option<String>,
+    /// The place behind the last word, where a missing one would stand.
+    pub end: Position,
+}
+
+/// Splits line number `line` into words.
+///
+/// `#` ends the line; double quotes only group, as a shell would have removed them; a list whose
+/// commas are followed by blanks is one word, as in `ipfw`. The braces (or parentheses) of an
+/// or-block are words of their own also when they are glued to one; they come out as braces.
+pub fn words(text: &str, line: u32) -> Words<'_> {
+    let mut tokens: Vec<Token<'_>> = Vec::new();
+    let mut remark = None;
+    let text = text.split('#').next().unwrap_or("");
+    let is_blank = |c: char| c.is_whitespace() || c == '"';
+    let mut column = 0;
+    let mut end_column = 1;
+    let mut rest = text;
+    loop {
+        let skipped = rest.find(|c| !is_blank(c)).unwrap_or(rest.len());
+        column += rest[..skipped].chars().count() as u32;
+        rest = &rest[skipped..];
+        if rest.is_empty() {
+            break;
+        }
+        let at = Position {
+            line,
+            column: column + 1,
+        };
+        let len = rest.find(is_blank).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(len);
+        if word.starts_with("//") {
+            let words: Vec<&str> = rest[2..]
+                .split(is_blank)
+                .filter(|w| !w.is_empty())
+                .collect();
+            remark = Some(words.join(" "));
+            break;
+        }
+        column += word.chars().count() as u32;
+        end_column = column + 1;
+        rest = after;
+        let is_list = word.starts_with(',') || tokens.last().is_some_and(|t| t.text.ends_with(','));
+        match tokens.last_mut().filter(|_| is_list) {
+            Some(last) => {
+                last.text.to_mut().push_str(word);
+                split_closing(&mut tokens);
+            }
+            None => push(&mut tokens, word, at),
+        }
+    }
+    Words {
+        tokens,
+        remark,
+        end: Position {
+            line,
+            column: end_column,
+        },
+    }
+}
+
+/// Adds a word, with an opening brace before it as a word of its own.
+fn push<'a>(tokens: &mut Vec<Token<'a>>, mut word: &'a str, mut at: Position) {
+    while word.starts_with(['{', '(']) {
+        tokens.push(Token {
+            text: Cow::Borrowed("{"),
+            at,
+        });
+        word = &word[1..];
+        at.column += 1;
+    }
+    if !word.is_empty() {
+        tokens.push(Token {
+            text: Cow::Borrowed(word),
+            at,
+        });
+        split_closing(tokens);
+    }
+}
+
+/// Makes closing braces at the end of the last word, which it did not open, words of their own.
+fn split_closing(tokens: &mut Vec<Token<'_>>) {
+    let Some(last) = tokens.last_mut() else {
+        return;
+    };
+    let text = &*last.text;
+    let opened = text.matches(['{', '(']).count();
+    let closed = text.matches(['}', ')']).count();
+    let at_end = text.len() - text.trim_end_matches(['}', ')']).len();
+    let extra = closed.saturating_sub(opened).min(at_end);
+    if extra == 0 {
+        return;
+    }
+    let kept = text.len() - extra;
+    let mut at = last.at;
+    at.column += text[..kept].chars().count() as u32;
+    if kept == 0 {
+        tokens.pop();
+    } else {
+        match &mut last.text {
+            Cow::Borrowed(text) => *text = &text[..kept],
+            Cow::Owned(text) => text.truncate(kept),
+        }
+    }
+    for i in 0..extra as u32 {
+        let column = at.column + i;
+        tokens.push(Token {
+            text: Cow::Borrowed("}"),
+            at: Position { column, ..at },
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(line: &str) -> Vec<String> {
+        let words = words(line, 1);
+        words.tokens.iter().map(|t| t.text.to_string()).collect()
+    }
+
+    #[test]
+    fn words_know_their_columns() {
+        let words = words("  pipe 1\tconfig # bw", 7);
+        let places: Vec<String> = words.tokens.iter().map(|t| t.at.to_string()).collect();
+        assert_eq!(places, ["7:3", "7:8", "7:10"]);
+        assert_eq!(words.end.to_string(), "7:16");
+    }
+
+    #[test]
+    fn a_list_with_blanks_is_one_word() {
+        assert_eq!(
+            texts("from 1.1.1.1, 2.2.2.2 ,3.3.3.3 to"),
+            ["from", "1.1.1.1,2.2.2.2,3.3.3.3", "to"]
+        );
+    }
+
+    #[test]
+    fn braces_of_a_block_are_words_and_those_of_an_address_are_not() {
+        assert_eq!(texts("{tcp or udp}"), ["{", "tcp", "or", "udp", "}"]);
+        assert_eq!(texts("( tcp )"), ["{", "tcp", "}"]);
+        assert_eq!(
+            texts("{table(T) or 10.0.0.0/24{1, 5}}"),
+            ["{", "table(T)", "or", "10.0.0.0/24{1,5}", "}"]
+        );
+        let words = words("x {via em0}", 1);
+        let places: Vec<u32> = words.tokens.iter().map(|t| t.at.column).collect();
+        assert_eq!(places, [1, 3, 4, 8, 11]);
+    }
+
+    #[test]
+    fn quotes_group_nothing_and_a_remark_is_kept() {
+        assert_eq!(
+            texts("\"pipe 1 config bw 1Mbit/s\""),
+            ["pipe", "1", "config", "bw", "1Mbit/s"]
+        );
+        let words = words("add count // the  web", 1);
+        assert_eq!(words.tokens.len(), 2);
+        assert_eq!(words.remark.as_deref(), Some("the web"));
+    }
+}

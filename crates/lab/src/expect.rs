@@ -1,0 +1,108 @@
+//! Whether a run came out as expected.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::metrics::{Summary, Unit};
+use crate::scenario::Expect;
+
+/// An expectation and what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The variant.
+    pub variant: String,
+    /// The figure.
+    pub metric: String,
+    /// What it is measured in.
+    #[serde(serialize_with = "unit_name")]
+    pub unit: Unit,
+    /// What was measured, in nanoseconds, bits per second, parts of one, or things; none if nothing
+    /// was.
+    pub measured: Option<f64>,
+    /// The smallest value that passes.
+    pub min: Option<f64>,
+    /// The largest value that passes.
+    pub max: Option<f64>,
+    /// Whether the measured value is within the bounds.
+    pub passed: bool,
+    /// The bounds in words.
+    #[serde(skip)]
+    bounds: String,
+}
+
+fn unit_name<S: serde::Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(unit.name())
+}
+
+#[cfg(test)]
+impl Outcome {
+    /// One that was not met, for tests of how it is shown.
+    pub(crate) fn new(
+        variant: &str,
+        metric: &str,
+        unit: Unit,
+        measured: Option<f64>,
+        bounds: &str,
+    ) -> Outcome {
+        Outcome {
+            variant: variant.into(),
+            metric: metric.into(),
+            unit,
+            measured,
+            min: None,
+            max: None,
+            passed: false,
+            bounds: bounds.into(),
+        }
+    }
+}
+
+/// Holds `summary` against every expectation. What was not measured does not pass.
+pub fn check(expectations: &[Expect], summary: &Summary) -> Vec<Outcome> {
+    let outcome = |expect: &Expect| {
+        let measured = expect.metric.value(summary);
+        let (min, max) = (
+            expect.min.map(|q| q.as_f64()),
+            expect.max.map(|q| q.as_f64()),
+        );
+        let is_within =
+            |value: f64| min.is_none_or(|min| value >= min) && max.is_none_or(|max| value <= max);
+        Outcome {
+            variant: summary.variant.clone(),
+            metric: expect.metric.to_string(),
+            unit: expect.metric.unit(),
+            measured,
+            min,
+            max,
+            passed: measured.is_some_and(is_within),
+            bounds: expect.bounds(),
+        }
+    };
+    expectations.iter().map(outcome).collect()
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcome {
+            variant,
+            metric,
+            bounds,
+            ..
+        } = self;
+        let word = if self.passed { "met" } else { "not met" };
+        match self.measured {
+            Some(value) => {
+                let value = self.unit.show(value);
+                write!(
+                    f,
+                    "{word}: `{metric}` of `{variant}` is {value}; expected {bounds}"
+                )
+            }
+            None => write!(
+                f,
+                "{word}: `{metric}` of `{variant}` was not measured; expected {bounds}"
+            ),
+        }
+    }
+}

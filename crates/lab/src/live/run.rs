@@ -1,0 +1,382 @@
+//! One live run: makes the network, starts the router and the traffic, waits, and takes everything
+//! down again, whether the run ends by itself, by an error or by request.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::mpsc::{self, Receiver};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use sluice_core::link::PipeParams;
+use sluice_core::{Rate, Span, Time};
+use sluice_net::Clock;
+use sluice_net::namespace::{NamespaceError, Privilege};
+use sluice_net::port::{Pool, PoolError, PoolSize, Spin};
+use sluice_net::traffic::ping::{Ping, PingReport};
+use sluice_net::traffic::tcp::{self, Ecn, TcpFlow, TcpReport};
+use sluice_net::traffic::udp::{UdpFlow, UdpReport};
+use sluice_net::traffic::{Identity, Running, Stop, TrafficError};
+
+use super::router::{LanePlan, Observation, Plan, RouterReport, route};
+use super::topology::{Host, Topology, TopologyError};
+use crate::recording::NO_FLOW;
+use crate::scenario::{Direction, FlowInstance, FlowKind, Pipe, Scenario};
+
+/// Why a live run could not start, or broke off.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// The process may not make namespaces.
+    #[error("a live run makes network namespaces: {0}")]
+    Privilege(Privilege),
+    /// The network could not be made.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// There is not enough memory for the packets.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The router's thread could not start.
+    #[error(transparent)]
+    Router(#[from] NamespaceError),
+    /// A flow could not start, or broke off.
+    #[error("flow `{flow}`: {error}")]
+    Traffic {
+        /// Which flow.
+        flow: String,
+        /// Why.
+        error: TrafficError,
+    },
+}
+
+/// What a flow measured.
+#[derive(Debug)]
+pub enum FlowReport {
+    /// A TCP transfer.
+    Tcp(TcpReport),
+    /// UDP at a constant rate.
+    Udp(UdpReport),
+    /// Probes.
+    Ping(PingReport),
+}
+
+/// What a run measured.
+#[derive(Debug)]
+pub struct LiveRun {
+    /// What each flow measured, by its number.
+    pub flows: Vec<FlowReport>,
+    /// What the router did.
+    pub router: RouterReport,
+    /// When everything had ended.
+    pub end: Time,
+    /// Whether it was ended by request, before its time.
+    pub is_interrupted: bool,
+}
+
+/// What a run tells while it goes on.
+pub trait Listener {
+    /// The router saw something. Packets bear the number of their flow in the scenario, or
+    /// [`NO_FLOW`].
+    fn observe(&mut self, observation: Observation);
+    /// So much of the run is over.
+    fn progress(&mut self, elapsed: Span);
+}
+
+/// Checks what can be known before anything is started: privileges, and that the kernel has the
+/// congestion controls that `scenario` names.
+///
+/// # Errors
+/// What is missing, and what would help.
+pub fn check(scenario: &Scenario) -> Result<(), LiveError> {
+    match Privilege::probe() {
+        Privilege::Capable => {}
+        missing => return Err(LiveError::Privilege(missing)),
+    }
+    let here = sluice_net::namespace::Namespace::current()?;
+    for instance in scenario.instances() {
+        if let FlowKind::Tcp(flow) = &instance.flow.kind {
+            tcp::check_congestion_control(&here, &flow.cc.0).map_err(|error| {
+                LiveError::Traffic {
+                    flow: instance.name.clone(),
+                    error,
+                }
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Carries `scenario` out until its end, or until `interrupt`.
+///
+/// # Errors
+/// [`LiveError`]; nothing is left running or configured then.
+pub fn run(
+    scenario: &Scenario,
+    interrupt: &Stop,
+    listener: &mut dyn Listener,
+) -> Result<LiveRun, LiveError> {
+    check(scenario)?;
+    let topology = Topology::create()?;
+    // The memory is made resident first, which takes a while if there is much of it.
+    let pool = Pool::new(pool_size(scenario))?;
+    let clock = Clock::starting_in(LEAD);
+    let traffic_stop = Stop::new();
+    let mut router = Router::start(scenario, &topology, pool, &clock)?;
+    let mut flows = Vec::new();
+    for instance in scenario.instances() {
+        match Flow::start(&instance, scenario, &topology, &clock, &traffic_stop) {
+            Ok(flow) => flows.push((instance.name.clone(), flow)),
+            Err(error) => {
+                // Nothing has been sent yet: all flows wait for the clock's zero.
+                traffic_stop.stop();
+                for (_, flow) in flows {
+                    let _ = flow.join();
+                }
+                router.finish(listener);
+                return Err(LiveError::Traffic {
+                    flow: instance.name.clone(),
+                    error,
+                });
+            }
+        }
+    }
+    router.identities = flows.iter().map(|(_, flow)| flow.identity()).collect();
+    let mut is_interrupted = false;
+    while flows.iter().any(|(_, flow)| !flow.is_finished()) {
+        router.listen(listener, Duration::from_millis(20));
+        if interrupt.is_stopped() && !is_interrupted {
+            is_interrupted = true;
+            traffic_stop.stop();
+        }
+        listener.progress(clock.now().since(Time::ZERO).min(scenario.duration));
+    }
+    let mut reports = Vec::with_capacity(flows.len());
+    let mut failed = None;
+    for (name, flow) in flows {
+        match flow.join() {
+            Ok(report) => reports.push(report),
+            Err(error) => {
+                failed.get_or_insert(LiveError::Traffic { flow: name, error });
+            }
+        }
+    }
+    let router = router.finish(listener);
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(LiveRun {
+            flows: reports,
+            router,
+            end: clock.now(),
+            is_interrupted,
+        }),
+    }
+}
+
+/// The router's thread, and which packets belong to which flow.
+struct Router {
+    stop: Stop,
+    thread: JoinHandle<RouterReport>,
+    observations: Receiver<Observation>,
+    /// By the number of the flow.
+    identities: Vec<Identity>,
+    numbers: BTreeMap<u32, u32>,
+}
+
+impl Router {
+    fn start(
+        scenario: &Scenario,
+        topology: &Topology,
+        pool: Pool,
+        clock: &Clock,
+    ) -> Result<Router, LiveError> {
+        let plan = Plan {
+            up: lane(&scenario.link.up),
+            down: lane(&scenario.link.down),
+            seed: scenario.seed,
+            sample: scenario.measure.interval,
+            split_below: SPLIT_BELOW,
+            spin: Spin::Adaptive,
+        };
+        let (inner, outer) = topology.ports(clock)?;
+        let stop = Stop::new();
+        let (sender, observations) = mpsc::channel();
+        let (router_stop, clock) = (stop.clone(), *clock);
+        let thread = topology.router().spawn("router", move || {
+            route(&plan, inner, outer, pool, &clock, &router_stop, &sender)
+        })?;
+        Ok(Router {
+            stop,
+            thread,
+            observations,
+            identities: Vec::new(),
+            numbers: BTreeMap::new(),
+        })
+    }
+
+    /// Passes on what the router tells within `time`.
+    fn listen(&mut self, listener: &mut dyn Listener, time: Duration) {
+        if let Ok(first) = self.observations.recv_timeout(time) {
+            self.pass_on(first, listener);
+            while let Ok(more) = self.observations.try_recv() {
+                self.pass_on(more, listener);
+            }
+        }
+    }
+
+    fn pass_on(&mut self, mut observation: Observation, listener: &mut dyn Listener) {
+        match &mut observation {
+            Observation::Flow(hash, key) => {
+                let number = self.identities.iter().position(|identity| {
+                    let ends = (identity.source, identity.destination);
+                    identity.protocol == key.protocol
+                        && (ends == (key.source, key.destination)
+                            || ends == (key.destination, key.source))
+                });
+                if let Some(number) = number {
+                    self.numbers.insert(*hash, number as u32);
+                }
+            }
+            Observation::Packets(_, records) => {
+                for record in records {
+                    record.flow = self.numbers.get(&record.flow).copied().unwrap_or(NO_FLOW);
+                }
+            }
+            Observation::Queue { .. } | Observation::Releases(_) => {}
+        }
+        listener.observe(observation);
+    }
+
+    fn finish(mut self, listener: &mut dyn Listener) -> RouterReport {
+        self.stop.stop();
+        while !self.thread.is_finished() {
+            self.listen(listener, Duration::from_millis(1));
+        }
+        while let Ok(more) = self.observations.try_recv() {
+            self.pass_on(more, listener);
+        }
+        self.thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+fn lane(pipe: &Pipe) -> LanePlan {
+    let mut steps = pipe.rate.steps().iter();
+    let first = steps.next().map_or(Rate::UNLIMITED, |(_, rate)| *rate);
+    LanePlan {
+        pipe: PipeParams {
+            rate: first,
+            delay: pipe.delay,
+            burst: pipe.burst,
+        },
+        steps: steps.map(|(at, rate)| (Time::ZERO + *at, *rate)).collect(),
+        queue: pipe.queue.0.clone(),
+    }
+}
+
+/// Room for what the queues may hold, what is on the way in the delay lines, and a burst.
+fn pool_size(scenario: &Scenario) -> PoolSize {
+    let mut slots = 4096;
+    let mut large = 256;
+    for pipe in [&scenario.link.up, &scenario.link.down] {
+        let rate = pipe.rate.highest();
+        let limit = match pipe.queue.0.value("limit") {
+            Some(sluice_core::param::Value::Count(limit)) => limit.min(MOST_QUEUED),
+            _ => MOST_QUEUED,
+        };
+        let in_flight = if rate.is_unlimited() {
+            MOST_QUEUED
+        } else {
+            (rate.bytes_in(pipe.delay) / 1000).min(MOST_QUEUED)
+        };
+        slots += limit + in_flight;
+        if rate >= SPLIT_BELOW {
+            large += (limit + in_flight) / 16;
+        }
+    }
+    PoolSize {
+        slots: slots as u32,
+        large: large as u32,
+    }
+}
+
+/// A flow under way.
+enum Flow {
+    Tcp(Running<TcpReport>),
+    Udp(Running<UdpReport>),
+    Ping(Running<PingReport>),
+}
+
+impl Flow {
+    fn start(
+        instance: &FlowInstance<'_>,
+        scenario: &Scenario,
+        topology: &Topology,
+        clock: &Clock,
+        stop: &Stop,
+    ) -> Result<Flow, TrafficError> {
+        let flow = instance.flow;
+        let (from, to): (&Host, &Host) = match flow.direction {
+            Direction::Up => (&topology.h2, &topology.h3),
+            Direction::Down => (&topology.h3, &topology.h2),
+        };
+        let (source, destination): (IpAddr, IpAddr) = (from.address, to.address);
+        let (start, end) = (Time::ZERO + flow.start, Time::ZERO + flow.stop);
+        let (from, to) = (&from.namespace, &to.namespace);
+        match &flow.kind {
+            FlowKind::Tcp(kind) => {
+                let mut tcp = TcpFlow::new(source, destination, start);
+                tcp.congestion_control = Some(kind.cc.0.clone());
+                tcp.ecn = if kind.ecn { Ecn::On } else { Ecn::Off };
+                tcp.dscp = kind.dscp.value();
+                tcp.stop = Some(end);
+                tcp.info_interval = scenario.measure.interval;
+                tcp.bytes = kind.bytes.map(|bytes| bytes.as_u64());
+                tcp.start(from, to, clock, stop).map(Flow::Tcp)
+            }
+            FlowKind::Udp(kind) => {
+                let size = kind.size as usize;
+                let mut udp = UdpFlow::new(source, destination, kind.rate, size, start);
+                udp.dscp = kind.dscp.value();
+                udp.stop = Some(end);
+                udp.start(from, to, clock, stop).map(Flow::Udp)
+            }
+            FlowKind::Ping(kind) => {
+                let mut ping = Ping::new(source, destination, kind.interval, start);
+                ping.payload = kind.size as usize;
+                ping.dscp = kind.dscp.value();
+                ping.stop = Some(end);
+                ping.start(from, to, clock, stop).map(Flow::Ping)
+            }
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        match self {
+            Flow::Tcp(running) => running.identity(),
+            Flow::Udp(running) => running.identity(),
+            Flow::Ping(running) => running.identity(),
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        match self {
+            Flow::Tcp(running) => running.is_finished(),
+            Flow::Udp(running) => running.is_finished(),
+            Flow::Ping(running) => running.is_finished(),
+        }
+    }
+
+    fn join(self) -> Result<FlowReport, TrafficError> {
+        Ok(match self {
+            Flow::Tcp(running) => FlowReport::Tcp(running.join()?),
+            Flow::Udp(running) => FlowReport::Udp(running.join()?),
+            Flow::Ping(running) => FlowReport::Ping(running.join()?),
+        })
+    }
+}
+
+/// Time for setting up before the clock's zero.
+const LEAD: Span = Span::from_ms(200);
+/// Super-packets are split on pipes slower than this, as CAKE does.
+const SPLIT_BELOW: Rate = Rate::from_bps(1_000_000_000);
+/// Packets for which there is room in each queue and each delay line: 128 MB of slots.
+const MOST_QUEUED: u64 = 65_536;

@@ -1,0 +1,148 @@
+//! The network of a live run: `h2 -- router -- h3`, in namespaces that the process owns.
+//!
+//! The hosts share one subnet, and the router bridges, so that no address is rewritten; neighbours are
+//! set by hand, so that no address resolution enters a measurement. Everything vanishes with the
+//! process, however it ends.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use sluice_net::Clock;
+use sluice_net::namespace::{
+    LinkError, Mac, Namespace, NamespaceError, SysctlError, VethEnd, create_veth,
+};
+use sluice_net::port::PacketPort;
+use sluice_net::port::packet::{PacketError, PacketOptions};
+
+/// Why the network could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TopologyError {
+    /// A namespace.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// An interface.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// A setting of a host.
+    #[error(transparent)]
+    Sysctl(#[from] SysctlError),
+    /// A port of the router.
+    #[error(transparent)]
+    Port(#[from] PacketError),
+}
+
+/// An end host.
+pub struct Host {
+    /// Its namespace.
+    pub namespace: Namespace,
+    /// Its address.
+    pub address: IpAddr,
+}
+
+/// The hosts, and the router's namespace between them.
+pub struct Topology {
+    /// Where flows that go up start.
+    pub h2: Host,
+    /// Where they end.
+    pub h3: Host,
+    router: Namespace,
+}
+
+impl Topology {
+    /// Makes namespaces, interfaces and addresses.
+    ///
+    /// # Errors
+    /// Says which step failed and what would allow it; nothing is left behind.
+    pub fn create() -> Result<Topology, TopologyError> {
+        let topology = Topology {
+            h2: Host::create("h2", 2)?,
+            h3: Host::create("h3", 3)?,
+            router: Namespace::create("router")?,
+        };
+        topology.connect(&topology.h2, 2)?;
+        topology.connect(&topology.h3, 3)?;
+        // The links are up only now, and routes and neighbours need them up.
+        topology.h2.meet(&topology.h3, 3)?;
+        topology.h3.meet(&topology.h2, 2)?;
+        Ok(topology)
+    }
+
+    /// Opens the router's ports, towards h2 and towards h3, which stamp arrivals on `clock`.
+    ///
+    /// # Errors
+    /// When the process may not open packet sockets.
+    pub fn ports(&self, clock: &Clock) -> Result<(PacketPort, PacketPort), TopologyError> {
+        let options = PacketOptions {
+            timestamps: Some(*clock),
+            ..PacketOptions::default()
+        };
+        Ok((
+            PacketPort::open(&self.router, self.h2.namespace.name(), options)?,
+            PacketPort::open(&self.router, self.h3.namespace.name(), options)?,
+        ))
+    }
+
+    /// The namespace in which the router runs.
+    pub const fn router(&self) -> &Namespace {
+        &self.router
+    }
+
+    fn connect(&self, host: &Host, number: u8) -> Result<(), TopologyError> {
+        let name = host.namespace.name();
+        create_veth(
+            VethEnd {
+                namespace: &host.namespace,
+                name: INTERFACE,
+                mac: mac(number),
+            },
+            VethEnd {
+                namespace: &self.router,
+                name,
+                mac: mac(number + 0x10),
+            },
+        )?;
+        self.router.links()?.set_up(name, true)?;
+        let mut links = host.namespace.links()?;
+        links.set_up("lo", true)?;
+        links.set_up(INTERFACE, true)?;
+        links.add_address(INTERFACE, host.address, 24)?;
+        Ok(())
+    }
+}
+
+impl Host {
+    fn create(name: &str, number: u8) -> Result<Host, TopologyError> {
+        let namespace = Namespace::create(name)?;
+        namespace.silence_ipv6()?;
+        for (key, value) in SETTINGS {
+            namespace.set_sysctl(key, value)?;
+        }
+        Ok(Host {
+            namespace,
+            address: IpAddr::V4(Ipv4Addr::new(10, 0, 23, number)),
+        })
+    }
+
+    fn meet(&self, other: &Host, number: u8) -> Result<(), TopologyError> {
+        self.namespace
+            .links()?
+            .add_neighbour(INTERFACE, other.address, mac(number))?;
+        Ok(())
+    }
+}
+
+fn mac(number: u8) -> Mac {
+    // Locally administered.
+    Mac([0x02, 0x00, 0x00, 0x00, 0x00, number])
+}
+
+/// The interface of a host.
+const INTERFACE: &str = "eth0";
+
+/// What differs from the kernel's defaults on the hosts.
+const SETTINGS: &[(&str, &str)] = &[
+    // A run must not inherit the congestion window of the run before.
+    ("net.ipv4.tcp_no_metrics_save", "1"),
+    // Windows never limit a flow: 64 MB are 500 ms at 1 Gbit/s.
+    ("net.ipv4.tcp_rmem", "4096 131072 67108864"),
+    ("net.ipv4.tcp_wmem", "4096 65536 67108864"),
+];

@@ -1,0 +1,60 @@
+//! Goodput: payload that arrived, over a window of time.
+
+use sluice_core::{Span, Time};
+
+/// The payload bytes that had arrived at an instant: a sample of a counter that only grows.
+pub type Arrived = (Time, u64);
+
+/// Bits per second between the first sample at or after `from` and the last at or before `to`. The
+/// samples' own instants count, so that no byte is attributed to a time in which it did not come.
+/// None with fewer than two samples there.
+pub fn goodput(samples: &[Arrived], from: Time, to: Time) -> Option<f64> {
+    let mut inside = samples.iter().filter(|(at, _)| (from..=to).contains(at));
+    let first = inside.next()?;
+    let last = inside.next_back()?;
+    let seconds = last.0.since(first.0).as_secs_f64();
+    let bits = last.1.saturating_sub(first.1) as f64 * 8.0;
+    (seconds > 0.0).then(|| bits / seconds)
+}
+
+/// A point of a curve: seconds, and bits per second.
+pub type RatePoint = (f64, f64);
+
+/// Goodput over time: a window of length `window` slides over the samples by `step`, and each of its
+/// positions gives a point at the window's end. Between two samples bytes are taken to arrive evenly.
+/// The first window begins with the first sample; windows that reach beyond the last are left out.
+pub fn goodput_series(samples: &[Arrived], window: Span, step: Span) -> Vec<RatePoint> {
+    let (Some((first, _)), Some((last, _))) = (samples.first(), samples.last()) else {
+        return Vec::new();
+    };
+    assert!(
+        window > Span::ZERO && step > Span::ZERO,
+        "a window has a length and moves"
+    );
+    let mut points = Vec::new();
+    let (mut low, mut high) = (0, 0);
+    let mut from = *first;
+    while from.saturating_add(window) <= *last {
+        let to = from.saturating_add(window);
+        let bytes = bytes_at(samples, &mut high, to) - bytes_at(samples, &mut low, from);
+        points.push((to.as_ns() as f64 / 1e9, bytes * 8.0 / window.as_secs_f64()));
+        from += step;
+    }
+    points
+}
+
+/// The counter at `t`, which lies within the samples and does not go back from call to call; `index`
+/// remembers where the last call ended.
+fn bytes_at(samples: &[Arrived], index: &mut usize, t: Time) -> f64 {
+    while *index + 1 < samples.len() && samples[*index + 1].0 <= t {
+        *index += 1;
+    }
+    let (at, bytes) = samples[*index];
+    match samples.get(*index + 1) {
+        Some((next, more)) if *next > at => {
+            let part = t.since(at).as_ns() as f64 / next.since(at).as_ns() as f64;
+            bytes as f64 + (more.saturating_sub(bytes)) as f64 * part
+        }
+        _ => bytes as f64,
+    }
+}

@@ -1,0 +1,300 @@
+//! The names of figures: what `[[expect]]` and comparisons can ask for.
+
+use std::fmt;
+use std::ops::Range;
+
+use sluice_core::DropReason;
+
+use super::summary::{FlowSummary, Percentiles, PipeSummary, Summary};
+use crate::scenario::{Direction, Flow, instance_names};
+
+/// What a figure is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A length of time, in nanoseconds.
+    Time,
+    /// Bits per second.
+    Rate,
+    /// A part of a whole.
+    Ratio,
+    /// A number of things.
+    Count,
+}
+
+impl Unit {
+    /// What it is, for tables of documentation.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::Time => "time",
+            Unit::Rate => "rate",
+            Unit::Ratio => "ratio",
+            Unit::Count => "count",
+        }
+    }
+
+    /// A figure in this unit for people: three to four digits.
+    pub fn show(self, value: f64) -> String {
+        let scaled = |steps: &[(f64, &str)]| {
+            let (factor, name) = steps
+                .iter()
+                .find(|(factor, _)| value.abs() >= *factor)
+                .or(steps.last())
+                .expect("there is a smallest unit");
+            format!("{:.4}", value / factor)
+                .trim_end_matches('0')
+                .trim_end_matches('.')
+                .to_owned()
+                + name
+        };
+        match self {
+            Unit::Time => scaled(&[(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")]),
+            Unit::Rate => scaled(&[
+                (1e9, "Gbit/s"),
+                (1e6, "Mbit/s"),
+                (1e3, "kbit/s"),
+                (1.0, "bit/s"),
+            ]),
+            Unit::Ratio => format!("{value:.6}")
+                .trim_end_matches('0')
+                .trim_end_matches('.')
+                .to_owned(),
+            Unit::Count => format!("{value}"),
+        }
+    }
+}
+
+/// A figure of `T`.
+pub struct MetricDecl<T: 'static> {
+    /// Its name behind that of what it is measured of.
+    pub name: &'static str,
+    /// What it is measured in.
+    pub unit: Unit,
+    /// What it says.
+    pub doc: &'static str,
+    value: fn(&T) -> Option<f64>,
+}
+
+macro_rules! metrics {
+    ($($name:literal, $unit:ident, $doc:literal, $value:expr;)+) => {
+        &[$(MetricDecl { name: $name, unit: Unit::$unit, doc: $doc, value: $value },)+]
+    };
+}
+
+type Pick = fn(&Percentiles) -> u64;
+const P50: Pick = |p| p.p50_ns;
+const P95: Pick = |p| p.p95_ns;
+const P99: Pick = |p| p.p99_ns;
+const MAX: Pick = |p| p.max_ns;
+const MIN: Pick = |p| p.min_ns;
+
+fn time(percentiles: Option<Percentiles>, pick: Pick) -> Option<f64> {
+    percentiles.as_ref().map(|p| pick(p) as f64)
+}
+
+fn count(n: Option<u64>) -> Option<f64> {
+    n.map(|n| n as f64)
+}
+
+/// Figures of a flow; each type of flow names those that it has.
+pub static FLOW_METRICS: &[MetricDecl<FlowSummary>] = metrics! {
+    "goodput", Rate, "payload that arrived, per second", |f| f.goodput_bps;
+    "retransmits", Count, "segments sent again", |f| count(f.retransmits);
+    "fct", Time, "flow completion time", |f| count(f.fct_ns);
+    "loss", Ratio, "part of the packets that did not arrive", |f| f.loss;
+    "srtt.p50", Time, "median of the sender's smoothed RTT", |f| time(f.srtt, P50);
+    "srtt.p95", Time, "its 95th percentile", |f| time(f.srtt, P95);
+    "srtt.p99", Time, "its 99th percentile", |f| time(f.srtt, P99);
+    "min", Time, "smallest round-trip time of the probes", |f| time(f.rtt, MIN);
+    "p50", Time, "its median", |f| time(f.rtt, P50);
+    "p95", Time, "its 95th percentile", |f| time(f.rtt, P95);
+    "p99", Time, "its 99th percentile", |f| time(f.rtt, P99);
+    "max", Time, "its maximum", |f| time(f.rtt, MAX);
+    "up.p50", Time, "median delay of the way up", |f| time(f.up, P50);
+    "up.p95", Time, "its 95th percentile", |f| time(f.up, P95);
+    "up.p99", Time, "its 99th percentile", |f| time(f.up, P99);
+    "up.max", Time, "its maximum", |f| time(f.up, MAX);
+    "down.p50", Time, "median delay of the way down", |f| time(f.down, P50);
+    "down.p95", Time, "its 95th percentile", |f| time(f.down, P95);
+    "down.p99", Time, "its 99th percentile", |f| time(f.down, P99);
+    "down.max", Time, "its maximum", |f| time(f.down, MAX);
+};
+
+/// Figures of one direction of the link, as `up.NAME` and `down.NAME`.
+pub static PIPE_METRICS: &[MetricDecl<PipeSummary>] = metrics! {
+    "utilisation", Ratio, "bytes that left the queue against those that the rate allows", |p| p.utilisation;
+    "sojourn.p50", Time, "median of the time in the queue", |p| time(p.sojourn, P50);
+    "sojourn.p95", Time, "its 95th percentile", |p| time(p.sojourn, P95);
+    "sojourn.p99", Time, "its 99th percentile", |p| time(p.sojourn, P99);
+    "sojourn.max", Time, "its maximum", |p| time(p.sojourn, MAX);
+    "packets", Count, "wire packets that arrived", |p| Some(p.packets as f64);
+    "drops", Count, "wire packets dropped, for any reason", |p| Some(p.drops.values().sum::<u64>() as f64);
+    "marks", Count, "wire packets that were given a CE mark", |p| Some(p.marks as f64);
+};
+
+/// Figures of the whole run.
+pub static RUN_METRICS: &[MetricDecl<Summary>] = metrics! {
+    "total.goodput", Rate, "payload of all flows, per second", |s| s.total_goodput_bps;
+    "jain", Ratio, "Jain's fairness index over the TCP flows", |s| s.jain;
+    "accuracy.rate_error", Ratio, "size of the error of the rate over the busy periods", |s| {
+        s.accuracy.as_ref()?.rate_error.map(f64::abs)
+    };
+    "accuracy.late.p50", Time, "median of how late packets were released", |s| {
+        time(s.accuracy.as_ref()?.lateness, P50)
+    };
+    "accuracy.late.p99", Time, "its 99th percentile", |s| time(s.accuracy.as_ref()?.lateness, P99);
+    "accuracy.late.max", Time, "its maximum", |s| time(s.accuracy.as_ref()?.lateness, MAX);
+    "accuracy.lost", Count, "packets lost to anything but the queue", |s| {
+        Some(s.accuracy.as_ref()?.lost.values().sum::<u64>() as f64)
+    };
+};
+
+/// The name of a figure, such as `ping.p50`.
+#[derive(Clone)]
+pub struct Metric {
+    name: String,
+    kind: Kind,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Run(&'static MetricDecl<Summary>),
+    Pipe(Direction, &'static MetricDecl<PipeSummary>),
+    Drops(Direction, DropReason),
+    Flow(String, &'static MetricDecl<FlowSummary>),
+}
+
+/// Why a text does not name a figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricError {
+    /// The word that is wrong, in the text.
+    pub span: Range<usize>,
+    /// The word.
+    pub word: String,
+    /// What is wrong with it.
+    pub message: String,
+    /// What could stand there.
+    pub candidates: Vec<String>,
+}
+
+impl Metric {
+    /// Reads the name of a figure in a run with `flows`.
+    ///
+    /// # Errors
+    /// The word that names nothing, and what could stand there.
+    pub fn parse(name: &str, flows: &[Flow]) -> Result<Metric, MetricError> {
+        let kind = Self::parse_kind(name, flows)?;
+        Ok(Metric {
+            name: name.to_owned(),
+            kind,
+        })
+    }
+
+    fn parse_kind(name: &str, flows: &[Flow]) -> Result<Kind, MetricError> {
+        if let Some(decl) = RUN_METRICS.iter().find(|decl| decl.name == name) {
+            return Ok(Kind::Run(decl));
+        }
+        let (subject, rest) = name.split_once('.').unwrap_or((name, ""));
+        let rest_at = (subject.len() + 1).min(name.len());
+        let unknown_rest = |candidates: Vec<String>| MetricError {
+            span: rest_at..name.len(),
+            word: rest.to_owned(),
+            message: if rest.is_empty() {
+                format!("`{subject}` needs a metric behind it")
+            } else {
+                format!("`{subject}` has no metric `{rest}`")
+            },
+            candidates,
+        };
+        if let Some(direction) = Direction::from_word(subject) {
+            if let Some(decl) = PIPE_METRICS.iter().find(|decl| decl.name == rest) {
+                return Ok(Kind::Pipe(direction, decl));
+            }
+            let reasons = || DropReason::ALL.iter().copied();
+            if let Some(reason) = reasons().find(|r| rest == format!("drops.{}", r.name())) {
+                return Ok(Kind::Drops(direction, reason));
+            }
+            let plain = PIPE_METRICS.iter().map(|decl| decl.name.to_owned());
+            let drops = reasons().map(|r| format!("drops.{}", r.name()));
+            return Err(unknown_rest(plain.chain(drops).collect()));
+        }
+        let is_named = |flow: &&Flow| {
+            flow.name == subject || instance_names(flow).any(|instance| instance == subject)
+        };
+        if let Some(flow) = flows.iter().find(is_named) {
+            let names = flow.kind.metrics();
+            if names.contains(&rest)
+                && let Some(decl) = FLOW_METRICS.iter().find(|decl| decl.name == rest)
+            {
+                return Ok(Kind::Flow(subject.to_owned(), decl));
+            }
+            return Err(unknown_rest(
+                names.iter().map(|n| (*n).to_owned()).collect(),
+            ));
+        }
+        let subjects = flows
+            .iter()
+            .map(|flow| flow.name.clone())
+            .chain([Direction::Up, Direction::Down].map(|d| d.word().to_owned()))
+            .chain(RUN_METRICS.iter().map(|decl| decl.name.to_owned()));
+        Err(MetricError {
+            span: 0..subject.len(),
+            word: if name.starts_with("total") || name.starts_with("accuracy") {
+                name.to_owned()
+            } else {
+                subject.to_owned()
+            },
+            message: format!(
+                "`{subject}` is neither a flow nor a direction nor a metric of the run"
+            ),
+            candidates: subjects.collect(),
+        })
+    }
+
+    /// What it is measured in.
+    pub fn unit(&self) -> Unit {
+        match &self.kind {
+            Kind::Run(decl) => decl.unit,
+            Kind::Pipe(_, decl) => decl.unit,
+            Kind::Drops(..) => Unit::Count,
+            Kind::Flow(_, decl) => decl.unit,
+        }
+    }
+
+    /// The figure in `summary`; none if nothing was measured.
+    pub fn value(&self, summary: &Summary) -> Option<f64> {
+        let pipe = |direction: &Direction| {
+            let name = direction.word();
+            summary.pipes.iter().find(|pipe| pipe.name == name)
+        };
+        match &self.kind {
+            Kind::Run(decl) => (decl.value)(summary),
+            Kind::Pipe(direction, decl) => (decl.value)(pipe(direction)?),
+            Kind::Drops(direction, reason) => {
+                let drops = &pipe(direction)?.drops;
+                Some(drops.get(reason.name()).copied().unwrap_or(0) as f64)
+            }
+            Kind::Flow(name, decl) => {
+                let mut all = summary.groups.iter().chain(&summary.flows);
+                (decl.value)(all.find(|flow| flow.name == *name)?)
+            }
+        }
+    }
+}
+
+impl PartialEq for Metric {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl fmt::Debug for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}

@@ -1,0 +1,230 @@
+//! Reading a run's folder.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use parquet::errors::ParquetError;
+
+use super::SUMMARY_JSON;
+use super::rows::{FlowSample, PacketRow, PingSample, QueueSample, Release};
+use super::run_file::{FORMAT, RUN_JSON, RunFile, Status, write_json};
+use super::table::{Row, Rows, path_of};
+use super::writer::abandoned;
+use crate::metrics::Summary;
+
+/// The tables of a recording.
+pub(crate) const TABLES: [&str; 5] = [
+    PacketRow::TABLE,
+    FlowSample::TABLE,
+    QueueSample::TABLE,
+    PingSample::TABLE,
+    Release::TABLE,
+];
+
+/// Why a recording cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A file cannot be opened.
+    #[error("cannot open `{}`: {error}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A JSON file makes no sense.
+    #[error("`{}`: {error}", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with line and column.
+        error: serde_json::Error,
+    },
+    /// The folder was written by a later program.
+    #[error("`{}` has format {found}; this program reads format {FORMAT}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        found: u32,
+    },
+    /// A table is not whole, or not a table.
+    #[error("`{}` is not a whole Parquet file: {error}", path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        error: ParquetError,
+    },
+    /// A column is missing.
+    #[error("`{}` has no column `{column}`", path.display())]
+    NoColumn {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        column: &'static str,
+    },
+    /// A column holds something else.
+    #[error("column `{column}` of `{}` holds {found}", path.display())]
+    ColumnType {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        column: &'static str,
+        /// What it holds.
+        found: String,
+    },
+    /// A value makes no sense.
+    #[error(
+        "column `{column}` of `{}` makes no sense in row {row} of row group {group}",
+        path.display()
+    )]
+    Cell {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        column: &'static str,
+        /// The row in its row group, from 0.
+        row: usize,
+        /// The row group, from 0.
+        group: usize,
+    },
+}
+
+/// A run that was recorded.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    dir: PathBuf,
+    run: RunFile,
+}
+
+impl Recording {
+    /// Opens the folder `dir`. A run whose process was killed reads as a partial one.
+    ///
+    /// # Errors
+    /// There is no run in it, or a later program wrote it.
+    pub fn open(dir: &Path) -> Result<Recording, ReadError> {
+        let mut run = read_run_file(dir)?;
+        if let Status::Running(process) = run.status
+            && !process.is_alive()
+        {
+            run.status = Status::Partial {
+                reason: abandoned(process),
+            };
+        }
+        Ok(Recording {
+            dir: dir.to_owned(),
+            run,
+        })
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What run.json says.
+    pub fn run(&self) -> &RunFile {
+        &self.run
+    }
+
+    /// Every packet, in the order of arrival at its pipe.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn packets(&self) -> Result<Rows<PacketRow>, ReadError> {
+        self.rows()
+    }
+
+    /// The samples of all flows.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn flow_samples(&self) -> Result<Rows<FlowSample>, ReadError> {
+        self.rows()
+    }
+
+    /// The samples of all queues.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn queue_samples(&self) -> Result<Rows<QueueSample>, ReadError> {
+        self.rows()
+    }
+
+    /// Every probe.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn pings(&self) -> Result<Rows<PingSample>, ReadError> {
+        self.rows()
+    }
+
+    /// Every packet that a live router sent on.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn releases(&self) -> Result<Rows<Release>, ReadError> {
+        self.rows()
+    }
+
+    /// The summary that was stored, if one was.
+    ///
+    /// # Errors
+    /// It is there but cannot be read.
+    pub fn stored_summary(&self) -> Result<Option<Summary>, ReadError> {
+        let path = self.dir.join(SUMMARY_JSON);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ReadError::Open { path, error }),
+        };
+        match serde_json::from_str(&text) {
+            Ok(summary) => Ok(Some(summary)),
+            Err(error) => Err(ReadError::Json { path, error }),
+        }
+    }
+
+    /// Stores `summary` as summary.json.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn store_summary(&self, summary: &Summary) -> Result<(), super::RecordError> {
+        let path = self.dir.join(SUMMARY_JSON);
+        write_json(&path, summary).map_err(|error| super::RecordError::Write { path, error })
+    }
+
+    fn rows<R: Row>(&self) -> Result<Rows<R>, ReadError> {
+        let is_missing = !path_of::<R>(&self.dir).exists();
+        if is_missing && self.run.status != Status::Complete {
+            return Ok(Rows::none(&self.dir));
+        }
+        Rows::open(&self.dir)
+    }
+}
+
+pub(crate) fn read_run_file(dir: &Path) -> Result<RunFile, ReadError> {
+    let path = dir.join(RUN_JSON);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) => return Err(ReadError::Open { path, error }),
+    };
+    #[derive(serde::Deserialize)]
+    struct Versioned {
+        format: u32,
+    }
+    let json = |error| ReadError::Json {
+        path: path.clone(),
+        error,
+    };
+    // The version first: of a later layout nothing else can be relied on.
+    let Versioned { format } = serde_json::from_str(&text).map_err(json)?;
+    if format != FORMAT {
+        return Err(ReadError::Format {
+            path,
+            found: format,
+        });
+    }
+    serde_json::from_str(&text).map_err(json)
+}

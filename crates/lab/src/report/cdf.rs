@@ -1,0 +1,59 @@
+//! Empirical distributions with few enough points to draw.
+
+use super::model::{Cdf, Packets, Verdict};
+
+impl Cdf {
+    /// The distribution of samples. Up to 1000 different values each is a point; of more, points
+    /// stay at every 500th of the samples, and ten per decade towards the rarest.
+    pub fn of(mut samples: Vec<f64>) -> Self {
+        samples.retain(|sample| sample.is_finite());
+        samples.sort_by(f64::total_cmp);
+        let count = samples.len();
+        let mut cdf = Cdf {
+            count: count as u64,
+            ..Cdf::default()
+        };
+        // The last place of each value, which is where its share of "at most" is reached.
+        let mut last: Vec<usize> = (0..count)
+            .filter(|&at| samples.get(at + 1) != Some(&samples[at]))
+            .collect();
+        if last.len() > MOST_EXACT {
+            let mut kept: Vec<usize> = shares()
+                .map(|share| {
+                    let rank = (share * count as f64).ceil() as usize;
+                    let value = samples[rank.clamp(1, count) - 1];
+                    samples.partition_point(|&sample| sample <= value) - 1
+                })
+                .collect();
+            kept.push(last[0]);
+            kept.sort_unstable();
+            kept.dedup();
+            last = kept;
+        }
+        for at in last {
+            cdf.value.push(samples[at]);
+            cdf.fraction.push((at + 1) as f64 / count as f64);
+        }
+        cdf
+    }
+
+    /// The distribution of the sojourn times of the packets that left through the link, in ms.
+    pub fn of_sojourn(packets: &Packets) -> Self {
+        Cdf::of(
+            packets
+                .rows()
+                .filter(|row| row.verdict != Verdict::Dropped)
+                .map(|row| row.sojourn_ns as f64 / 1e6)
+                .collect(),
+        )
+    }
+}
+
+/// The shares at which a large distribution keeps its points.
+fn shares() -> impl Iterator<Item = f64> {
+    let body = (1..=500).map(|k| f64::from(k) / 500.0);
+    let tail = (1..=50).map(|k| 1.0 - 0.01 * 10_f64.powf(-f64::from(k) / 10.0));
+    body.chain(tail)
+}
+
+const MOST_EXACT: usize = 1000;

@@ -1,0 +1,213 @@
+//! One chart of a figure.
+
+use std::collections::BTreeSet;
+
+use plotters::element::DashedPathElement;
+use plotters::prelude::*;
+
+use super::scale::Scale;
+use super::{Area, Drawn, FINE, GRID, INK, LEFT, MUTED, X_AXIS, bold, color, dash, fine, plain};
+
+/// One chart: lines, points, or both over common axes.
+pub struct Panel {
+    /// In CSS pixels, without the numbers below it.
+    pub height: u32,
+    /// Stands above the plot.
+    pub title: String,
+    pub x: Scale,
+    pub x_label: &'static str,
+    pub y: Scale,
+    pub y_label: &'static str,
+    pub lines: Vec<Line>,
+    pub clouds: Vec<Cloud>,
+}
+
+/// A line, in pieces where there are gaps.
+pub struct Line {
+    pub look: Look,
+    pub pieces: Vec<Vec<(f64, f64)>>,
+    /// Whether samples are shown, for sparse ones.
+    pub has_dots: bool,
+}
+
+/// Whose line it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// A variant's, or a flow's when there is one variant.
+    Variant(usize),
+    /// A reference, such as the link's rate.
+    Reference,
+}
+
+/// The packets of a variant.
+#[derive(Default)]
+pub struct Cloud {
+    pub variant: usize,
+    pub sent: Vec<(f64, f64)>,
+    pub marked: Vec<(f64, f64)>,
+    pub dropped: Vec<(f64, f64)>,
+}
+
+/// A place within a plot, in drawing units.
+type Place = (i32, i32);
+
+impl Panel {
+    /// Draws into an area, with the numbers of the x axis below when it is the last of a stack.
+    pub fn draw(&self, area: &Area<'_>, has_x_axis: bool) -> Drawn {
+        area.draw_text(&self.title, &bold(13.0).color(&INK), (fine(LEFT), fine(6)))?;
+        let below = if has_x_axis { fine(X_AXIS - 8) } else { 0 };
+        let mut chart = ChartBuilder::on(area)
+            .margin_top(fine(26))
+            .margin_bottom(fine(8))
+            .margin_left(fine(LABEL_MARGIN))
+            .margin_right(fine(18))
+            .set_label_area_size(LabelAreaPosition::Left, fine(LEFT - LABEL_MARGIN))
+            .set_label_area_size(LabelAreaPosition::Bottom, below)
+            .build_cartesian_2d(self.x.clone(), self.y.clone())?;
+        chart
+            .configure_mesh()
+            .bold_line_style(GRID.stroke_width(FINE))
+            .light_line_style(TRANSPARENT)
+            .axis_style(MUTED.stroke_width(FINE))
+            .set_all_tick_mark_size(fine(4))
+            .label_style(plain(12.0).color(&INK))
+            .axis_desc_style(plain(12.0).color(&MUTED))
+            .x_desc(if has_x_axis { self.x_label } else { "" })
+            .y_desc(self.y_label)
+            .draw()?;
+        let plot = chart.plotting_area();
+        let (columns, rows) = plot.get_pixel_range();
+        let place = |&(x, y): &(f64, f64)| -> Place {
+            let (column, row) = plot.map_coordinate(&(x, y));
+            (column - columns.start, row - rows.start)
+        };
+        let places = |points: &[(f64, f64)]| points.iter().map(place).collect::<Vec<Place>>();
+        let flat = plot.strip_coord_spec();
+        for line in &self.lines {
+            for piece in &line.pieces {
+                line.draw(&flat, &places(piece))?;
+            }
+        }
+        // The dots of all variants first, so that no signal is hidden below them.
+        for cloud in &self.clouds {
+            let style = color(cloud.variant).mix(0.7).filled();
+            for corners in columns_of_dots(&places(&cloud.sent)) {
+                flat.draw(&Rectangle::new(corners, style))?;
+            }
+        }
+        for cloud in &self.clouds {
+            cloud.draw_marks(&flat, &places(&cloud.marked))?;
+            cloud.draw_drops(&flat, &places(&cloud.dropped))?;
+        }
+        Ok(())
+    }
+}
+
+impl Line {
+    fn draw(&self, plot: &Area<'_>, places: &[Place]) -> Drawn {
+        let (tint, pattern, width) = match self.look {
+            Look::Variant(variant) => (color(variant), dash(variant), 1.6),
+            Look::Reference => (MUTED, Some((3, 3)), 1.0),
+        };
+        stroke(plot, places, tint, pattern, width)?;
+        // A sample between two gaps has no line to be seen by.
+        if self.has_dots || places.len() == 1 {
+            for &at in places {
+                plot.draw(&Circle::new(at, fine(2), tint.filled()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Cloud {
+    fn draw_marks(&self, plot: &Area<'_>, places: &[Place]) -> Drawn {
+        for (x, y) in apart(places.to_vec(), SIGNAL_GRID) {
+            let size = fine(4);
+            let corners = [
+                (x, y - size),
+                (x + size, y + size * 3 / 4),
+                (x - size, y + size * 3 / 4),
+                (x, y - size),
+            ];
+            plot.draw(&Polygon::new(corners, WHITE.filled()))?;
+            plot.draw(&PathElement::new(
+                corners,
+                color(self.variant).stroke_width(FINE * 14 / 10),
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn draw_drops(&self, plot: &Area<'_>, places: &[Place]) -> Drawn {
+        let drops = apart(places.to_vec(), SIGNAL_GRID);
+        // A white edge first, which keeps the crosses apart from the dots of the same colour.
+        for (tint, width) in [
+            (WHITE, FINE * 35 / 10),
+            (color(self.variant), FINE * 15 / 10),
+        ] {
+            for &at in &drops {
+                plot.draw(&Cross::new(at, fine(7) / 2, tint.stroke_width(width)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A line in CSS pixels of width, dashed or not.
+pub fn stroke(
+    area: &Area<'_>,
+    places: &[Place],
+    tint: RGBColor,
+    pattern: Option<(u32, u32)>,
+    width: f64,
+) -> Drawn {
+    let style = tint.stroke_width((width * f64::from(FINE)) as u32);
+    match pattern {
+        None => area.draw(&PathElement::new(places.to_vec(), style))?,
+        Some((line, gap)) => area.draw(&DashedPathElement::new(
+            places.to_vec(),
+            fine(line),
+            fine(gap),
+            style,
+        ))?,
+    }
+    Ok(())
+}
+
+/// One of all places that fall into the same cell of a grid: the others could not be told from it.
+fn apart(places: Vec<Place>, grid: i32) -> Vec<Place> {
+    let mut seen = BTreeSet::new();
+    places
+        .into_iter()
+        .filter(|(x, y)| seen.insert((x.div_euclid(grid), y.div_euclid(grid))))
+        .collect()
+}
+
+/// Dots on a grid of one CSS pixel, those that touch above each other drawn as one: a picture of a
+/// million packets stays nearly as small as one of ten thousand.
+fn columns_of_dots(places: &[Place]) -> Vec<[Place; 2]> {
+    let grid = fine(1);
+    let cells: BTreeSet<Place> = places
+        .iter()
+        .map(|(x, y)| (x.div_euclid(grid), y.div_euclid(grid)))
+        .collect();
+    let cells: Vec<Place> = cells.into_iter().collect();
+    let touches = |a: &Place, b: &Place| a.0 == b.0 && a.1 + 1 == b.1;
+    let middle = |cell: i32| cell * grid + grid / 2;
+    cells
+        .chunk_by(touches)
+        .map(|run| {
+            let ((x, top), (_, bottom)) = (run[0], run[run.len() - 1]);
+            [
+                (middle(x) - DOT_RADIUS, middle(top) - DOT_RADIUS),
+                (middle(x) + DOT_RADIUS, middle(bottom) + DOT_RADIUS),
+            ]
+        })
+        .collect()
+}
+
+/// plotters centres the label of the y axis on the edge of its area.
+const LABEL_MARGIN: u32 = 12;
+const DOT_RADIUS: i32 = FINE as i32 * 7 / 10;
+const SIGNAL_GRID: i32 = 3 * FINE as i32;

@@ -1,0 +1,171 @@
+//! Axes: what they span, where their ticks are, and how numbers are written on them.
+
+use std::ops::Range;
+
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+
+/// One axis, linear or logarithmic. Values outside lie on its edge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scale {
+    min: f64,
+    max: f64,
+    is_log: bool,
+    ticks: Vec<f64>,
+}
+
+impl Scale {
+    /// From zero to a little above the largest value, with about `ticks` ticks.
+    pub fn linear(largest: f64, ticks: usize) -> Self {
+        let max = if largest > 0.0 { largest * 1.06 } else { 1.0 };
+        Scale::between(0.0, max, ticks)
+    }
+
+    /// Exactly from `min` to `max`.
+    pub fn between(min: f64, max: f64, ticks: usize) -> Self {
+        let step = nice_step((max - min) / ticks as f64);
+        let first = (min / step - 1e-9).ceil() as i64;
+        let last = (max / step + 1e-9).floor() as i64;
+        Scale {
+            min,
+            max,
+            is_log: false,
+            ticks: (first..=last).map(|k| k as f64 * step).collect(),
+        }
+    }
+
+    /// Over the positive values; those below are drawn on the edge.
+    pub fn log(smallest: f64, largest: f64) -> Self {
+        let max = if largest > 0.0 { largest * 1.25 } else { 1.0 };
+        // Four and a half decades are as much as a panel can show.
+        let min = (smallest / 1.25).clamp(max / 30_000.0, max / 1.5);
+        let decades = min.log10().floor() as i32..=max.log10().ceil() as i32;
+        let ticks_at = |multiples: &[f64]| -> Vec<f64> {
+            decades
+                .clone()
+                .flat_map(|decade| multiples.iter().map(move |m| m * 10_f64.powi(decade)))
+                .filter(|tick| (min..=max).contains(tick))
+                .collect()
+        };
+        let mut ticks = ticks_at(&[1.0]);
+        if ticks.len() < 3 {
+            ticks = ticks_at(&[1.0, 2.0, 5.0]);
+        }
+        if ticks.len() < 3 {
+            ticks = Scale::between(min, max, 5).ticks;
+        }
+        Scale {
+            min,
+            max,
+            is_log: true,
+            ticks,
+        }
+    }
+
+    /// How far along the axis a value lies, from 0 to 1.
+    fn share(&self, value: f64) -> f64 {
+        let value = value.clamp(self.min, self.max);
+        if self.is_log {
+            (value / self.min).ln() / (self.max / self.min).ln()
+        } else {
+            (value - self.min) / (self.max - self.min)
+        }
+    }
+
+    /// The number at a tick: on a linear axis with as many decimals as the distance of two needs,
+    /// on a logarithmic one as many as it has.
+    fn label(&self, value: f64) -> String {
+        match self.ticks.as_slice() {
+            [first, second, ..] if !self.is_log => {
+                let decimals = -((second - first).log10() + 1e-9).floor();
+                format!("{value:.*}", decimals.clamp(0.0, 9.0) as usize)
+            }
+            _ => ((value * 1e9).round() / 1e9).to_string(),
+        }
+    }
+}
+
+impl Ranged for Scale {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
+        from + (self.share(*value) * f64::from(to - from)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        self.ticks.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.min..self.max
+    }
+}
+
+impl ValueFormatter<f64> for Scale {
+    fn format(value: &f64) -> String {
+        value.to_string()
+    }
+
+    fn format_ext(&self, value: &f64) -> String {
+        self.label(*value)
+    }
+}
+
+/// The smallest of 1, 2 and 5 times a power of ten that is not much below `rough`.
+fn nice_step(rough: f64) -> f64 {
+    let power = 10_f64.powf(rough.log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|multiple| multiple * power)
+        .find(|step| *step >= rough * 0.85)
+        .unwrap_or(10.0 * power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(scale: &Scale) -> Vec<String> {
+        scale.ticks.iter().map(|&tick| scale.label(tick)).collect()
+    }
+
+    #[test]
+    fn linear_ticks_are_round_and_inside() {
+        // 10 * 1.06 over 5 ticks is 2.12 each, which 2 is near enough to.
+        assert_eq!(
+            labels(&Scale::linear(10.0, 5)),
+            ["0", "2", "4", "6", "8", "10"]
+        );
+        // 0.4 * 1.06 over 5 ticks is 0.0848 each, rounded up to 0.1.
+        assert_eq!(
+            labels(&Scale::linear(0.4, 5)),
+            ["0.0", "0.1", "0.2", "0.3", "0.4"]
+        );
+    }
+
+    #[test]
+    fn log_ticks_are_decades_and_in_a_short_range_also_two_and_five() {
+        assert_eq!(labels(&Scale::log(0.1, 100.0)), ["0.1", "1", "10", "100"]);
+        // 0.8 to 6.25 holds only one power of ten.
+        assert_eq!(labels(&Scale::log(1.0, 5.0)), ["1", "2", "5"]);
+        // 16 to 27.5 holds only 20; a fifth of it is 2.3, so there are linear steps of 2.
+        assert_eq!(
+            labels(&Scale::log(20.0, 22.0)),
+            ["16", "18", "20", "22", "24", "26"]
+        );
+    }
+
+    #[test]
+    fn values_outside_lie_on_the_edge() {
+        let scale = Scale::log(1.0, 1000.0);
+        assert_eq!(scale.map(&0.0, (0, 100)), 0);
+        assert_eq!(scale.map(&1e9, (0, 100)), 100);
+    }
+
+    #[test]
+    fn an_axis_without_values_can_still_be_drawn() {
+        for scale in [Scale::linear(0.0, 5), Scale::log(f64::INFINITY, 0.0)] {
+            assert!(scale.map(&0.9, (0, 100)) > 0, "{scale:?}");
+        }
+    }
+}

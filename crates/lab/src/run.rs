@@ -1,0 +1,285 @@
+//! Carrying out one variant of a scenario and recording it.
+//!
+//! The backend runs, its observations become rows of the recording as they come, and what flows
+//! measured follows at the end. A run that is interrupted, or whose recording cannot be written any
+//! more, ends early and is marked partial.
+
+use std::path::Path;
+
+use sluice_core::{Span, Time};
+use sluice_net::traffic::Stop;
+use sluice_net::traffic::ping::PingReport;
+use sluice_net::traffic::tcp::TcpReport;
+use sluice_net::traffic::udp::UdpReport;
+
+use crate::expect;
+use crate::live::{self, FlowReport, Listener, LiveError, Observation};
+use crate::metrics::Summary;
+use crate::recording::{
+    End, Environment, FlowSample, PingSample, QueueSample, ReadError, RecordError, Recording,
+    RunWriter,
+};
+use crate::scenario::{Backend, Direction, FlowInstance, FlowKind, Scenario, Variant};
+use crate::table::VariantResult;
+
+/// Why a run gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The recording could not be begun or written.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The recording could not be read back.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The live backend.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// What it wrote.
+    pub recording: Recording,
+    /// Its figures, and whether they are as expected.
+    pub result: VariantResult,
+    /// Whether it was ended by request, before its time.
+    pub is_interrupted: bool,
+}
+
+/// Says what would keep `variants` from running live, without starting anything.
+///
+/// # Errors
+/// A missing privilege or congestion control, by name.
+pub fn check(variants: &[Variant]) -> Result<(), RunError> {
+    for variant in variants {
+        live::check(&variant.scenario)?;
+    }
+    Ok(())
+}
+
+/// Carries `variant` out and records it in the folder `dir`.
+///
+/// # Errors
+/// [`RunError`]. What was recorded until then is kept and marked partial.
+pub fn run(
+    variant: &Variant,
+    dir: &Path,
+    started_at: String,
+    interrupt: &Stop,
+    progress: &mut dyn FnMut(Span),
+) -> Result<Finished, RunError> {
+    let scenario = &variant.scenario;
+    let environment = Environment::here(Backend::Live, started_at);
+    let mut recorder = Recorder {
+        writer: RunWriter::create(dir, variant, &environment)?,
+        failed: None,
+        interrupt,
+        progress,
+    };
+    let outcome = match live::run(scenario, interrupt, &mut recorder) {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            // The error of the run is the one to tell; the partial recording says it too.
+            let _ = recorder
+                .writer
+                .finish(End::partial(Time::ZERO, error.to_string()));
+            return Err(error.into());
+        }
+    };
+    if let Some(error) = recorder.failed {
+        return Err(error.into());
+    }
+    let mut writer = recorder.writer;
+    for (instance, report) in scenario.instances().zip(&outcome.flows) {
+        match report {
+            FlowReport::Tcp(report) => write_tcp(&mut writer, instance.id, report)?,
+            FlowReport::Udp(report) => write_udp(&mut writer, &instance, report, scenario)?,
+            FlowReport::Ping(report) => {
+                write_pings(&mut writer, instance.id, report, instance.flow.direction)?;
+            }
+        }
+    }
+    let mut end = if outcome.is_interrupted {
+        End::partial(outcome.end, "interrupted")
+    } else {
+        End::complete(Time::ZERO + scenario.duration)
+    };
+    for lane in [outcome.router.up, outcome.router.down] {
+        for (cause, frames) in lane.lost {
+            *end.lost.entry(cause).or_default() += frames;
+        }
+    }
+    let recording = writer.finish(end)?;
+    let result = measure(&recording)?;
+    Ok(Finished {
+        recording,
+        result,
+        is_interrupted: outcome.is_interrupted,
+    })
+}
+
+/// The figures of a recording, which are stored with it, and whether they are as expected.
+///
+/// # Errors
+/// The recording cannot be read, or the figures cannot be stored.
+pub fn measure(recording: &Recording) -> Result<VariantResult, RunError> {
+    let summary = Summary::of(recording)?;
+    recording.store_summary(&summary)?;
+    let expect = expect::check(&recording.run().scenario.expect, &summary);
+    Ok(VariantResult { summary, expect })
+}
+
+/// Writes what the router saw; the first failure ends the run.
+struct Recorder<'a> {
+    writer: RunWriter,
+    failed: Option<RecordError>,
+    interrupt: &'a Stop,
+    progress: &'a mut dyn FnMut(Span),
+}
+
+impl Recorder<'_> {
+    fn write(&mut self, observation: &Observation) -> Result<(), RecordError> {
+        match observation {
+            Observation::Packets(direction, records) => {
+                for record in records {
+                    self.writer.packet(*direction, record)?;
+                }
+            }
+            Observation::Releases(releases) => {
+                for release in releases {
+                    self.writer.release(release)?;
+                }
+            }
+            Observation::Queue {
+                direction,
+                at,
+                backlog,
+                state,
+            } => {
+                for sample in QueueSample::backlog(*at, *direction, *backlog) {
+                    self.writer.queue_sample(&sample)?;
+                }
+                for (queue, variable, value) in state {
+                    let sample = QueueSample::state(*at, *direction, *queue, variable, *value);
+                    self.writer.queue_sample(&sample)?;
+                }
+            }
+            Observation::Flow(..) => {}
+        }
+        Ok(())
+    }
+}
+
+impl Listener for Recorder<'_> {
+    fn observe(&mut self, observation: Observation) {
+        if self.failed.is_none()
+            && let Err(error) = self.write(&observation)
+        {
+            self.failed = Some(error);
+            self.interrupt.stop();
+        }
+    }
+
+    fn progress(&mut self, elapsed: Span) {
+        (self.progress)(elapsed);
+    }
+}
+
+fn write_tcp(writer: &mut RunWriter, flow: u32, report: &TcpReport) -> Result<(), RecordError> {
+    for arrived in &report.goodput {
+        writer.flow_sample(&FlowSample {
+            received_bytes: Some(arrived.bytes),
+            ..empty_sample(arrived.time, flow)
+        })?;
+    }
+    for state in &report.info {
+        writer.flow_sample(&FlowSample {
+            cwnd: Some(u64::from(state.cwnd)),
+            ssthresh: Some(u64::from(state.ssthresh)),
+            mss: Some(u64::from(state.mss)),
+            srtt: Some(state.srtt),
+            min_rtt: Some(state.min_rtt),
+            retransmits: Some(u64::from(state.retransmits)),
+            delivery_rate: Some(state.delivery_rate_bps),
+            ..empty_sample(state.time, flow)
+        })?;
+    }
+    Ok(())
+}
+
+/// Counts at the interval of the scenario, from the packets that arrived.
+fn write_udp(
+    writer: &mut RunWriter,
+    instance: &FlowInstance<'_>,
+    report: &UdpReport,
+    scenario: &Scenario,
+) -> Result<(), RecordError> {
+    let interval = scenario.measure.interval;
+    let payload = match &instance.flow.kind {
+        FlowKind::Udp(udp) => udp.size,
+        _ => unreachable!("only UDP flows give UDP reports"),
+    };
+    let mut due = Time::ZERO;
+    let mut sample = |time, sent: u64, received: u64| {
+        writer.flow_sample(&FlowSample {
+            sent_packets: Some(sent),
+            received_packets: Some(received),
+            received_bytes: Some(received * payload),
+            ..empty_sample(time, instance.id)
+        })
+    };
+    for (received, packet) in (1..).zip(&report.samples) {
+        if let Some(at) = packet.received
+            && at >= due
+        {
+            due = at + interval;
+            // All packets up to this one had been sent by then, at least.
+            sample(at, packet.sequence + 1, received)?;
+        }
+    }
+    let last = report.samples.iter().rev().find_map(|s| s.received);
+    let last = last.unwrap_or(Time::ZERO);
+    sample(last, report.sent, report.received)
+}
+
+fn write_pings(
+    writer: &mut RunWriter,
+    flow: u32,
+    report: &PingReport,
+    direction: Direction,
+) -> Result<(), RecordError> {
+    for probe in &report.samples {
+        let (up, down) = match direction {
+            Direction::Up => (probe.forward, probe.backward()),
+            Direction::Down => (probe.backward(), probe.forward),
+        };
+        writer.ping(&PingSample {
+            time: probe.sent,
+            flow,
+            seq: probe.sequence,
+            rtt: probe.round_trip,
+            up,
+            down,
+            is_lost: probe.round_trip.is_none(),
+        })?;
+    }
+    Ok(())
+}
+
+fn empty_sample(time: Time, flow: u32) -> FlowSample {
+    FlowSample {
+        time,
+        flow,
+        received_bytes: None,
+        sent_packets: None,
+        received_packets: None,
+        cwnd: None,
+        ssthresh: None,
+        mss: None,
+        srtt: None,
+        min_rtt: None,
+        retransmits: None,
+        delivery_rate: None,
+    }
+}

@@ -1,0 +1,220 @@
+//! What is wrong with a scenario, said so that it can be put right: where it stands, what would
+//! have been accepted, and the line itself with a caret.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+
+use super::tree::Place;
+
+/// Why a scenario could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioErrors {
+    /// The file cannot be read.
+    #[error("cannot read the scenario `{}`: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The scenario is wrong in one or more places.
+    #[error("{}", .0.iter().map(|e| e.text.as_str()).collect::<Vec<_>>().join("\n\n"))]
+    Invalid(Vec<ScenarioError>),
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScenarioError {
+    /// What is wrong, in one line.
+    pub message: String,
+    /// What would be accepted, if that is known.
+    pub hint: Option<String>,
+    /// Line and column in the file, both from 1; none when an option is at fault.
+    pub position: Option<(usize, usize)>,
+    /// Message, position, source line with a caret, and hint, for a terminal.
+    pub text: String,
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// A complaint about a place, before it is put into words for the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    at: Place,
+    message: String,
+    hint: Option<String>,
+    other: Option<(Place, String)>,
+}
+
+impl Problem {
+    pub fn new(at: Place, message: impl Into<String>) -> Self {
+        Problem {
+            at,
+            message: message.into(),
+            hint: None,
+            other: None,
+        }
+    }
+
+    /// What would be accepted; shown beside the caret.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// A second place that has to do with it.
+    pub fn other(mut self, at: Place, label: impl Into<String>) -> Self {
+        self.other = Some((at, label.into()));
+        self
+    }
+
+    /// Names the nearest of `candidates`, or all of them if none is near.
+    pub fn nearest<'a>(self, word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Self {
+        let candidates: Vec<&str> = candidates.into_iter().collect();
+        let hint = match (nearest(word, &candidates), candidates.as_slice()) {
+            (Some(near), _) => format!("did you mean `{near}`?"),
+            (None, []) => return self,
+            (None, all) => format!("one of: {}", all.join(", ")),
+        };
+        self.hint(hint)
+    }
+}
+
+/// The candidate most like `word`, if any is like it at all: at most a third of its letters differ
+/// (adjacent letters swapped count once), or one begins with the other.
+fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let lower = word.to_lowercase();
+    candidates
+        .iter()
+        .map(|c| (strsim::damerau_levenshtein(&lower, &c.to_lowercase()), *c))
+        .filter(|(distance, c)| {
+            let longest = lower.chars().count().max(c.chars().count());
+            let is_prefix = lower.len() >= 2 && (c.starts_with(&lower) || lower.starts_with(c));
+            *distance <= longest.div_ceil(3) || is_prefix
+        })
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, c)| c)
+}
+
+/// Collects complaints. A complaint about the same place is taken once, so that a value shared by
+/// many variants is blamed once.
+#[derive(Debug, Default)]
+pub(crate) struct Problems(Vec<Problem>);
+
+impl Problems {
+    pub fn push(&mut self, problem: Problem) {
+        if !self.0.contains(&problem) {
+            self.0.push(problem);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The complaints in the order of the file, then those about options.
+    pub fn into_errors(mut self, source: &Source<'_>) -> ScenarioErrors {
+        self.0.sort_by_key(|problem| match &problem.at {
+            Place::File(range) => (0, range.start),
+            Place::Option(number, range) => (1 + number, range.start),
+            Place::Nowhere => (usize::MAX, 0),
+        });
+        ScenarioErrors::Invalid(self.0.iter().map(|p| source.error(p)).collect())
+    }
+}
+
+/// The texts that places point into.
+pub(crate) struct Source<'a> {
+    /// The file's name as the user wrote it.
+    pub name: &'a str,
+    pub text: &'a str,
+    /// The overrides as the user wrote them.
+    pub options: &'a [String],
+}
+
+impl Source<'_> {
+    fn error(&self, problem: &Problem) -> ScenarioError {
+        ScenarioError {
+            message: problem.message.clone(),
+            hint: problem.hint.clone(),
+            position: match &problem.at {
+                Place::File(range) => Some(self.position(range.start)),
+                _ => None,
+            },
+            text: self.render(problem),
+        }
+    }
+
+    /// Line and column, counted in characters from 1.
+    fn position(&self, byte: usize) -> (usize, usize) {
+        let before = &self.text[..byte.min(self.text.len())];
+        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+        (
+            before.matches('\n').count() + 1,
+            before[line_start..].chars().count() + 1,
+        )
+    }
+
+    fn render(&self, problem: &Problem) -> String {
+        let title = Level::ERROR.primary_title(problem.message.as_str());
+        let primary = |range| {
+            AnnotationKind::Primary
+                .span(range)
+                .label(problem.hint.as_deref())
+        };
+        let mut note = None;
+        let group = match &problem.at {
+            Place::File(range) => {
+                let mut snippet = Snippet::source(self.text)
+                    .path(self.name)
+                    .annotation(primary(range.clone()));
+                match &problem.other {
+                    Some((Place::File(other), label)) => {
+                        snippet = snippet.annotation(
+                            AnnotationKind::Context
+                                .span(other.clone())
+                                .label(label.as_str()),
+                        );
+                    }
+                    other => note = other.as_ref(),
+                }
+                title.element(snippet)
+            }
+            Place::Option(number, range) => {
+                const FLAG: &str = "--set ";
+                let shifted = FLAG.len() + range.start..FLAG.len() + range.end;
+                note = problem.other.as_ref();
+                title.element(
+                    Snippet::source(format!("{FLAG}{}", self.options[*number]))
+                        .line_numbering(false)
+                        .annotation(primary(shifted)),
+                )
+            }
+            Place::Nowhere => {
+                let hint = problem.hint.iter().map(|h| Level::HELP.message(h.as_str()));
+                annotate_snippets::Group::with_title(title).elements(hint)
+            }
+        };
+        let group = group
+            .elements(note.map(|(place, label)| Level::NOTE.message(self.describe(place, label))));
+        Renderer::plain().render(&[group])
+    }
+
+    fn describe(&self, place: &Place, label: &str) -> String {
+        match place {
+            Place::File(range) => {
+                let (line, column) = self.position(range.start);
+                format!("{label} at {}:{line}:{column}", self.name)
+            }
+            Place::Option(number, _) => format!("{label} by `--set {}`", self.options[*number]),
+            Place::Nowhere => label.to_owned(),
+        }
+    }
+}

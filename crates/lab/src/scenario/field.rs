@@ -1,0 +1,606 @@
+//! The types that can stand at a key: how each is read, written, and complained about.
+
+use std::convert::Infallible;
+use std::fmt::{self, Display};
+
+use sluice_core::registry::{Spec, SpecErrorKind};
+use sluice_core::units::{Dimension, UnitError};
+use sluice_core::{Bytes, Rate, Span};
+
+use super::error::{Problem, Problems};
+use super::schema::Field;
+use super::tree::{Node, Value};
+
+/// A queue in the words of the ipfw grammar, such as `fq_codel target 5ms`.
+#[derive(Clone, Debug)]
+pub struct Queue(pub Spec);
+
+impl PartialEq for Queue {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Display for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A rate over time: each holds from its instant until the next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule(Vec<(Span, Rate)>);
+
+impl Schedule {
+    /// One rate for all time.
+    pub fn constant(rate: Rate) -> Self {
+        Schedule(vec![(Span::ZERO, rate)])
+    }
+
+    /// The rates with the instants from which they hold.
+    ///
+    /// # Panics
+    /// If the first is not at zero, or they are not in the order of time.
+    pub fn new(steps: Vec<(Span, Rate)>) -> Self {
+        assert!(
+            steps.first().is_some_and(|(at, _)| *at == Span::ZERO)
+                && steps.windows(2).all(|pair| pair[0].0 < pair[1].0),
+            "a schedule begins at zero and goes forward"
+        );
+        Schedule(steps)
+    }
+
+    /// The steps in the order of time; the first is at zero, and there is at least one.
+    pub fn steps(&self) -> &[(Span, Rate)] {
+        &self.0
+    }
+
+    /// The rate at `t` after the start.
+    pub fn at(&self, t: Span) -> Rate {
+        let next = self.0.partition_point(|(from, _)| *from <= t);
+        self.0[next - 1].1
+    }
+
+    /// The largest rate.
+    pub fn highest(&self) -> Rate {
+        self.0
+            .iter()
+            .map(|(_, rate)| *rate)
+            .max()
+            .expect("a schedule has a first step")
+    }
+
+    /// Bits that pass between `from` and `to`; none if the rate is unlimited at any time between.
+    pub fn bits_between(&self, from: Span, to: Span) -> Option<f64> {
+        let mut bits = 0.0;
+        for (i, (start, rate)) in self.0.iter().enumerate() {
+            let end = self.0.get(i + 1).map_or(Span::MAX, |next| next.0);
+            let (a, b) = ((*start).max(from), end.min(to));
+            if a < b {
+                if rate.is_unlimited() {
+                    return None;
+                }
+                bits += rate.as_bps() as f64 * (b - a).as_secs_f64();
+            }
+        }
+        Some(bits)
+    }
+}
+
+/// Which way packets go through the router.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// From host `h2` to host `h3`.
+    Up,
+    /// From host `h3` to host `h2`.
+    Down,
+}
+
+/// What carries a run out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// Virtual time.
+    Sim,
+    /// Network namespaces and the kernel's own TCP.
+    Live,
+}
+
+/// A differentiated services codepoint (RFC 2474), 0 to 63.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dscp(u8);
+
+impl Dscp {
+    /// The codepoint `n`, if it is one.
+    pub const fn new(n: u8) -> Option<Self> {
+        if n < 64 { Some(Dscp(n)) } else { None }
+    }
+
+    /// The codepoint.
+    pub const fn value(self) -> u8 {
+        self.0
+    }
+}
+
+/// The name of a flow: letters, digits, `_` and `-`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name(pub String);
+
+/// A word that some other part gives its meaning, such as the name of a congestion control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word(pub String);
+
+/// Complains that `node` is of the wrong type.
+pub(crate) fn wrong_type(key: &str, node: &Node, expected: &str) -> Problem {
+    Problem::new(
+        node.at.clone(),
+        format!("`{key}` takes {expected}, not {}", node.value.kind()),
+    )
+}
+
+fn read_quantity<T>(
+    key: &str,
+    node: &Node,
+    (article_kind, example): (&str, &str),
+    dimension: Dimension,
+    parse: fn(&str) -> Result<T, UnitError>,
+    problems: &mut Problems,
+) -> Option<T> {
+    let units = || format!("units: {}", dimension.units().join(", "));
+    let text = match &node.value {
+        Value::Text(text) => text,
+        Value::Integer(_) | Value::Float(_) => {
+            problems.push(
+                Problem::new(node.at.clone(), format!("`{key}` has no unit"))
+                    .hint(format!("write it as in \"{example}\"; {}", units())),
+            );
+            return None;
+        }
+        _ => {
+            let expected = format!("{article_kind} such as \"{example}\"");
+            problems.push(wrong_type(key, node, &expected));
+            return None;
+        }
+    };
+    match parse(text) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            let at = node.within(0..text.len());
+            let problem = match error {
+                UnitError::NoUnit(_) => {
+                    Problem::new(at, format!("`{key}` has no unit")).hint(units())
+                }
+                UnitError::UnknownUnit(_) => {
+                    let start = text
+                        .find(|c: char| !c.is_ascii_digit() && !"._ ".contains(c))
+                        .unwrap_or(0);
+                    let unit = text[start..].trim_end();
+                    let at = node.within(start..start + unit.len());
+                    Problem::new(
+                        at,
+                        format!("`{unit}` is not a unit of {}", KindOf(dimension)),
+                    )
+                    .nearest(unit, dimension.units().iter().copied())
+                }
+                UnitError::NotANumber => {
+                    Problem::new(at, format!("`{text}` is not {article_kind}"))
+                        .hint(format!("write it as in \"{example}\""))
+                }
+                UnitError::TooLarge | UnitError::Zero => {
+                    Problem::new(at, format!("`{key}` cannot be {text}")).hint(error.to_string())
+                }
+            };
+            problems.push(problem);
+            None
+        }
+    }
+}
+
+struct KindOf(Dimension);
+
+impl Display for KindOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Dimension::Time => "time",
+            Dimension::Rate => "rate",
+            Dimension::Size => "size",
+        })
+    }
+}
+
+macro_rules! quantity {
+    ($type:ty, $kind:literal, $example:literal, $dimension:ident, $show:expr) => {
+        impl Field for $type {
+            type Scalar = $type;
+            const KIND: &'static str = $kind;
+
+            fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+                let words = (concat!("a ", $kind), $example);
+                read_quantity(
+                    key,
+                    node,
+                    words,
+                    Dimension::$dimension,
+                    <$type>::parse,
+                    problems,
+                )
+            }
+
+            fn scalar(&self) -> Option<&$type> {
+                Some(self)
+            }
+
+            fn write(&self) -> Option<Value> {
+                Some(Value::Text($show(self)))
+            }
+        }
+    };
+}
+
+/// A span as people write it: nothing at all is `0s`.
+pub(crate) fn show_span(span: &Span) -> String {
+    match *span {
+        Span::ZERO => "0s".to_owned(),
+        _ => span.to_string(),
+    }
+}
+
+quantity!(Span, "time", "20ms", Time, show_span);
+quantity!(Rate, "rate", "10Mbit/s", Rate, Rate::to_string);
+quantity!(Bytes, "size", "64KiB", Size, Bytes::to_string);
+
+impl Field for u64 {
+    type Scalar = u64;
+    const KIND: &'static str = "whole number";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        match node.value {
+            Value::Integer(i) => u64::try_from(i)
+                .map_err(|_| {
+                    problems.push(
+                        Problem::new(node.at.clone(), format!("`{key}` cannot be {i}"))
+                            .hint("it cannot be negative"),
+                    );
+                })
+                .ok(),
+            _ => {
+                problems.push(wrong_type(key, node, "a whole number"));
+                None
+            }
+        }
+    }
+
+    fn scalar(&self) -> Option<&u64> {
+        Some(self)
+    }
+
+    fn write(&self) -> Option<Value> {
+        // Whole numbers are read from TOML's signed ones, so they fit.
+        Some(Value::Integer(*self as i64))
+    }
+}
+
+impl Field for bool {
+    type Scalar = Infallible;
+    const KIND: &'static str = "truth value";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        match node.value {
+            Value::Bool(b) => Some(b),
+            _ => {
+                problems.push(wrong_type(key, node, "true or false"));
+                None
+            }
+        }
+    }
+
+    fn write(&self) -> Option<Value> {
+        Some(Value::Bool(*self))
+    }
+}
+
+fn read_text<'n>(key: &str, node: &'n Node, problems: &mut Problems) -> Option<&'n str> {
+    match &node.value {
+        Value::Text(text) => Some(text),
+        _ => {
+            problems.push(wrong_type(key, node, "a string"));
+            None
+        }
+    }
+}
+
+impl Field for String {
+    type Scalar = Infallible;
+    const KIND: &'static str = "string";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        read_text(key, node, problems).map(str::to_owned)
+    }
+
+    fn write(&self) -> Option<Value> {
+        Some(Value::text(self))
+    }
+}
+
+/// Reads a string all of whose characters satisfy `is_accepted`.
+fn read_word(
+    key: &str,
+    node: &Node,
+    is_accepted: fn(char) -> bool,
+    accepted: &str,
+    problems: &mut Problems,
+) -> Option<String> {
+    let text = read_text(key, node, problems)?;
+    if text.is_empty() {
+        let message = format!("`{key}` is empty");
+        problems.push(Problem::new(node.at.clone(), message).hint(accepted));
+        return None;
+    }
+    if let Some((i, c)) = text.char_indices().find(|(_, c)| !is_accepted(*c)) {
+        let at = node.within(i..i + c.len_utf8());
+        let message = format!("`{key}` cannot contain {c:?}");
+        problems.push(Problem::new(at, message).hint(accepted));
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+impl Field for Name {
+    type Scalar = Infallible;
+    const KIND: &'static str = "name";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        let is_accepted = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+        let accepted = "letters, digits, `_` and `-` are accepted";
+        read_word(key, node, is_accepted, accepted, problems).map(Name)
+    }
+
+    fn write(&self) -> Option<Value> {
+        Some(Value::text(&self.0))
+    }
+}
+
+impl Field for Word {
+    type Scalar = Infallible;
+    const KIND: &'static str = "word";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        let is_accepted = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let accepted = "letters, digits, `_` and `-` are accepted";
+        read_word(key, node, is_accepted, accepted, problems).map(Word)
+    }
+
+    fn write(&self) -> Option<Value> {
+        Some(Value::text(&self.0))
+    }
+}
+
+/// Words that each stand for one value of a type.
+macro_rules! word_enum {
+    ($type:ident, $kind:literal, $($variant:ident = $word:literal),+) => {
+        impl $type {
+            /// The word in files, tables and recordings.
+            pub const fn word(self) -> &'static str {
+                match self { $($type::$variant => $word),+ }
+            }
+
+            /// The value that `word` stands for.
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word { $($word => Some($type::$variant),)+ _ => None }
+            }
+        }
+
+        impl Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+
+        impl Field for $type {
+            type Scalar = Infallible;
+            const KIND: &'static str = $kind;
+
+            fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+                let text = read_text(key, node, problems)?;
+                let value = $type::from_word(text);
+                if value.is_none() {
+                    problems.push(
+                        Problem::new(node.at.clone(), format!("`{key}` cannot be `{text}`"))
+                            .nearest(text, [$($word),+]),
+                    );
+                }
+                value
+            }
+
+            fn write(&self) -> Option<Value> {
+                Some(Value::text(self))
+            }
+        }
+    };
+}
+
+word_enum!(Direction, "`up` or `down`", Up = "up", Down = "down");
+word_enum!(Backend, "`sim` or `live`", Sim = "sim", Live = "live");
+
+impl<F: Field> Field for Option<F> {
+    type Scalar = F::Scalar;
+    const KIND: &'static str = F::KIND;
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        F::read(key, node, problems).map(Some)
+    }
+
+    fn absent() -> Option<Self> {
+        Some(None)
+    }
+
+    fn scalar(&self) -> Option<&F::Scalar> {
+        self.as_ref().and_then(F::scalar)
+    }
+
+    fn write(&self) -> Option<Value> {
+        self.as_ref().and_then(F::write)
+    }
+}
+
+impl Field for Dscp {
+    type Scalar = Infallible;
+    const KIND: &'static str = "DSCP";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        let problem = match &node.value {
+            Value::Integer(n @ 0..=63) => return Some(Dscp(*n as u8)),
+            Value::Integer(n) => Problem::new(node.at.clone(), format!("`{key}` cannot be {n}"))
+                .hint("0 to 63 is accepted"),
+            Value::Text(text) => match DSCP_WORDS.iter().find(|(word, _)| word == text) {
+                Some((_, value)) => return Some(Dscp(*value)),
+                None => Problem::new(node.at.clone(), format!("`{text}` is not a DSCP"))
+                    .nearest(text, DSCP_WORDS.iter().map(|(word, _)| *word)),
+            },
+            _ => wrong_type(key, node, "a number from 0 to 63 or a word such as \"ef\""),
+        };
+        problems.push(problem);
+        None
+    }
+
+    fn write(&self) -> Option<Value> {
+        Some(
+            match DSCP_WORDS.iter().find(|(_, value)| *value == self.0) {
+                Some((word, _)) => Value::text(word),
+                None => Value::Integer(i64::from(self.0)),
+            },
+        )
+    }
+}
+
+/// IANA's registry of differentiated services codepoints: RFC 2474 (CS), 2597 (AF), 3246 (EF),
+/// 5865 (VOICE-ADMIT), 8622 (LE).
+const DSCP_WORDS: &[(&str, u8)] = &[
+    ("cs0", 0),
+    ("cs1", 8),
+    ("cs2", 16),
+    ("cs3", 24),
+    ("cs4", 32),
+    ("cs5", 40),
+    ("cs6", 48),
+    ("cs7", 56),
+    ("af11", 10),
+    ("af12", 12),
+    ("af13", 14),
+    ("af21", 18),
+    ("af22", 20),
+    ("af23", 22),
+    ("af31", 26),
+    ("af32", 28),
+    ("af33", 30),
+    ("af41", 34),
+    ("af42", 36),
+    ("af43", 38),
+    ("ef", 46),
+    ("voice-admit", 44),
+    ("le", 1),
+];
+
+impl Field for Queue {
+    type Scalar = Infallible;
+    const KIND: &'static str = "queue";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        let Value::Text(text) = &node.value else {
+            problems.push(wrong_type(
+                key,
+                node,
+                "a queue such as \"fq_codel target 5ms\"",
+            ));
+            return None;
+        };
+        let error = match Spec::parse(text) {
+            Ok(spec) => return Some(Queue(spec)),
+            Err(error) => error,
+        };
+        let word = text.get(error.span.clone()).unwrap_or_default();
+        let mut problem = Problem::new(node.within(error.span.clone()), error.to_string());
+        let candidates = error.candidates();
+        problem = match &error.kind {
+            SpecErrorKind::UnknownAlgorithm(_) | SpecErrorKind::UnknownParam { .. } => {
+                problem.nearest(word, candidates)
+            }
+            SpecErrorKind::Empty => problem.hint("write it as in \"fq_codel target 5ms\""),
+            SpecErrorKind::MissingValue(_) | SpecErrorKind::Param(_) => problem,
+        };
+        problems.push(problem);
+        None
+    }
+
+    fn write(&self) -> Option<Value> {
+        Some(Value::text(self))
+    }
+}
+
+impl Field for Schedule {
+    type Scalar = Infallible;
+    const KIND: &'static str = "rate or schedule";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        let Value::Array(items) = &node.value else {
+            return Rate::read(key, node, problems).map(Schedule::constant);
+        };
+        const EXAMPLE: &str = "write it as in [[\"0s\", \"100Mbit/s\"], [\"15s\", \"10Mbit/s\"]]";
+        if items.is_empty() {
+            let message = format!("the schedule of `{key}` is empty");
+            problems.push(Problem::new(node.at.clone(), message).hint(EXAMPLE));
+            return None;
+        }
+        let mut steps: Vec<(Span, Rate)> = Vec::new();
+        let mut is_right = true;
+        for item in items {
+            let Value::Array(pair) = &item.value else {
+                problems.push(wrong_type(key, item, "pairs of a time and a rate").hint(EXAMPLE));
+                return None;
+            };
+            let [at, rate] = pair.as_slice() else {
+                let message = format!("a step of `{key}` has {} parts, not 2", pair.len());
+                problems.push(Problem::new(item.at.clone(), message).hint(EXAMPLE));
+                return None;
+            };
+            let (time, rate) = (
+                Span::read(key, at, problems),
+                Rate::read(key, rate, problems),
+            );
+            let (Some(time), Some(rate)) = (time, rate) else {
+                is_right = false;
+                continue;
+            };
+            let problem = match steps.last() {
+                None if time > Span::ZERO => Some("the first step of a schedule is at 0s".into()),
+                Some((last, _)) if time <= *last => {
+                    Some(format!("a step at {time} cannot follow one at {last}"))
+                }
+                _ => None,
+            };
+            if let Some(message) = problem {
+                is_right = false;
+                problems.push(Problem::new(at.at.clone(), message));
+            }
+            steps.push((time, rate));
+        }
+        is_right.then_some(Schedule(steps))
+    }
+
+    fn write(&self) -> Option<Value> {
+        if let [(_, rate)] = self.0.as_slice() {
+            return Some(Value::text(rate));
+        }
+        let step = |(at, rate): &(Span, Rate)| {
+            Value::Array(vec![
+                Value::Text(show_span(at)).into(),
+                Value::text(rate).into(),
+            ])
+            .into()
+        };
+        Some(Value::Array(self.0.iter().map(step).collect()))
+    }
+}

@@ -1,0 +1,360 @@
+//! Traffic: what every flow has, and the types of flow.
+//!
+//! Adding a type is one file in `flow/` and one line in [`flow_types!`] below.
+
+use std::ops::RangeInclusive;
+
+use sluice_core::Span;
+
+use super::error::{Problem, Problems};
+use super::field::{Direction, Name};
+use super::schema::{KeyDecl, Keys, Section, keys, names};
+use super::tree::{Node, Place, Table, Value};
+
+keys! {
+    /// What every flow has.
+    pub struct FlowKeys {
+        /// its name in tables and charts; the type if there is only one of it
+        name: Option<Name>;
+        /// how many of it; they are named `NAME-1`, `NAME-2` ...
+        count: u64 = 1, 1 => 10_000;
+        /// `up`, from host `h2` to host `h3`, or `down`
+        direction: Direction = Direction::Up;
+        /// when it starts
+        start: Span = Span::ZERO;
+        /// when it stops; the end of the run if it is not given
+        stop: Option<Span>;
+    }
+}
+
+/// What a type of flow declares.
+pub(crate) trait FlowType: Keys {
+    /// One line for the reference.
+    const DOC: &'static str;
+    /// The names of what is measured of it, from [`crate::metrics::FLOW_METRICS`].
+    const METRICS: &'static [&'static str];
+
+    /// Whether it ends by itself.
+    fn is_sized(&self) -> bool {
+        false
+    }
+}
+
+/// A flow, or several that are alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// Its name, unique in the scenario.
+    pub name: String,
+    /// How many of it.
+    pub count: u64,
+    /// The direction of its payload.
+    pub direction: Direction,
+    /// When it starts.
+    pub start: Span,
+    /// When it stops.
+    pub stop: Span,
+    /// What it sends.
+    pub kind: FlowKind,
+}
+
+/// One single flow of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowInstance<'a> {
+    /// Its number in recordings, from 0.
+    pub id: u32,
+    /// Its name: that of the flow, with a number behind it if there are several.
+    pub name: String,
+    /// What it is.
+    pub flow: &'a Flow,
+}
+
+macro_rules! flow_types {
+    ($($module:ident::$type:ident,)+) => {
+        $(mod $module; pub use $module::$type;)+
+
+        /// What a flow sends, by type.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum FlowKind {
+            $(#[doc = concat!("`type = \"", stringify!($module), "\"`")] $type($type),)+
+        }
+
+        impl FlowKind {
+            /// The words for `type`.
+            pub const TYPES: &'static [&'static str] = &[$(stringify!($module)),+];
+
+            /// The word for `type`.
+            pub const fn type_name(&self) -> &'static str {
+                match self { $(FlowKind::$type(_) => stringify!($module),)+ }
+            }
+
+            /// The names of what is measured of it.
+            pub fn metrics(&self) -> &'static [&'static str] {
+                match self { $(FlowKind::$type(_) => $type::METRICS,)+ }
+            }
+
+            /// Whether it ends by itself.
+            pub fn is_sized(&self) -> bool {
+                match self { $(FlowKind::$type(flow) => flow.is_sized(),)+ }
+            }
+
+            fn read(
+                type_name: &str,
+                table: &Table,
+                section: &Section,
+                problems: &mut Problems,
+            ) -> Option<FlowKind> {
+                match type_name {
+                    $(stringify!($module) => {
+                        $type::read(table, section, problems).map(FlowKind::$type)
+                    })+
+                    _ => None,
+                }
+            }
+
+            fn write(&self, table: &mut Table) {
+                match self { $(FlowKind::$type(flow) => flow.write(table),)+ }
+            }
+        }
+
+        /// Type, documentation, keys and metrics of every type.
+        pub(crate) const TYPES: &[(&str, &str, &[KeyDecl], &[&str])] = &[
+            $((stringify!($module), $type::DOC, $type::KEYS, $type::METRICS),)+
+        ];
+    };
+}
+
+flow_types! {
+    tcp::Tcp,
+    udp::Udp,
+    ping::Ping,
+}
+
+impl Flow {
+    /// How long it lasts.
+    pub fn life(&self) -> Span {
+        self.stop.saturating_sub(self.start)
+    }
+
+    fn read(node: &Node, duration: Span, problems: &mut Problems) -> Option<Flow> {
+        let Some(table) = node.as_table() else {
+            let message = format!("a flow is a table, not {}", node.value.kind());
+            problems.push(Problem::new(node.at.clone(), message).hint("write it as [[flow]]"));
+            return None;
+        };
+        let mut section = Section::new("[[flow]]", node.at.clone());
+        let Some((type_name, declared)) = read_type(table, &section, problems) else {
+            // Without the type only the common keys can be checked.
+            FlowKeys::read(table, &section, problems);
+            return None;
+        };
+        section.name = format!("a flow of type `{type_name}`");
+        let known: Vec<&str> = ["type"]
+            .into_iter()
+            .chain(names(FlowKeys::KEYS))
+            .chain(names(declared))
+            .collect();
+        section.check_keys(table, &known, problems);
+        let common = FlowKeys::read(table, &section, problems);
+        let kind = FlowKind::read(type_name, table, &section, problems);
+        let (common, kind) = (common?, kind?);
+        let flow = Flow {
+            name: common.name.expect("flows are named before they are read").0,
+            count: common.count,
+            direction: common.direction,
+            start: common.start,
+            stop: common.stop.unwrap_or(duration),
+            kind,
+        };
+        flow.check_times(table, duration, problems).then_some(flow)
+    }
+
+    fn check_times(&self, table: &Table, duration: Span, problems: &mut Problems) -> bool {
+        let place = |key| {
+            table
+                .node(key)
+                .map_or(Place::Nowhere, |node| node.at.clone())
+        };
+        let problem = if self.start >= duration {
+            Problem::new(
+                place("start"),
+                format!(
+                    "flow `{}` starts at {}, when the run is over",
+                    self.name, self.start
+                ),
+            )
+            .hint(format!("the run lasts {duration}"))
+        } else if self.stop > duration {
+            Problem::new(
+                place("stop"),
+                format!("flow `{}` stops at {}, after the run", self.name, self.stop),
+            )
+            .hint(format!("the run lasts {duration}"))
+        } else if self.stop <= self.start {
+            Problem::new(
+                place("stop"),
+                format!(
+                    "flow `{}` stops at {} before it starts",
+                    self.name, self.stop
+                ),
+            )
+            .hint(format!("it starts at {}", self.start))
+        } else {
+            return true;
+        };
+        problems.push(problem);
+        false
+    }
+
+    fn write(&self) -> Table {
+        let mut table = Table::default();
+        table.push("type", Value::text(self.kind.type_name()));
+        FlowKeys {
+            name: Some(Name(self.name.clone())),
+            count: self.count,
+            direction: self.direction,
+            start: self.start,
+            stop: Some(self.stop),
+        }
+        .write(&mut table);
+        self.kind.write(&mut table);
+        table
+    }
+}
+
+fn read_type<'t>(
+    table: &'t Table,
+    section: &Section,
+    problems: &mut Problems,
+) -> Option<(&'t str, &'static [KeyDecl])> {
+    let Some(node) = table.node("type") else {
+        problems.push(
+            Problem::new(section.at.clone(), "a flow needs a `type`")
+                .hint(format!("one of: {}", FlowKind::TYPES.join(", "))),
+        );
+        return None;
+    };
+    let Value::Text(word) = &node.value else {
+        problems.push(super::field::wrong_type("type", node, "a string"));
+        return None;
+    };
+    let found = TYPES.iter().find(|(name, ..)| name == word);
+    if found.is_none() {
+        problems.push(
+            Problem::new(node.at.clone(), format!("unknown type of flow `{word}`"))
+                .nearest(word, FlowKind::TYPES.iter().copied()),
+        );
+    }
+    found.map(|(_, _, keys, _)| (word.as_str(), *keys))
+}
+
+/// Reads all flows; gives nothing if any of them is wrong.
+pub(crate) fn read_all(root: &Table, duration: Span, problems: &mut Problems) -> Option<Vec<Flow>> {
+    let mut flows: Vec<Flow> = Vec::new();
+    let mut is_right = true;
+    let mut names: Vec<(String, Place)> = Vec::new();
+    for node in nodes(root, problems) {
+        let Some(flow) = Flow::read(node, duration, problems) else {
+            is_right = false;
+            continue;
+        };
+        let at = node
+            .as_table()
+            .and_then(|table| table.node("name"))
+            .map_or(Place::Nowhere, |name| name.at.clone());
+        for name in instance_names(&flow) {
+            if RESERVED.contains(&name.as_str()) {
+                let message = format!("a flow cannot be named `{name}`");
+                let hint = format!("these names mean something else: {}", RESERVED.join(", "));
+                problems.push(Problem::new(at.clone(), message).hint(hint));
+            }
+            if let Some((_, first)) = names.iter().find(|(other, _)| *other == name) {
+                problems.push(
+                    Problem::new(at.clone(), format!("two flows are named `{name}`"))
+                        .other(first.clone(), "the first is named"),
+                );
+                break;
+            }
+            names.push((name, at.clone()));
+        }
+        flows.push(flow);
+    }
+    is_right.then_some(flows)
+}
+
+pub(crate) fn write_all(flows: &[Flow], root: &mut Table) {
+    if !flows.is_empty() {
+        let tables = flows.iter().map(|f| Value::Table(f.write()).into());
+        root.push("flow", Value::Array(tables.collect()));
+    }
+}
+
+/// Gives a name to each flow that has none: its type, with a number if several have none.
+pub(crate) fn name_all(root: &mut Table) {
+    let Some(entry) = root.0.iter_mut().find(|entry| entry.key == "flow") else {
+        return;
+    };
+    let Value::Array(items) = &mut entry.node.value else {
+        return;
+    };
+    let type_of = |table: &Table| match table.node("type").map(|node| &node.value) {
+        Some(Value::Text(word)) => word.clone(),
+        _ => "flow".to_owned(),
+    };
+    let unnamed: Vec<String> = items
+        .iter()
+        .filter_map(Node::as_table)
+        .filter(|table| table.node("name").is_none())
+        .map(type_of)
+        .collect();
+    let mut seen: Vec<String> = Vec::new();
+    for item in items {
+        let at = item.at.clone();
+        let Value::Table(table) = &mut item.value else {
+            continue;
+        };
+        if table.node("name").is_some() {
+            continue;
+        }
+        let word = type_of(table);
+        seen.push(word.clone());
+        let number = seen.iter().filter(|w| **w == word).count();
+        let name = match unnamed.iter().filter(|w| **w == word).count() {
+            1 => word,
+            _ => format!("{word}{number}"),
+        };
+        let name = Node {
+            value: Value::Text(name),
+            at: at.clone(),
+            text_at: None,
+        };
+        table.set("name", at, name);
+    }
+}
+
+/// The flow tables of a scenario.
+fn nodes<'t>(root: &'t Table, problems: &mut Problems) -> &'t [Node] {
+    match root.node("flow") {
+        None => &[],
+        Some(Node {
+            value: Value::Array(items),
+            ..
+        }) => items,
+        Some(node) => {
+            let message = format!("`flow` is a list of tables, not {}", node.value.kind());
+            problems.push(Problem::new(node.at.clone(), message).hint("write it as [[flow]]"));
+            &[]
+        }
+    }
+}
+
+/// The names of the single flows.
+pub(crate) fn instance_names(flow: &Flow) -> impl Iterator<Item = String> + '_ {
+    let numbers: RangeInclusive<u64> = 1..=flow.count;
+    numbers.map(|number| match flow.count {
+        1 => flow.name.clone(),
+        _ => format!("{}-{number}", flow.name),
+    })
+}
+
+/// First words of metrics that do not belong to a flow.
+pub(crate) const RESERVED: &[&str] = &["up", "down", "total", "jain", "accuracy"];

@@ -1,0 +1,28 @@
+//! Probes with an answer.
+
+use sluice_core::Span;
+
+use super::super::field::Dscp;
+use super::super::schema::keys;
+use super::FlowType;
+
+keys! {
+    /// Probes with an answer: round-trip time and, since both ends share a clock, the delay of each
+    /// way.
+    pub struct Ping {
+        /// time between two probes
+        interval: Span = Span::from_ms(20), Span::from_us(100) => Span::from_secs(60);
+        /// bytes of payload in a probe
+        size: u64 = 56, 16 => 1472;
+        /// codepoint of its packets: a number or a word such as `ef`
+        dscp: Dscp = Dscp::default();
+    }
+}
+
+impl FlowType for Ping {
+    const DOC: &'static str = "Probes with an answer: round-trip time and the delay of each way.";
+    const METRICS: &'static [&'static str] = &[
+        "min", "p50", "p95", "p99", "max", "up.p50", "up.p95", "up.p99", "up.max", "down.p50",
+        "down.p95", "down.p99", "down.max", "loss",
+    ];
+}

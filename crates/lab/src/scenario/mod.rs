@@ -1,0 +1,425 @@
+//! An experiment as one TOML file, the same for the simulator and for live packets.
+//!
+//! [`Scenario::load`] reads a file and the `--set` options into typed variants, or says everything
+//! that is wrong with them at once, each with its place. A scenario prints back as TOML that reads
+//! as the same scenario. The keys are declared once, in [`mod@self`] and the files beside it;
+//! [`reference`] makes the documentation from them.
+//!
+//! ```
+//! use sluice_lab::scenario::Scenario;
+//!
+//! let text = r#"
+//!     duration = "10s"
+//!     [link]
+//!     rate = "10Mbit/s"
+//!     rtt = "20ms"
+//!     [matrix]
+//!     "link.queue" = ["fifo limit 1000", "fq_codel"]
+//!     [[flow]]
+//!     type = "tcp"
+//! "#;
+//! let variants = Scenario::parse("example.toml", text, &[]).unwrap();
+//! assert_eq!(variants[1].name, "fq_codel");
+//! assert_eq!(variants[1].scenario.link.up.queue.to_string(), "fq_codel");
+//!
+//! let broken = text.replace("fq_codel", "fq_codle");
+//! let errors = Scenario::parse("example.toml", &broken, &[]).unwrap_err();
+//! assert!(errors.to_string().contains("did you mean `fq_codel`?"));
+//! ```
+
+mod error;
+mod expect;
+mod field;
+mod flow;
+mod link;
+mod matrix;
+mod reference;
+mod schema;
+mod set;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::ser::{Serialize, Serializer};
+use sluice_core::Span;
+
+pub use error::{ScenarioError, ScenarioErrors};
+pub use expect::{Expect, Quantity};
+pub(crate) use field::show_span;
+pub use field::{Backend, Direction, Dscp, Name, Queue, Schedule, Word};
+pub(crate) use flow::instance_names;
+pub use flow::{Flow, FlowInstance, FlowKind, Ping, Tcp, Udp};
+pub use link::{Link, Pipe};
+pub use reference::reference;
+pub use schema::{KeyDecl, Presence};
+
+use error::{Problem, Problems, Source};
+use schema::{Keys, Section, keys, names};
+use tree::{Place, Table, Value};
+
+keys! {
+    /// The keys outside all tables.
+    pub struct RootKeys {
+        /// what the experiment is called; the file's name if it is not given
+        title: Option<String>;
+        /// what it shows, in a sentence or two
+        about: Option<String>;
+        /// how long a run lasts
+        duration: Span, Span::from_ms(10) => Span::from_secs(7 * 24 * 3600);
+        /// where all randomness comes from
+        seed: u64 = 1, 0 => i64::MAX as u64;
+        /// what carries it out, if nothing else is asked for
+        backend: Option<Backend>;
+    }
+}
+
+keys! {
+    /// What is measured, and how.
+    pub struct Measure {
+        /// time between two samples of a flow's and a queue's state
+        interval: Span = Span::from_ms(50), Span::from_ms(1) => Span::from_secs(60);
+        /// left out of all figures at the start of the run and of each flow; flows with `bytes` are
+        /// measured whole
+        warmup: Span = Span::from_secs(1), Span::ZERO => Span::from_secs(3600);
+        /// window of goodput over time
+        window: Span = Span::from_secs(1), Span::from_ms(1) => Span::from_secs(3600);
+        /// time between two of these windows
+        step: Span = Span::from_ms(250), Span::from_ms(1) => Span::from_secs(3600);
+    }
+}
+
+/// An experiment with everything in it set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// What it is called.
+    pub title: String,
+    /// What it shows.
+    pub about: Option<String>,
+    /// How long a run lasts.
+    pub duration: Span,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// What carries it out, if nothing else is asked for.
+    pub backend: Option<Backend>,
+    /// The link under test.
+    pub link: Link,
+    /// What is measured.
+    pub measure: Measure,
+    /// The traffic.
+    pub flows: Vec<Flow>,
+    /// What must come out.
+    pub expect: Vec<Expect>,
+}
+
+/// One combination of a scenario's matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    /// Its name, unique among the variants of the scenario: the values of the matrix, or the name of
+    /// the queue if there is no matrix.
+    pub name: String,
+    /// The scenario with these values.
+    pub scenario: Scenario,
+}
+
+impl Variant {
+    /// The name as a folder: without spaces and other characters that shells and file systems take
+    /// amiss.
+    pub fn folder(&self) -> String {
+        slug(&self.name)
+    }
+}
+
+fn slug(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '=');
+    let mut slug = String::new();
+    for c in name.chars() {
+        if is_plain(c) {
+            slug.push(c);
+        } else if !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    slug
+}
+
+impl Scenario {
+    /// Reads the file at `path` with the overrides `sets` (`KEY=VALUE`), and expands its matrix.
+    ///
+    /// # Errors
+    /// The file cannot be read, or everything that is wrong in it and in `sets`.
+    pub fn load(path: &Path, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
+        let read = |error| ScenarioErrors::Read {
+            path: path.to_owned(),
+            error,
+        };
+        let text = std::fs::read_to_string(path).map_err(read)?;
+        Scenario::parse(&path.display().to_string(), &text, sets)
+    }
+
+    /// Like [`Scenario::load`], from a text; `file` is the name for messages.
+    ///
+    /// # Errors
+    /// Everything that is wrong in `text` and in `sets`.
+    pub fn parse(file: &str, text: &str, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
+        let mut problems = Problems::default();
+        let variants = tree::parse(text, &mut problems)
+            .map(|root| read_variants(file, root, sets, &mut problems));
+        match variants {
+            Some(variants) if problems.is_empty() => Ok(variants),
+            _ => Err(problems.into_errors(&Source {
+                name: file,
+                text,
+                options: sets,
+            })),
+        }
+    }
+
+    /// The scenario as TOML that reads as the same scenario.
+    pub fn to_toml(&self) -> String {
+        tree::to_toml(&self.to_tree())
+    }
+
+    /// Every single flow with its number and name.
+    pub fn instances(&self) -> impl Iterator<Item = FlowInstance<'_>> {
+        self.flows
+            .iter()
+            .flat_map(|flow| instance_names(flow).map(move |name| (flow, name)))
+            .zip(0..)
+            .map(|((flow, name), id)| FlowInstance { id, name, flow })
+    }
+
+    fn to_tree(&self) -> Table {
+        let mut root = Table::default();
+        RootKeys {
+            title: Some(self.title.clone()),
+            about: self.about.clone(),
+            duration: self.duration,
+            seed: self.seed,
+            backend: self.backend,
+        }
+        .write(&mut root);
+        self.link.write(&mut root);
+        let mut measure = Table::default();
+        self.measure.write(&mut measure);
+        root.push("measure", Value::Table(measure));
+        flow::write_all(&self.flows, &mut root);
+        if !self.expect.is_empty() {
+            let tables = self.expect.iter().map(|e| Value::Table(e.write()).into());
+            root.push("expect", Value::Array(tables.collect()));
+        }
+        root
+    }
+
+    /// Reads the tree of one variant.
+    fn read(
+        file: &str,
+        root: &Table,
+        variant: &str,
+        variants: &[String],
+        problems: &mut Problems,
+    ) -> Option<Scenario> {
+        let section = Section::new("the scenario", Place::File(0..0));
+        let tables = ["link", "measure", "flow", "expect", "matrix"];
+        let known: Vec<&str> = names(RootKeys::KEYS).chain(tables).collect();
+        section.check_keys(root, &known, problems);
+        let keys = RootKeys::read(root, &section, problems);
+        let measure = read_measure(root, problems);
+        let link = Link::read(root, problems);
+        // Without a duration, flows are still checked as far as that goes.
+        let duration = keys.as_ref().map_or(Span::MAX, |keys| keys.duration);
+        // Without the flows, a metric of one that is itself wrong would be blamed in error.
+        let flows = flow::read_all(root, duration, problems)?;
+        let expect = expect::read_all(root, &flows, variant, variants, problems);
+        let (keys, measure, link) = (keys?, measure?, link?);
+        if measure.warmup >= keys.duration {
+            // Then no flow outlasts it either.
+            problems.push(
+                Problem::new(
+                    place(root, "measure", "warmup"),
+                    format!("nothing is left after a warm-up of {}", measure.warmup),
+                )
+                .hint(format!("the run lasts {}", keys.duration)),
+            );
+        }
+        if measure.warmup < keys.duration {
+            check_warmup(root, &flows, &measure, problems);
+        }
+        for (key, pipe) in [("up", &link.up), ("down", &link.down)] {
+            let (last, _) = pipe.rate.steps()[pipe.rate.steps().len() - 1];
+            if last >= keys.duration {
+                let own = root
+                    .node("link")
+                    .and_then(|link| link.as_table()?.node(key));
+                let own = own.and_then(|pipe| Some(pipe.as_table()?.node("rate")?.at.clone()));
+                let message = format!("the rate's step at {last} comes after the run");
+                problems.push(
+                    Problem::new(own.unwrap_or_else(|| place(root, "link", "rate")), message)
+                        .hint(format!("the run lasts {}", keys.duration)),
+                );
+            }
+        }
+        let stem = || Path::new(file).file_stem().unwrap_or_default();
+        Some(Scenario {
+            title: keys
+                .title
+                .unwrap_or_else(|| stem().to_string_lossy().into_owned()),
+            about: keys.about,
+            duration: keys.duration,
+            seed: keys.seed,
+            backend: keys.backend,
+            link,
+            measure,
+            flows,
+            expect,
+        })
+    }
+}
+
+/// A flow that does not end by itself must outlast the warm-up, or nothing of it is measured.
+fn check_warmup(root: &Table, flows: &[Flow], measure: &Measure, problems: &mut Problems) {
+    let Some(Value::Array(items)) = root.node("flow").map(|node| &node.value) else {
+        return;
+    };
+    for (flow, node) in flows.iter().zip(items) {
+        if flow.kind.is_sized() || flow.life() > measure.warmup {
+            continue;
+        }
+        let message = format!(
+            "flow `{}` lasts {}, and its warm-up is {}",
+            flow.name,
+            flow.life(),
+            measure.warmup
+        );
+        let key = |key| node.as_table().and_then(|table| table.node(key));
+        let at = key("stop").or(key("start")).unwrap_or(node).at.clone();
+        problems.push(
+            Problem::new(at, message)
+                .hint("it must last longer, or `warmup` in [measure] be shorter"),
+        );
+    }
+}
+
+/// Where `[table] key` stands, or the table if the key is not there.
+fn place(root: &Table, table: &str, key: &str) -> Place {
+    let Some(node) = root.node(table) else {
+        return Place::File(0..0);
+    };
+    let key = node.as_table().and_then(|table| table.node(key));
+    key.unwrap_or(node).at.clone()
+}
+
+fn read_measure(root: &Table, problems: &mut Problems) -> Option<Measure> {
+    let empty = Table::default();
+    let (table, at) = match root.node("measure") {
+        None => (&empty, Place::Nowhere),
+        Some(node) => match node.as_table() {
+            Some(table) => (table, node.at.clone()),
+            None => {
+                let message = format!("`measure` is a table, not {}", node.value.kind());
+                problems.push(Problem::new(node.at.clone(), message));
+                return None;
+            }
+        },
+    };
+    let section = Section::new("[measure]", at);
+    section.check_keys(table, &names(Measure::KEYS).collect::<Vec<_>>(), problems);
+    Measure::read(table, &section, problems)
+}
+
+fn read_variants(
+    file: &str,
+    mut root: Table,
+    sets: &[String],
+    problems: &mut Problems,
+) -> Vec<Variant> {
+    flow::name_all(&mut root);
+    let mut axes = matrix::take_axes(&mut root, problems);
+    let mut is_matrix_changed = false;
+    for (number, option) in sets.iter().enumerate() {
+        let Some(change) = set::Override::parse(option, number, problems) else {
+            continue;
+        };
+        let axis_path = change.path.strip_prefix("matrix.");
+        let path = axis_path.unwrap_or(&change.path).trim_matches('"');
+        // What is set by hand is no longer varied.
+        let before = axes.len();
+        axes.retain(|axis| axis.path != path);
+        is_matrix_changed |= axes.len() != before || axis_path.is_some();
+        if axis_path.is_some() {
+            axes.extend(matrix::Axis::new(
+                path,
+                change.path_at,
+                &change.node,
+                problems,
+            ));
+        } else {
+            set::set_path(&mut root, path, &change.path_at, &change.node, problems);
+        }
+    }
+    let expansions = matrix::expand(&root, &axes, problems);
+    let mut variant_names: Vec<String> = expansions.iter().map(|e| e.name.clone()).collect();
+    if axes.is_empty() {
+        // The name is that of the queue, which is known when the scenario has been read.
+        let link = Link::read(&root, &mut Problems::default());
+        let name = link.map(|link| link.up.queue.0.algorithm.name.to_owned());
+        variant_names = name.into_iter().collect();
+    }
+    // An expectation of a variant that the user has put aside is put aside with it.
+    let known: &[String] = if is_matrix_changed {
+        &[]
+    } else {
+        &variant_names
+    };
+    let mut variants: Vec<Variant> = Vec::new();
+    for (i, expansion) in expansions.iter().enumerate() {
+        let name = variant_names.get(i).map_or("", String::as_str);
+        let scenario = Scenario::read(file, &expansion.tree, name, known, problems);
+        if let Some(scenario) = scenario {
+            let variant = Variant {
+                name: name.to_owned(),
+                scenario,
+            };
+            if let Some(other) = variants.iter().find(|v| v.folder() == variant.folder()) {
+                let message = format!(
+                    "the variants `{}` and `{name}` would share the folder `{}`",
+                    other.name,
+                    variant.folder()
+                );
+                problems.push(
+                    Problem::new(Place::File(0..0), message).hint("name the values of [matrix]"),
+                );
+            }
+            variants.push(variant);
+        }
+    }
+    variants
+}
+
+impl Serialize for Scenario {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_tree().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Scenario {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = serde_json::Value::deserialize(deserializer)?;
+        let mut problems = Problems::default();
+        let root = match tree::from_json(&json) {
+            Some(Value::Table(root)) => root,
+            _ => return Err(D::Error::custom("a scenario is a table without nulls")),
+        };
+        match read_variants("", root, &[], &mut problems).pop() {
+            Some(variant) if problems.is_empty() => Ok(variant.scenario),
+            _ => Err(D::Error::custom(problems.into_errors(&Source {
+                name: "",
+                text: "",
+                options: &[],
+            }))),
+        }
+    }
+}

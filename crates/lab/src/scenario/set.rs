@@ -1,0 +1,127 @@
+//! Changing keys by their path: `--set link.rate=10Mbit/s` and the axes of `[matrix]`.
+
+use super::error::{Problem, Problems};
+use super::tree::{Node, Place, Table, Value, parse_option};
+
+/// The override that a user wrote as option number `number`.
+pub(crate) struct Override {
+    pub path: String,
+    pub path_at: Place,
+    pub node: Node,
+}
+
+impl Override {
+    pub fn parse(option: &str, number: usize, problems: &mut Problems) -> Option<Override> {
+        let whole = Place::Option(number, 0..option.len());
+        let Some((path, _)) = option.split_once('=') else {
+            problems.push(
+                Problem::new(whole, "an override needs `=`")
+                    .hint("write it as KEY=VALUE, such as link.rate=10Mbit/s"),
+            );
+            return None;
+        };
+        let value_at = path.len() + 1;
+        let value_at =
+            value_at + (option[value_at..].len() - option[value_at..].trim_start().len());
+        Some(Override {
+            path: path.trim().to_owned(),
+            path_at: Place::Option(number, 0..path.trim_end().len()),
+            node: parse_option(option, value_at, number),
+        })
+    }
+}
+
+/// Sets the key at `path` (dotted, `flow.NAME.key` for a flow) to `node`. Whether such a key exists
+/// is found when the tree is read.
+pub(crate) fn set_path(
+    root: &mut Table,
+    path: &str,
+    path_at: &Place,
+    node: &Node,
+    problems: &mut Problems,
+) {
+    let segments: Vec<&str> = path.split('.').map(str::trim).collect();
+    if segments.iter().any(|segment| segment.is_empty()) {
+        let message = format!("`{path}` is not a key");
+        problems.push(
+            Problem::new(path_at.clone(), message).hint("write it as in link.rate or flow.NAME.cc"),
+        );
+        return;
+    }
+    if let ["flow", name, rest @ ..] = segments.as_slice() {
+        let Some(table) = find_flow(root, name, path_at, problems) else {
+            return;
+        };
+        if rest.is_empty() {
+            let message = format!("`{path}` is a flow, not a key");
+            problems
+                .push(Problem::new(path_at.clone(), message).hint(format!("such as {path}.start")));
+            return;
+        }
+        return set_in(table, rest, path, path_at, node, problems);
+    }
+    set_in(root, &segments, path, path_at, node, problems)
+}
+
+fn set_in(
+    table: &mut Table,
+    segments: &[&str],
+    path: &str,
+    path_at: &Place,
+    node: &Node,
+    problems: &mut Problems,
+) {
+    let [first, rest @ ..] = segments else {
+        return;
+    };
+    if rest.is_empty() {
+        table.set(first, path_at.clone(), node.clone());
+        return;
+    }
+    if table.find(first).is_none() {
+        let empty = Node {
+            value: Value::Table(Table::default()),
+            at: path_at.clone(),
+            text_at: None,
+        };
+        table.set(first, path_at.clone(), empty);
+    }
+    let entry = table.0.iter_mut().find(|entry| entry.key == *first);
+    match entry.map(|entry| &mut entry.node.value) {
+        Some(Value::Table(inner)) => set_in(inner, rest, path, path_at, node, problems),
+        _ => {
+            let message = format!("there is no key `{path}`");
+            let hint = format!("`{first}` is not a table of single keys");
+            problems.push(Problem::new(path_at.clone(), message).hint(hint));
+        }
+    }
+}
+
+fn find_flow<'t>(
+    root: &'t mut Table,
+    name: &str,
+    path_at: &Place,
+    problems: &mut Problems,
+) -> Option<&'t mut Table> {
+    fn name_of(node: &Node) -> Option<&str> {
+        match &node.as_table()?.node("name")?.value {
+            Value::Text(name) => Some(name),
+            _ => None,
+        }
+    }
+    let entry = root.0.iter_mut().find(|entry| entry.key == "flow");
+    let items = match entry.map(|entry| &mut entry.node.value) {
+        Some(Value::Array(items)) => items.as_mut_slice(),
+        _ => &mut [],
+    };
+    let Some(index) = items.iter().position(|node| name_of(node) == Some(name)) else {
+        let names: Vec<&str> = items.iter().filter_map(name_of).collect();
+        let problem = Problem::new(path_at.clone(), format!("there is no flow `{name}`"));
+        problems.push(problem.nearest(name, names));
+        return None;
+    };
+    match &mut items[index].value {
+        Value::Table(table) => Some(table),
+        _ => None,
+    }
+}

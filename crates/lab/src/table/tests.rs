@@ -1,0 +1,167 @@
+use std::collections::BTreeMap;
+
+use unicode_width::UnicodeWidthStr;
+
+use super::*;
+use crate::metrics::{Unit, Window};
+
+const MS: u64 = 1_000_000;
+
+fn delays(p50_ms: u64) -> Option<Percentiles> {
+    Some(Percentiles {
+        count: 100,
+        min_ns: MS,
+        p50_ns: p50_ms * MS,
+        p95_ns: 2 * p50_ms * MS,
+        p99_ns: 3 * p50_ms * MS,
+        max_ns: 4 * p50_ms * MS,
+        mean_ns: p50_ms * MS,
+    })
+}
+
+fn flow(name: &str, goodput_bps: Option<f64>) -> FlowSummary {
+    FlowSummary {
+        name: name.into(),
+        type_name: "tcp".into(),
+        direction: "up".into(),
+        goodput_bps,
+        bytes: goodput_bps.map(|bps| bps as u64),
+        retransmits: goodput_bps.map(|_| 17),
+        fct_ns: None,
+        srtt: goodput_bps.and(delays(30)),
+        rtt: if goodput_bps.is_none() {
+            delays(21)
+        } else {
+            None
+        },
+        up: None,
+        down: None,
+        loss: None,
+    }
+}
+
+fn pipe(name: &str, utilisation: f64, drops: &[(&str, u64)]) -> PipeSummary {
+    PipeSummary {
+        name: name.into(),
+        utilisation: Some(utilisation),
+        sojourn: delays(11),
+        packets: 1000,
+        sent: 900,
+        drops: drops
+            .iter()
+            .map(|(reason, n)| ((*reason).to_owned(), *n))
+            .collect(),
+        marks: 0,
+    }
+}
+
+fn result(variant: &str, flows: Vec<FlowSummary>) -> VariantResult {
+    VariantResult {
+        summary: Summary {
+            variant: variant.into(),
+            window: Window {
+                warmup_ns: 0,
+                end_ns: 0,
+            },
+            total_goodput_bps: flows
+                .iter()
+                .filter_map(|f| f.goodput_bps)
+                .reduce(|a, b| a + b),
+            flows,
+            groups: Vec::new(),
+            pipes: vec![
+                pipe("up", 0.9987, &[("overflow", 123_456), ("congestion", 4)]),
+                pipe("down", 0.03, &[]),
+            ],
+            directions: Vec::new(),
+            jain: None,
+            accuracy: None,
+        },
+        expect: Vec::new(),
+    }
+}
+
+#[test]
+fn one_flow_and_a_ping_take_a_line_per_variant() {
+    let flows = || vec![flow("bulk", Some(9.612e6)), flow("ping", None)];
+    let mut second = result("fq_codel", flows());
+    second.summary.pipes[0].drops = BTreeMap::new();
+    second.summary.pipes[0].marks = 12;
+    assert_eq!(
+        text(&[result("fifo", flows()), second]),
+        "              goodput  used    ping          sojourn
+variant        Mbit/s     %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
+fifo             9.61  99.9    21.0    63.0     11.0    33.0   123k      0     -
+fq_codel         9.61  99.9    21.0    63.0     11.0    33.0      0     12     -
+"
+    );
+}
+
+#[test]
+fn several_flows_take_a_line_each() {
+    let flows = vec![
+        flow("video", Some(9.612e6)),
+        flow("a name that is too long for its column", Some(12_345.0)),
+    ];
+    let mut result = result("wf2q+", flows);
+    result.summary.jain = Some(0.50123);
+    result.summary.accuracy = Some(Accuracy {
+        rate_error: Some(-0.000_123),
+        busy_ns: 1,
+        lateness: delays(1),
+        lost: BTreeMap::new(),
+    });
+    assert_eq!(
+        text(&[result]),
+        "              goodput  used    ping          sojourn
+variant        Mbit/s     %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
+wf2q+            9.62  99.9       -       -     11.0    33.0   123k      0 0.501
+
+                                          goodput    sent     RTT           loss
+variant             flow          way      Mbit/s   again  p50 ms  p99 ms      %
+wf2q+               video         up         9.61      17    30.0    90.0      -
+                    a name that … up         0.01      17    30.0    90.0      -
+
+                                      rate     late                         lost
+accuracy                           error %   p50 us   p99 us   max us  elsewhere
+wf2q+                               -0.012     1000     3000     4000          0
+"
+    );
+}
+
+#[test]
+fn what_is_not_met_stands_below_and_no_line_is_too_wide() {
+    let name = "fq_codel target 5ms interval 100ms quantum 300 limit 1200 雪雪雪雪雪雪";
+    let mut result = result(name, vec![flow("bulk", Some(1e15)), flow("ping", None)]);
+    result.summary.pipes[0].utilisation = Some(1e7);
+    result.expect = vec![Outcome::new(
+        name,
+        "ping.p50",
+        Unit::Time,
+        Some(31.25e6),
+        "at least 200ms and at most 300ms",
+    )];
+    let text = text(&[result]);
+    for line in text.lines() {
+        assert!(line.width() <= WIDTH, "{} columns: {line}", line.width());
+    }
+    assert_eq!(
+        text,
+        "              goodput  used    ping          sojourn
+variant        Mbit/s     %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
+fq_codel target 5ms interval 100ms quantum 300 limit 1200 雪雪雪雪雪雪
+                  1e9   1e9    21.0    63.0     11.0    33.0   123k      0     -
+
+not met: `ping.p50` of `fq_codel target 5ms interval 100ms quantum 300 limit
+    1200 雪雪雪雪雪雪` is 31.25ms; expected at least 200ms and at most 300ms
+"
+    );
+}
+
+#[test]
+fn the_results_are_json_too() {
+    let json = json(&[result("fifo", vec![flow("bulk", Some(9.612e6))])]);
+    let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(read[0]["summary"]["flows"][0]["goodput_bps"], 9.612e6);
+    assert_eq!(read[0]["summary"]["pipes"][0]["drops"]["overflow"], 123_456);
+}

@@ -1,0 +1,239 @@
+//! The end hosts of a live experiment: real kernel TCP, UDP and ICMP.
+//!
+//! Each source runs in a given [`Namespace`] on threads of its own, with
+//! every instant on the shared [`Clock`]. It starts with a `start` function that refuses
+//! what cannot work before anything runs, and gives a [`Running`]; stopping and joining that
+//! gives a plain report with its samples.
+//!
+//! Delays end at the kernel's own receive timestamps. The kernel switches these on in the
+//! background when the first socket asks for them, which took more than 10 ms on a busy machine
+//! and never 100: let measurements begin 100 ms after their `start` call. What arrives unstamped before is
+//! counted as such and has no delay, rather than a wrong one.
+
+pub mod ping;
+mod receive;
+pub mod tcp;
+mod tcp_info;
+pub mod udp;
+
+use crate::clock::Clock;
+use crate::namespace::{Namespace, NamespaceError};
+use sluice_core::{Span, Time};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// A request to end early, shared by everything that should end together.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+/// What a source's packets look like on the way there; on the way back both ends are exchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Number of the transport protocol.
+    pub protocol: u8,
+    /// Where they come from. For ICMP the port is the identifier of the messages.
+    pub source: SocketAddr,
+    /// Where they go, likewise.
+    pub destination: SocketAddr,
+}
+
+/// Traffic that is under way.
+pub struct Running<R> {
+    identity: Identity,
+    stop: Stop,
+    finished: Arc<AtomicBool>,
+    join: Box<dyn FnOnce() -> Result<R, TrafficError> + Send>,
+}
+
+/// Why traffic could not start or broke off.
+#[derive(Debug, thiserror::Error)]
+pub enum TrafficError {
+    /// A namespace could not be entered.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The kernel has no such congestion control.
+    #[error("the kernel has no congestion control {name:?}; it has {}", .available.join(", "))]
+    CongestionControl {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        available: Vec<String>,
+    },
+    /// A packet size that cannot carry what the measurement needs, or that IP cannot carry.
+    #[error("packet payload of {size} bytes is outside {least} to {most}")]
+    Size {
+        /// What was asked for.
+        size: usize,
+        /// The least that works.
+        least: usize,
+        /// The most that works.
+        most: usize,
+    },
+    /// A codepoint outside of its field.
+    #[error("{field} {value} is above {most}")]
+    Field {
+        /// "dscp" or "ecn".
+        field: &'static str,
+        /// What was asked for.
+        value: u8,
+        /// The largest value.
+        most: u8,
+    },
+    /// Both ends must speak the same IP version.
+    #[error("source {source_address} and destination {destination} are not of one IP version")]
+    Families {
+        /// Where from.
+        source_address: std::net::IpAddr,
+        /// Where to.
+        destination: std::net::IpAddr,
+    },
+    /// An interval of zero.
+    #[error("the {0} interval must be more than zero")]
+    Interval(&'static str),
+    /// The kernel refused a step.
+    #[error("cannot {step} in namespace {namespace:?}: {source}")]
+    Kernel {
+        /// Which step.
+        step: String,
+        /// Where.
+        namespace: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+impl Stop {
+    /// Not stopped.
+    pub fn new() -> Stop {
+        Stop::default()
+    }
+
+    /// Asks everything that shares this to end.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was asked.
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl<R> Running<R> {
+    /// What its packets look like.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// Asks this traffic, and what shares its [`Stop`], to end.
+    pub fn stop(&self) {
+        self.stop.stop();
+    }
+
+    /// Whether it has ended by itself or by request.
+    pub fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::Acquire)
+    }
+
+    /// Waits for the end; what was measured.
+    ///
+    /// # Errors
+    /// When the kernel refused something on the way.
+    pub fn join(self) -> Result<R, TrafficError> {
+        (self.join)()
+    }
+}
+
+/// What the threads of one source share.
+#[derive(Clone)]
+struct Context {
+    clock: Clock,
+    stop: Stop,
+    namespace: String,
+}
+
+impl Context {
+    fn new(namespace: &Namespace, clock: &Clock, stop: &Stop) -> Context {
+        Context {
+            clock: *clock,
+            stop: stop.clone(),
+            namespace: namespace.name().to_owned(),
+        }
+    }
+
+    fn error(&self, step: impl Into<String>) -> impl FnOnce(io::Error) -> TrafficError {
+        let (step, namespace) = (step.into(), self.namespace.clone());
+        move |source| TrafficError::Kernel {
+            step,
+            namespace,
+            source,
+        }
+    }
+
+    /// Sleeps until `time`, looking at the stop flag now and then; whether it was reached.
+    fn sleep_until(&self, time: Time) -> bool {
+        loop {
+            let now = self.clock.now();
+            if self.stop.is_stopped() {
+                return false;
+            }
+            if now >= time {
+                return true;
+            }
+            self.clock
+                .sleep_until(time.min(now + STOP_CHECK), Span::ZERO);
+        }
+    }
+}
+
+/// Two threads that end together: the source's and the sink's.
+fn run_pair<S, K, R>(
+    identity: Identity,
+    stop: &Stop,
+    source: JoinHandle<Result<S, TrafficError>>,
+    sink: JoinHandle<Result<K, TrafficError>>,
+    finished: Arc<AtomicBool>,
+    merge: impl FnOnce(S, K) -> R + Send + 'static,
+) -> Running<R>
+where
+    S: Send + 'static,
+    K: Send + 'static,
+{
+    let join = move || {
+        let source = source
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let sink = sink
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok(merge(source?, sink?))
+    };
+    Running {
+        identity,
+        stop: stop.clone(),
+        finished,
+        join: Box::new(join),
+    }
+}
+
+/// Sets a flag when its thread ends, however it ends.
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn check_field(field: &'static str, value: u8, most: u8) -> Result<(), TrafficError> {
+    if value > most {
+        return Err(TrafficError::Field { field, value, most });
+    }
+    Ok(())
+}
+
+/// How long a request to stop may go unnoticed.
+const STOP_CHECK: Span = Span::from_ms(20);

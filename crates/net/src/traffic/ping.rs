@@ -1,0 +1,441 @@
+//! Echo requests that the far kernel answers.
+//!
+//! Requests leave at exact intervals. The reply's arrival is the kernel's own timestamp, so
+//! the round trip is not lengthened by this process waking up; a raw socket at the far end
+//! sees every request too and gives the one-way delay, since both ends share a clock.
+//! See RFC 792 and RFC 4443 section 4.
+
+use super::receive::{Arrival, TimedReceiver};
+use super::tcp::set_traffic_class;
+use super::udp::{Order, Seen, words};
+use super::{
+    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair,
+};
+use crate::clock::{Clock, precise_wakeups};
+use crate::namespace::Namespace;
+use crate::sys;
+use sluice_core::{Span, Time};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::time::Duration;
+
+/// One series of echo requests.
+#[derive(Clone, Debug)]
+pub struct Ping {
+    /// The sender's address.
+    pub source: IpAddr,
+    /// Who shall answer.
+    pub destination: IpAddr,
+    /// Time between requests.
+    pub interval: Span,
+    /// Bytes after the ICMP header, at least [`LEAST_PAYLOAD`]; 56 is customary.
+    pub payload: usize,
+    /// Differentiated services codepoint.
+    pub dscp: u8,
+    /// When the first request is due.
+    pub start: Time,
+    /// After this instant nothing is due, if not stopped otherwise.
+    pub stop: Option<Time>,
+    /// How many requests, if limited.
+    pub count: Option<u64>,
+    /// How long before a request is due the sleeping stops and time is burnt instead.
+    pub spin: Span,
+    /// How long to wait for outstanding replies.
+    pub linger: Span,
+}
+
+/// What a series measured.
+#[derive(Clone, Debug, Default)]
+pub struct PingReport {
+    /// The identifier of the requests.
+    pub id: u16,
+    /// One entry per request sent.
+    pub samples: Vec<PingSample>,
+    /// Requests that the sender's own kernel refused.
+    pub refused: u64,
+    /// Different requests that reached the far end.
+    pub arrived: u64,
+    /// Different replies received.
+    pub received: u64,
+    /// Replies received again.
+    pub duplicates: u64,
+    /// Replies received after one with a higher number.
+    pub reordered: u64,
+    /// Requests and replies that arrived, but that the kernel had not stamped: their delays are
+    /// not known. Only ever the first few, when `start` follows within milliseconds.
+    pub unstamped: u64,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PingSample {
+    /// Its number, from 0.
+    pub sequence: u64,
+    /// When it was handed to the sender's kernel.
+    pub sent: Time,
+    /// How long it took to the far kernel; `None` when it was lost on the way, or not stamped.
+    pub forward: Option<Span>,
+    /// How long until the reply was back in the sender's kernel; `None` when either was lost,
+    /// or the reply not stamped.
+    pub round_trip: Option<Span>,
+}
+
+impl PingSample {
+    /// How long the reply took, with the far kernel's time for answering.
+    pub fn backward(&self) -> Option<Span> {
+        Some(self.round_trip?.saturating_sub(self.forward?))
+    }
+}
+
+impl PingReport {
+    /// Requests without a reply.
+    pub fn lost(&self) -> u64 {
+        self.samples.len() as u64 - self.received
+    }
+}
+
+impl Ping {
+    /// Requests of 56 bytes at `interval` from `start` on.
+    pub fn new(source: IpAddr, destination: IpAddr, interval: Span, start: Time) -> Ping {
+        Ping {
+            source,
+            destination,
+            interval,
+            payload: 56,
+            dscp: 0,
+            start,
+            stop: None,
+            count: None,
+            spin: Span::ZERO,
+            linger: Span::from_secs(3),
+        }
+    }
+
+    /// Starts the series from one namespace to an address in another.
+    ///
+    /// # Errors
+    /// When a value is impossible, an address is not there, or the process may not
+    /// (CAP_NET_RAW in both namespaces). Nothing runs then.
+    pub fn start(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        clock: &Clock,
+        stop: &Stop,
+    ) -> Result<Running<PingReport>, TrafficError> {
+        check_field("dscp", self.dscp, 63)?;
+        if self.source.is_ipv4() != self.destination.is_ipv4() {
+            return Err(TrafficError::Families {
+                source_address: self.source,
+                destination: self.destination,
+            });
+        }
+        if self.interval == Span::ZERO {
+            return Err(TrafficError::Interval("ping"));
+        }
+        // An IPv4 packet less its header and the ICMP header.
+        let most = 65_535 - 20 - ICMP_HEADER_LEN;
+        if !(LEAST_PAYLOAD..=most).contains(&self.payload) {
+            return Err(TrafficError::Size {
+                size: self.payload,
+                least: LEAST_PAYLOAD,
+                most,
+            });
+        }
+        let far = Context::new(to, clock, stop);
+        let kinds = Kinds::of(self.source);
+        let observer = to
+            .enter(|| socket(self.destination, kinds.request))?
+            .map_err(far.error("open a raw ICMP socket (needs CAP_NET_RAW)"))?;
+        let observed = TimedReceiver::new(&observer, self.source.is_ipv4())
+            .map_err(far.error("switch timestamps on"))?;
+        let near = Context::new(from, clock, stop);
+        let sender = from
+            .enter(|| socket(self.source, kinds.reply))?
+            .map_err(near.error("open a raw ICMP socket (needs CAP_NET_RAW)"))?;
+        let timed = TimedReceiver::new(&sender, self.source.is_ipv4())
+            .map_err(near.error("switch timestamps on"))?;
+        set_traffic_class(&sender, self.source.is_ipv4(), self.dscp << 2)
+            .map_err(near.error("set the DSCP"))?;
+        sender
+            .connect(&SocketAddr::new(self.destination, 0).into())
+            .map_err(near.error(format!("reach {}", self.destination)))?;
+
+        static NEXT_ID: AtomicU16 = AtomicU16::new(1);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let finished = Arc::new(AtomicBool::new(false));
+        let sender_done = Arc::new(AtomicBool::new(false));
+        let ping = self.clone();
+        let done = SetOnDrop(sender_done.clone());
+        let source_thread = from.spawn("ping", move || {
+            let _done = done;
+            ping.run(&sender, timed, id, &near)
+        })?;
+        let is_v4 = self.source.is_ipv4();
+        let done = SetOnDrop(finished.clone());
+        let sink_thread = to.spawn("ping-observe", move || {
+            let _done = done;
+            observe(&observer, observed, id, is_v4, &far, &sender_done)
+        })?;
+        let protocol = if is_v4 {
+            libc::IPPROTO_ICMP
+        } else {
+            libc::IPPROTO_ICMPV6
+        };
+        let identity = Identity {
+            protocol: protocol as u8,
+            source: SocketAddr::new(self.source, id),
+            destination: SocketAddr::new(self.destination, id),
+        };
+        Ok(run_pair(
+            identity,
+            stop,
+            source_thread,
+            sink_thread,
+            finished,
+            merge,
+        ))
+    }
+
+    fn due(&self, number: u64) -> Time {
+        let after = self.interval.as_ns().saturating_mul(number);
+        self.start.saturating_add(Span::from_ns(after))
+    }
+
+    /// Whether a request `number`, due at `due`, belongs to the series.
+    fn has(&self, number: u64, due: Time) -> bool {
+        self.count.is_none_or(|count| number < count) && self.stop.is_none_or(|stop| due < stop)
+    }
+
+    fn run(
+        &self,
+        socket: &Socket,
+        mut timed: TimedReceiver,
+        id: u16,
+        context: &Context,
+    ) -> Result<PingReport, TrafficError> {
+        precise_wakeups();
+        let is_v4 = self.source.is_ipv4();
+        let mut report = PingReport {
+            id,
+            ..PingReport::default()
+        };
+        let mut packet = vec![0u8; ICMP_HEADER_LEN + self.payload];
+        let mut seen = Seen::default();
+        let mut end = None;
+        loop {
+            let now = context.clock.now();
+            let number = report.samples.len() as u64;
+            let due = self.due(number);
+            let sends = self.has(number, due) && !context.stop.is_stopped();
+            if sends {
+                let near = Time::from_ns(due.as_ns().saturating_sub(self.spin.as_ns()));
+                if now >= near {
+                    let now = context.clock.sleep_until(due, self.spin);
+                    fill(&mut packet, id, number, now, is_v4);
+                    report.refused += u64::from(socket.send(&packet).is_err());
+                    report.samples.push(PingSample {
+                        sequence: number,
+                        sent: now,
+                        forward: None,
+                        round_trip: None,
+                    });
+                    continue;
+                }
+            } else if report.received == number || now >= *end.get_or_insert(now + self.linger) {
+                return Ok(report);
+            }
+            let limit = if sends {
+                Time::from_ns(due.as_ns().saturating_sub(self.spin.as_ns()))
+            } else {
+                Time::MAX
+            };
+            if !readable(socket, limit.since(now).min(STOP_CHECK)) {
+                continue;
+            }
+            let take = |bytes: &[u8], arrival: Arrival| {
+                let Some(sequence) = echo(bytes, id, is_v4) else {
+                    return;
+                };
+                let Some(sample) = report.samples.get_mut(sequence as usize) else {
+                    return;
+                };
+                match seen.note(sequence) {
+                    Order::Duplicate => {
+                        report.duplicates += 1;
+                        return;
+                    }
+                    Order::Late => report.reordered += 1,
+                    Order::Next => {}
+                }
+                report.received += 1;
+                report.unstamped += u64::from(arrival.time.is_none());
+                sample.round_trip = arrival.time.map(|time| time.since(sample.sent));
+            };
+            receive(socket, &mut timed, context, take)?;
+        }
+    }
+}
+
+/// Notes when requests reached the far end: number and instant.
+fn observe(
+    socket: &Socket,
+    mut timed: TimedReceiver,
+    id: u16,
+    is_v4: bool,
+    context: &Context,
+    sender_done: &AtomicBool,
+) -> Result<Vec<(u64, Option<Time>)>, TrafficError> {
+    let mut arrivals = Vec::new();
+    loop {
+        // Read before looking, so that the last round finds what came before the end.
+        let is_done = sender_done.load(Ordering::Acquire);
+        if readable(socket, if is_done { Span::ZERO } else { STOP_CHECK }) {
+            let take = |bytes: &[u8], arrival: Arrival| {
+                if let Some(sequence) = echo(bytes, id, is_v4) {
+                    arrivals.push((sequence, arrival.time));
+                }
+            };
+            receive(socket, &mut timed, context, take)?;
+        } else if is_done {
+            return Ok(arrivals);
+        }
+    }
+}
+
+fn merge(mut report: PingReport, arrivals: Vec<(u64, Option<Time>)>) -> PingReport {
+    let mut seen = Seen::default();
+    for (sequence, time) in arrivals {
+        let Some(sample) = report.samples.get_mut(sequence as usize) else {
+            continue;
+        };
+        if seen.note(sequence) == Order::Duplicate {
+            continue;
+        }
+        report.arrived += 1;
+        report.unstamped += u64::from(time.is_none());
+        sample.forward = time.map(|time| time.since(sample.sent));
+    }
+    report
+}
+
+fn receive(
+    socket: &Socket,
+    timed: &mut TimedReceiver,
+    context: &Context,
+    take: impl FnMut(&[u8], Arrival),
+) -> Result<(), TrafficError> {
+    match timed.receive(socket, &context.clock, take) {
+        Ok(_) => Ok(()),
+        Err(error) => match error.raw_os_error() {
+            // ICMP errors of the path show on the socket; the requests count as lost.
+            Some(
+                libc::EAGAIN
+                | libc::EINTR
+                | libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+                | libc::ECONNREFUSED
+                | libc::EMSGSIZE
+                | libc::EPROTO,
+            ) => Ok(()),
+            _ => Err(context.error("receive echo messages")(error)),
+        },
+    }
+}
+
+fn readable(socket: &Socket, timeout: Span) -> bool {
+    let mut polls = [libc::pollfd {
+        fd: socket.as_fd().as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    sys::poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns()))) > 0
+}
+
+/// Writes an echo request: header, then what it is, its number, its instant.
+fn fill(packet: &mut [u8], id: u16, number: u64, now: Time, is_v4: bool) {
+    packet[0] = if is_v4 { 8 } else { 128 };
+    packet[1..4].fill(0);
+    packet[4..6].copy_from_slice(&id.to_be_bytes());
+    packet[6..8].copy_from_slice(&(number as u16).to_be_bytes());
+    packet[8..16].copy_from_slice(&MAGIC.to_be_bytes());
+    packet[16..24].copy_from_slice(&number.to_be_bytes());
+    packet[24..32].copy_from_slice(&now.as_ns().to_be_bytes());
+    if is_v4 {
+        let mut sum = crate::frame::Sum::new();
+        sum.add(packet);
+        let checksum = sum.finish().to_be_bytes();
+        packet[2..4].copy_from_slice(&checksum);
+    }
+    // RFC 3542 section 3.1: the kernel computes that of ICMPv6.
+}
+
+/// The number of one of our echo messages.
+fn echo(bytes: &[u8], id: u16, is_v4: bool) -> Option<u64> {
+    // raw(7): IPv4 sockets receive the IP header too, ipv6 ones do not.
+    let icmp = if is_v4 {
+        bytes.get(usize::from(bytes.first()? & 0x0f) * 4..)?
+    } else {
+        bytes
+    };
+    let (header, payload) = icmp.split_first_chunk::<ICMP_HEADER_LEN>()?;
+    if header[4..6] != id.to_be_bytes() {
+        return None;
+    }
+    let [magic, number, _] = words(payload)?;
+    (magic == MAGIC).then_some(number)
+}
+
+/// Message types of echo.
+#[derive(Clone, Copy)]
+struct Kinds {
+    request: u8,
+    reply: u8,
+}
+
+impl Kinds {
+    fn of(address: IpAddr) -> Kinds {
+        match address {
+            IpAddr::V4(_) => Kinds {
+                request: 8,
+                reply: 0,
+            },
+            IpAddr::V6(_) => Kinds {
+                request: 128,
+                reply: 129,
+            },
+        }
+    }
+}
+
+/// A raw ICMP socket on `address` that receives messages of one type only.
+fn socket(address: IpAddr, kind: u8) -> io::Result<Socket> {
+    let (domain, protocol) = match address {
+        IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
+        IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+    };
+    let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
+    // linux/icmp.h and icmpv6.h: a set bit blocks its type.
+    if address.is_ipv4() {
+        let block = !(1u32 << kind);
+        sys::set_option(&socket, libc::SOL_RAW, ICMP_FILTER, &block)?;
+    } else {
+        let mut block = [u32::MAX; 8];
+        block[usize::from(kind / 32)] &= !(1 << (kind % 32));
+        sys::set_option(&socket, libc::IPPROTO_ICMPV6, ICMP6_FILTER, &block)?;
+    }
+    socket.bind(&SocketAddr::new(address, 0).into())?;
+    Ok(socket)
+}
+
+/// Bytes of payload that a request needs: what it is, its number, its instant.
+pub const LEAST_PAYLOAD: usize = 24;
+
+const ICMP_HEADER_LEN: usize = 8;
+const ICMP_FILTER: libc::c_int = 1;
+const ICMP6_FILTER: libc::c_int = 1;
+const MAGIC: u64 = u64::from_be_bytes(*b"sluicepi");

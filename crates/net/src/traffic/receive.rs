@@ -1,0 +1,136 @@
+//! Datagrams with the kernel's receive timestamps.
+#![allow(unsafe_code)]
+
+use crate::clock::Clock;
+use crate::sys;
+use sluice_core::Time;
+use socket2::Socket;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Receives datagrams in batches, each with the instant at which the kernel got it.
+pub(super) struct TimedReceiver {
+    buffers: Box<[[u8; BUFFER_LEN]]>,
+    controls: Box<[Control]>,
+    overflowed: u32,
+}
+
+/// What came with a datagram.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    /// When the kernel took it from the device; unknown for the first few packets after
+    /// timestamps were switched on, which the kernel does in the background.
+    pub time: Option<Time>,
+    /// The IP ECN field, where the socket asks for it.
+    pub ecn: u8,
+    /// Bytes of the datagram, also of those beyond the buffer.
+    pub length: usize,
+}
+
+/// Room for the control messages of one datagram, aligned as their headers are.
+#[derive(Clone, Copy)]
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_LEN]);
+
+impl TimedReceiver {
+    /// Switches timestamps and the traffic class on for `socket`.
+    pub(super) fn new(socket: &Socket, is_v4: bool) -> io::Result<TimedReceiver> {
+        let on: libc::c_int = 1;
+        sys::switch_timestamps_on(socket)?;
+        sys::set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &on)?;
+        if is_v4 {
+            sys::set_option(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, &on)?;
+        } else {
+            sys::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, &on)?;
+        }
+        Ok(TimedReceiver {
+            buffers: vec![[0; BUFFER_LEN]; BATCH].into(),
+            controls: vec![Control([0; CONTROL_LEN]); BATCH].into(),
+            overflowed: 0,
+        })
+    }
+
+    /// Datagrams that found the socket's buffer full, as of the last one received.
+    pub(super) fn overflowed(&self) -> u64 {
+        u64::from(self.overflowed)
+    }
+
+    /// Receives what waits, up to a batch, and hands the first [`BUFFER_LEN`] bytes of each
+    /// datagram to `take`; how many there were.
+    pub(super) fn receive(
+        &mut self,
+        socket: &Socket,
+        clock: &Clock,
+        mut take: impl FnMut(&[u8], Arrival),
+    ) -> io::Result<usize> {
+        // SAFETY: all-zero bytes are a valid iovec and a valid mmsghdr.
+        let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
+            unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        for (((header, vector), buffer), control) in headers
+            .iter_mut()
+            .zip(&mut vectors)
+            .zip(&mut self.buffers)
+            .zip(&mut self.controls)
+        {
+            vector.iov_base = buffer.as_mut_ptr().cast();
+            vector.iov_len = BUFFER_LEN;
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
+            header.msg_hdr.msg_controllen = CONTROL_LEN;
+        }
+        // SAFETY: every header points to one iovec, its buffer and its control room, all of
+        // which outlive the call and are used by nobody else.
+        let count = sys::check(unsafe {
+            libc::recvmmsg(
+                socket.as_fd().as_raw_fd(),
+                headers.as_mut_ptr(),
+                BATCH as libc::c_uint,
+                libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+                std::ptr::null_mut(),
+            )
+        })? as usize;
+        let offset_ns = clock.realtime_offset_ns();
+        for (header, buffer) in headers.iter().zip(&self.buffers).take(count) {
+            let length = header.msg_len as usize;
+            let (stamp, class, overflowed) = controls_of(&header.msg_hdr);
+            self.overflowed = overflowed.unwrap_or(self.overflowed);
+            let arrival = Arrival {
+                time: stamp.map(|stamp| clock.at_realtime(stamp, offset_ns)),
+                ecn: class & 3,
+                length,
+            };
+            take(&buffer[..length.min(BUFFER_LEN)], arrival);
+        }
+        Ok(count)
+    }
+}
+
+/// The timestamp in nanoseconds, the traffic class, and how often the buffer was full.
+fn controls_of(header: &libc::msghdr) -> (Option<u64>, u8, Option<u32>) {
+    let (mut stamp, mut class, mut overflowed) = (None, 0, None);
+    // SAFETY: recvmmsg filled the header, and its control room has not been touched since.
+    for (level, kind, payload) in unsafe { sys::control_messages(header) } {
+        match (level, kind) {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => stamp = sys::stamp_ns(payload),
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                overflowed = payload.first_chunk().copied().map(u32::from_ne_bytes);
+            }
+            (libc::IPPROTO_IP, libc::IP_TOS) => class = payload[0],
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                let int = payload.first_chunk().expect("the class of IPv6 is an int");
+                class = libc::c_int::from_ne_bytes(*int) as u8;
+            }
+            _ => {}
+        }
+    }
+    (stamp, class, overflowed)
+}
+
+/// Most datagrams of one system call.
+const BATCH: usize = 32;
+/// Bytes kept of a datagram: an IPv4 header with options, an ICMP header and our payload.
+pub(super) const BUFFER_LEN: usize = 128;
+/// Timestamps (16 + 48), an overflow count (16 + 8) and a traffic class (16 + 8), with room to
+/// spare.
+const CONTROL_LEN: usize = 128;

@@ -1,0 +1,493 @@
+//! Bulk transfers by the kernel's TCP.
+//!
+//! The sender writes as fast as the socket takes it, from `start` until `stop` or `bytes`;
+//! the receiver notes how much has come when. What the
+//! sender's kernel thinks of the path (`TCP_INFO`) is sampled at an interval.
+//!
+//! A transfer that ends by time is aborted (RST), so that it is gone from the network but for
+//! what is in flight; one that ends by `bytes` closes in order (FIN).
+
+pub use super::tcp_info::TcpSample;
+use super::{
+    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair,
+};
+
+use super::tcp_info::TcpInfo;
+use crate::clock::{Clock, precise_wakeups};
+use crate::namespace::Namespace;
+use crate::sys;
+use sluice_core::{Span, Time};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// One bulk transfer.
+#[derive(Clone, Debug)]
+pub struct TcpFlow {
+    /// The sender's address.
+    pub source: IpAddr,
+    /// The receiver's address.
+    pub destination: IpAddr,
+    /// Congestion control of the sender; the namespace's default when `None`.
+    pub congestion_control: Option<String>,
+    /// What the sender offers in its SYN.
+    pub ecn: Ecn,
+    /// Differentiated services codepoint of the sender's packets.
+    pub dscp: u8,
+    /// When to connect.
+    pub start: Time,
+    /// When to abort, if not stopped otherwise.
+    pub stop: Option<Time>,
+    /// How much to send.
+    pub bytes: Option<u64>,
+    /// How often to look at the sender's `TCP_INFO`.
+    pub info_interval: Span,
+    /// How often to note what has arrived.
+    pub goodput_interval: Span,
+    /// What the receiver does with the data.
+    pub sink: Sink,
+}
+
+/// What a receiving application does with its data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sink {
+    /// Reads it into memory, as applications do.
+    #[default]
+    Read,
+    /// Has the kernel throw it away uncopied, which leaves more of the processor to the rest.
+    Discard,
+}
+
+/// Use of explicit congestion notification.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// None.
+    #[default]
+    Off,
+    /// RFC 3168.
+    On,
+    /// Accurate ECN (RFC 9768), where the kernel has it (Linux 6.18).
+    Accurate,
+}
+
+/// What a transfer did.
+#[derive(Clone, Debug, Default)]
+pub struct TcpReport {
+    /// The connection's addresses and ports.
+    pub connection: Option<(SocketAddr, SocketAddr)>,
+    /// When the handshake was complete.
+    pub connected: Option<Time>,
+    /// Whether both sides agreed on ECN.
+    pub has_ecn: bool,
+    /// The sender's state over time.
+    pub info: Vec<TcpSample>,
+    /// What had reached the receiver's application, over time; the last entry is the end.
+    pub goodput: Vec<Goodput>,
+    /// When the receiver saw the end of the stream; `None` when it was cut off.
+    pub finished: Option<Time>,
+    /// Why the connection broke, when neither side meant it to.
+    pub broken: Option<String>,
+}
+
+/// What had arrived by an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Goodput {
+    /// When.
+    pub time: Time,
+    /// Payload bytes so far.
+    pub bytes: u64,
+}
+
+impl TcpFlow {
+    /// A transfer from `start` on, without ECN, with the default congestion control.
+    pub fn new(source: IpAddr, destination: IpAddr, start: Time) -> TcpFlow {
+        TcpFlow {
+            source,
+            destination,
+            congestion_control: None,
+            ecn: Ecn::Off,
+            dscp: 0,
+            start,
+            stop: None,
+            bytes: None,
+            info_interval: Span::from_ms(50),
+            goodput_interval: Span::from_ms(10),
+            sink: Sink::Read,
+        }
+    }
+
+    /// Starts the transfer between two namespaces.
+    ///
+    /// # Errors
+    /// When a value is impossible, or an address or congestion control is not there. Nothing
+    /// runs then.
+    pub fn start(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        clock: &Clock,
+        stop: &Stop,
+    ) -> Result<Running<TcpReport>, TrafficError> {
+        check_field("dscp", self.dscp, 63)?;
+        if self.source.is_ipv4() != self.destination.is_ipv4() {
+            return Err(TrafficError::Families {
+                source_address: self.source,
+                destination: self.destination,
+            });
+        }
+        for (name, interval) in [
+            ("TCP_INFO", self.info_interval),
+            ("goodput", self.goodput_interval),
+        ] {
+            if interval == Span::ZERO {
+                return Err(TrafficError::Interval(name));
+            }
+        }
+        let receiver = Context::new(to, clock, stop);
+        let listener = to
+            .enter(|| listen(self.destination))?
+            .map_err(receiver.error(format!("listen on {}", self.destination)))?;
+        let destination =
+            local_address(&listener).map_err(receiver.error("read the listening port"))?;
+        let sender = Context::new(from, clock, stop);
+        let socket = from
+            .enter(|| self.sender_socket(&sender))
+            .map_err(TrafficError::from)
+            .flatten()?;
+        let source = local_address(&socket).map_err(sender.error("read the sending port"))?;
+
+        let finished = Arc::new(AtomicBool::new(false));
+        let sender_done = Arc::new(AtomicBool::new(false));
+        let flow = self.clone();
+        let done = SetOnDrop(sender_done.clone());
+        let source_thread = from.spawn("tcp-send", move || {
+            let _done = done;
+            flow.send(socket, destination, &sender)
+        })?;
+        let flow = self.clone();
+        let done = SetOnDrop(finished.clone());
+        let sink_thread = to.spawn("tcp-receive", move || {
+            let _done = done;
+            flow.receive(listener, &receiver, &sender_done)
+        })?;
+        let merge = move |sent: Sent, received: Received| TcpReport {
+            connection: Some((source, destination)),
+            connected: sent.connected,
+            has_ecn: sent.has_ecn,
+            info: sent.info,
+            goodput: received.goodput,
+            finished: received.finished,
+            broken: sent.broken,
+        };
+        let identity = Identity {
+            protocol: libc::IPPROTO_TCP as u8,
+            source,
+            destination,
+        };
+        Ok(run_pair(
+            identity,
+            stop,
+            source_thread,
+            sink_thread,
+            finished,
+            merge,
+        ))
+    }
+
+    fn sender_socket(&self, context: &Context) -> Result<Socket, TrafficError> {
+        let socket = Socket::new(
+            Domain::for_address((self.source, 0).into()),
+            Type::STREAM,
+            None,
+        )
+        .map_err(context.error("open a TCP socket"))?;
+        if let Some(name) = &self.congestion_control {
+            socket
+                .set_tcp_congestion(name.as_bytes())
+                .map_err(|source| match source.raw_os_error() {
+                    Some(libc::ENOENT) => TrafficError::CongestionControl {
+                        name: name.clone(),
+                        available: congestion_controls(),
+                    },
+                    _ => context.error(format!("use congestion control {name:?}"))(source),
+                })?;
+        }
+        set_traffic_class(&socket, self.source.is_ipv4(), self.dscp << 2)
+            .map_err(context.error("set the DSCP"))?;
+        socket
+            .set_nonblocking(true)
+            .map_err(context.error("switch waiting off"))?;
+        socket
+            .bind(&SocketAddr::new(self.source, 0).into())
+            .map_err(context.error(format!("bind to {}", self.source)))?;
+        Ok(socket)
+    }
+
+    fn send(
+        &self,
+        socket: Socket,
+        destination: SocketAddr,
+        context: &Context,
+    ) -> Result<Sent, TrafficError> {
+        precise_wakeups();
+        let mut sent = Sent::default();
+        if !context.sleep_until(self.start) {
+            return Ok(sent);
+        }
+        connect(&socket, destination, self.ecn)
+            .map_err(context.error(format!("connect to {destination}")))?;
+        let chunk = vec![0u8; CHUNK_LEN];
+        let mut left = self.bytes.unwrap_or(u64::MAX);
+        let mut next_sample = self.start;
+        let mut wants = libc::POLLOUT;
+        loop {
+            let now = context.clock.now();
+            if now >= next_sample {
+                sent.sample(&socket, now);
+                // A late sample does not make the following ones late.
+                while next_sample <= now {
+                    next_sample += self.info_interval;
+                }
+            }
+            if context.stop.is_stopped() || self.stop.is_some_and(|stop| now >= stop) {
+                break;
+            }
+            let limit = self.stop.unwrap_or(Time::MAX).min(next_sample);
+            if !wait(&socket, wants, limit, now) {
+                continue;
+            }
+            if wants == libc::POLLIN {
+                // Everything is written; the receiver closes when it has it all.
+                sent.sample(&socket, context.clock.now());
+                return Ok(sent);
+            }
+            if sent.connected.is_none() {
+                if let Some(error) = socket.take_error().map_err(context.error("connect"))? {
+                    sent.broken = Some(error.to_string());
+                    return Ok(sent);
+                }
+                sent.connected = Some(context.clock.now());
+            }
+            // One write may fill the window of a fast path; the clock is read in between.
+            match socket.send(&chunk[..left.min(CHUNK_LEN as u64) as usize]) {
+                Ok(count) => left -= count as u64,
+                Err(error) if is_transient(&error) => {}
+                Err(error) => {
+                    sent.broken = Some(error.to_string());
+                    return Ok(sent);
+                }
+            }
+            if left == 0 {
+                let _ = socket.shutdown(std::net::Shutdown::Write);
+                wants = libc::POLLIN;
+            }
+        }
+        sent.sample(&socket, context.clock.now());
+        // Closing then sends a RST and forgets what was not sent.
+        let _ = socket.set_linger(Some(Duration::ZERO));
+        Ok(sent)
+    }
+
+    fn receive(
+        &self,
+        listener: Socket,
+        context: &Context,
+        sender_done: &AtomicBool,
+    ) -> Result<Received, TrafficError> {
+        precise_wakeups();
+        let mut received = Received::default();
+        if !context.sleep_until(self.start) {
+            return Ok(received);
+        }
+        let socket = loop {
+            if wait(&listener, libc::POLLIN, Time::MAX, Time::ZERO) {
+                match listener.accept() {
+                    Ok((socket, _)) => break socket,
+                    Err(error) if is_transient(&error) => {}
+                    Err(error) => return Err(context.error("accept")(error)),
+                }
+            } else if context.stop.is_stopped() || sender_done.load(Ordering::Acquire) {
+                return Ok(received);
+            }
+        };
+        drop(listener);
+        socket
+            .set_nonblocking(true)
+            .map_err(context.error("switch waiting off"))?;
+        let mut buffer = match self.sink {
+            Sink::Read => vec![0; CHUNK_LEN],
+            Sink::Discard => Vec::new(),
+        };
+        let mut bytes = 0;
+        let mut next = context.clock.now();
+        let mut last_arrival = next;
+        loop {
+            let now = context.clock.now();
+            if now >= next {
+                received.goodput.push(Goodput { time: now, bytes });
+                while next <= now {
+                    next += self.goodput_interval;
+                }
+            }
+            if !wait(&socket, libc::POLLIN, next, now) {
+                // A RST is sent once and may be lost.
+                if sender_done.load(Ordering::Acquire) && now >= last_arrival + GRACE {
+                    break;
+                }
+                continue;
+            }
+            let read = match self.sink {
+                Sink::Read => (&socket).read(&mut buffer),
+                Sink::Discard => sys::discard(&socket, DISCARD_LEN),
+            };
+            match read {
+                Ok(0) => {
+                    received.finished = Some(context.clock.now());
+                    break;
+                }
+                Ok(count) => {
+                    bytes += count as u64;
+                    last_arrival = now;
+                }
+                Err(error) if is_transient(&error) => {}
+                // The sender's abort.
+                Err(_) => break,
+            }
+        }
+        let time = context.clock.now();
+        received.goodput.push(Goodput { time, bytes });
+        Ok(received)
+    }
+}
+
+/// The congestion controls that the kernel has ready. Others may be loaded as modules when
+/// first asked for.
+pub fn congestion_controls() -> Vec<String> {
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Whether a flow in `namespace` could use congestion control `name`.
+///
+/// # Errors
+/// [`TrafficError::CongestionControl`] when the kernel does not have it.
+pub fn check_congestion_control(namespace: &Namespace, name: &str) -> Result<(), TrafficError> {
+    let context = Context::new(namespace, &Clock::start(), &Stop::new());
+    let flow = TcpFlow {
+        congestion_control: Some(name.to_owned()),
+        ..TcpFlow::new(
+            std::net::Ipv4Addr::UNSPECIFIED.into(),
+            std::net::Ipv4Addr::UNSPECIFIED.into(),
+            Time::ZERO,
+        )
+    };
+    namespace.enter(|| flow.sender_socket(&context))?.map(drop)
+}
+
+/// What the sending thread brings home.
+#[derive(Default)]
+struct Sent {
+    connected: Option<Time>,
+    has_ecn: bool,
+    info: Vec<TcpSample>,
+    broken: Option<String>,
+}
+
+impl Sent {
+    fn sample(&mut self, socket: &Socket, time: Time) {
+        if let Ok(info) = TcpInfo::read(socket) {
+            self.has_ecn |= info.has_ecn();
+            self.info.push(info.sample(time));
+        }
+    }
+}
+
+/// What the receiving thread brings home.
+#[derive(Default)]
+struct Received {
+    goodput: Vec<Goodput>,
+    finished: Option<Time>,
+}
+
+fn listen(address: IpAddr) -> io::Result<Socket> {
+    let address = SocketAddr::new(address, 0);
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(1)?;
+    Ok(socket)
+}
+
+fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
+    socket
+        .local_addr()?
+        .as_socket()
+        .ok_or_else(|| io::Error::other("not an IP socket"))
+}
+
+/// Starts connecting. Whether a SYN offers ECN follows from the namespace's `tcp_ecn` at that
+/// moment and from nothing else, so it is set for the moment, one connection at a time.
+fn connect(socket: &Socket, destination: SocketAddr, ecn: Ecn) -> io::Result<()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    const SETTING: &str = "/proc/sys/net/ipv4/tcp_ecn";
+    let destination = SockAddr::from(destination);
+    let _turn = ONE_AT_A_TIME
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    // ip-sysctl.rst: 0 off, 1 offer and accept, 2 accept only, 3 offer and accept accurate ECN.
+    let before = std::fs::read_to_string(SETTING)?;
+    let wanted = match ecn {
+        Ecn::Off => "2",
+        Ecn::On => "1",
+        Ecn::Accurate => "3",
+    };
+    std::fs::write(SETTING, wanted)?;
+    let result = socket.connect(&destination);
+    std::fs::write(SETTING, before.trim())?;
+    match result {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Waits for an event on the socket, until `limit` or the next look at the stop flag.
+fn wait(socket: &Socket, events: libc::c_short, limit: Time, now: Time) -> bool {
+    let mut polls = [libc::pollfd {
+        fd: socket.as_fd().as_raw_fd(),
+        events,
+        revents: 0,
+    }];
+    let timeout = limit.since(now).min(STOP_CHECK);
+    sys::poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns()))) > 0
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+/// Sets the whole byte of the IP header; TCP puts its own ECN codepoint over the low two bits.
+pub(super) fn set_traffic_class(socket: &Socket, is_v4: bool, class: u8) -> io::Result<()> {
+    if is_v4 {
+        socket.set_tos_v4(u32::from(class))
+    } else {
+        socket.set_tclass_v6(u32::from(class))
+    }
+}
+
+/// Bytes of one write or read: four super-packets.
+const CHUNK_LEN: usize = 256 << 10;
+/// Most bytes thrown away by one read.
+const DISCARD_LEN: usize = 4 << 20;
+/// How long after the sender's abort the receiver waits for more: above the delay of a full
+/// queue of 1000 packets at 10 Mbit/s (1.2 s).
+const GRACE: Span = Span::from_secs(2);

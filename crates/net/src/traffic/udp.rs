@@ -1,0 +1,393 @@
+//! UDP at a constant rate.
+//!
+//! Packet `i` is due at `start + i * packet bits / rate`, computed exactly, so that the rate
+//! has no rounding error however long it runs; one that could not be sent in time follows at once.
+//! Every packet carries its number and the instant of sending, so the receiver knows delay,
+//! loss, duplicates and order.
+
+use super::receive::{Arrival, TimedReceiver};
+use super::tcp::set_traffic_class;
+use super::{
+    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair,
+};
+use crate::clock::{Clock, precise_wakeups};
+use crate::namespace::Namespace;
+use crate::sys;
+use sluice_core::{Rate, Span, Time};
+use socket2::{Domain, Socket, Type};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// One constant-rate flow.
+#[derive(Clone, Debug)]
+pub struct UdpFlow {
+    /// The sender's address.
+    pub source: IpAddr,
+    /// The receiver's address.
+    pub destination: IpAddr,
+    /// Rate of the IP packets (payload plus 28 bytes, or 48 for IPv6).
+    pub rate: Rate,
+    /// Bytes of UDP payload per packet, at least [`LEAST_PAYLOAD`].
+    pub payload: usize,
+    /// Differentiated services codepoint.
+    pub dscp: u8,
+    /// IP ECN field of the packets: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
+    pub ecn: u8,
+    /// When the first packet is due.
+    pub start: Time,
+    /// After this instant nothing is due, if not stopped otherwise.
+    pub stop: Option<Time>,
+    /// How long before a packet is due the sleeping stops and time is burnt instead.
+    pub spin: Span,
+    /// Keep every n-th packet as a sample; counts always cover all.
+    pub sample_every: u64,
+    /// How long after the last packet the receiver waits for stragglers.
+    pub linger: Span,
+}
+
+/// What a flow did.
+#[derive(Clone, Debug, Default)]
+pub struct UdpReport {
+    /// The flow's addresses and ports.
+    pub connection: Option<(SocketAddr, SocketAddr)>,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets that the sender's own kernel refused.
+    pub refused: u64,
+    /// How late a packet was sent at most.
+    pub latest: Span,
+    /// Different packets received.
+    pub received: u64,
+    /// Bytes of IP packets received, duplicates not counted.
+    pub received_bytes: u64,
+    /// Packets received again.
+    pub duplicates: u64,
+    /// Packets received after one with a higher number.
+    pub reordered: u64,
+    /// Packets that reached the receiver's host but found its socket full: lost by the
+    /// measurement, and by nothing on the path.
+    pub overflowed: u64,
+    /// Packets received with a CE mark.
+    pub marked: u64,
+    /// Packets as they arrived.
+    pub samples: Vec<UdpSample>,
+}
+
+/// One packet that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdpSample {
+    /// Its number, from 0.
+    pub sequence: u64,
+    /// When it was handed to the sender's kernel.
+    pub sent: Time,
+    /// When the receiver's kernel got it; unknown when it was not stamped, as the first few may
+    /// be when `start` follows within milliseconds.
+    pub received: Option<Time>,
+    /// IP ECN field on arrival.
+    pub ecn: u8,
+}
+
+impl UdpFlow {
+    /// A flow of `payload` bytes per packet from `start` on.
+    pub fn new(
+        source: IpAddr,
+        destination: IpAddr,
+        rate: Rate,
+        payload: usize,
+        start: Time,
+    ) -> UdpFlow {
+        UdpFlow {
+            source,
+            destination,
+            rate,
+            payload,
+            dscp: 0,
+            ecn: 0,
+            start,
+            stop: None,
+            spin: Span::ZERO,
+            sample_every: 1,
+            linger: Span::from_secs(2),
+        }
+    }
+
+    /// Starts the flow between two namespaces.
+    ///
+    /// # Errors
+    /// When a value is impossible or an address is not there. Nothing runs then.
+    pub fn start(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        clock: &Clock,
+        stop: &Stop,
+    ) -> Result<Running<UdpReport>, TrafficError> {
+        check_field("dscp", self.dscp, 63)?;
+        check_field("ecn", self.ecn, 3)?;
+        if self.source.is_ipv4() != self.destination.is_ipv4() {
+            return Err(TrafficError::Families {
+                source_address: self.source,
+                destination: self.destination,
+            });
+        }
+        if self.rate.is_unlimited() || self.sample_every == 0 {
+            return Err(TrafficError::Interval("packet or sample"));
+        }
+        let most = usize::from(u16::MAX) - self.header_len();
+        if !(LEAST_PAYLOAD..=most).contains(&self.payload) {
+            return Err(TrafficError::Size {
+                size: self.payload,
+                least: LEAST_PAYLOAD,
+                most,
+            });
+        }
+        let receiver = Context::new(to, clock, stop);
+        let sink = to
+            .enter(|| socket(self.destination))?
+            .map_err(receiver.error(format!("receive on {}", self.destination)))?;
+        let timed = TimedReceiver::new(&sink, self.destination.is_ipv4())
+            .map_err(receiver.error("switch timestamps on"))?;
+        let sender = Context::new(from, clock, stop);
+        let source = from
+            .enter(|| socket(self.source))?
+            .map_err(sender.error(format!("send from {}", self.source)))?;
+        set_traffic_class(&source, self.source.is_ipv4(), self.dscp << 2 | self.ecn)
+            .map_err(sender.error("set the traffic class"))?;
+        let address = |socket: &Socket| socket.local_addr().map(|address| address.as_socket());
+        let destination = address(&sink)
+            .map_err(receiver.error("read the receiving port"))?
+            .expect("an IP socket has an IP address");
+        source
+            .connect(&destination.into())
+            .map_err(sender.error(format!("connect to {destination}")))?;
+        let source_address = address(&source)
+            .map_err(sender.error("read the sending port"))?
+            .expect("an IP socket has an IP address");
+
+        let finished = Arc::new(AtomicBool::new(false));
+        let sender_done = Arc::new(AtomicBool::new(false));
+        let flow = self.clone();
+        let done = SetOnDrop(sender_done.clone());
+        let source_thread = from.spawn("udp-send", move || {
+            let _done = done;
+            Ok(flow.send(&source, &sender))
+        })?;
+        let flow = self.clone();
+        let done = SetOnDrop(finished.clone());
+        let sink_thread = to.spawn("udp-receive", move || {
+            let _done = done;
+            flow.receive(&sink, timed, &receiver, &sender_done)
+        })?;
+        let merge = move |sent: UdpReport, received: UdpReport| UdpReport {
+            connection: Some((source_address, destination)),
+            sent: sent.sent,
+            refused: sent.refused,
+            latest: sent.latest,
+            ..received
+        };
+        let identity = Identity {
+            protocol: libc::IPPROTO_UDP as u8,
+            source: source_address,
+            destination,
+        };
+        Ok(run_pair(
+            identity,
+            stop,
+            source_thread,
+            sink_thread,
+            finished,
+            merge,
+        ))
+    }
+
+    fn header_len(&self) -> usize {
+        if self.source.is_ipv4() { 28 } else { 48 }
+    }
+
+    /// When packet `number` is due.
+    fn due(&self, number: u64) -> Time {
+        let bits = (self.payload + self.header_len()) as u128 * 8;
+        let after = u128::from(number) * bits * 1_000_000_000 / u128::from(self.rate.as_bps());
+        let after = u64::try_from(after).unwrap_or(u64::MAX);
+        self.start.saturating_add(Span::from_ns(after))
+    }
+
+    fn send(&self, socket: &Socket, context: &Context) -> UdpReport {
+        precise_wakeups();
+        let mut report = UdpReport::default();
+        let mut packet = vec![0u8; self.payload];
+        packet[..8].copy_from_slice(&MAGIC.to_be_bytes());
+        for number in 0.. {
+            let due = self.due(number);
+            if self.stop.is_some_and(|stop| due >= stop) {
+                break;
+            }
+            let near = Time::from_ns(due.as_ns().saturating_sub(STOP_CHECK.as_ns()));
+            if !context.sleep_until(near) {
+                break;
+            }
+            let now = context.clock.sleep_until(due, self.spin);
+            report.latest = report.latest.max(now.since(due));
+            packet[8..16].copy_from_slice(&number.to_be_bytes());
+            packet[16..24].copy_from_slice(&now.as_ns().to_be_bytes());
+            report.sent += 1;
+            if socket.send(&packet).is_err() {
+                report.refused += 1;
+            }
+        }
+        report
+    }
+
+    fn receive(
+        &self,
+        socket: &Socket,
+        mut timed: TimedReceiver,
+        context: &Context,
+        sender_done: &AtomicBool,
+    ) -> Result<UdpReport, TrafficError> {
+        precise_wakeups();
+        let mut report = UdpReport::default();
+        let mut seen = Seen::default();
+        let mut end = None;
+        loop {
+            let mut polls = [libc::pollfd {
+                fd: socket.as_fd().as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            let timeout = Duration::from_nanos(STOP_CHECK.as_ns());
+            if sys::poll(&mut polls, Some(timeout)) > 0 {
+                let take = |bytes: &[u8], arrival: Arrival| {
+                    self.take(bytes, arrival, &mut seen, &mut report);
+                };
+                match timed.receive(socket, &context.clock, take) {
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(context.error("receive")(error)),
+                }
+            }
+            if sender_done.load(Ordering::Acquire) {
+                let now = context.clock.now();
+                if now >= *end.get_or_insert(now + self.linger) {
+                    report.overflowed = timed.overflowed();
+                    return Ok(report);
+                }
+            }
+        }
+    }
+
+    fn take(&self, bytes: &[u8], arrival: Arrival, seen: &mut Seen, report: &mut UdpReport) {
+        let Some([magic, sequence, sent]) = words(bytes) else {
+            return;
+        };
+        if magic != MAGIC {
+            return;
+        }
+        match seen.note(sequence) {
+            Order::Duplicate => {
+                report.duplicates += 1;
+                return;
+            }
+            Order::Late => report.reordered += 1,
+            Order::Next => {}
+        }
+        report.received += 1;
+        report.received_bytes += (arrival.length + self.header_len()) as u64;
+        report.marked += u64::from(arrival.ecn == 3);
+        if sequence.is_multiple_of(self.sample_every) {
+            report.samples.push(UdpSample {
+                sequence,
+                sent: Time::from_ns(sent),
+                received: arrival.time,
+                ecn: arrival.ecn,
+            });
+        }
+    }
+}
+
+/// Which numbers have been seen: one bit each.
+#[derive(Default)]
+pub(super) struct Seen {
+    bits: Vec<u64>,
+    highest: Option<u64>,
+}
+
+/// How a number relates to those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Higher than all.
+    Next,
+    /// Lower than one that came before.
+    Late,
+    /// Seen already.
+    Duplicate,
+}
+
+impl Seen {
+    pub(super) fn note(&mut self, number: u64) -> Order {
+        let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
+        if word >= self.bits.len() {
+            self.bits.resize(word + 1, 0);
+        }
+        if self.bits[word] & bit != 0 {
+            return Order::Duplicate;
+        }
+        self.bits[word] |= bit;
+        if self.highest.is_some_and(|highest| number < highest) {
+            return Order::Late;
+        }
+        self.highest = Some(number);
+        Order::Next
+    }
+}
+
+/// Three numbers in network order.
+pub(super) fn words(bytes: &[u8]) -> Option<[u64; 3]> {
+    let (words, _) = bytes.as_chunks::<8>();
+    let [a, b, c, ..] = words else { return None };
+    Some([a, b, c].map(|word| u64::from_be_bytes(*word)))
+}
+
+fn socket(address: IpAddr) -> io::Result<Socket> {
+    let address = SocketAddr::new(address, 0);
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+    // Room for a burst of small packets; what the limits allow is enough for the rest.
+    socket.set_recv_buffer_size(4 << 20)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Bytes of payload that a packet needs: what it is, its number, its instant.
+pub const LEAST_PAYLOAD: usize = 24;
+
+const MAGIC: u64 = u64::from_be_bytes(*b"sluiceud");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn packets_are_due_without_accumulated_error() {
+        let any = Ipv4Addr::UNSPECIFIED.into();
+        // 72 + 28 bytes = 800 bit at 3 Mbit/s: 266 666.67 ns apart.
+        let flow = UdpFlow::new(any, any, Rate::from_bps(3_000_000), 72, Time::from_ns(5));
+        assert_eq!(flow.due(0), Time::from_ns(5));
+        assert_eq!(flow.due(1), Time::from_ns(5 + 266_666));
+        assert_eq!(flow.due(3), Time::from_ns(5 + 800_000));
+        // After a day's 3e8 packets still exact: 1e8 times 800 000 ns.
+        assert_eq!(flow.due(300_000_000), Time::from_ns(5 + 80_000_000_000_000));
+    }
+
+    #[test]
+    fn order_is_told_from_numbers() {
+        let mut seen = Seen::default();
+        let orders = [0, 1, 5, 3, 5, 4, 6].map(|number| seen.note(number));
+        use Order::{Duplicate, Late, Next};
+        assert_eq!(orders, [Next, Next, Next, Late, Duplicate, Late, Next]);
+    }
+}

@@ -1,0 +1,365 @@
+//! What ports promise: every byte unchanged, every loss counted. Live.
+
+mod common;
+
+use common::forwarder::{Forwarder, Mode};
+use common::{H2, H3, mac, require_privilege};
+use sluice_core::{Span, Time};
+use sluice_net::Clock;
+use sluice_net::frame::{Link, VnetHeader};
+use sluice_net::namespace::{Namespace, VethEnd, create_veth};
+use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::tun::TunOptions;
+use sluice_net::port::{
+    Interest, Loss, PacketPort, Pool, PoolSize, Port, Slot, Spin, TunPort, Waiter, Watch,
+};
+use sluice_net::traffic::Stop;
+use sluice_net::traffic::ping::Ping;
+use sluice_net::traffic::tcp::TcpFlow;
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+
+/// Two interfaces that are each other's wire, a port on each.
+struct Wire {
+    namespace: Namespace,
+    ports: [PacketPort; 2],
+    pool: Pool,
+}
+
+impl Wire {
+    fn new(options: PacketOptions) -> Wire {
+        require_privilege();
+        let namespace = Namespace::create("wire").unwrap();
+        namespace.silence_ipv6().unwrap();
+        let end = |name, number| VethEnd {
+            namespace: &namespace,
+            name,
+            mac: mac(number),
+        };
+        create_veth(end("left", 1), end("right", 2)).unwrap();
+        let mut links = namespace.links().unwrap();
+        links.set_up("left", true).unwrap();
+        links.set_up("right", true).unwrap();
+        let ports =
+            ["left", "right"].map(|name| PacketPort::open(&namespace, name, options).unwrap());
+        let size = PoolSize {
+            slots: 64,
+            large: 64,
+        };
+        Wire {
+            namespace,
+            ports,
+            pool: Pool::new(size).unwrap(),
+        }
+    }
+
+    /// Sends `frame` on the left; how many slots the port took.
+    fn send(&mut self, frame: &[u8]) -> usize {
+        let slot = self.pool.allocate().unwrap();
+        self.pool.room_mut(slot)[..frame.len()].copy_from_slice(frame);
+        self.pool
+            .set_frame(slot, frame.len() as u32, VnetHeader::default());
+        self.ports[0].transmit(&mut self.pool, &[slot])
+    }
+
+    /// The next frame on the right, within a second.
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let mut slots = Vec::new();
+        let [_, right] = &mut self.ports;
+        receive(right, &mut self.pool, &mut slots, 1);
+        let frame = slots.first().map(|slot| self.pool.head(*slot).to_vec());
+        slots.into_iter().for_each(|slot| self.pool.free(slot));
+        frame
+    }
+}
+
+/// Receives until there are `count` frames, for a second at most.
+fn receive(port: &mut impl Port, pool: &mut Pool, into: &mut Vec<Slot>, count: usize) {
+    let mut waiter = Waiter::new(Spin::None);
+    let clock = Clock::start();
+    let end = Time::from_ns(1_000_000_000);
+    while into.len() < count && clock.now() < end {
+        let watch = Watch {
+            descriptor: port.as_fd(),
+            interest: Interest::Readable,
+        };
+        waiter.wait(&[watch], Some(end), &clock);
+        port.receive(pool, into);
+    }
+}
+
+/// A frame of an experimental type (IEEE 802, 0x88b5), so that no stack answers it.
+fn frame(tags: &[[u8; 4]], length: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    frame.extend(tags.iter().flatten());
+    frame.extend([0x88, 0xb5]);
+    frame.extend((0..).map(|number: usize| number as u8).take(length));
+    frame
+}
+
+#[test]
+fn frames_arrive_byte_for_byte_with_their_tags() {
+    for offloads in [true, false] {
+        let mut wire = Wire::new(PacketOptions {
+            offloads,
+            ..PacketOptions::default()
+        });
+        let (customer, service) = ([0x81, 0, 0x20, 5], [0x88, 0xa8, 0, 9]);
+        for tags in [&[][..], &[customer], &[service, customer], &[service; 3]] {
+            for length in [46, 100, 1400] {
+                let sent = frame(tags, length);
+                assert_eq!(wire.send(&sent), 1);
+                assert_eq!(wire.next(), Some(sent), "{tags:?} {length}");
+            }
+        }
+        let counters = wire.ports[1].counters();
+        assert_eq!((counters.received, counters.lost_total()), (12, 0));
+        let right = wire.namespace.links().unwrap().interface("right").unwrap();
+        assert_eq!((right.traffic.received, right.traffic.dropped_out), (12, 0));
+    }
+}
+
+#[test]
+fn an_exhausted_pool_is_a_counted_reason() {
+    let mut wire = Wire::new(PacketOptions {
+        batch: 4,
+        ..PacketOptions::default()
+    });
+    let size = PoolSize { slots: 6, large: 6 };
+    let mut small = Pool::new(size).unwrap();
+    for _ in 0..40 {
+        wire.send(&frame(&[], 100));
+    }
+    let mut held = Vec::new();
+    let [_, right] = &mut wire.ports;
+    receive(right, &mut small, &mut held, 6);
+    assert_eq!(held.len(), 6);
+    // 34 wait, and no slot is left: they are dropped in batches, not left to age.
+    for _ in 0..9 {
+        assert_eq!(right.receive(&mut small, &mut held), 0);
+    }
+    let counters = right.counters();
+    assert_eq!(counters.received, 6);
+    assert_eq!(counters.lost(Loss::NoSlot), 34);
+    assert_eq!(counters.lost_total(), 34);
+    // With slots again, frames flow again.
+    held.drain(..).for_each(|slot| small.free(slot));
+    wire.send(&frame(&[], 100));
+    let [_, right] = &mut wire.ports;
+    receive(right, &mut small, &mut held, 1);
+    assert_eq!(held.len(), 1);
+}
+
+#[test]
+fn long_frames_need_large_slots_and_say_so() {
+    let mut wire = Wire::new(PacketOptions::default());
+    let mut links = wire.namespace.links().unwrap();
+    links.set_mtu("left", 9000).unwrap();
+    links.set_mtu("right", 9000).unwrap();
+    links
+        .add_address("left", "10.9.0.1".parse().unwrap(), 24)
+        .unwrap();
+    links
+        .add_neighbour("left", "10.9.0.2".parse().unwrap(), mac(2))
+        .unwrap();
+    let socket = wire
+        .namespace
+        .enter(|| UdpSocket::bind("10.9.0.1:0").unwrap())
+        .unwrap();
+    let payload: Vec<u8> = (0..5000u16).map(|number| number as u8).collect();
+    for _ in 0..3 {
+        socket.send_to(&payload, "10.9.0.2:9").unwrap();
+    }
+    let size = PoolSize {
+        slots: 64,
+        large: 2,
+    };
+    let mut small = Pool::new(size).unwrap();
+    let mut held = Vec::new();
+    let [_, right] = &mut wire.ports;
+    receive(right, &mut small, &mut held, 2);
+    assert_eq!(held.len(), 2);
+    for slot in &held {
+        assert_eq!(small.frame_len(*slot), 14 + 20 + 8 + 5000);
+        let whole = [small.head(*slot), small.tail(*slot)].concat();
+        assert_eq!(&whole[42..], payload);
+    }
+    let counters = right.counters();
+    assert_eq!(counters.lost(Loss::NoLargeSlot), 1);
+    // A short frame needs none.
+    wire.send(&frame(&[], 100));
+    let [_, right] = &mut wire.ports;
+    receive(right, &mut small, &mut held, 3);
+    assert_eq!(held.len(), 3);
+}
+
+#[test]
+fn frames_that_the_interface_refuses_are_counted() {
+    let mut wire = Wire::new(PacketOptions::default());
+    // 14 bytes of Ethernet and 1800 of payload on an MTU of 1500.
+    assert_eq!(wire.send(&frame(&[], 1800)), 1);
+    assert_eq!(wire.ports[0].counters().lost(Loss::TooLong), 1);
+    assert_eq!(
+        wire.pool.available(),
+        64,
+        "a lost frame gives its slot back"
+    );
+}
+
+#[test]
+fn an_interface_that_goes_down_and_comes_back_works_again() {
+    let mut wire = Wire::new(PacketOptions::default());
+    let mut links = wire.namespace.links().unwrap();
+    links.set_up("left", false).unwrap();
+    assert_eq!(wire.send(&frame(&[], 100)), 1);
+    let mut none = Vec::new();
+    let [left, _] = &mut wire.ports;
+    assert_eq!(left.receive(&mut wire.pool, &mut none), 0);
+    assert!(left.counters().lost(Loss::Down) >= 1);
+    links.set_up("left", true).unwrap();
+    let sent = frame(&[], 200);
+    wire.send(&sent);
+    assert_eq!(wire.next(), Some(sent));
+}
+
+#[test]
+fn an_interface_that_disappears_loses_frames_and_nothing_else() {
+    let mut wire = Wire::new(PacketOptions::default());
+    wire.namespace.links().unwrap().remove("left").unwrap();
+    for _ in 0..3 {
+        assert_eq!(wire.send(&frame(&[], 100)), 1);
+    }
+    let mut none = Vec::new();
+    for port in &mut wire.ports {
+        for _ in 0..3 {
+            assert_eq!(port.receive(&mut wire.pool, &mut none), 0);
+        }
+    }
+    assert!(wire.ports[0].counters().lost(Loss::Down) >= 3);
+    for port in &mut wire.ports {
+        port.release(&mut wire.pool);
+    }
+    assert_eq!(
+        (wire.pool.available(), wire.pool.available_large()),
+        (64, 64)
+    );
+}
+
+#[test]
+fn tun_devices_carry_tcp_whole_and_split() {
+    require_privilege();
+    for mode in [Mode::Whole, Mode::Split] {
+        let hosts = [("h2", H2), ("h3", H3)].map(|(name, address)| {
+            let namespace = Namespace::create(name).unwrap();
+            namespace.silence_ipv6().unwrap();
+            let port = TunPort::create(&namespace, "sluice-tun0", TunOptions::default()).unwrap();
+            let mut links = namespace.links().unwrap();
+            links.set_up("sluice-tun0", true).unwrap();
+            links.add_address("sluice-tun0", address, 24).unwrap();
+            (namespace, port)
+        });
+        let [(h2, first), (h3, second)] = hosts;
+        // Each in its namespace, and not where the test runs.
+        let mut here = Namespace::current().unwrap().links().unwrap();
+        assert!(here.interface("sluice-tun0").is_err());
+        assert_eq!(first.link(), Link::Ip);
+        let forwarder = Forwarder::between([first, second], mode);
+        let (clock, stop) = (Clock::start(), Stop::new());
+        let start = Time::from_ns(5_000_000);
+        let ping = Ping {
+            count: Some(10),
+            ..Ping::new(H2, H3, Span::from_ms(2), start)
+        };
+        let tcp = TcpFlow {
+            bytes: Some(50_000_000),
+            stop: Some(start + Span::from_secs(30)),
+            congestion_control: Some("cubic".to_owned()),
+            ..TcpFlow::new(H2, H3, start)
+        };
+        let ping = ping.start(&h2, &h3, &clock, &stop).unwrap();
+        let tcp = tcp.start(&h2, &h3, &clock, &stop).unwrap();
+        let tcp = tcp.join().unwrap();
+        assert_eq!(tcp.goodput.last().unwrap().bytes, 50_000_000);
+        assert!(ping.join().unwrap().received > 0);
+        let outcome = forwarder.finish();
+        assert!(outcome.ports[0].received_super > 0, "{outcome:?}");
+        assert_eq!(outcome.split_into > 0, mode == Mode::Split);
+        assert_eq!(outcome.slots_missing, 0);
+    }
+}
+
+#[test]
+fn a_wait_ends_at_its_deadline_or_when_a_port_is_ready() {
+    let mut wire = Wire::new(PacketOptions::default());
+    let clock = Clock::start();
+    for spin in [Spin::None, Spin::Adaptive, Spin::Always] {
+        let mut waiter = Waiter::new(spin);
+        for ms in [0, 1, 3] {
+            let deadline = clock.now() + Span::from_ms(ms);
+            let watch = Watch {
+                descriptor: wire.ports[1].as_fd(),
+                interest: Interest::Readable,
+            };
+            let wake = waiter.wait(&[watch], Some(deadline), &clock);
+            assert!(wake.now >= deadline, "{spin:?} woke early");
+            assert_eq!(wake.ready, 0);
+        }
+        wire.send(&frame(&[], 100));
+        let [left, right] = &wire.ports;
+        let watches = [left, right].map(|port| Watch {
+            descriptor: port.as_fd(),
+            interest: Interest::Readable,
+        });
+        let far = clock.now() + Span::from_secs(60);
+        let wake = waiter.wait(&watches, Some(far), &clock);
+        assert!(wake.now < far);
+        assert_eq!(wake.ready, 0b10);
+        wire.next();
+    }
+}
+
+#[test]
+fn a_missing_interface_is_named() {
+    require_privilege();
+    let namespace = Namespace::create("empty").unwrap();
+    let message = PacketPort::open(&namespace, "eth7", PacketOptions::default())
+        .err()
+        .unwrap()
+        .to_string();
+    assert_eq!(
+        message,
+        "cannot find interface \"eth7\" in namespace \"empty\": No such device (os error 19)"
+    );
+}
+
+#[test]
+fn arrivals_are_stamped_by_the_kernel_and_not_by_the_reader() {
+    let clock = Clock::start();
+    let mut wire = Wire::new(PacketOptions {
+        timestamps: Some(clock),
+        ..PacketOptions::default()
+    });
+    // The kernel switches its timestamps on in the background; until then there are none.
+    let mut held = Vec::new();
+    for _ in 0..100 {
+        let before = clock.now();
+        wire.send(&frame(&[], 100));
+        let after = clock.now();
+        let late = clock.sleep_until(after + Span::from_ms(20), Span::ZERO);
+        let [_, right] = &mut wire.ports;
+        receive(right, &mut wire.pool, &mut held, 1);
+        let slot = held.pop().expect("the frame has arrived");
+        let arrival = wire.pool.arrival(slot);
+        wire.pool.free(slot);
+        if let Some(arrival) = arrival {
+            // Sent and received run in one call here. The two clocks are compared within
+            // 150 ns or, when that is interrupted, a time slice of 4 ms.
+            let slack = Span::from_ms(4);
+            assert!(arrival + slack >= before, "{arrival} {before}");
+            assert!(arrival <= after + slack, "{arrival} {after}");
+            assert!(arrival < late);
+            return;
+        }
+    }
+    panic!("no frame was stamped within 2 s");
+}

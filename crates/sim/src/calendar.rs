@@ -1,0 +1,272 @@
+//! The queue of future events.
+//!
+//! A calendar of equal slots: an event within the horizon goes to the list of its slot, one
+//! beyond it to a heap. The slot that time has reached is sorted and worked off from its end. A
+//! bitmap finds the next slot that is not empty. With some tens of events per slot at most, an
+//! event costs the same among ten as among a million; only timers far ahead, which are few,
+//! pay the logarithm of the heap.
+//!
+//! Events of one instant come out in the order in which they went in.
+
+use sluice_core::Time;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What will happen: a kind below 16 and an index of the host's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct What {
+    pub kind: u8,
+    pub index: u32,
+}
+
+/// An event of a slot, in 16 bytes: tens of thousands wait at high rates and should stay in the
+/// second-level cache.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    /// Offset in the slot, order of insertion and kind, from the highest bit down: sorting by it
+    /// sorts by time and order.
+    key: u64,
+    index: u32,
+    next: u32,
+}
+
+/// Future events.
+#[derive(Debug)]
+pub(crate) struct Calendar {
+    /// The slot that is being worked off, latest first: keys and indices.
+    current: Vec<(u64, u32)>,
+    /// Its number: time divided by the width of a slot.
+    base: u64,
+    /// First node of each slot within the horizon.
+    slots: Box<[u32]>,
+    occupied: Box<[u64]>,
+    nodes: Vec<Node>,
+    free: u32,
+    /// Time, order and event of those beyond the horizon.
+    far: BinaryHeap<Reverse<(u64, u64, What)>>,
+    order: u64,
+    waiting: usize,
+    /// The next slot with events after the current one; [`u64::MAX`] for none.
+    upcoming: u64,
+}
+
+/// A slot is 2^14 ns = 16.4 us wide: the time in which a 1 Gbit/s link sends one or two packets.
+const WIDTH: u32 = 14;
+/// 2^13 slots: a horizon of 134 ms, beyond most round trips.
+const SLOTS: u64 = 1 << 13;
+const KIND_BITS: u32 = 4;
+/// 46 bits: 7e13 events, a year of simulating.
+const ORDER_BITS: u32 = 64 - WIDTH - KIND_BITS;
+const NONE: u32 = u32::MAX;
+
+impl Calendar {
+    pub fn new() -> Self {
+        Calendar {
+            current: Vec::new(),
+            base: 0,
+            slots: vec![NONE; SLOTS as usize].into_boxed_slice(),
+            occupied: vec![0; SLOTS as usize / 64].into_boxed_slice(),
+            nodes: Vec::new(),
+            free: NONE,
+            far: BinaryHeap::new(),
+            order: 0,
+            waiting: 0,
+            upcoming: u64::MAX,
+        }
+    }
+
+    /// How many events wait.
+    pub fn len(&self) -> usize {
+        self.waiting
+    }
+
+    /// Adds an event, not before the present slot.
+    pub fn push(&mut self, at: Time, what: What) {
+        let at = at.as_ns();
+        let order = self.order;
+        self.order += 1;
+        self.waiting += 1;
+        let slot = at >> WIDTH;
+        if slot <= self.base {
+            debug_assert!(slot == self.base, "events lie in the future");
+            let entry = (key(at, order, what), what.index);
+            let place = self.current.partition_point(|other| *other > entry);
+            self.current.insert(place, entry);
+            return;
+        }
+        self.upcoming = self.upcoming.min(slot);
+        if slot - self.base < SLOTS {
+            self.put(at, order, what);
+        } else {
+            self.far.push(Reverse((at, order, what)));
+        }
+    }
+
+    /// When the next event is due, if that is not after `limit`.
+    ///
+    /// The calendar moves on to the slot of `limit` at most: what the host still adds for
+    /// instants up to there must find slots, not the sorted one.
+    pub fn next_until(&mut self, limit: Time) -> Option<Time> {
+        if self.current.is_empty() {
+            if self.upcoming > limit.as_ns() >> WIDTH {
+                return None;
+            }
+            self.advance();
+        }
+        let (key, _) = self.current.last()?;
+        let offset = key >> (ORDER_BITS + KIND_BITS);
+        let at = Time::from_ns((self.base << WIDTH) + offset);
+        (at <= limit).then_some(at)
+    }
+
+    /// Takes the event that [`Calendar::next_until`] has announced.
+    pub fn pop(&mut self) -> Option<What> {
+        let (key, index) = self.current.pop()?;
+        self.waiting -= 1;
+        let kind = (key & ((1 << KIND_BITS) - 1)) as u8;
+        Some(What { kind, index })
+    }
+
+    fn put(&mut self, at: u64, order: u64, what: What) {
+        let slot = ((at >> WIDTH) % SLOTS) as usize;
+        let node = Node {
+            key: key(at, order, what),
+            index: what.index,
+            next: self.slots[slot],
+        };
+        self.slots[slot] = if self.free == NONE {
+            self.nodes.push(node);
+            self.nodes.len() as u32 - 1
+        } else {
+            let id = self.free;
+            self.free = self.nodes[id as usize].next;
+            self.nodes[id as usize] = node;
+            id
+        };
+        self.occupied[slot / 64] |= 1 << (slot % 64);
+    }
+
+    /// Makes the upcoming slot the current one.
+    fn advance(&mut self) {
+        let base = self.upcoming;
+        if base == u64::MAX {
+            return;
+        }
+        self.base = base;
+        while let Some(Reverse((at, order, what))) = self.far.peek() {
+            if (at >> WIDTH) - base >= SLOTS {
+                break;
+            }
+            let (at, order, what) = (*at, *order, *what);
+            self.far.pop();
+            self.put(at, order, what);
+        }
+        let slot = (base % SLOTS) as usize;
+        self.occupied[slot / 64] &= !(1 << (slot % 64));
+        let mut id = std::mem::replace(&mut self.slots[slot], NONE);
+        while id != NONE {
+            let node = self.nodes[id as usize];
+            self.current.push((node.key, node.index));
+            self.nodes[id as usize].next = self.free;
+            self.free = id;
+            id = node.next;
+        }
+        self.current.sort_unstable_by(|a, b| b.cmp(a));
+        let far = self.far.peek().map(|Reverse((at, _, _))| at >> WIDTH);
+        self.upcoming = match (self.next_occupied(), far) {
+            (Some(near), Some(far)) => near.min(far),
+            (near, far) => near.or(far).unwrap_or(u64::MAX),
+        };
+    }
+
+    /// The number of the next occupied slot after `base`, looking at 64 slots at a time.
+    fn next_occupied(&self) -> Option<u64> {
+        let first = self.base + 1;
+        let start = (first % SLOTS) as usize;
+        let words = self.occupied.len();
+        let mut mask = u64::MAX << (start % 64);
+        for step in 0..=words {
+            let word = (start / 64 + step) % words;
+            let mut bits = self.occupied[word] & mask;
+            if step == words {
+                // Round again at the word of the start: only the slots before it are left.
+                bits &= !(u64::MAX << (start % 64));
+            }
+            if bits != 0 {
+                let index = (word * 64) as u64 + u64::from(bits.trailing_zeros());
+                return Some(first + (index + SLOTS - start as u64) % SLOTS);
+            }
+            mask = u64::MAX;
+        }
+        None
+    }
+}
+
+fn key(at: u64, order: u64, what: What) -> u64 {
+    let offset = at & ((1 << WIDTH) - 1);
+    offset << (ORDER_BITS + KIND_BITS) | order << KIND_BITS | u64::from(what.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_core::Rng;
+
+    #[test]
+    fn events_come_out_by_time_and_then_by_insertion() {
+        let mut calendar = Calendar::new();
+        for (at, what) in [(50, 1), (10, 2), (50, 3), (0, 4), (1 << 40, 5), (10, 6)] {
+            calendar.push(
+                Time::from_ns(at),
+                What {
+                    kind: 1,
+                    index: what,
+                },
+            );
+        }
+        let order: Vec<u32> = std::iter::from_fn(|| {
+            calendar.next_until(Time::MAX)?;
+            calendar.pop().map(|what| what.index)
+        })
+        .collect();
+        assert_eq!(order, [4, 2, 6, 1, 3, 5]);
+    }
+
+    #[test]
+    fn it_agrees_with_a_sorted_list_under_random_use() {
+        let mut rng = Rng::from_seed(3);
+        let mut calendar = Calendar::new();
+        let mut model = std::collections::BTreeSet::new();
+        let mut now = 0;
+        for order in 0..200_000_u32 {
+            if rng.below(100) < 51 {
+                // Near, in the current slot, around the horizon, far.
+                let reach = [1 << 10, 1 << 14, 1 << 20, 1 << 28, 1 << 34][rng.below(5) as usize];
+                let at = now + rng.below(reach);
+                let kind = (order % 16) as u8;
+                calendar.push(Time::from_ns(at), What { kind, index: order });
+                model.insert((at, order));
+            } else {
+                // Up to a limit, as a link sets one.
+                let limit = now + rng.below(1 << 22);
+                let expected = model.first().copied().filter(|(at, _)| *at <= limit);
+                let seen = calendar
+                    .next_until(Time::from_ns(limit))
+                    .map(|at| (at.as_ns(), calendar.pop().unwrap()))
+                    .map(|(at, what)| {
+                        assert_eq!(u32::from(what.kind), what.index % 16);
+                        (at, what.index)
+                    });
+                assert_eq!(seen, expected);
+                match expected {
+                    Some(event) => {
+                        model.remove(&event);
+                        now = event.0;
+                    }
+                    None => now = limit,
+                }
+            }
+            assert_eq!(calendar.len(), model.len());
+        }
+    }
+}

@@ -1,0 +1,561 @@
+//! What is simulated: links, flows, duration, seed. Plain structs, for a scenario to fill.
+
+use sluice_core::link::pipe::PipeParams;
+use sluice_core::registry::Spec;
+use sluice_core::{Bytes, Ecn, Rate, Span, Time};
+use sluice_tcp as tcp;
+
+/// Number of a link in [`Config::links`].
+pub type LinkId = usize;
+/// Number of a flow in [`Config::flows`].
+pub type FlowId = usize;
+
+/// A simulation.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How long it lasts.
+    pub duration: Span,
+    /// Same seed, same run, to the bit.
+    pub seed: u64,
+    /// Unidirectional links, each a queue, a rate and a delay.
+    pub links: Vec<Link>,
+    /// Who sends what over which of them.
+    pub flows: Vec<Flow>,
+    /// Each packet waits between zero and this long at the host that receives it, uniformly
+    /// drawn, without overtaking. Real hosts do so; without it flows of equal RTT lock into
+    /// phase with the bottleneck's departures and see absurd loss patterns (Floyd and Jacobson,
+    /// "On Traffic Phase Effects in Packet-Switched Gateways", 1992).
+    pub jitter: Span,
+    /// How often TCP variables, link backlogs and algorithm states are reported.
+    pub sample_interval: Option<Span>,
+    /// Bytes that a packet has on the link beyond its IP length: 14 for an Ethernet header.
+    pub frame_overhead: u32,
+}
+
+/// The default of [`Config::jitter`]: what a wake-up costs on a virtual machine.
+pub const DEFAULT_JITTER: Span = Span::from_us(50);
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            duration: Span::from_secs(60),
+            seed: 1,
+            links: Vec::new(),
+            flows: Vec::new(),
+            jitter: DEFAULT_JITTER,
+            sample_interval: None,
+            frame_overhead: 14,
+        }
+    }
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Rate, delay and burst credit at the start.
+    pub pipe: PipeParams,
+    /// The queue in front of it.
+    pub queue: Spec,
+    /// Later rates, in the order of time.
+    pub rates: Vec<(Time, Rate)>,
+    /// Later delays, in the order of time.
+    pub delays: Vec<(Time, Span)>,
+}
+
+impl Link {
+    /// A link with a constant rate and delay.
+    pub fn new(rate: Rate, delay: Span, queue: Spec) -> Self {
+        Link {
+            pipe: PipeParams {
+                rate,
+                delay,
+                burst: Bytes::ZERO,
+            },
+            queue,
+            rates: Vec::new(),
+            delays: Vec::new(),
+        }
+    }
+}
+
+/// The way of a flow's packets. The client is the end that opens a connection, sends the
+/// datagrams, or pings.
+#[derive(Clone, Debug, Default)]
+pub struct Route {
+    /// Links from the client to the server.
+    pub forward: Vec<LinkId>,
+    /// Links from the server to the client.
+    pub backward: Vec<LinkId>,
+    /// Delay beyond that of the links, from the client to the server: the access network.
+    pub forward_delay: Span,
+    /// The same from the server to the client.
+    pub backward_delay: Span,
+}
+
+/// Which end sends the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// The client.
+    #[default]
+    Up,
+    /// The server.
+    Down,
+}
+
+/// One source of traffic.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// What it sends.
+    pub traffic: Traffic,
+    /// When it begins.
+    pub start: Time,
+    /// When it ends, if it does not end by itself.
+    pub stop: Option<Time>,
+    /// The links that it uses.
+    pub route: Route,
+    /// Differentiated services codepoint of all its packets.
+    pub dscp: u8,
+    /// Queue of a scheduler with several ([`sluice_core::Packet::class`]).
+    pub class: u32,
+    /// Numbers of the client's and the server's host, for host fairness.
+    pub hosts: (u32, u32),
+}
+
+impl Flow {
+    /// A flow from the start to the end of the simulation.
+    pub fn new(traffic: Traffic, route: Route) -> Self {
+        Flow {
+            traffic,
+            start: Time::ZERO,
+            stop: None,
+            route,
+            dscp: 0,
+            class: 0,
+            hosts: (1, 2),
+        }
+    }
+}
+
+/// What a flow sends.
+#[derive(Clone, Debug)]
+pub enum Traffic {
+    /// One TCP connection.
+    Tcp(Box<Tcp>),
+    /// Datagrams one way.
+    Udp(Udp),
+    /// Echo requests and replies.
+    Ping(Ping),
+    /// Pages fetched over short TCP connections.
+    Web(Box<Web>),
+}
+
+/// One TCP connection.
+#[derive(Clone, Debug, Default)]
+pub struct Tcp {
+    /// Settings of both ends.
+    pub config: tcp::Config,
+    /// Which end sends.
+    pub direction: Direction,
+    /// How much; without a number as much as fits between start and stop.
+    pub bytes: Option<u64>,
+    /// An application that writes this many bytes at this interval, instead of everything at
+    /// once.
+    pub writes: Option<(u64, Span)>,
+}
+
+impl Tcp {
+    /// An endless transfer with the named congestion control, without ECN unless it needs it.
+    pub fn bulk(congestion_control: &'static tcp::cc::Descriptor) -> Self {
+        let ecn = match congestion_control.ecn {
+            tcp::EcnMode::Classic => tcp::EcnMode::Off,
+            needed => needed,
+        };
+        Tcp {
+            config: tcp::Config {
+                congestion_control,
+                ecn,
+                ..tcp::Config::default()
+            },
+            ..Tcp::default()
+        }
+    }
+}
+
+/// Spacing of datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spacing {
+    /// Equal intervals.
+    #[default]
+    Constant,
+    /// Exponentially distributed intervals with the same mean.
+    Poisson,
+    /// Equal intervals during `on`, silence during `off`, in turn.
+    OnOff {
+        /// Length of a burst.
+        on: Span,
+        /// Length of a silence.
+        off: Span,
+    },
+    /// The same with exponentially distributed lengths of these means.
+    RandomOnOff {
+        /// Mean length of a burst.
+        on: Span,
+        /// Mean length of a silence.
+        off: Span,
+    },
+}
+
+/// Datagrams in one direction.
+#[derive(Clone, Debug)]
+pub struct Udp {
+    /// Rate of the IP packets (payload plus 28 bytes) while sending.
+    pub rate: Rate,
+    /// Bytes of UDP payload in each.
+    pub payload: u32,
+    /// How they are spaced.
+    pub spacing: Spacing,
+    /// Which end sends.
+    pub direction: Direction,
+    /// ECN field of the packets.
+    pub ecn: Ecn,
+}
+
+impl Udp {
+    /// A constant rate from the client to the server.
+    pub fn constant(rate: Rate, payload: u32) -> Self {
+        Udp {
+            rate,
+            payload,
+            spacing: Spacing::Constant,
+            direction: Direction::Up,
+            ecn: Ecn::NotEct,
+        }
+    }
+
+    /// One direction of a call with G.711: 160 bytes of speech and 12 of RTP every 20 ms, which
+    /// makes 200 bytes of IP and 80 kbit/s (RFC 3551 §4.5.14).
+    pub fn voip() -> Self {
+        Udp::constant(Rate::from_bps(80_000), 172)
+    }
+}
+
+/// Echo requests at equal intervals.
+#[derive(Clone, Debug)]
+pub struct Ping {
+    /// Time between them.
+    pub interval: Span,
+    /// Bytes after the ICMP header; 56 is customary.
+    pub payload: u32,
+    /// How many, if limited.
+    pub count: Option<u64>,
+}
+
+/// How large an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// Always the same.
+    Fixed(u64),
+    /// Exponentially distributed with this mean, at least one byte.
+    Exponential(u64),
+    /// Pareto-distributed, as sizes on the web are (Crovella and Bestavros, 1997: tail index
+    /// 1.2).
+    Pareto {
+        /// The least size.
+        min: u64,
+        /// Tail index in thousandths.
+        shape_milli: u32,
+        /// Larger draws are cut here.
+        max: u64,
+    },
+}
+
+/// Pages fetched by a client at the times of a Poisson process.
+#[derive(Clone, Debug)]
+pub struct Web {
+    /// Settings of both ends of each connection.
+    pub config: tcp::Config,
+    /// Mean time between pages.
+    pub interval: Span,
+    /// Connections opened at once for a page, each for one object.
+    pub objects: u32,
+    /// Size of an object.
+    pub size: Size,
+    /// Bytes of a request.
+    pub request: u64,
+}
+
+impl Web {
+    /// Pages of six objects of 1 KB to 2 MB every `interval` on average.
+    pub fn new(interval: Span) -> Self {
+        Web {
+            config: tcp::Config::default(),
+            interval,
+            objects: 6,
+            size: Size::Pareto {
+                min: 4000,
+                shape_milli: 1200,
+                max: 2_000_000,
+            },
+            request: 350,
+        }
+    }
+}
+
+/// Two directions of one bottleneck, the same rate and queue in both: link 0 goes from the
+/// clients to the servers, link 1 back. `rtt` is the round trip without queueing and
+/// transmission, half of it each way.
+pub fn dumbbell(rate: Rate, rtt: Span, queue: &Spec) -> Vec<Link> {
+    let half = Span::from_ns(rtt.as_ns() / 2);
+    let up = Link::new(rate, half, queue.clone());
+    let down = Link::new(rate, rtt.saturating_sub(half), queue.clone());
+    vec![up, down]
+}
+
+/// The route of a flow in a dumbbell whose own access network adds `extra` to the round trip.
+pub fn dumbbell_route(extra: Span) -> Route {
+    let half = Span::from_ns(extra.as_ns() / 2);
+    Route {
+        forward: vec![0],
+        backward: vec![1],
+        forward_delay: half,
+        backward_delay: extra.saturating_sub(half),
+    }
+}
+
+/// `hops` bottlenecks in a row: links `0..hops` forward, `hops..2 * hops` back. `rtt` is that of
+/// one hop.
+pub fn parking_lot(hops: usize, rate: Rate, rtt: Span, queue: &Spec) -> Vec<Link> {
+    let mut up = Vec::new();
+    let mut down = Vec::new();
+    for _ in 0..hops {
+        let mut pair = dumbbell(rate, rtt, queue).into_iter();
+        up.extend(pair.next());
+        down.extend(pair.next());
+    }
+    up.append(&mut down);
+    up
+}
+
+/// The route over hops `first..last` of a parking lot of `hops`.
+pub fn parking_lot_route(hops: usize, first: usize, last: usize) -> Route {
+    Route {
+        forward: (first..last).collect(),
+        backward: (first..last).rev().map(|hop| hops + hop).collect(),
+        ..Route::default()
+    }
+}
+
+/// Why something cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// Nothing would happen.
+    #[error("a simulation of no length")]
+    NoDuration,
+    /// A flow uses a link that is not there.
+    #[error("flow {flow} uses link {link}, but there are only {links} (numbered from 0)")]
+    NoSuchLink {
+        /// The flow.
+        flow: FlowId,
+        /// The number it has.
+        link: LinkId,
+        /// How many links there are.
+        links: usize,
+    },
+    /// The same link twice on one way.
+    #[error("flow {flow} passes link {link} twice in one direction")]
+    Loop {
+        /// The flow.
+        flow: FlowId,
+        /// The link.
+        link: LinkId,
+    },
+    /// A route longer than a packet can count.
+    #[error("flow {flow} passes {hops} links in one direction (at most 255)")]
+    TooManyHops {
+        /// The flow.
+        flow: FlowId,
+        /// Links on its way.
+        hops: usize,
+    },
+    /// Nothing limits the path, so an endless source would send without end at one instant.
+    #[error("flow {flow} passes neither a rate nor a delay: its round trip would take no time")]
+    NoTime {
+        /// The flow.
+        flow: FlowId,
+    },
+    /// The settings of an end of a connection.
+    #[error("flow {flow}: {error}")]
+    Tcp {
+        /// The flow.
+        flow: FlowId,
+        /// What is wrong with them.
+        error: tcp::ConfigError,
+    },
+    /// A source that would never stop sending at one instant, or never send.
+    #[error("flow {flow}: {what} must be more than zero")]
+    Zero {
+        /// The flow.
+        flow: FlowId,
+        /// Which value.
+        what: &'static str,
+    },
+    /// A datagram that does not fit an IP packet.
+    #[error("flow {flow}: payload of {payload} bytes (at most 65000)")]
+    Payload {
+        /// The flow.
+        flow: FlowId,
+        /// The bytes.
+        payload: u32,
+    },
+    /// A codepoint that does not exist.
+    #[error("flow {flow}: dscp {dscp} (0 to 63 are possible)")]
+    Dscp {
+        /// The flow.
+        flow: FlowId,
+        /// The number.
+        dscp: u8,
+    },
+    /// A schedule that goes back in time.
+    #[error("link {link}: its schedule goes back from {before} to {after}")]
+    Schedule {
+        /// The link.
+        link: LinkId,
+        /// An instant of the schedule.
+        before: Time,
+        /// The earlier one after it.
+        after: Time,
+    },
+    /// The parameters of the queue contradict each other.
+    #[error("link {link}: {error}")]
+    Queue {
+        /// The link.
+        link: LinkId,
+        /// What the algorithm says.
+        error: sluice_core::param::ParamError,
+    },
+    /// Reporting would take forever.
+    #[error("a sample interval of zero")]
+    SampleInterval,
+}
+
+impl Config {
+    /// Whether it can be simulated.
+    ///
+    /// # Errors
+    /// Names the first thing that is wrong.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.duration == Span::ZERO {
+            return Err(ConfigError::NoDuration);
+        }
+        if self.sample_interval == Some(Span::ZERO) {
+            return Err(ConfigError::SampleInterval);
+        }
+        for (link, settings) in self.links.iter().enumerate() {
+            check_order(link, settings.rates.iter().map(|(at, _)| *at))?;
+            check_order(link, settings.delays.iter().map(|(at, _)| *at))?;
+        }
+        for (flow, settings) in self.flows.iter().enumerate() {
+            self.validate_route(flow, settings)?;
+            validate_traffic(flow, &settings.traffic)?;
+            if settings.dscp > 63 {
+                return Err(ConfigError::Dscp {
+                    flow,
+                    dscp: settings.dscp,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_route(&self, flow: FlowId, settings: &Flow) -> Result<(), ConfigError> {
+        let route = &settings.route;
+        let mut takes_time = route.forward_delay + route.backward_delay > Span::ZERO;
+        for way in [&route.forward, &route.backward] {
+            if way.len() > 255 {
+                let hops = way.len();
+                return Err(ConfigError::TooManyHops { flow, hops });
+            }
+            for (i, &link) in way.iter().enumerate() {
+                let Some(settings) = self.links.get(link) else {
+                    let links = self.links.len();
+                    return Err(ConfigError::NoSuchLink { flow, link, links });
+                };
+                if way[..i].contains(&link) {
+                    return Err(ConfigError::Loop { flow, link });
+                }
+                let pipe = &settings.pipe;
+                takes_time |= pipe.delay > Span::ZERO || !pipe.rate.is_unlimited();
+            }
+        }
+        if takes_time {
+            Ok(())
+        } else {
+            Err(ConfigError::NoTime { flow })
+        }
+    }
+}
+
+fn check_order(link: LinkId, times: impl Iterator<Item = Time>) -> Result<(), ConfigError> {
+    let mut before = Time::ZERO;
+    for after in times {
+        if after < before {
+            return Err(ConfigError::Schedule {
+                link,
+                before,
+                after,
+            });
+        }
+        before = after;
+    }
+    Ok(())
+}
+
+fn validate_traffic(flow: FlowId, traffic: &Traffic) -> Result<(), ConfigError> {
+    let zero = |what| Err(ConfigError::Zero { flow, what });
+    let payload = match traffic {
+        Traffic::Tcp(tcp) => {
+            if let Some((bytes, interval)) = tcp.writes
+                && (bytes == 0 || interval == Span::ZERO)
+            {
+                return zero("a write and the interval between writes");
+            }
+            tcp.config
+                .validate()
+                .map_err(|error| ConfigError::Tcp { flow, error })?;
+            0
+        }
+        Traffic::Udp(udp) => {
+            if udp.rate.is_unlimited() {
+                return zero("the interval between datagrams");
+            }
+            if let Spacing::OnOff { on, .. } | Spacing::RandomOnOff { on, .. } = udp.spacing
+                && on == Span::ZERO
+            {
+                return zero("the length of a burst");
+            }
+            udp.payload
+        }
+        Traffic::Ping(ping) => {
+            if ping.interval == Span::ZERO {
+                return zero("the interval between requests");
+            }
+            ping.payload
+        }
+        Traffic::Web(web) => {
+            if web.interval == Span::ZERO {
+                return zero("the mean interval between pages");
+            }
+            if web.objects == 0 {
+                return zero("the number of objects");
+            }
+            web.config
+                .validate()
+                .map_err(|error| ConfigError::Tcp { flow, error })?;
+            0
+        }
+    };
+    if payload > 65_000 {
+        return Err(ConfigError::Payload { flow, payload });
+    }
+    Ok(())
+}

@@ -1,0 +1,417 @@
+//! TCP connections and the applications on top of them.
+
+use crate::cargo::Payload;
+use crate::config::{Direction, FlowId, Size, Tcp, Traffic};
+use crate::observe::{Completion, FlowTotals, Observer, TcpSample};
+use crate::random;
+use crate::simulation::{Simulation, kind};
+use crate::source::Page;
+use sluice_core::{Rng, Time};
+use sluice_tcp::{Endpoint, Segment, State};
+
+/// Two ends of a connection.
+pub(crate) struct Connection {
+    pub flow: u32,
+    /// Counts the connections that have used this place.
+    generation: u32,
+    pub is_open: bool,
+    app: App,
+    client: End,
+    server: End,
+}
+
+struct End {
+    tcp: Endpoint,
+    /// When a timer event is scheduled; [`Time::MAX`] for none. TCP moves its timers with every
+    /// ACK; an event that comes too early just asks again, so that none is ever cancelled.
+    timer_at: Time,
+    hash: u32,
+    has_closed: bool,
+}
+
+/// What the applications at both ends do.
+#[derive(Clone, Copy, Debug)]
+enum App {
+    Transfer {
+        start: Time,
+        direction: Direction,
+        is_complete: bool,
+    },
+    /// A request of `request` bytes, answered by `size` bytes.
+    Fetch {
+        page: u64,
+        request: u64,
+        size: u64,
+        is_answered: bool,
+        is_complete: bool,
+    },
+}
+
+impl Connection {
+    fn end(&mut self, is_server: bool) -> &mut End {
+        if is_server {
+            &mut self.server
+        } else {
+            &mut self.client
+        }
+    }
+
+    /// Data sender and data receiver.
+    fn roles(&self) -> (&Endpoint, &Endpoint) {
+        match self.app {
+            App::Transfer {
+                direction: Direction::Up,
+                ..
+            } => (&self.client.tcp, &self.server.tcp),
+            _ => (&self.server.tcp, &self.client.tcp),
+        }
+    }
+
+    pub fn add_to(&self, totals: &mut FlowTotals) {
+        let (sender, receiver) = self.roles();
+        totals.bytes_received += receiver.received();
+        totals.retransmits += sender.counters().retransmits;
+    }
+
+    pub fn sample(&self, now: Time, tcp: &Tcp) -> TcpSample {
+        let (sender, receiver) = self.roles();
+        TcpSample {
+            time: now,
+            sender: sender.snapshot(),
+            counters: sender.counters(),
+            mss: tcp.config.mss,
+            received: receiver.received(),
+        }
+    }
+}
+
+impl Simulation {
+    /// Opens the connection of a TCP flow.
+    pub(crate) fn open_transfer(&mut self, flow: u32, observer: &mut impl Observer) {
+        let Traffic::Tcp(tcp) = &self.flows[flow as usize].config.traffic else {
+            return;
+        };
+        let (config, direction) = (tcp.config.clone(), tcp.direction);
+        let (bytes, writes) = (tcp.bytes, tcp.writes);
+        let app = App::Transfer {
+            start: self.now,
+            direction,
+            is_complete: false,
+        };
+        let id = self.connect(flow, &config, app);
+        self.flows[flow as usize].source.connection = Some(id);
+        let source = self.connections[id as usize].end(direction == Direction::Down);
+        match (bytes, writes) {
+            // The application's own clock writes; see `write_more`.
+            (_, Some(_)) => {}
+            (Some(bytes), None) => {
+                source.tcp.write(bytes);
+                source.tcp.close();
+                source.has_closed = true;
+            }
+            (None, None) => source.tcp.write_forever(),
+        }
+        self.pump(id, false, observer);
+        if writes.is_some() {
+            self.write_more(flow, observer);
+        }
+    }
+
+    /// An application with a clock of its own writes its next bytes.
+    pub(crate) fn write_more(&mut self, flow: u32, observer: &mut impl Observer) {
+        let state = &mut self.flows[flow as usize];
+        let (Traffic::Tcp(tcp), Some(id)) = (&state.config.traffic, state.source.connection) else {
+            return;
+        };
+        let Some((bytes, interval)) = tcp.writes else {
+            return;
+        };
+        let left = tcp.bytes.map_or(u64::MAX, |all| all - state.source.written);
+        let bytes = bytes.min(left);
+        let is_server = tcp.direction == Direction::Down;
+        state.source.written += bytes;
+        let end = self.connections[id as usize].end(is_server);
+        end.tcp.write(bytes);
+        if bytes == left {
+            end.tcp.close();
+            end.has_closed = true;
+        } else {
+            let at = self.now + interval;
+            self.schedule(at, kind::SOURCE, flow);
+        }
+        self.pump(id, is_server, observer);
+    }
+
+    /// A TCP flow ends: its source closes, and data under way still arrive.
+    pub(crate) fn close_transfer(&mut self, flow: u32, observer: &mut impl Observer) {
+        let Some(id) = self.flows[flow as usize].source.connection else {
+            return;
+        };
+        let connection = &mut self.connections[id as usize];
+        let App::Transfer { direction, .. } = connection.app else {
+            return;
+        };
+        let is_server = direction == Direction::Down;
+        let end = connection.end(is_server);
+        end.tcp.close();
+        end.has_closed = true;
+        self.pump(id, is_server, observer);
+    }
+
+    /// Opens the connections of a page.
+    pub(crate) fn open_page(&mut self, flow: u32, observer: &mut impl Observer) {
+        let state = &mut self.flows[flow as usize];
+        let Traffic::Web(web) = &state.config.traffic else {
+            return;
+        };
+        let config = web.config.clone();
+        let (request, objects, size) = (web.request, web.objects, web.size);
+        let page = state.source.next_page;
+        state.source.next_page += 1;
+        state.source.pages.insert(
+            page,
+            Page {
+                start: self.now,
+                objects,
+                bytes: 0,
+            },
+        );
+        for _ in 0..objects {
+            let size = draw(&mut self.flows[flow as usize].rng, size);
+            let app = App::Fetch {
+                page,
+                request,
+                size,
+                is_answered: false,
+                is_complete: false,
+            };
+            let id = self.connect(flow, &config, app);
+            self.connections[id as usize].client.tcp.write(request);
+            self.pump(id, false, observer);
+        }
+    }
+
+    fn connect(&mut self, flow: u32, config: &sluice_tcp::Config, app: App) -> u32 {
+        let serial = &mut self.flows[flow as usize].source.connections;
+        *serial += 1;
+        let serial = *serial;
+        let mut config = config.clone();
+        config.seed ^= self.flows[flow as usize].rng.next_u64();
+        let end = |simulation: &Simulation, tcp, to_server| End {
+            tcp,
+            timer_at: Time::MAX,
+            hash: simulation.hash_of(flow, serial, to_server),
+            has_closed: false,
+        };
+        let valid = "the configuration was validated";
+        let mut client = Endpoint::client(&config).expect(valid);
+        client.open(self.now);
+        let server = Endpoint::server(&config).expect(valid);
+        let mut connection = Connection {
+            flow,
+            generation: 0,
+            is_open: true,
+            app,
+            client: end(self, client, true),
+            server: end(self, server, false),
+        };
+        match self.free_connections.pop() {
+            Some(id) => {
+                let place = &mut self.connections[id as usize];
+                connection.generation = place.generation.wrapping_add(1);
+                *place = connection;
+                id
+            }
+            None => {
+                self.connections.push(connection);
+                self.connections.len() as u32 - 1
+            }
+        }
+    }
+
+    pub(crate) fn handle_segment(
+        &mut self,
+        id: u32,
+        generation: u32,
+        to_server: bool,
+        segment: &Segment,
+        observer: &mut impl Observer,
+    ) {
+        let now = self.now;
+        let connection = &mut self.connections[id as usize];
+        // A straggler of a connection that has ended.
+        if !connection.is_open || connection.generation != generation {
+            return;
+        }
+        connection.end(to_server).tcp.handle_segment(now, segment);
+        self.run_app(id, observer);
+        self.pump(id, to_server, observer);
+    }
+
+    pub(crate) fn handle_timer(&mut self, index: u32, observer: &mut impl Observer) {
+        let (id, is_server) = (index / 2, index % 2 == 1);
+        let now = self.now;
+        let connection = &mut self.connections[id as usize];
+        let end = connection.end(is_server);
+        if end.timer_at != now {
+            return;
+        }
+        end.timer_at = Time::MAX;
+        if !connection.is_open {
+            return;
+        }
+        let end = connection.end(is_server);
+        end.tcp.handle_timeout(now);
+        self.pump(id, is_server, observer);
+    }
+
+    /// Lets an end send what it can, schedules its timer, and clears the connection away when
+    /// both ends are done.
+    fn pump(&mut self, id: u32, is_server: bool, observer: &mut impl Observer) {
+        let now = self.now;
+        loop {
+            let connection = &mut self.connections[id as usize];
+            let (flow, generation) = (connection.flow, connection.generation);
+            let end = connection.end(is_server);
+            let Some(segment) = end.tcp.poll_transmit(now) else {
+                break;
+            };
+            let hash = end.hash;
+            let payload = Payload::Tcp {
+                connection: id,
+                generation,
+                segment,
+            };
+            self.send(
+                flow,
+                !is_server,
+                segment.ip_len(),
+                hash,
+                segment.ecn,
+                payload,
+                observer,
+            );
+        }
+        let end = self.connections[id as usize].end(is_server);
+        let (at, is_closed) = (end.tcp.next_timeout(), end.tcp.is_closed());
+        if at < end.timer_at {
+            let at = at.max(now);
+            end.timer_at = at;
+            self.schedule(at, kind::TIMER, id * 2 + u32::from(is_server));
+        }
+        if is_closed {
+            self.release(id);
+        }
+    }
+
+    /// What the applications do when a segment has arrived at either end.
+    fn run_app(&mut self, id: u32, observer: &mut impl Observer) {
+        let connection = &mut self.connections[id as usize];
+        let flow = connection.flow as usize;
+        let mut wrote = None;
+        match &mut connection.app {
+            App::Transfer {
+                start,
+                direction,
+                is_complete,
+            } => {
+                let sink = match direction {
+                    Direction::Up => &mut connection.server,
+                    Direction::Down => &mut connection.client,
+                };
+                if sink.tcp.is_received() && !*is_complete {
+                    *is_complete = true;
+                    sink.has_closed = true;
+                    sink.tcp.close();
+                    wrote = Some(*direction == Direction::Up);
+                    let done = Completion {
+                        sequence: 0,
+                        start: *start,
+                        end: self.now,
+                        bytes: sink.tcp.received(),
+                    };
+                    self.flows[flow].totals.completions += 1;
+                    observer.on_complete(flow, &done);
+                }
+            }
+            App::Fetch {
+                page,
+                request,
+                size,
+                is_answered,
+                is_complete,
+            } => {
+                if !*is_answered && connection.server.tcp.received() >= *request {
+                    *is_answered = true;
+                    connection.server.tcp.write(*size);
+                    connection.server.tcp.close();
+                    wrote = Some(true);
+                } else if !*is_complete && connection.client.tcp.is_received() {
+                    *is_complete = true;
+                    connection.client.tcp.close();
+                    wrote = Some(false);
+                    let (page, bytes) = (*page, connection.client.tcp.received());
+                    self.finish_object(flow, page, bytes, observer);
+                }
+            }
+        }
+        if let Some(is_server) = wrote {
+            self.pump(id, is_server, observer);
+        }
+    }
+
+    fn finish_object(&mut self, flow: FlowId, page: u64, bytes: u64, observer: &mut impl Observer) {
+        let state = &mut self.flows[flow];
+        let Some(entry) = state.source.pages.get_mut(&page) else {
+            return;
+        };
+        entry.objects -= 1;
+        entry.bytes += bytes;
+        if entry.objects == 0 {
+            let done = Completion {
+                sequence: page,
+                start: entry.start,
+                end: self.now,
+                bytes: entry.bytes,
+            };
+            state.source.pages.remove(&page);
+            state.totals.completions += 1;
+            observer.on_complete(flow, &done);
+        }
+    }
+
+    /// Clears a connection away once both ends are closed, or one has failed.
+    fn release(&mut self, id: u32) {
+        let connection = &mut self.connections[id as usize];
+        let has_failed = [&connection.client, &connection.server]
+            .iter()
+            .any(|end| end.tcp.state() == State::Failed);
+        let is_done = connection.client.tcp.is_closed() && connection.server.tcp.is_closed();
+        if !connection.is_open || !(is_done || has_failed) {
+            return;
+        }
+        connection.is_open = false;
+        let state = &mut self.flows[connection.flow as usize];
+        connection.add_to(&mut state.totals);
+        state.totals.failures += u64::from(has_failed);
+        if state.source.connection == Some(id) {
+            state.source.connection = None;
+        }
+        self.free_connections.push(id);
+    }
+}
+
+fn draw(rng: &mut Rng, size: Size) -> u64 {
+    match size {
+        Size::Fixed(bytes) => bytes,
+        Size::Exponential(mean) => {
+            let span = sluice_core::Span::from_ns(mean);
+            random::exponential(rng, span).as_ns().max(1)
+        }
+        Size::Pareto {
+            min,
+            shape_milli,
+            max,
+        } => random::pareto(rng, min, shape_milli, max),
+    }
+}

@@ -1,0 +1,152 @@
+//! What a simulation tells while it runs. The listener writes files; this crate knows none.
+
+use crate::config::{FlowId, LinkId};
+use sluice_core::{Backlog, Discipline, DropReason, Event, Packet, Rate, Span, Time};
+use sluice_tcp::{Counters, Snapshot};
+
+/// Hears what happens. Every method has an empty default; `()` hears nothing.
+pub trait Observer {
+    /// Whether [`Observer::on_arrive`] and [`Observer::on_event`] do anything. Asked for every
+    /// packet, so that nothing is prepared for a listener that is not there.
+    fn hears_packets(&self) -> bool {
+        false
+    }
+
+    /// A packet arrives at a link's queue, before the queue has seen it.
+    fn on_arrive(&mut self, link: LinkId, now: Time, packet: &Packet, flow: FlowId) {
+        let _ = (link, now, packet, flow);
+    }
+
+    /// A link's queue tells of a packet or of a variable of its algorithm.
+    fn on_event(&mut self, link: LinkId, now: Time, event: &Event<'_>) {
+        let _ = (link, now, event);
+    }
+
+    /// A link's queue dropped a packet.
+    fn on_drop(
+        &mut self,
+        link: LinkId,
+        now: Time,
+        packet: &Packet,
+        flow: FlowId,
+        reason: DropReason,
+    ) {
+        let _ = (link, now, packet, flow, reason);
+    }
+
+    /// The variables of a TCP flow, every [`crate::Config::sample_interval`].
+    fn on_tcp(&mut self, flow: FlowId, sample: &TcpSample) {
+        let _ = (flow, sample);
+    }
+
+    /// What a link holds, at the same interval.
+    fn on_link(&mut self, link: LinkId, sample: &LinkSample<'_>) {
+        let _ = (link, sample);
+    }
+
+    /// A datagram arrived.
+    fn on_datagram(&mut self, flow: FlowId, arrival: &Datagram) {
+        let _ = (flow, arrival);
+    }
+
+    /// An echo request came back.
+    fn on_echo(&mut self, flow: FlowId, echo: &Echo) {
+        let _ = (flow, echo);
+    }
+
+    /// A sized transfer or a page is complete.
+    fn on_complete(&mut self, flow: FlowId, transfer: &Completion) {
+        let _ = (flow, transfer);
+    }
+}
+
+impl Observer for () {}
+
+/// A TCP flow at one instant.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpSample {
+    /// When.
+    pub time: Time,
+    /// The sending end's variables.
+    pub sender: Snapshot,
+    /// What the sending end has counted.
+    pub counters: Counters,
+    /// Payload bytes of a full segment.
+    pub mss: u32,
+    /// Payload bytes that have arrived in order.
+    pub received: u64,
+}
+
+/// A link at one instant.
+pub struct LinkSample<'a> {
+    /// When.
+    pub time: Time,
+    /// What waits in the queue.
+    pub backlog: Backlog,
+    /// The queue, for the variables of its algorithm ([`Discipline::state`]).
+    pub queue: &'a dyn Discipline,
+    /// The rate in force.
+    pub rate: Rate,
+    /// Bytes that it has sent so far.
+    pub sent_bytes: u64,
+}
+
+/// A datagram that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Its number, from 0.
+    pub sequence: u64,
+    /// When it was sent.
+    pub sent: Time,
+    /// When it arrived.
+    pub received: Time,
+    /// Whether it was marked on the way.
+    pub is_marked: bool,
+}
+
+/// An echo request that came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// Its number, from 0.
+    pub sequence: u64,
+    /// When the request was sent.
+    pub sent: Time,
+    /// How long it took to the server.
+    pub forward: Span,
+    /// How long until the reply was back.
+    pub round_trip: Span,
+}
+
+/// A transfer that is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// Number of the page, or 0 for a transfer.
+    pub sequence: u64,
+    /// When it was asked for.
+    pub start: Time,
+    /// When its last byte had arrived.
+    pub end: Time,
+    /// Its payload bytes.
+    pub bytes: u64,
+}
+
+/// What a flow did in the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowTotals {
+    /// Packets of all kinds that it put on its first link.
+    pub packets_sent: u64,
+    /// Packets that arrived at either end.
+    pub packets_received: u64,
+    /// Packets dropped by queues.
+    pub packets_dropped: u64,
+    /// Packets that arrived marked.
+    pub packets_marked: u64,
+    /// Payload bytes that arrived, in order for TCP.
+    pub bytes_received: u64,
+    /// Segments retransmitted.
+    pub retransmits: u64,
+    /// Transfers or pages completed.
+    pub completions: u64,
+    /// Connections that failed.
+    pub failures: u64,
+}

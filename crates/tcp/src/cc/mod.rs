@@ -1,0 +1,280 @@
+//! Congestion control: one trait, one file for each algorithm, one table of all of them.
+//!
+//! The sender keeps the window and calls the algorithm: [`CongestionControl::on_ack`] for
+//! every ACK, [`CongestionControl::on_congestion`] once per episode of loss, mark or timeout.
+//! Between the two it reduces the window by proportional rate reduction, unless the algorithm
+//! says that it owns its window. All arithmetic is in integers, so a run is the same on every
+//! machine; fractions of a byte are carried in remainders.
+//!
+//! A new algorithm is one file here and one line in [`REGISTRY`].
+
+pub mod bbr;
+pub mod cubic;
+pub mod dctcp;
+pub mod hystart;
+pub mod prague;
+pub mod reno;
+#[cfg(test)]
+pub(crate) mod testing;
+
+use crate::config::{EcnMode, SlowStart};
+use crate::rate::RateSample;
+use alloc::boxed::Box;
+use core::fmt;
+use sluice_core::{Rate, Span, Time};
+
+/// The two numbers that every algorithm works on, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Congestion window: what may be in flight.
+    pub cwnd: u64,
+    /// Slow start ends here; `u64::MAX` until the first signal.
+    pub ssthresh: u64,
+}
+
+impl Window {
+    /// Whether the window grows exponentially (RFC 5681 §3.1).
+    pub const fn is_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+}
+
+/// What the sender is doing about congestion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing has gone wrong since the last recovery.
+    #[default]
+    Open,
+    /// The window is being reduced because of marks (RFC 3168 §6.1.2).
+    Reducing,
+    /// Lost segments are being retransmitted (RFC 6675 §5).
+    Recovery,
+    /// The timer has expired and the window starts from one segment (RFC 5681 §3.1).
+    Loss,
+}
+
+/// What told of congestion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// A lost segment, found by loss detection.
+    Loss,
+    /// A mark, reported by the receiver.
+    Ecn,
+    /// The retransmission timer.
+    Timeout,
+}
+
+/// What one ACK changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Ack {
+    /// When it arrived.
+    pub now: Time,
+    /// What the sender is doing, after this ACK.
+    pub phase: Phase,
+    /// Whether SND.UNA advanced.
+    pub has_progress: bool,
+    /// Whether everything that was outstanding at the last such ACK has been acknowledged: one
+    /// round trip has passed.
+    pub is_round_start: bool,
+    /// Bytes newly delivered, cumulatively or selectively.
+    pub delivered: u64,
+    /// Bytes newly found lost.
+    pub lost: u64,
+    /// SND.UNA and SND.NXT.
+    pub una: u64,
+    /// See [`Ack::una`].
+    pub nxt: u64,
+    /// RTT of the last segment acknowledged, if it was sent once only.
+    pub rtt: Option<Span>,
+    /// Smoothed RTT; zero before the first sample.
+    pub srtt: Span,
+    /// Least RTT of the last minutes; [`Span::MAX`] before the first sample.
+    pub min_rtt: Span,
+    /// Bytes in flight before and after.
+    pub prior_in_flight: u64,
+    /// See [`Ack::prior_in_flight`].
+    pub in_flight: u64,
+    /// Whether the window, rather than the application or the peer, held the sender back.
+    pub is_cwnd_limited: bool,
+    /// Whether the ACK carries ECE (classic feedback).
+    pub has_ece: bool,
+    /// Newly reported CE-marked bytes (accurate feedback).
+    pub ce_bytes: u64,
+    /// Connection-wide count of delivered bytes.
+    pub total_delivered: u64,
+    /// Delivery rate.
+    pub rate: RateSample,
+}
+
+/// The connection at the moment of a congestion signal.
+#[derive(Clone, Copy, Debug)]
+pub struct Episode {
+    /// When it was noticed.
+    pub now: Time,
+    /// Bytes sent and not acknowledged (RFC 5681 §2: FlightSize).
+    pub flight: u64,
+    /// Bytes in the network.
+    pub in_flight: u64,
+}
+
+impl Ack {
+    /// Whether no loss is being repaired and no reduction is under way.
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Whether a window may grow: the ACK acknowledges new bytes, nothing is being reduced,
+    /// and the window was used up (RFC 7661 §4.1).
+    pub fn allows_growth(&self) -> bool {
+        self.has_progress && self.is_cwnd_limited && matches!(self.phase, Phase::Open | Phase::Loss)
+    }
+}
+
+/// A congestion control algorithm of one connection.
+pub trait CongestionControl: fmt::Debug + Send + Sync {
+    /// Called for every ACK, last of all, in every phase.
+    fn on_ack(&mut self, ack: &Ack, window: &mut Window);
+
+    /// A new episode of congestion begins; sets ssthresh. The sender lowers the window to it.
+    fn on_congestion(&mut self, signal: Signal, episode: &Episode, window: &mut Window);
+
+    /// The last reduction answered a loss that was none; the sender has restored the window.
+    fn on_undo(&mut self, _window: &mut Window) {}
+
+    /// Sending resumes after `idle` without anything in flight.
+    fn on_resume(&mut self, _now: Time, _idle: Span, _window: &mut Window) {}
+
+    /// The rate at which it wants to send; none leaves the choice to the sender.
+    fn pacing_rate(&self) -> Option<Rate> {
+        None
+    }
+
+    /// How much time's worth of segments may leave in one burst when pacing.
+    fn burst(&self) -> Span {
+        Span::from_ms(1)
+    }
+
+    /// Whether it sets the window itself during recovery and after marks, so that the sender
+    /// must not reduce it.
+    fn owns_window(&self) -> bool {
+        false
+    }
+
+    /// Whether it reacts to marks in [`CongestionControl::on_ack`] by itself.
+    fn handles_marks(&self) -> bool {
+        false
+    }
+
+    /// A variable worth plotting, with its name: CUBIC's W_max, DCTCP's alpha, BBR's rate.
+    fn variable(&self) -> (&'static str, u64) {
+        ("none", 0)
+    }
+}
+
+/// What an algorithm is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Params {
+    /// Bytes of a full segment.
+    pub mss: u64,
+    /// Bytes of the initial window.
+    pub initial_window: u64,
+    /// How slow start ends.
+    pub slow_start: SlowStart,
+    /// Whether marks reduce less than losses (RFC 8511).
+    pub abe: bool,
+    /// Whether the sender paces.
+    pub is_paced: bool,
+    /// See [`crate::Config::seed`].
+    pub seed: u64,
+}
+
+/// One line of the table of algorithms.
+pub struct Descriptor {
+    /// The name, as in scenarios and on the command line.
+    pub name: &'static str,
+    /// One line of documentation.
+    pub summary: &'static str,
+    /// Where it is specified.
+    pub source: &'static str,
+    /// The feedback that it needs from the receiver when ECN is used.
+    pub ecn: EcnMode,
+    /// Whether it paces by itself.
+    pub paces: bool,
+    /// Makes the state of one connection.
+    pub create: fn(&Params) -> Box<dyn CongestionControl>,
+}
+
+impl fmt::Debug for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// NewReno.
+pub static RENO: Descriptor = Descriptor {
+    name: "reno",
+    summary: "NewReno: one segment more each round trip, half after a loss",
+    source: "RFC 5681, RFC 6582",
+    ecn: EcnMode::Classic,
+    paces: false,
+    create: |params| Box::new(reno::Reno::new(params)),
+};
+
+/// CUBIC.
+pub static CUBIC: Descriptor = Descriptor {
+    name: "cubic",
+    summary: "CUBIC: a cubic function of the time since the last loss; the default of Linux",
+    source: "RFC 9438",
+    ecn: EcnMode::Classic,
+    paces: false,
+    create: |params| Box::new(cubic::Cubic::new(params)),
+};
+
+/// BBR version 1.
+pub static BBR: Descriptor = Descriptor {
+    name: "bbr",
+    summary: "BBR version 1: paces at the measured bottleneck rate, ignores losses",
+    source: "draft-cardwell-iccrg-bbr-congestion-control-00",
+    ecn: EcnMode::Off,
+    paces: true,
+    create: |params| Box::new(bbr::Bbr::new(params)),
+};
+
+/// DCTCP.
+pub static DCTCP: Descriptor = Descriptor {
+    name: "dctcp",
+    summary: "DCTCP: reduces in proportion to the fraction of marked bytes; needs ECN",
+    source: "RFC 8257",
+    ecn: EcnMode::Dctcp,
+    paces: false,
+    create: |params| Box::new(dctcp::Dctcp::new(params)),
+};
+
+/// Prague.
+pub static PRAGUE: Descriptor = Descriptor {
+    name: "prague",
+    summary: "Prague: scalable control for L4S with pacing and less RTT dependence; needs ECN",
+    source: "draft-briscoe-iccrg-prague-congestion-control-04",
+    ecn: EcnMode::Accurate,
+    paces: true,
+    create: |params| Box::new(prague::Prague::new(params)),
+};
+
+/// All algorithms.
+pub static REGISTRY: &[&Descriptor] = &[&RENO, &CUBIC, &BBR, &DCTCP, &PRAGUE];
+
+/// The algorithm called `name`.
+///
+/// ```
+/// use sluice_tcp::cc;
+/// assert_eq!(cc::find("cubic").unwrap().source, "RFC 9438");
+/// assert!(cc::find("vegas").is_none());
+/// ```
+pub fn find(name: &str) -> Option<&'static Descriptor> {
+    REGISTRY.iter().copied().find(|d| d.name == name)
+}
+
+/// `value * numerator / denominator`, rounded down, without overflow.
+pub(crate) const fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
+    (value as u128 * numerator as u128 / denominator as u128) as u64
+}

@@ -1,0 +1,55 @@
+//! What the unit tests of the algorithms share: 1000-byte segments and an ACK in the open phase.
+
+use super::{Ack, Episode, Params, Phase, Window};
+use crate::config::SlowStart;
+use crate::rate::RateSample;
+use sluice_core::{Span, Time};
+
+pub const MSS: u64 = 1000;
+
+pub const PARAMS: Params = Params {
+    mss: MSS,
+    initial_window: 10 * MSS,
+    slow_start: SlowStart::Standard,
+    abe: false,
+    is_paced: false,
+    seed: 0,
+};
+
+pub fn window(segments: u64) -> Window {
+    Window {
+        cwnd: segments * MSS,
+        ssthresh: u64::MAX,
+    }
+}
+
+pub fn ack(delivered: u64) -> Ack {
+    Ack {
+        now: Time::from_ns(1_000_000),
+        phase: Phase::Open,
+        has_progress: true,
+        is_round_start: false,
+        delivered,
+        lost: 0,
+        una: 0,
+        nxt: 0,
+        rtt: Some(Span::from_ms(20)),
+        srtt: Span::from_ms(20),
+        min_rtt: Span::from_ms(20),
+        prior_in_flight: 0,
+        in_flight: 0,
+        is_cwnd_limited: true,
+        has_ece: false,
+        ce_bytes: 0,
+        total_delivered: 0,
+        rate: RateSample::default(),
+    }
+}
+
+pub fn episode(flight: u64) -> Episode {
+    Episode {
+        now: Time::from_ns(1_000_000),
+        flight,
+        in_flight: flight,
+    }
+}

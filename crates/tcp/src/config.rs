@@ -1,0 +1,217 @@
+//! What the user of an endpoint can set, with the defaults and where they come from.
+
+use crate::cc;
+use crate::rtt::RtoFloor;
+use sluice_core::Span;
+
+/// How an endpoint uses explicit congestion notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum EcnMode {
+    /// Segments are Not-ECT.
+    #[default]
+    Off,
+    /// RFC 3168: ECT(0), one reaction per window, ECE until CWR.
+    Classic,
+    /// RFC 8257: ECT(0) with ECE that follows each change of CE.
+    Dctcp,
+    /// RFC 9768 feedback with ECT(1) on every segment, as L4S needs it (RFC 9331 §4).
+    Accurate,
+}
+
+/// How lost segments are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LossDetection {
+    /// By time, with tail loss probes (RFC 8985). Linux does this.
+    #[default]
+    RackTlp,
+    /// By three segments SACKed above (RFC 6675); tails wait for the timeout.
+    DupAck,
+}
+
+/// When segments leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Pacing {
+    /// As the congestion control wants it: BBR and Prague pace, the others do not.
+    #[default]
+    Auto,
+    /// Never spaced; bursts are limited by the window only.
+    Off,
+    /// Always: at the rate of the congestion control, or else at Linux's multiple of
+    /// window / SRTT (2 in slow start below half of ssthresh, 1.2 otherwise).
+    On,
+}
+
+/// How slow start ends before the first loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SlowStart {
+    /// At ssthresh or the first loss (RFC 5681 §3.1).
+    #[default]
+    Standard,
+    /// When the RTT grows, through conservative slow start (RFC 9406).
+    HystartPlusPlus,
+    /// Linux's older HyStart: at the first sign of a long ACK train or a grown RTT.
+    Hystart,
+}
+
+/// Who takes delivered bytes out of the receive buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Reading {
+    /// The application reads at once; the window stays open.
+    #[default]
+    Immediate,
+    /// The application calls [`crate::Endpoint::read`].
+    Explicit,
+}
+
+/// Settings of one endpoint. `Config::default()` behaves like a Linux host.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Payload bytes of a full segment. 1448 = 1500 - 20 (IPv4) - 20 (TCP) - 12 (timestamps).
+    pub mss: u32,
+    /// Initial window in segments (RFC 6928 §2: 10).
+    pub initial_window: u32,
+    /// The congestion control, from [`cc::REGISTRY`].
+    pub congestion_control: &'static cc::Descriptor,
+    /// Explicit congestion notification; both ends must ask for the same mode to use it.
+    pub ecn: EcnMode,
+    /// Less reduction for a mark than for a loss (RFC 8511), for reno and cubic.
+    pub abe: bool,
+    /// How slow start ends, for reno and cubic.
+    pub slow_start: SlowStart,
+    /// When segments leave.
+    pub pacing: Pacing,
+    /// How lost segments are found.
+    pub loss_detection: LossDetection,
+    /// Lower bound of the retransmission timeout. Linux: 200 ms on its variance term.
+    pub rto_floor: RtoFloor,
+    /// Timeout before the first RTT sample (RFC 6298 §2.1: 1 s).
+    pub rto_initial: Span,
+    /// Upper bound of the timeout (RFC 6298 §2.5: at least 60 s; Linux: 120 s).
+    pub rto_max: Span,
+    /// Expiries in a row after which the connection is given up (Linux `tcp_retries2`: 15).
+    pub max_retries: u32,
+    /// Bytes that the receiver can hold (Linux `tcp_rmem` maximum: 6 MiB).
+    pub receive_buffer: u64,
+    /// Bytes that may be unacknowledged, whatever the windows allow; the socket's send buffer.
+    pub send_buffer: u64,
+    /// Who empties the receive buffer.
+    pub reading: Reading,
+    /// How long an ACK may wait for a second segment (RFC 9293 §3.8.6.3: under 0.5 s;
+    /// Linux: 40 ms).
+    pub ack_delay: Span,
+    /// A full segment beyond this many unacknowledged ones is acknowledged at once
+    /// (RFC 5681 §4.2: every second segment).
+    pub ack_every: u32,
+    /// Segments acknowledged one by one at the start and after idle times (Linux: 16).
+    pub quick_acks: u32,
+    /// Holds back a small segment while bytes are outstanding (Nagle; RFC 9293 §3.7.4).
+    pub nagle: bool,
+    /// Initial send sequence number.
+    pub isn: u32,
+    /// Chooses among otherwise equal phases (BBR's first gain phase). Flows of one run should
+    /// differ.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            mss: 1448,
+            initial_window: 10,
+            congestion_control: &cc::CUBIC,
+            ecn: EcnMode::Off,
+            abe: false,
+            slow_start: SlowStart::Standard,
+            pacing: Pacing::Auto,
+            loss_detection: LossDetection::RackTlp,
+            rto_floor: RtoFloor::Variance(Span::from_ms(200)),
+            rto_initial: Span::from_secs(1),
+            rto_max: Span::from_secs(120),
+            max_retries: 15,
+            receive_buffer: 6 << 20,
+            send_buffer: u64::MAX,
+            reading: Reading::Immediate,
+            ack_delay: Span::from_ms(40),
+            ack_every: 2,
+            quick_acks: 16,
+            nagle: true,
+            isn: 0,
+            seed: 0,
+        }
+    }
+}
+
+/// Why a [`Config`] cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The segment size does not fit an IP packet or makes no sense.
+    #[error("mss of {0} bytes (64 to 65000 are possible)")]
+    Mss(u32),
+    /// Nothing could be sent.
+    #[error("initial window of {0} segments (1 to 1000 are possible)")]
+    InitialWindow(u32),
+    /// The window scale option cannot express it, or one segment does not fit.
+    #[error("receive buffer of {0} bytes (one mss to 1 GiB are possible)")]
+    ReceiveBuffer(u64),
+    /// One segment does not fit.
+    #[error("send buffer of {0} bytes (at least one mss is needed)")]
+    SendBuffer(u64),
+    /// ACKs would never be sent.
+    #[error("an ACK for every {0} segments (1 to 64 are possible)")]
+    AckEvery(u32),
+    /// Longer than the standard allows.
+    #[error("ACK delay of {0} (at most 500ms)")]
+    AckDelay(Span),
+    /// The timeout's bounds contradict each other.
+    #[error("retransmission timeout between {floor} and {max}")]
+    Rto {
+        /// The lower bound.
+        floor: Span,
+        /// The upper bound.
+        max: Span,
+    },
+}
+
+impl Config {
+    /// Whether the settings can work together.
+    ///
+    /// # Errors
+    /// Names the first setting that is out of its range.
+    ///
+    /// ```
+    /// use sluice_tcp::{Config, ConfigError};
+    /// assert_eq!(Config::default().validate(), Ok(()));
+    /// let config = Config { mss: 0, ..Config::default() };
+    /// assert_eq!(config.validate(), Err(ConfigError::Mss(0)));
+    /// ```
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if !(64..=65_000).contains(&self.mss) {
+            return Err(ConfigError::Mss(self.mss));
+        }
+        if !(1..=1000).contains(&self.initial_window) {
+            return Err(ConfigError::InitialWindow(self.initial_window));
+        }
+        // RFC 7323 §2.3: the largest scale is 14, so a window is under 2^30 bytes.
+        if self.receive_buffer < u64::from(self.mss) || self.receive_buffer > 1 << 30 {
+            return Err(ConfigError::ReceiveBuffer(self.receive_buffer));
+        }
+        if self.send_buffer < u64::from(self.mss) {
+            return Err(ConfigError::SendBuffer(self.send_buffer));
+        }
+        if !(1..=64).contains(&self.ack_every) {
+            return Err(ConfigError::AckEvery(self.ack_every));
+        }
+        // RFC 9293 §3.8.6.3 (MUST-40): the delay is less than half a second.
+        if self.ack_delay > Span::from_ms(500) {
+            return Err(ConfigError::AckDelay(self.ack_delay));
+        }
+        let (RtoFloor::Total(floor) | RtoFloor::Variance(floor)) = self.rto_floor;
+        if floor > self.rto_max || self.rto_initial > self.rto_max {
+            return Err(ConfigError::Rto {
+                floor: floor.max(self.rto_initial),
+                max: self.rto_max,
+            });
+        }
+        Ok(())
+    }
+}

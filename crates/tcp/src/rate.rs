@@ -1,0 +1,109 @@
+//! Delivery rate: how fast bytes arrived at the receiver, one sample per ACK
+//! (draft-cheng-iccrg-delivery-rate-estimation-00).
+
+use crate::scoreboard::{Entry, TxState};
+use sluice_core::{Rate, Span, Time};
+
+/// What one ACK says about the rate of delivery.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RateSample {
+    /// Bytes delivered over [`RateSample::interval`]; zero when the ACK gives no sample.
+    pub delivered: u64,
+    /// The longer of the time taken to send and the time taken to acknowledge them.
+    pub interval: Span,
+    /// Connection-wide count of delivered bytes when the sampled segment left.
+    pub prior_delivered: u64,
+    /// The application, not the network, may have limited the rate.
+    pub is_app_limited: bool,
+}
+
+impl RateSample {
+    /// The sampled rate; none without a sample.
+    pub fn rate(&self) -> Option<Rate> {
+        let ns = self.interval.as_ns();
+        if self.delivered == 0 || ns == 0 {
+            return None;
+        }
+        let bps = u128::from(self.delivered) * 8_000_000_000 / u128::from(ns);
+        // Saturates far above any link; zero would mean "unlimited".
+        Some(Rate::from_bps(
+            u64::try_from(bps).unwrap_or(u64::MAX - 1).max(1),
+        ))
+    }
+}
+
+/// Connection state of the estimator (§3.1 of the draft: C.*).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RateEstimator {
+    /// C.delivered: bytes delivered so far.
+    pub delivered: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
+    /// C.app_limited: the delivered count at which the last application-limited byte will have
+    /// been acknowledged; zero when not limited.
+    app_limited_until: u64,
+    /// The newest of the segments that the current ACK delivered.
+    newest: Option<(TxState, Time)>,
+}
+
+impl RateEstimator {
+    /// §3.2: what a segment that leaves now must remember.
+    pub fn on_send(&mut self, now: Time, nothing_in_flight: bool) -> TxState {
+        if nothing_in_flight {
+            self.first_sent_at = now;
+            self.delivered_at = now;
+        }
+        TxState {
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+            app_limited: self.app_limited_until > 0,
+        }
+    }
+
+    /// §3.3: UpdateRateSample for one segment that the current ACK delivered.
+    pub fn on_delivered(&mut self, now: Time, entry: &Entry) {
+        self.delivered += entry.len();
+        self.delivered_at = now;
+        let tx = entry.tx();
+        if self
+            .newest
+            .is_none_or(|(newest, _)| tx.delivered >= newest.delivered)
+        {
+            self.newest = Some((tx, entry.sent_at));
+        }
+    }
+
+    /// §3.3: GenerateRateSample once all segments of the ACK have been seen.
+    pub fn finish(&mut self, min_rtt: Span) -> RateSample {
+        if self.app_limited_until > 0 && self.delivered > self.app_limited_until {
+            self.app_limited_until = 0;
+        }
+        let Some((tx, sent_at)) = self.newest.take() else {
+            return RateSample::default();
+        };
+        self.first_sent_at = sent_at;
+        let send_elapsed = sent_at.since(tx.first_sent_at);
+        let ack_elapsed = self.delivered_at.since(tx.delivered_at);
+        let interval = send_elapsed.max(ack_elapsed);
+        let sample = RateSample {
+            delivered: self.delivered - tx.delivered,
+            interval,
+            prior_delivered: tx.delivered,
+            is_app_limited: tx.app_limited,
+        };
+        // §3.3: an interval under the minimum RTT comes from a spurious retransmission.
+        if min_rtt != Span::MAX && interval < min_rtt {
+            return RateSample {
+                delivered: 0,
+                ..sample
+            };
+        }
+        sample
+    }
+
+    /// §3.4: the sender had room in its window and nothing to send.
+    pub fn on_app_limited(&mut self, in_flight: u64) {
+        self.app_limited_until = (self.delivered + in_flight).max(1);
+    }
+}

@@ -1,0 +1,595 @@
+//! The receiving half: reassembly, the window it offers, when it acknowledges, SACK and the
+//! echo of congestion marks.
+
+use crate::config::{Config, EcnMode, Reading};
+use crate::segment::{Flags, MAX_SACK_BLOCKS, SackBlock, Segment, expand};
+use alloc::collections::VecDeque;
+use sluice_core::{Ecn, Span, Time};
+
+/// Received sequence numbers `start..end`.
+type Range = (u64, u64);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Receiver {
+    /// RCV.NXT.
+    nxt: u64,
+    /// What the application has read, as a sequence number.
+    read: u64,
+    /// The right edge of the offered window, which never moves back (RFC 9293 §3.8.6.2.1).
+    edge: u64,
+    buffer: u64,
+    scale: u8,
+    reading: Reading,
+    mss: u64,
+    /// Bytes beyond the first gap, in order and disjoint.
+    out_of_order: VecDeque<Range>,
+    /// The blocks to report, most recently changed first (RFC 2018 §4).
+    recent: [Range; MAX_SACK_BLOCKS],
+    recent_len: usize,
+    /// A segment that arrived twice (RFC 2883 §4).
+    duplicate: Option<Range>,
+    /// TS.Recent (RFC 7323 §4.3).
+    ts_recent: Time,
+    /// RCV.NXT of the last ACK.
+    acked: u64,
+    ack_every: u64,
+    ack_delay: Span,
+    ack_now: bool,
+    /// When a delayed ACK is due.
+    ack_at: Time,
+    quick_acks: u32,
+    quick_acks_left: u32,
+    last_arrival: Time,
+    ecn: EcnMode,
+    /// RFC 3168 §6.1.3: repeat ECE until CWR. RFC 8257 §3.2: DCTCP.CE.
+    echo: bool,
+    /// CE-marked segments (RFC 9768 §3.2.2: r.cep starts at 5).
+    ce_count: u32,
+    ce_reported: u32,
+    /// An ACK number and ECE that must leave before the next ACK (RFC 8257 §3.2).
+    split_ack: Option<(u64, bool)>,
+    fin_at: Option<u64>,
+    /// Bytes that arrived a second time.
+    duplicate_bytes: u64,
+}
+
+/// How the window field has to be shifted so that it can express `buffer` (RFC 7323 §2.3).
+pub(crate) fn window_scale(buffer: u64) -> u8 {
+    (0..14)
+        .find(|scale| (65_535 << scale) >= buffer)
+        .unwrap_or(14)
+}
+
+/// RFC 9768 §3.2.1: the initial value of r.cep and s.cep.
+pub(crate) const CE_COUNT_START: u32 = 5;
+/// RFC 9768 §3.2.2.5.1: an ACK after at most this many new CE marks; 6 is the largest allowed.
+const CE_PER_ACK: u32 = 2;
+
+impl Receiver {
+    pub fn new(config: &Config) -> Self {
+        Receiver {
+            nxt: 0,
+            read: 0,
+            edge: 0,
+            buffer: config.receive_buffer,
+            scale: window_scale(config.receive_buffer),
+            reading: config.reading,
+            mss: u64::from(config.mss),
+            out_of_order: VecDeque::new(),
+            recent: [(0, 0); MAX_SACK_BLOCKS],
+            recent_len: 0,
+            duplicate: None,
+            ts_recent: Time::ZERO,
+            acked: 0,
+            ack_every: u64::from(config.ack_every),
+            ack_delay: config.ack_delay,
+            ack_now: false,
+            ack_at: Time::MAX,
+            quick_acks: config.quick_acks,
+            quick_acks_left: config.quick_acks,
+            last_arrival: Time::ZERO,
+            ecn: EcnMode::Off,
+            echo: false,
+            ce_count: CE_COUNT_START,
+            ce_reported: CE_COUNT_START,
+            split_ack: None,
+            fin_at: None,
+            duplicate_bytes: 0,
+        }
+    }
+
+    /// The peer's SYN has arrived: its first byte will be `start`.
+    pub fn open(&mut self, start: u64, ts: Time) {
+        self.nxt = start;
+        self.read = start;
+        self.edge = start;
+        self.acked = start;
+        self.ts_recent = ts;
+    }
+
+    pub fn set_ecn(&mut self, ecn: EcnMode) {
+        self.ecn = ecn;
+    }
+
+    /// RCV.NXT.
+    pub fn nxt(&self) -> u64 {
+        self.nxt
+    }
+
+    /// Bytes that wait for the application.
+    pub fn unread(&self) -> u64 {
+        self.nxt - self.read - u64::from(self.is_finished())
+    }
+
+    pub fn duplicate_bytes(&self) -> u64 {
+        self.duplicate_bytes
+    }
+
+    /// Whether all bytes and the FIN have arrived.
+    pub fn is_finished(&self) -> bool {
+        self.fin_at.is_some_and(|fin| self.nxt > fin)
+    }
+
+    /// The application takes up to `bytes`; returns how many there were.
+    pub fn read(&mut self, bytes: u64) -> u64 {
+        let taken = bytes.min(self.unread());
+        self.read += taken;
+        // RFC 9293 §3.8.6.2.2: tell the sender once half the buffer or one segment is free.
+        let gain = (self.read + self.buffer).saturating_sub(self.edge);
+        if gain >= self.mss.min(self.buffer / 2) && self.edge - self.nxt < self.mss {
+            self.ack_now = true;
+        }
+        taken
+    }
+
+    /// Takes a segment that occupies sequence space; returns the bytes that became readable.
+    pub fn handle(&mut self, now: Time, segment: &Segment, idle: Span) -> u64 {
+        let seq = expand(segment.seq, self.nxt);
+        let payload_end = seq + u64::from(segment.len);
+        let mut end = payload_end;
+        if segment.flags.has(Flags::FIN) {
+            end += 1;
+        }
+        // A pause longer than the timeout starts a new burst that wants its ACKs at once, as
+        // at the start (Linux).
+        if now.since(self.last_arrival) > idle && self.last_arrival > Time::ZERO {
+            self.quick_acks_left = self.quick_acks;
+        }
+        self.last_arrival = now;
+        self.note_ecn(segment);
+        let before = self.nxt;
+        if end <= self.nxt || payload_end > self.edge {
+            // RFC 9293 §3.10.7.4: an unacceptable segment is answered by an ACK.
+            self.note_duplicate(seq, end.min(self.nxt));
+            self.ack_now = true;
+            return 0;
+        }
+        if end > payload_end {
+            self.fin_at.get_or_insert(payload_end);
+        }
+        // RFC 7323 §4.3 (2): TS.Recent is the timestamp of the segment that the next ACK
+        // answers, so a delayed ACK echoes its first segment and a hole the one that fills it.
+        if segment.ts >= self.ts_recent && seq <= self.acked {
+            self.ts_recent = segment.ts;
+        }
+        if seq <= self.nxt {
+            if seq < self.nxt {
+                self.note_duplicate(seq, self.nxt);
+            }
+            self.nxt = end;
+            if !self.out_of_order.is_empty() {
+                // RFC 5681 §4.2: a segment that fills a gap is acknowledged at once.
+                self.ack_now = true;
+                self.drain_in_order(seq);
+            }
+            self.schedule_ack(now);
+        } else {
+            self.insert(seq, end);
+            // RFC 5681 §4.2: an out-of-order segment is acknowledged at once.
+            self.ack_now = true;
+        }
+        if self.is_finished() {
+            self.ack_now = true;
+        }
+        if self.reading == Reading::Immediate {
+            self.read = self.nxt - u64::from(self.is_finished());
+        }
+        let fin = u64::from(self.is_finished() && self.fin_at.is_some_and(|fin| before <= fin));
+        self.nxt - before - fin
+    }
+
+    /// When a delayed ACK is due; [`Time::MAX`] without one.
+    pub fn ack_due(&self) -> Time {
+        if self.ack_now {
+            Time::ZERO
+        } else {
+            self.ack_at
+        }
+    }
+
+    /// Whether an ACK should leave now.
+    pub fn wants_ack(&self, now: Time) -> bool {
+        self.ack_now || self.ack_at <= now
+    }
+
+    /// RFC 9293 §3.10.7.4: whether a segment without payload lies outside the window, as the
+    /// probe of a closed window does on purpose; it must be answered.
+    pub fn is_stale(&self, segment: &Segment) -> bool {
+        expand(segment.seq, self.nxt) < self.acked
+    }
+
+    /// Whether an ACK with an older state must leave before anything else.
+    pub fn has_split_ack(&self) -> bool {
+        self.split_ack.is_some()
+    }
+
+    /// Asks for an ACK with the next poll.
+    pub fn acknowledge(&mut self) {
+        self.ack_now = true;
+    }
+
+    /// Fills in everything that the receiving half says, in any segment that leaves.
+    pub fn stamp(&mut self, segment: &mut Segment, with_sack: bool) {
+        segment.flags = segment.flags.with(Flags::ACK);
+        if let Some((ack, echo)) = self.split_ack.take() {
+            segment.ack = ack as u32;
+            segment.ts_echo = self.ts_recent;
+            segment.window = ((self.edge - ack) >> self.scale).min(65_535) as u16;
+            if echo {
+                segment.flags = segment.flags.with(Flags::ECE);
+            }
+            return;
+        }
+        segment.ack = self.nxt as u32;
+        segment.ts_echo = self.ts_recent;
+        let free = (self.read + self.buffer).saturating_sub(self.nxt);
+        let unit = 1_u64 << self.scale;
+        let field = (free >> self.scale).min(65_535);
+        let edge = self.nxt + (field << self.scale);
+        // RFC 7323 §2.4: rounding up keeps an already offered edge from moving back.
+        let field = if edge < self.edge {
+            (self.edge - self.nxt).div_ceil(unit).min(65_535)
+        } else {
+            field
+        };
+        self.edge = self.edge.max(self.nxt + (field << self.scale));
+        segment.window = field as u16;
+        if with_sack {
+            self.stamp_sack(segment);
+        }
+        match self.ecn {
+            EcnMode::Off => {}
+            EcnMode::Classic | EcnMode::Dctcp => {
+                if self.echo {
+                    segment.flags = segment.flags.with(Flags::ECE);
+                }
+            }
+            EcnMode::Accurate => {
+                segment.flags = segment.flags.with_ace(self.ce_count);
+                self.ce_reported = self.ce_count;
+            }
+        }
+        self.quick_acks_left = self.quick_acks_left.saturating_sub(1);
+        self.acked = self.nxt;
+        self.ack_now = false;
+        self.ack_at = Time::MAX;
+    }
+
+    /// Fills in the window and timestamp echo of a SYN, whose window is not scaled
+    /// (RFC 7323 §2.2).
+    pub fn stamp_syn(&mut self, segment: &mut Segment) {
+        segment.window = self.buffer.min(65_535) as u16;
+        segment.wscale = self.scale;
+        segment.ts_echo = self.ts_recent;
+        self.edge = self.edge.max(self.nxt + u64::from(segment.window));
+    }
+
+    fn stamp_sack(&mut self, segment: &mut Segment) {
+        let mut count = 0;
+        // RFC 2883 §4: the duplicate comes first, and is reported once.
+        if let Some((start, end)) = self.duplicate.take() {
+            segment.sack[0] = SackBlock {
+                start: start as u32,
+                end: end as u32,
+            };
+            count = 1;
+        }
+        for &(start, end) in &self.recent[..self.recent_len] {
+            if count < MAX_SACK_BLOCKS {
+                segment.sack[count] = SackBlock {
+                    start: start as u32,
+                    end: end as u32,
+                };
+                count += 1;
+            }
+        }
+        segment.sack_count = count as u8;
+    }
+
+    fn schedule_ack(&mut self, now: Time) {
+        // RFC 5681 §4.2: at least every second full segment is acknowledged.
+        let waiting = self.nxt - self.acked;
+        if self.quick_acks_left > 0 || waiting > (self.ack_every - 1) * self.mss {
+            self.ack_now = true;
+        } else if self.ack_at == Time::MAX {
+            self.ack_at = now.saturating_add(self.ack_delay);
+        }
+    }
+
+    fn note_ecn(&mut self, segment: &Segment) {
+        let is_ce = segment.ecn == Ecn::Ce;
+        match self.ecn {
+            EcnMode::Off => {}
+            EcnMode::Classic => {
+                // RFC 3168 §6.1.3: CWR ends the echo, a CE on the same segment starts it anew.
+                if segment.flags.has(Flags::CWR) {
+                    self.echo = false;
+                }
+                if is_ce {
+                    if !self.echo {
+                        // Linux answers the first marks at once, so that the sender reacts
+                        // within one RTT.
+                        self.quick_acks_left = self.quick_acks_left.max(2);
+                    }
+                    self.echo = true;
+                }
+            }
+            EcnMode::Dctcp => {
+                // RFC 8257 §3.2: what came before a change of CE is acknowledged with the old
+                // state. Linux acknowledges the segment that brought the change at once, too.
+                if is_ce != self.echo {
+                    if self.nxt > self.acked {
+                        self.split_ack = Some((self.nxt, self.echo));
+                    }
+                    self.ack_now = true;
+                    self.echo = is_ce;
+                }
+            }
+            EcnMode::Accurate => {
+                if is_ce {
+                    self.ce_count = self.ce_count.wrapping_add(1);
+                    // RFC 9768 §3.2.2.5.1: increment-triggered ACKs keep three bits enough.
+                    if self.ce_count.wrapping_sub(self.ce_reported) >= CE_PER_ACK {
+                        self.ack_now = true;
+                    }
+                }
+            }
+        }
+    }
+
+    fn note_duplicate(&mut self, start: u64, end: u64) {
+        if start < end {
+            self.duplicate = Some((start, end));
+            self.duplicate_bytes += end - start;
+        }
+    }
+
+    /// Stores `start..end` beyond the gap and puts its block first in the report.
+    fn insert(&mut self, start: u64, end: u64) {
+        // The common case extends the last range or starts a new one after it.
+        let mut at = self.out_of_order.len();
+        while at > 0 && self.out_of_order[at - 1].1 >= start {
+            // A short walk back covers mild reordering; a far hole is searched for.
+            if self.out_of_order.len() - at >= 8 {
+                at = self.out_of_order.partition_point(|&(_, e)| e < start);
+                break;
+            }
+            at -= 1;
+        }
+        let mut merged = (start, end);
+        let mut after = at;
+        while after < self.out_of_order.len() && self.out_of_order[after].0 <= end {
+            let (s, e) = self.out_of_order[after];
+            let overlap = (start.max(s), end.min(e));
+            self.note_duplicate(overlap.0, overlap.1);
+            merged = (merged.0.min(s), merged.1.max(e));
+            after += 1;
+        }
+        match after - at {
+            0 => self.out_of_order.insert(at, merged),
+            1 => self.out_of_order[at] = merged,
+            _ => {
+                self.out_of_order[at] = merged;
+                self.out_of_order.drain(at + 1..after);
+            }
+        }
+        // RFC 2018 §4: the block with the latest segment first, then those reported before.
+        let mut blocks = [(0, 0); MAX_SACK_BLOCKS];
+        blocks[0] = merged;
+        let mut count = 1;
+        for &(s, e) in &self.recent[..self.recent_len] {
+            let is_inside = merged.0 <= s && e <= merged.1;
+            if !is_inside && count < MAX_SACK_BLOCKS {
+                blocks[count] = (s, e);
+                count += 1;
+            }
+        }
+        self.recent = blocks;
+        self.recent_len = count;
+    }
+
+    /// Advances over stored ranges that RCV.NXT has reached.
+    fn drain_in_order(&mut self, arrived: u64) {
+        while let Some(&(start, end)) = self.out_of_order.front() {
+            if start > self.nxt {
+                break;
+            }
+            self.note_duplicate(start.max(arrived), end.min(self.nxt));
+            self.nxt = self.nxt.max(end);
+            self.out_of_order.pop_front();
+        }
+        let nxt = self.nxt;
+        let mut kept = 0;
+        for i in 0..self.recent_len {
+            if self.recent[i].1 > nxt {
+                self.recent[kept] = self.recent[i];
+                kept += 1;
+            }
+        }
+        self.recent_len = kept;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receiver() -> Receiver {
+        let mut receiver = Receiver::new(&Config {
+            mss: 100,
+            quick_acks: 0,
+            ..Config::default()
+        });
+        receiver.open(1000, Time::ZERO);
+        // The handshake has offered the whole buffer.
+        let mut ack = Segment::default();
+        receiver.stamp(&mut ack, true);
+        receiver
+    }
+
+    fn data(seq: u32, len: u32) -> Segment {
+        Segment {
+            seq,
+            len,
+            ..Segment::default()
+        }
+    }
+
+    fn ack(receiver: &mut Receiver) -> Segment {
+        let mut segment = Segment::default();
+        receiver.stamp(&mut segment, true);
+        segment
+    }
+
+    const NOW: Time = Time::from_ns(1_000_000);
+    const IDLE: Span = Span::from_secs(1);
+
+    #[test]
+    fn every_second_full_segment_is_acknowledged() {
+        let mut receiver = receiver();
+        assert_eq!(receiver.handle(NOW, &data(1000, 100), IDLE), 100);
+        assert!(!receiver.wants_ack(NOW));
+        assert_eq!(receiver.ack_due(), NOW + Span::from_ms(40));
+        assert_eq!(receiver.handle(NOW, &data(1100, 100), IDLE), 100);
+        assert!(receiver.wants_ack(NOW));
+        assert_eq!(ack(&mut receiver).ack, 1200);
+        assert_eq!(receiver.ack_due(), Time::MAX);
+    }
+
+    #[test]
+    fn blocks_are_reported_latest_first_and_merge() {
+        // RFC 2018 §8, case 2: every other segment is lost.
+        let mut receiver = receiver();
+        let block = |start, end| SackBlock { start, end };
+        receiver.handle(NOW, &data(1100, 100), IDLE);
+        assert_eq!(ack(&mut receiver).sacks(), [block(1100, 1200)]);
+        receiver.handle(NOW, &data(1300, 100), IDLE);
+        assert_eq!(
+            ack(&mut receiver).sacks(),
+            [block(1300, 1400), block(1100, 1200)]
+        );
+        receiver.handle(NOW, &data(1500, 100), IDLE);
+        receiver.handle(NOW, &data(1700, 100), IDLE);
+        assert_eq!(
+            ack(&mut receiver).sacks(),
+            [block(1700, 1800), block(1500, 1600), block(1300, 1400)]
+        );
+        // Filling 1400..1500 joins two of them.
+        receiver.handle(NOW, &data(1400, 100), IDLE);
+        let report = ack(&mut receiver);
+        assert_eq!(report.sacks(), [block(1300, 1600), block(1700, 1800)]);
+        assert_eq!(report.ack, 1000);
+        // Filling the first hole makes 1000..1200 readable.
+        assert_eq!(receiver.handle(NOW, &data(1000, 100), IDLE), 200);
+        let report = ack(&mut receiver);
+        assert_eq!(report.ack, 1200);
+        assert_eq!(report.sacks(), [block(1300, 1600), block(1700, 1800)]);
+    }
+
+    #[test]
+    fn a_duplicate_is_reported_once_and_first() {
+        let mut receiver = receiver();
+        receiver.handle(NOW, &data(1000, 100), IDLE);
+        receiver.handle(NOW, &data(1200, 100), IDLE);
+        assert_eq!(receiver.handle(NOW, &data(1000, 100), IDLE), 0);
+        let report = ack(&mut receiver);
+        // RFC 2883 §4.1: below the cumulative ACK
+        assert_eq!(
+            report.sacks()[0],
+            SackBlock {
+                start: 1000,
+                end: 1100
+            }
+        );
+        assert_eq!(
+            report.sacks()[1],
+            SackBlock {
+                start: 1200,
+                end: 1300
+            }
+        );
+        assert_eq!(ack(&mut receiver).sacks().len(), 1);
+        assert_eq!(receiver.duplicate_bytes(), 100);
+    }
+
+    #[test]
+    fn the_window_closes_and_opens_with_the_reader() {
+        let mut receiver = Receiver::new(&Config {
+            mss: 100,
+            receive_buffer: 1000,
+            reading: Reading::Explicit,
+            ..Config::default()
+        });
+        receiver.open(1000, Time::ZERO);
+        assert_eq!(ack(&mut receiver).window, 1000);
+        for i in 0..10 {
+            assert_eq!(receiver.handle(NOW, &data(1000 + i * 100, 100), IDLE), 100);
+        }
+        assert_eq!(ack(&mut receiver).window, 0);
+        // Less than a segment is not worth an update (RFC 9293 §3.8.6.2.2).
+        assert_eq!(receiver.read(50), 50);
+        assert!(!receiver.wants_ack(NOW));
+        assert_eq!(receiver.read(450), 450);
+        assert!(receiver.wants_ack(NOW));
+        assert_eq!(ack(&mut receiver).window, 500);
+    }
+
+    #[test]
+    fn the_scale_is_the_least_that_can_express_the_buffer() {
+        assert_eq!(window_scale(65_535), 0);
+        assert_eq!(window_scale(65_536), 1);
+        // 65535 << 7 = 8388480 is the first to exceed 6 MiB = 6291456
+        assert_eq!(window_scale(6 << 20), 7);
+        assert_eq!(window_scale(1 << 30), 14);
+    }
+
+    #[test]
+    fn the_classic_echo_lasts_until_cwr() {
+        let mut receiver = receiver();
+        receiver.set_ecn(EcnMode::Classic);
+        let mut segment = data(1000, 100);
+        segment.ecn = Ecn::Ce;
+        receiver.handle(NOW, &segment, IDLE);
+        assert!(ack(&mut receiver).flags.has(Flags::ECE));
+        receiver.handle(NOW, &data(1100, 100), IDLE);
+        assert!(ack(&mut receiver).flags.has(Flags::ECE));
+        let mut segment = data(1200, 100);
+        segment.flags = Flags::CWR;
+        receiver.handle(NOW, &segment, IDLE);
+        assert!(!ack(&mut receiver).flags.has(Flags::ECE));
+    }
+
+    #[test]
+    fn the_ace_counter_starts_at_five_and_asks_for_an_ack_every_two_marks() {
+        let mut receiver = receiver();
+        receiver.set_ecn(EcnMode::Accurate);
+        let mut segment = data(1000, 10);
+        segment.ecn = Ecn::Ce;
+        receiver.handle(NOW, &segment, IDLE);
+        assert!(!receiver.wants_ack(NOW));
+        segment.seq = 1010;
+        receiver.handle(NOW, &segment, IDLE);
+        assert!(receiver.wants_ack(NOW));
+        assert_eq!(ack(&mut receiver).flags.ace(), 7);
+    }
+}

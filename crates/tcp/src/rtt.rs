@@ -1,0 +1,192 @@
+//! Round-trip time: smoothed value, variation and retransmission timeout (RFC 6298), and the
+//! minimum over a window, which RACK and the congestion controls use.
+
+use sluice_core::{Span, Time};
+
+/// What keeps the retransmission timeout from being too short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RtoFloor {
+    /// The timeout as a whole is at least this long. RFC 6298 §2.4 asks for one second.
+    Total(Span),
+    /// The variance term is at least this long, so that the timeout is never less than the
+    /// smoothed RTT plus this span. Linux does so with 200 ms.
+    Variance(Span),
+}
+
+/// The estimator of RFC 6298 in integers: SRTT scaled by 8 and RTTVAR by 4, so that the gains
+/// of 1/8 and 1/4 lose nothing.
+#[derive(Clone, Debug)]
+pub struct RttEstimator {
+    srtt_8: u64,
+    rttvar_4: u64,
+    latest: Span,
+    min: Span,
+    min_at: Time,
+    floor: RtoFloor,
+    initial: Span,
+    max: Span,
+    backoff: u32,
+}
+
+impl RttEstimator {
+    /// An estimator without a sample, whose timeout is `initial` (RFC 6298 §2.1).
+    pub fn new(floor: RtoFloor, initial: Span, max: Span) -> Self {
+        RttEstimator {
+            srtt_8: 0,
+            rttvar_4: 0,
+            latest: Span::ZERO,
+            min: Span::MAX,
+            min_at: Time::ZERO,
+            floor,
+            initial,
+            max,
+            backoff: 0,
+        }
+    }
+
+    /// Takes one measurement. Retransmitted segments must not be measured (RFC 6298 §3).
+    pub fn on_sample(&mut self, now: Time, rtt: Span) {
+        let r = rtt.as_ns().max(1);
+        self.latest = Span::from_ns(r);
+        if self.latest <= self.min || now.since(self.min_at) > MIN_RTT_WINDOW {
+            self.min = self.latest;
+            self.min_at = now;
+        }
+        if self.srtt_8 == 0 {
+            // RFC 6298 §2.2: SRTT <- R, RTTVAR <- R/2
+            self.srtt_8 = r * 8;
+            self.rttvar_4 = r * 2;
+        } else {
+            // RFC 6298 §2.3: RTTVAR before SRTT
+            let error = (self.srtt_8 / 8).abs_diff(r);
+            self.rttvar_4 = self.rttvar_4 - self.rttvar_4 / 4 + error;
+            self.srtt_8 = self.srtt_8 - self.srtt_8 / 8 + r;
+        }
+    }
+
+    /// The smoothed RTT; none before the first sample.
+    pub fn srtt(&self) -> Option<Span> {
+        (self.srtt_8 > 0).then(|| Span::from_ns(self.srtt_8 / 8))
+    }
+
+    /// The mean deviation.
+    pub fn rttvar(&self) -> Span {
+        Span::from_ns(self.rttvar_4 / 4)
+    }
+
+    /// The last sample.
+    pub fn latest(&self) -> Span {
+        self.latest
+    }
+
+    /// The least sample of the last five minutes (Linux `tcp_min_rtt_wlen`); [`Span::MAX`]
+    /// before the first one.
+    pub fn min(&self) -> Span {
+        self.min
+    }
+
+    /// The timeout with the present backoff.
+    pub fn rto(&self) -> Span {
+        let base = match self.srtt() {
+            None => self.initial,
+            // RFC 6298 §2.3: SRTT + max(G, K * RTTVAR); the clock's granularity G is 1 ns
+            Some(srtt) => match self.floor {
+                RtoFloor::Total(floor) => {
+                    let rto = srtt.saturating_add(Span::from_ns(self.rttvar_4.max(1)));
+                    rto.max(floor)
+                }
+                RtoFloor::Variance(floor) => {
+                    srtt.saturating_add(Span::from_ns(self.rttvar_4).max(floor))
+                }
+            },
+        };
+        let doubled = u128::from(base.as_ns()) << self.backoff.min(32);
+        Span::from_ns(u64::try_from(doubled).unwrap_or(u64::MAX)).min(self.max)
+    }
+
+    /// How often the timer has expired since the last acknowledgement of new bytes.
+    pub fn backoff(&self) -> u32 {
+        self.backoff
+    }
+
+    /// RFC 6298 §5.5: doubles the timeout.
+    pub fn back_off(&mut self) {
+        self.backoff += 1;
+    }
+
+    /// New bytes were acknowledged: the timeout falls back to its computed value.
+    pub fn end_backoff(&mut self) {
+        self.backoff = 0;
+    }
+
+    /// RFC 6298 §5.7: after a SYN that had to be repeated, data starts with at least `floor`.
+    pub fn raise_initial(&mut self, floor: Span) {
+        self.initial = self.initial.max(floor);
+    }
+}
+
+const MIN_RTT_WINDOW: Span = Span::from_secs(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(n: u64) -> Span {
+        Span::from_ms(n)
+    }
+
+    #[test]
+    fn srtt_and_rttvar_follow_rfc_6298() {
+        let mut rtt = RttEstimator::new(RtoFloor::Total(ms(1000)), ms(1000), ms(60_000));
+        assert_eq!(rtt.srtt(), None);
+        assert_eq!(rtt.rto(), ms(1000));
+        rtt.on_sample(Time::ZERO, ms(1000));
+        assert_eq!((rtt.srtt(), rtt.rttvar()), (Some(ms(1000)), ms(500)));
+        // SRTT + 4 RTTVAR
+        assert_eq!(rtt.rto(), ms(3000));
+        // RTTVAR 3/4 * 500 + 1/4 * |1000 - 1200| = 425; SRTT 7/8 * 1000 + 1/8 * 1200 = 1025
+        rtt.on_sample(Time::ZERO, ms(1200));
+        assert_eq!((rtt.srtt(), rtt.rttvar()), (Some(ms(1025)), ms(425)));
+        // 3/4 * 425 + 1/4 * |1025 - 900| = 350; 7/8 * 1025 + 1/8 * 900 = 1009.375
+        rtt.on_sample(Time::ZERO, ms(900));
+        assert_eq!(rtt.srtt(), Some(Span::from_us(1_009_375)));
+        assert_eq!(rtt.rttvar(), ms(350));
+    }
+
+    #[test]
+    fn the_two_floors_differ_by_the_smoothed_rtt() {
+        let constant = |floor| {
+            let mut rtt = RttEstimator::new(floor, ms(1000), ms(60_000));
+            for _ in 0..200 {
+                rtt.on_sample(Time::ZERO, ms(20));
+            }
+            rtt.rto()
+        };
+        assert_eq!(constant(RtoFloor::Total(ms(1000))), ms(1000));
+        // A constant RTT leaves no variance: 20 ms + 200 ms.
+        assert_eq!(constant(RtoFloor::Variance(ms(200))), ms(220));
+    }
+
+    #[test]
+    fn backoff_doubles_up_to_the_maximum_and_ends() {
+        let mut rtt = RttEstimator::new(RtoFloor::Total(ms(1000)), ms(1000), ms(60_000));
+        let mut seen = [0; 8];
+        for slot in &mut seen {
+            *slot = rtt.rto().as_ns() / 1_000_000_000;
+            rtt.back_off();
+        }
+        assert_eq!(seen, [1, 2, 4, 8, 16, 32, 60, 60]);
+        rtt.end_backoff();
+        assert_eq!(rtt.rto(), ms(1000));
+    }
+
+    #[test]
+    fn the_minimum_forgets_after_five_minutes() {
+        let mut rtt = RttEstimator::new(RtoFloor::Total(ms(1000)), ms(1000), ms(60_000));
+        rtt.on_sample(Time::ZERO, ms(10));
+        rtt.on_sample(Time::ZERO + Span::from_secs(300), ms(30));
+        assert_eq!(rtt.min(), ms(10));
+        rtt.on_sample(Time::ZERO + Span::from_secs(301), ms(30));
+        assert_eq!(rtt.min(), ms(30));
+    }
+}

@@ -1,0 +1,669 @@
+//! The sender's memory of what is in flight: one entry per transmitted segment.
+//!
+//! Entries lie in a ring in sequence order, so acknowledging, SACKing and finding a segment are
+//! O(1) amortised whatever the window:
+//! - an entry is found by dividing the distance by the segment size; only senders that emitted
+//!   short segments fall back to a binary search;
+//! - runs of SACKed entries are skipped by path-compressed links, so SACK blocks that are
+//!   reported again and again cost the same as new ones;
+//! - loss detection needs segments in the order of transmission (RFC 8985 §5.2). First
+//!   transmissions are in sequence order, so a cursor walks them once; retransmissions queue
+//!   behind it in a list of their own.
+//!
+//! `in_flight` is the pipe of RFC 6675 §4: bytes sent, less those SACKed or lost, plus
+//! retransmissions.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use sluice_core::Time;
+
+/// What was known about the connection when a segment left (draft-cheng-iccrg-delivery-rate-
+/// estimation §3.2).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TxState {
+    /// Bytes that had been delivered.
+    pub delivered: u64,
+    /// When they had been.
+    pub delivered_at: Time,
+    /// Transmission time of the first segment of that sample.
+    pub first_sent_at: Time,
+    /// Whether the sender had less to send than it was allowed to.
+    pub app_limited: bool,
+}
+
+/// One transmitted segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Entry {
+    seq: u32,
+    len: u16,
+    flags: u8,
+    /// The entry after the run of SACKed entries that this one belongs to.
+    skip: u32,
+    /// The last transmission.
+    pub sent_at: Time,
+    delivered: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
+}
+
+const SACKED: u8 = 1;
+const LOST: u8 = 2;
+/// A retransmission is in flight.
+const RETRANSMITTED: u8 = 4;
+/// It has been retransmitted at least once, so Karn's rule applies.
+const EVER_RETRANSMITTED: u8 = 8;
+const APP_LIMITED: u8 = 16;
+const FIN: u8 = 32;
+
+impl Entry {
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Sequence space that it occupies.
+    pub fn len(&self) -> u64 {
+        u64::from(self.len)
+    }
+
+    /// Whether it ends with the FIN, which is the last unit of its length.
+    pub fn is_fin(&self) -> bool {
+        self.has(FIN)
+    }
+
+    /// Whether it has been sent more than once.
+    pub fn was_retransmitted(&self) -> bool {
+        self.has(EVER_RETRANSMITTED)
+    }
+
+    /// Whether the receiver has reported it.
+    pub fn is_sacked(&self) -> bool {
+        self.has(SACKED)
+    }
+
+    pub fn tx(&self) -> TxState {
+        TxState {
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+            app_limited: self.has(APP_LIMITED),
+        }
+    }
+
+    fn set_tx(&mut self, tx: TxState) {
+        self.delivered = tx.delivered;
+        self.delivered_at = tx.delivered_at;
+        self.first_sent_at = tx.first_sent_at;
+        self.flags = self.flags & !APP_LIMITED | if tx.app_limited { APP_LIMITED } else { 0 };
+    }
+}
+
+/// Names an entry; counts up and wraps.
+pub(crate) type Id = u32;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Scoreboard {
+    ring: Box<[Entry]>,
+    head: Id,
+    tail: Id,
+    /// Sequence numbers of the first entry and after the last one.
+    una: u64,
+    nxt: u64,
+    mss: u64,
+    sacked_bytes: u64,
+    lost_bytes: u64,
+    retransmitted_bytes: u64,
+    sacked_count: u32,
+    /// The three highest SACKed entries, highest first; what lies below the third is lost by
+    /// the DupThresh rule (RFC 6675 §4).
+    top: [Id; DUP_THRESH],
+    top_len: usize,
+    /// First transmissions below this entry need no further look by loss detection.
+    cursor: Id,
+    /// Retransmissions in the order in which they left.
+    resent: VecDeque<(Id, Time)>,
+    /// Lost entries that wait for retransmission: first losses and lost retransmissions, each
+    /// in ascending order but for wraps of the second list.
+    lost: VecDeque<Id>,
+    lost_again: VecDeque<Id>,
+}
+
+/// Segments SACKed above a hole that make it a loss (RFC 6675 §2).
+pub(crate) const DUP_THRESH: usize = 3;
+
+impl Scoreboard {
+    pub fn new(start: u64, mss: u32) -> Self {
+        Scoreboard {
+            ring: vec![Entry::default(); 16].into_boxed_slice(),
+            head: 0,
+            tail: 0,
+            una: start,
+            nxt: start,
+            mss: u64::from(mss),
+            sacked_bytes: 0,
+            lost_bytes: 0,
+            retransmitted_bytes: 0,
+            sacked_count: 0,
+            top: [0; DUP_THRESH],
+            top_len: 0,
+            cursor: 0,
+            resent: VecDeque::new(),
+            lost: VecDeque::new(),
+            lost_again: VecDeque::new(),
+        }
+    }
+
+    /// Changes the segment size that lookups guess with.
+    pub fn set_mss(&mut self, mss: u32) {
+        self.mss = u64::from(mss);
+    }
+
+    /// The first unacknowledged sequence number.
+    pub fn una(&self) -> u64 {
+        self.una
+    }
+
+    /// The next new sequence number.
+    pub fn nxt(&self) -> u64 {
+        self.nxt
+    }
+
+    /// Bytes sent and not cumulatively acknowledged (RFC 5681: FlightSize).
+    pub fn flight(&self) -> u64 {
+        self.nxt - self.una
+    }
+
+    /// Bytes believed to be in the network (RFC 6675 §4: pipe).
+    pub fn in_flight(&self) -> u64 {
+        self.flight() + self.retransmitted_bytes - self.sacked_bytes - self.lost_bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.head == self.tail
+    }
+
+    /// How many segments have not been acknowledged cumulatively.
+    pub fn len(&self) -> u32 {
+        self.tail.wrapping_sub(self.head)
+    }
+
+    /// Whether at least [`DUP_THRESH`] segments are SACKed.
+    pub fn has_dup_thresh(&self) -> bool {
+        self.sacked_count as usize >= DUP_THRESH
+    }
+
+    /// Whether any segment is SACKed.
+    pub fn has_sacked(&self) -> bool {
+        self.sacked_count > 0
+    }
+
+    /// Whether losses or retransmissions are outstanding, so that loss detection has work even
+    /// without SACKed segments.
+    pub fn is_repairing(&self) -> bool {
+        self.retransmitted_bytes > 0 || self.lost_bytes > 0
+    }
+
+    pub fn entry(&self, id: Id) -> &Entry {
+        &self.ring[id as usize & (self.ring.len() - 1)]
+    }
+
+    fn entry_mut(&mut self, id: Id) -> &mut Entry {
+        let mask = self.ring.len() - 1;
+        &mut self.ring[id as usize & mask]
+    }
+
+    pub fn head(&self) -> Option<Id> {
+        (!self.is_empty()).then_some(self.head)
+    }
+
+    pub fn last(&self) -> Option<Id> {
+        (!self.is_empty()).then(|| self.tail.wrapping_sub(1))
+    }
+
+    /// The sequence number of an entry in the window.
+    pub fn seq(&self, id: Id) -> u64 {
+        self.una + u64::from(self.entry(id).seq.wrapping_sub(self.una as u32))
+    }
+
+    /// The sequence number after an entry in the window.
+    pub fn end(&self, id: Id) -> u64 {
+        self.seq(id) + self.entry(id).len()
+    }
+
+    /// Remembers a new segment of `len` sequence numbers at `nxt`.
+    pub fn push(&mut self, len: u16, fin: bool, now: Time, tx: TxState) -> Id {
+        if self.len() as usize == self.ring.len() {
+            self.grow();
+        }
+        let id = self.tail;
+        let seq = self.nxt as u32;
+        let entry = self.entry_mut(id);
+        *entry = Entry {
+            seq,
+            len,
+            flags: if fin { FIN } else { 0 },
+            skip: 0,
+            sent_at: now,
+            delivered: 0,
+            delivered_at: Time::ZERO,
+            first_sent_at: Time::ZERO,
+        };
+        entry.set_tx(tx);
+        self.tail = self.tail.wrapping_add(1);
+        self.nxt += u64::from(len);
+        id
+    }
+
+    /// Takes the first entry if it ends at or before `ack`.
+    ///
+    /// An ACK inside a segment acknowledges nothing of it: receivers take segments whole.
+    pub fn pop_acked(&mut self, ack: u64) -> Option<Entry> {
+        if self.is_empty() {
+            return None;
+        }
+        let entry = *self.entry(self.head);
+        if self.una + entry.len() > ack {
+            return None;
+        }
+        let len = entry.len();
+        if entry.has(SACKED) {
+            self.sacked_bytes -= len;
+            self.sacked_count -= 1;
+            while self.top_len > 0 && self.top[self.top_len - 1] == self.head {
+                self.top_len -= 1;
+            }
+        } else {
+            self.forget_in_flight(&entry);
+        }
+        if self.cursor == self.head {
+            self.cursor = self.cursor.wrapping_add(1);
+        }
+        self.head = self.head.wrapping_add(1);
+        self.una += len;
+        if self.is_empty() {
+            self.resent.clear();
+            self.lost.clear();
+            self.lost_again.clear();
+        }
+        Some(entry)
+    }
+
+    /// Marks what lies wholly inside `start..end` and calls `on_sacked` for each newly SACKed
+    /// entry with its end.
+    pub fn sack(&mut self, start: u64, end: u64, mut on_sacked: impl FnMut(&Entry, u64)) {
+        let (start, end) = (start.max(self.una), end.min(self.nxt));
+        if start >= end {
+            return;
+        }
+        let mut id = self.find(start);
+        if self.seq(id) < start {
+            id = id.wrapping_add(1);
+        }
+        loop {
+            id = self.next_unsacked(id);
+            if id == self.tail {
+                return;
+            }
+            let after = self.end(id);
+            if after > end {
+                return;
+            }
+            let entry = *self.entry(id);
+            self.forget_in_flight(&entry);
+            self.sacked_bytes += entry.len();
+            self.sacked_count += 1;
+            self.note_top(id);
+            let slot = self.entry_mut(id);
+            slot.flags = slot.flags & !(LOST | RETRANSMITTED) | SACKED;
+            slot.skip = id.wrapping_add(1);
+            on_sacked(&entry, after);
+            id = id.wrapping_add(1);
+        }
+    }
+
+    /// RFC 2018 §8: a receiver may drop what it has SACKed. When the first entry is SACKed but
+    /// not acknowledged at a timeout it has done so, and no SACK is trusted any more.
+    pub fn forget_sacks_of_reneging_receiver(&mut self) {
+        if self.is_empty() || !self.entry(self.head).is_sacked() {
+            return;
+        }
+        let mut id = self.head;
+        while id != self.tail {
+            self.entry_mut(id).flags &= !SACKED;
+            id = id.wrapping_add(1);
+        }
+        self.sacked_bytes = 0;
+        self.sacked_count = 0;
+        self.top_len = 0;
+        self.cursor = self.head;
+    }
+
+    /// Gives loss detection each outstanding transmission, oldest first, until `is_lost`
+    /// answers no; those it calls lost are marked. Returns the bytes marked.
+    ///
+    /// `is_lost` sees the entry and the sequence number after it.
+    pub fn mark_lost_while(&mut self, mut is_lost: impl FnMut(&Entry, u64) -> bool) -> u64 {
+        let mut marked = 0;
+        while self.cursor != self.tail {
+            let id = self.cursor;
+            let entry = *self.entry(id);
+            if !entry.has(SACKED | LOST | EVER_RETRANSMITTED) {
+                if !is_lost(&entry, self.end(id)) {
+                    break;
+                }
+                marked += self.mark_lost(id);
+            }
+            self.cursor = id.wrapping_add(1);
+        }
+        while let Some(&(id, sent_at)) = self.resent.front() {
+            if self.is_current_retransmission(id, sent_at) {
+                let entry = *self.entry(id);
+                if !is_lost(&entry, self.end(id)) {
+                    break;
+                }
+                marked += self.mark_lost(id);
+            }
+            self.resent.pop_front();
+        }
+        marked
+    }
+
+    /// Marks the first transmissions below the third highest SACKed segment (RFC 6675 §4:
+    /// IsLost). Returns the bytes marked.
+    pub fn mark_lost_by_dup_thresh(&mut self) -> u64 {
+        if self.top_len < DUP_THRESH {
+            return 0;
+        }
+        let limit = self.top[DUP_THRESH - 1];
+        let mut marked = 0;
+        while self.is_before(self.cursor, limit) {
+            let id = self.cursor;
+            if !self.entry(id).has(SACKED | LOST | EVER_RETRANSMITTED) {
+                marked += self.mark_lost(id);
+            }
+            self.cursor = id.wrapping_add(1);
+        }
+        marked
+    }
+
+    /// Marks the first entry, SACKed or not being out of the question (a timeout says so).
+    pub fn mark_head_lost(&mut self) {
+        if self
+            .head()
+            .is_some_and(|head| !self.entry(head).is_sacked())
+        {
+            self.mark_lost(self.head);
+        }
+    }
+
+    /// Takes back all losses that have not been retransmitted yet: they were not losses.
+    pub fn unmark_losses(&mut self) {
+        let mut id = self.head;
+        while id != self.tail {
+            let entry = self.entry_mut(id);
+            if entry.has(LOST) {
+                let len = entry.len();
+                entry.flags &= !LOST;
+                self.lost_bytes -= len;
+            }
+            id = id.wrapping_add(1);
+        }
+        self.lost.clear();
+        self.lost_again.clear();
+        self.cursor = self.head;
+    }
+
+    /// The lost entry to retransmit next.
+    pub fn next_lost(&mut self) -> Option<Id> {
+        while let Some(&id) = self.lost.front() {
+            if self.is_waiting(id) {
+                break;
+            }
+            self.lost.pop_front();
+        }
+        while let Some(&id) = self.lost_again.front() {
+            if self.is_waiting(id) {
+                break;
+            }
+            self.lost_again.pop_front();
+        }
+        match (self.lost.front(), self.lost_again.front()) {
+            (Some(&first), Some(&again)) if self.is_before(again, first) => Some(again),
+            (Some(&first), _) => Some(first),
+            (None, again) => again.copied(),
+        }
+    }
+
+    /// Records that `id` leaves once more.
+    pub fn on_retransmit(&mut self, id: Id, now: Time, tx: TxState) {
+        let entry = self.entry_mut(id);
+        let len = entry.len();
+        let already = entry.has(RETRANSMITTED);
+        entry.flags |= RETRANSMITTED | EVER_RETRANSMITTED;
+        entry.sent_at = now;
+        entry.set_tx(tx);
+        if !already {
+            self.retransmitted_bytes += len;
+        }
+        self.resent.push_back((id, now));
+    }
+
+    fn mark_lost(&mut self, id: Id) -> u64 {
+        let entry = self.entry_mut(id);
+        let len = entry.len();
+        let (was_lost, was_resent) = (entry.has(LOST), entry.has(RETRANSMITTED));
+        if was_lost && !was_resent {
+            return 0;
+        }
+        entry.flags = (entry.flags | LOST) & !RETRANSMITTED;
+        if was_resent {
+            self.retransmitted_bytes -= len;
+            self.lost_again.push_back(id);
+        } else {
+            self.lost.push_back(id);
+        }
+        if !was_lost {
+            self.lost_bytes += len;
+        }
+        len
+    }
+
+    fn forget_in_flight(&mut self, entry: &Entry) {
+        if entry.has(LOST) {
+            self.lost_bytes -= entry.len();
+        }
+        if entry.has(RETRANSMITTED) {
+            self.retransmitted_bytes -= entry.len();
+        }
+    }
+
+    fn note_top(&mut self, id: Id) {
+        let mut at = 0;
+        while at < self.top_len && self.is_before(id, self.top[at]) {
+            at += 1;
+        }
+        if at == DUP_THRESH {
+            return;
+        }
+        let last = self.top_len.min(DUP_THRESH - 1);
+        self.top.copy_within(at..last, at + 1);
+        self.top[at] = id;
+        self.top_len = (self.top_len + 1).min(DUP_THRESH);
+    }
+
+    fn is_before(&self, a: Id, b: Id) -> bool {
+        a.wrapping_sub(self.head) < b.wrapping_sub(self.head)
+    }
+
+    fn is_in_window(&self, id: Id) -> bool {
+        id.wrapping_sub(self.head) < self.len()
+    }
+
+    fn is_waiting(&self, id: Id) -> bool {
+        self.is_in_window(id) && {
+            let entry = self.entry(id);
+            entry.has(LOST) && !entry.has(RETRANSMITTED)
+        }
+    }
+
+    fn is_current_retransmission(&self, id: Id, sent_at: Time) -> bool {
+        self.is_in_window(id) && {
+            let entry = self.entry(id);
+            entry.has(RETRANSMITTED) && entry.sent_at == sent_at
+        }
+    }
+
+    /// The entry that contains `seq`, which lies in `una..nxt`.
+    fn find(&self, seq: u64) -> Id {
+        let guess = ((seq - self.una) / self.mss).min(u64::from(self.len()) - 1) as u32;
+        let id = self.head.wrapping_add(guess);
+        let first = self.seq(id);
+        if first <= seq && seq < first + self.entry(id).len() {
+            return id;
+        }
+        let (mut low, mut high) = (0, self.len());
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.seq(self.head.wrapping_add(middle)) <= seq {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        self.head.wrapping_add(low)
+    }
+
+    /// The first entry from `id` on that is not SACKED, or `tail`. Shortens the links it used.
+    fn next_unsacked(&mut self, id: Id) -> Id {
+        let mut end = id;
+        while end != self.tail && self.entry(end).is_sacked() {
+            end = self.entry(end).skip;
+        }
+        let mut at = id;
+        while at != end {
+            let entry = self.entry_mut(at);
+            at = entry.skip;
+            entry.skip = end;
+        }
+        end
+    }
+
+    fn grow(&mut self) {
+        let mut ring = vec![Entry::default(); self.ring.len() * 2].into_boxed_slice();
+        let mask = ring.len() - 1;
+        let mut id = self.head;
+        while id != self.tail {
+            ring[id as usize & mask] = *self.entry(id);
+            id = id.wrapping_add(1);
+        }
+        self.ring = ring;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn board(segments: u64) -> Scoreboard {
+        let mut board = Scoreboard::new(1000, 100);
+        for i in 0..segments {
+            board.push(100, false, Time::from_ns(i), TxState::default());
+        }
+        board
+    }
+
+    fn sack(board: &mut Scoreboard, start: u64, end: u64) -> Vec<u64> {
+        let mut seen = Vec::new();
+        board.sack(start, end, |_, after| seen.push(after));
+        seen
+    }
+
+    fn next_lost(board: &mut Scoreboard) -> u64 {
+        let id = board.next_lost().unwrap();
+        board.seq(id)
+    }
+
+    #[test]
+    fn repeated_and_growing_blocks_report_each_segment_once() {
+        let mut board = board(100);
+        assert_eq!(sack(&mut board, 1200, 1400), [1300, 1400]);
+        assert_eq!(sack(&mut board, 1200, 1500), [1500]);
+        assert_eq!(sack(&mut board, 1200, 1500), []);
+        assert_eq!(sack(&mut board, 1700, 1800), [1800]);
+        assert_eq!(sack(&mut board, 1200, 1800), [1600, 1700]);
+        assert_eq!(board.sacked_bytes, 600);
+        assert_eq!(board.in_flight(), 10_000 - 600);
+    }
+
+    #[test]
+    fn a_block_that_cuts_segments_marks_only_whole_ones() {
+        let mut board = board(10);
+        assert_eq!(sack(&mut board, 1250, 1650), [1400, 1500, 1600]);
+    }
+
+    #[test]
+    fn the_third_sacked_segment_above_makes_a_loss() {
+        let mut board = board(10);
+        sack(&mut board, 1100, 1300);
+        assert_eq!(board.mark_lost_by_dup_thresh(), 0);
+        sack(&mut board, 1400, 1500);
+        // 1000..1100 has three SACKed above it, 1300..1400 one.
+        assert_eq!(board.mark_lost_by_dup_thresh(), 100);
+        // RFC 6675 pipe: 1000 sent - 300 SACKed - 100 lost
+        assert_eq!(board.in_flight(), 600);
+        let id = board.next_lost().unwrap();
+        assert_eq!(board.seq(id), 1000);
+        board.on_retransmit(id, Time::from_ns(50), TxState::default());
+        assert_eq!(board.in_flight(), 700);
+        assert_eq!(board.next_lost(), None);
+    }
+
+    #[test]
+    fn a_lost_retransmission_is_queued_again_before_later_losses() {
+        let mut board = board(10);
+        sack(&mut board, 1300, 1600);
+        assert_eq!(board.mark_lost_by_dup_thresh(), 300);
+        let id = board.next_lost().unwrap();
+        board.on_retransmit(id, Time::from_ns(50), TxState::default());
+        assert_eq!(next_lost(&mut board), 1100);
+        // First transmissions are still good, the retransmission is not.
+        let marked = board.mark_lost_while(|entry, _| entry.was_retransmitted());
+        assert_eq!(marked, 100);
+        assert_eq!(next_lost(&mut board), 1000);
+        // 1000 sent - 300 SACKed - 300 lost
+        assert_eq!(board.in_flight(), 400);
+    }
+
+    #[test]
+    fn short_segments_are_found_too() {
+        let mut board = Scoreboard::new(0, 100);
+        for len in [100, 7, 100, 100, 1, 1, 100] {
+            board.push(len, false, Time::ZERO, TxState::default());
+        }
+        assert_eq!(sack(&mut board, 307, 308), [308]);
+        assert_eq!(sack(&mut board, 100, 107), [107]);
+    }
+
+    #[test]
+    fn the_ring_grows_and_ids_wrap() {
+        let mut board = board(0);
+        board.head = u32::MAX - 5;
+        board.tail = board.head;
+        board.cursor = board.head;
+        for i in 0..1000 {
+            board.push(100, false, Time::from_ns(i), TxState::default());
+        }
+        assert_eq!(
+            sack(&mut board, 1000 + 500 * 100, 1000 + 503 * 100).len(),
+            3
+        );
+        assert_eq!(board.mark_lost_by_dup_thresh(), 500 * 100);
+        let mut popped = 0;
+        while board.pop_acked(1000 + 600 * 100).is_some() {
+            popped += 1;
+        }
+        assert_eq!(popped, 600);
+        assert_eq!(board.in_flight(), 400 * 100);
+    }
+}

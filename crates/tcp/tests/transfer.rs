@@ -1,0 +1,388 @@
+//! Whole transfers over a small network.
+
+mod common;
+
+use common::{Fate, Net, secs, transfer};
+use proptest::prelude::*;
+use sluice_core::{Rate, Span, Time};
+use sluice_tcp::cc::{self, Phase};
+use sluice_tcp::{Config, EcnMode, Flags, LossDetection, Reading, Segment, State};
+
+fn config(name: &str) -> Config {
+    Config {
+        congestion_control: cc::find(name).unwrap(),
+        ..Config::default()
+    }
+}
+
+#[test]
+fn a_clean_path_sees_no_retransmission() {
+    for descriptor in cc::REGISTRY {
+        let config = Config {
+            congestion_control: descriptor,
+            ecn: descriptor.ecn,
+            ..Config::default()
+        };
+        let mut net = transfer(&config, 3_000_000, Span::from_ms(10), |_, _| Fate::Deliver);
+        net.rate = Rate::from_bps(50_000_000);
+        assert!(net.run(secs(60)), "{descriptor:?}");
+        let counters = net.client.counters();
+        assert_eq!(net.server.received(), 3_000_000, "{descriptor:?}");
+        assert_eq!(counters.retransmits, 0, "{descriptor:?}");
+        assert_eq!(counters.timeouts, 0, "{descriptor:?}");
+        assert_eq!(net.server.duplicate_bytes(), 0, "{descriptor:?}");
+    }
+}
+
+#[test]
+fn slow_start_doubles_each_round_trip() {
+    // 70 segments at IW 10 need 10 + 20 + 40: three flights. The handshake takes one round
+    // trip of 100 ms, so the last data arrive at 50 + 100 * 3 ms and are acknowledged at 400.
+    let mut net = transfer(&config("reno"), 70 * 1448, Span::from_ms(50), |_, _| {
+        Fate::Deliver
+    });
+    net.flush();
+    while net.server.received() < 70 * 1448 {
+        assert!(net.step(secs(1)));
+    }
+    assert_eq!(net.now, Time::ZERO + Span::from_ms(350));
+}
+
+#[test]
+fn one_loss_costs_one_retransmission_and_halves_reno() {
+    let mut sent = 0;
+    let mut net = transfer(&config("reno"), 1_000_000, Span::from_ms(10), |up, s| {
+        sent += u32::from(up && s.len > 0);
+        if up && s.len > 0 && sent == 50 {
+            Fate::Drop
+        } else {
+            Fate::Deliver
+        }
+    });
+    assert!(net.run(secs(10)));
+    let counters = net.client.counters();
+    assert_eq!(counters.retransmits, 1);
+    assert_eq!(counters.recoveries, 1);
+    assert_eq!(counters.timeouts, 0);
+}
+
+#[test]
+fn a_lost_tail_is_probed_without_a_timeout() {
+    // The last segment (with FIN) is lost: nothing is SACKed, so only a probe can tell.
+    let mut first = true;
+    let judge = |up: bool, s: &Segment| {
+        if up && s.flags.has(Flags::FIN) && std::mem::take(&mut first) {
+            Fate::Drop
+        } else {
+            Fate::Deliver
+        }
+    };
+    let mut net = transfer(&config("cubic"), 5 * 1448, Span::from_ms(10), judge);
+    assert!(net.run(secs(10)));
+    let counters = net.client.counters();
+    assert_eq!((counters.probes, counters.timeouts), (1, 0));
+}
+
+#[test]
+fn without_rack_a_lost_tail_takes_a_timeout() {
+    let mut first = true;
+    let judge = |up: bool, s: &Segment| {
+        if up && s.flags.has(Flags::FIN) && std::mem::take(&mut first) {
+            Fate::Drop
+        } else {
+            Fate::Deliver
+        }
+    };
+    let config = Config {
+        loss_detection: LossDetection::DupAck,
+        ..config("cubic")
+    };
+    let mut net = transfer(&config, 5 * 1448, Span::from_ms(10), judge);
+    assert!(net.run(secs(10)));
+    let counters = net.client.counters();
+    assert_eq!((counters.probes, counters.timeouts), (0, 1));
+}
+
+#[test]
+fn a_lost_syn_is_repeated_after_a_second_and_costs_the_initial_window() {
+    let mut first = true;
+    let mut net = transfer(&config("reno"), 1448, Span::from_ms(10), |up, s| {
+        if up && s.flags.has(Flags::SYN) && std::mem::take(&mut first) {
+            Fate::Drop
+        } else {
+            Fate::Deliver
+        }
+    });
+    net.flush();
+    while !net.client.is_established() {
+        assert!(net.step(secs(10)));
+    }
+    // RFC 6298 §2.1: 1 s, and one round trip
+    assert_eq!(net.now, secs(1) + Span::from_ms(20));
+    // RFC 5681 §3.1: one segment
+    assert_eq!(net.client.snapshot().window.cwnd, 1448);
+}
+
+#[test]
+fn the_timeout_backs_off_exponentially_until_the_peer_answers() {
+    // The path is dead from 50 ms on and alive again at 5 s.
+    let mut net = transfer(&config("cubic"), 500_000, Span::from_ms(10), |_, _| {
+        Fate::Deliver
+    });
+    net.flush();
+    while net.now < Time::ZERO + Span::from_ms(50) {
+        assert!(net.step(secs(1)));
+    }
+    let dead = std::cell::Cell::new(true);
+    let dead = &dead;
+    let mut retransmitted = Vec::new();
+    let mut other = Net::new(
+        &config("cubic"),
+        &config("cubic"),
+        Span::from_ms(10),
+        |_, _| {
+            if dead.get() {
+                Fate::Drop
+            } else {
+                Fate::Deliver
+            }
+        },
+    );
+    std::mem::swap(&mut other.client, &mut net.client);
+    std::mem::swap(&mut other.server, &mut net.server);
+    other.now = net.now;
+    let mut seen = 0;
+    while other.now < secs(5) {
+        if !other.step(secs(100)) {
+            break;
+        }
+        let count = other.client.counters().timeouts;
+        if count > seen {
+            seen = count;
+            retransmitted.push(other.now);
+        }
+    }
+    let gaps: Vec<u64> = retransmitted
+        .windows(2)
+        .map(|w| w[1].since(w[0]).as_ns())
+        .collect();
+    for pair in gaps.windows(2) {
+        // RFC 6298 §5.5
+        assert_eq!(pair[1], 2 * pair[0]);
+    }
+    assert!(gaps.len() >= 3);
+    dead.set(false);
+    assert!(other.run(secs(100)));
+    assert_eq!(other.server.received(), 500_000);
+}
+
+#[test]
+fn a_dead_peer_is_given_up() {
+    let config = Config {
+        max_retries: 4,
+        ..config("cubic")
+    };
+    let mut sent = 0;
+    let mut net = transfer(&config, 50_000, Span::from_ms(10), |_, _| {
+        sent += 1;
+        if sent > 3 { Fate::Drop } else { Fate::Deliver }
+    });
+    net.run_until(secs(1000));
+    assert_eq!(net.client.state(), State::Failed);
+}
+
+#[test]
+fn a_delayed_burst_is_recognised_as_no_loss_and_the_window_restored() {
+    // What is sent between 300 and 700 ms arrives after 700 ms. The timeout of 20 + 200 ms
+    // expires meanwhile, and the late ACKs prove it wrong.
+    let now = std::cell::Cell::new(0_u64);
+    let now = &now;
+    // The receive buffer keeps the transfer going until then: 100 kB each 20 ms.
+    let config = Config {
+        receive_buffer: 100_000,
+        ..config("cubic")
+    };
+    let mut net = transfer(&config, 3_000_000, Span::from_ms(10), move |up, s| {
+        if up && s.len > 0 && (300..700).contains(&now.get()) {
+            Fate::Late(Span::from_ms(700 - now.get()))
+        } else {
+            Fate::Deliver
+        }
+    });
+    net.flush();
+    let mut before = 0;
+    while !net.client.is_closed() {
+        now.set(net.now.as_ns() / 1_000_000);
+        if now.get() < 300 {
+            before = net.client.snapshot().window.cwnd;
+        }
+        assert!(net.step(secs(20)));
+    }
+    let counters = net.client.counters();
+    assert!(counters.timeouts >= 1);
+    assert!(counters.undos >= 1);
+    assert!(net.client.snapshot().window.cwnd >= before);
+}
+
+#[test]
+fn a_closed_window_is_probed_and_the_lost_update_does_not_stall() {
+    let server = Config {
+        receive_buffer: 10_000,
+        reading: Reading::Explicit,
+        ..config("cubic")
+    };
+    // The first window update is lost.
+    let mut updates = 0;
+    let mut net = Net::new(&config("cubic"), &server, Span::from_ms(10), |up, s| {
+        if !up && s.window > 0 && s.ack.wrapping_sub(1) as usize >= 10_000 {
+            updates += 1;
+            if updates == 1 {
+                return Fate::Drop;
+            }
+        }
+        Fate::Deliver
+    });
+    net.client.open(Time::ZERO);
+    net.client.write(20_000);
+    net.client.close();
+    net.server.close();
+    net.run_until(secs(1));
+    assert_eq!(net.server.unread(), 10_000);
+    assert_eq!(net.server.read(10_000), 10_000);
+    net.run_until(secs(4));
+    assert_eq!(net.server.received(), 20_000);
+    net.server.read(u64::MAX);
+    assert!(net.run(secs(10)));
+}
+
+#[test]
+fn an_application_that_writes_little_never_grows_its_window() {
+    let mut net = Net::new(
+        &config("reno"),
+        &config("reno"),
+        Span::from_ms(10),
+        |_, _| Fate::Deliver,
+    );
+    net.client.open(Time::ZERO);
+    for i in 1..100 {
+        net.client.write(1448);
+        net.run_until(Time::ZERO + Span::from_ms(50 * i));
+    }
+    // RFC 7661: one segment per round trip is no reason to go beyond the initial window.
+    assert_eq!(net.client.snapshot().window.cwnd, 10 * 1448);
+    assert_eq!(net.server.received(), 99 * 1448);
+}
+
+#[test]
+fn both_directions_carry_data_at_once() {
+    let mut net = transfer(&config("cubic"), 400_000, Span::from_ms(5), |_, _| {
+        Fate::Deliver
+    });
+    net.server = sluice_tcp::Endpoint::server(&config("cubic")).unwrap();
+    net.server.write(300_000);
+    net.server.close();
+    assert!(net.run(secs(10)));
+    assert_eq!(net.server.received(), 400_000);
+    assert_eq!(net.client.received(), 300_000);
+    assert_eq!(net.client.counters().retransmits, 0);
+    assert_eq!(net.server.counters().retransmits, 0);
+}
+
+#[test]
+fn a_mark_reduces_once_per_window_without_a_retransmission() {
+    let config = Config {
+        ecn: EcnMode::Classic,
+        ..config("reno")
+    };
+    let mut sent = 0;
+    let mut net = transfer(&config, 400_000, Span::from_ms(10), |up, s| {
+        sent += u32::from(up && s.len > 0);
+        // Three marks in one window.
+        if up && (60..63).contains(&sent) {
+            Fate::Mark
+        } else {
+            Fate::Deliver
+        }
+    });
+    assert!(net.run(secs(10)));
+    let counters = net.client.counters();
+    assert_eq!(counters.ecn_reductions, 1);
+    assert_eq!(counters.retransmits, 0);
+    assert_eq!(net.client.snapshot().phase, Phase::Open);
+}
+
+#[test]
+fn sequence_numbers_may_wrap() {
+    let config = Config {
+        isn: u32::MAX - 100_000,
+        ..config("cubic")
+    };
+    let mut sent = 0;
+    let mut net = transfer(&config, 1_000_000, Span::from_ms(10), |up, s| {
+        sent += u32::from(up && s.len > 0);
+        if up && s.len > 0 && sent % 37 == 0 {
+            Fate::Drop
+        } else {
+            Fate::Deliver
+        }
+    });
+    assert!(net.run(secs(60)));
+    assert_eq!(net.server.received(), 1_000_000);
+}
+
+fn fate() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        12 => Just(Fate::Deliver),
+        3 => Just(Fate::Drop),
+        1 => (1_u64..300).prop_map(|ms| Fate::Late(Span::from_ms(ms))),
+        1 => (0_u64..100).prop_map(|ms| Fate::Twice(Span::from_ms(ms))),
+        1 => Just(Fate::Mark),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever the network does to the first 120 segments, every byte arrives exactly once and
+    /// in order, both ends close, and nothing panics.
+    #[test]
+    fn any_pattern_of_faults_delivers_everything(
+        fates in prop::collection::vec(fate(), 120),
+        bytes in 0_u64..120_000,
+        reply in 0_u64..20_000,
+        algorithm in 0..cc::REGISTRY.len(),
+        mode in prop::sample::select(vec![EcnMode::Off, EcnMode::Classic, EcnMode::Dctcp, EcnMode::Accurate]),
+        rack in any::<bool>(),
+        buffer in 2_000_u64..70_000,
+        isn in any::<u32>(),
+    ) {
+        let config = Config {
+            congestion_control: cc::REGISTRY[algorithm],
+            ecn: mode,
+            loss_detection: if rack { LossDetection::RackTlp } else { LossDetection::DupAck },
+            receive_buffer: buffer,
+            isn,
+            rto_floor: sluice_tcp::rtt::RtoFloor::Variance(Span::from_ms(50)),
+            ..Config::default()
+        };
+        let mut fates = fates.into_iter();
+        let mut net = transfer(&config, bytes, Span::from_ms(10), move |_, _| {
+            fates.next().unwrap_or(Fate::Deliver)
+        });
+        net.rate = Rate::from_bps(20_000_000);
+        net.server.write(reply);
+        net.server = {
+            let mut server = sluice_tcp::Endpoint::server(&config).unwrap();
+            server.write(reply);
+            server.close();
+            server
+        };
+        let closed = net.run(secs(20_000));
+        prop_assert!(closed, "stalled at {} client {:?} server {:?}", net.now, net.client, net.server);
+        if net.client.state() != State::Failed && net.server.state() != State::Failed {
+            prop_assert_eq!(net.server.received(), bytes);
+            prop_assert_eq!(net.client.received(), reply);
+            prop_assert_eq!(net.client.snapshot().in_flight, 0);
+        }
+    }
+}

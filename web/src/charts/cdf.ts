@@ -1,0 +1,252 @@
+/** Empirical distributions: which share of the samples is at most so much. */
+import uPlot from "uplot";
+import { type Child, choice, h, swatch } from "../dom.ts";
+import { shareAtMost } from "../maths/cdf.ts";
+import { milliseconds, percent } from "../maths/format.ts";
+import type { Cdf } from "../model.ts";
+import { dashes, variantColor } from "../theme.ts";
+import {
+  axis,
+  FOCUS,
+  Frame,
+  type FrameSpec,
+  isPointed,
+  linearAxis,
+  logAxis,
+  logShareAxis,
+  shareAxis,
+} from "./frame.ts";
+
+export interface Curve {
+  label: string;
+  variant: number;
+  flow: number;
+  cdf: Cdf;
+}
+
+type Form = "linear" | "log" | "tail";
+
+/** The smallest value of a logarithmic axis. */
+const FLOOR_MS = 0.001;
+
+export class CdfChart {
+  readonly frame: Frame;
+  private curves: Curve[] = [];
+  private plot: uPlot | null = null;
+  private form: Form;
+  private isShown: (variant: number) => boolean = () => true;
+  private range: [number, number] = [0, 1];
+
+  constructor(spec: FrameSpec, isLogFirst: boolean) {
+    this.form = isLogFirst ? "log" : "linear";
+    const zoom = (factor: number) => {
+      const { x } = this.plot?.scales ?? {};
+      const min = x?.min ?? 0;
+      const max = x?.max ?? 1;
+      this.setRange(
+        (min + max) / 2 - ((max - min) / 2) * factor,
+        (min + max) / 2 + ((max - min) / 2) * factor,
+      );
+    };
+    const pan = (share: number) => {
+      const { x } = this.plot?.scales ?? {};
+      const by = ((x?.max ?? 1) - (x?.min ?? 0)) * share;
+      this.setRange((x?.min ?? 0) + by, (x?.max ?? 1) + by);
+    };
+    this.frame = new Frame(spec, { zoom, pan, reset: () => this.reset() });
+    const forms: { value: Form; text: string }[] = [
+      { value: "linear", text: "linear" },
+      { value: "log", text: "log" },
+      { value: "tail", text: "log tail" },
+    ];
+    this.frame.controls.append(
+      choice(`Scale of ${spec.title}`, forms, this.form, (form) => {
+        this.form = form;
+        this.build();
+      }),
+    );
+  }
+
+  setCurves(curves: Curve[]): void {
+    this.curves = curves.filter((curve) => curve.cdf.count > 0);
+    this.build();
+  }
+
+  show(isShown: (variant: number) => boolean): void {
+    this.isShown = isShown;
+    const plot = this.plot;
+    if (plot === null) return;
+    plot.batch(() => {
+      this.curves.forEach((curve, at) => {
+        plot.setSeries(at + 1, { show: isShown(curve.variant) });
+      });
+    });
+    this.count();
+    this.reset();
+  }
+
+  private count(): void {
+    const shown = this.curves.filter((curve) => this.isShown(curve.variant));
+    this.frame.setCounts(this.curves.length, shown.length);
+    const isPlain = new Set(this.curves.map((curve) => curve.variant)).size === this.curves.length;
+    this.frame.setLegend(
+      shown.map(({ label, variant, flow }) => ({ label, hue: variant, dash: dashes(variant, flow) })),
+      isPlain,
+    );
+  }
+
+  private setRange(min: number, max: number): void {
+    const [least, most] = this.range;
+    this.plot?.setScale("x", { min: Math.max(least, min), max: Math.min(most, max) });
+  }
+
+  private reset(): void {
+    this.range = this.fullRange();
+    this.setRange(...this.range);
+  }
+
+  /** Wide enough for all that is shown. */
+  private fullRange(): [number, number] {
+    const values = this.curves
+      .filter((curve) => this.isShown(curve.variant))
+      .flatMap((curve) => curve.cdf.value);
+    const most = values.reduce((a, b) => Math.max(a, b), 0);
+    if (this.form === "linear") return [0, most > 0 ? most * 1.02 : 1];
+    const least = values.reduce((a, b) => (b > 0 ? Math.min(a, b) : a), most);
+    if (most <= 0) return [FLOOR_MS, 1];
+    return [Math.max(least / 1.2, FLOOR_MS), most * 1.2];
+  }
+
+  private build(): void {
+    this.count();
+    this.frame.figure.classList.toggle("empty", this.curves.length === 0);
+    if (this.curves.length === 0) {
+      this.frame.unmount();
+      this.plot = null;
+      return;
+    }
+    this.range = this.fullRange();
+    const [min, max] = this.range;
+    const isTail = this.form === "tail";
+    this.plot = this.frame.mount(
+      {
+        legend: { show: false },
+        scales: {
+          x: {
+            time: false,
+            auto: false,
+            min,
+            max,
+            distr: this.form === "linear" ? 1 : 3,
+            range: (_plot, from, to) => [from, to],
+          },
+          y: isTail ? { distr: 3, range: () => [this.rarest(), 1] } : { range: [0, 1.015] },
+        },
+        axes: [
+          axis(
+            this.form === "linear" ? "ms" : "ms, logarithmic",
+            "x",
+            this.form === "linear" ? linearAxis : logAxis,
+          ),
+          isTail
+            ? axis("share of samples above", "y", logShareAxis)
+            : axis("share of samples up to", "y", shareAxis),
+        ],
+        series: [{}, ...this.curves.map((curve) => this.seriesOf(curve))],
+        cursor: {
+          y: false,
+          focus: FOCUS,
+          hover: { prox: 1e6, skip: [undefined, null] },
+          // The tooltip tells the shares at the pointer, not at the samples next to it.
+          points: { show: false },
+          drag: { x: true, y: false, dist: 4, setScale: false },
+          bind: {
+            dblclick: () => () => {
+              this.reset();
+              return null;
+            },
+          },
+        },
+        focus: { alpha: 0.3 },
+        hooks: {
+          setCursor: [(plot) => this.describe(plot)],
+          setSelect: [
+            (plot) => {
+              if (plot.select.width < 4) return;
+              const from = plot.posToVal(plot.select.left, "x");
+              const to = plot.posToVal(plot.select.left + plot.select.width, "x");
+              plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+              this.setRange(from, to);
+            },
+          ],
+        },
+      },
+      uPlot.join(this.curves.map((curve) => this.table(curve.cdf))),
+    );
+  }
+
+  /** The rarest event that any of the curves can tell from never. */
+  private rarest(): number {
+    const most = this.curves.reduce((count, curve) => Math.max(count, curve.cdf.count), 10);
+    return Math.max(1e-6, 0.8 / most);
+  }
+
+  /** From no sample below the first value to all of them at the last. */
+  private table(cdf: Cdf): uPlot.AlignedData {
+    const isLog = this.form !== "linear";
+    const value: number[] = [];
+    const share: (number | null)[] = [];
+    const add = (x: number, fraction: number) => {
+      const above = 1 - fraction;
+      value.push(isLog ? Math.max(x, FLOOR_MS) : x);
+      share.push(this.form === "tail" ? (above > 1e-12 ? above : null) : fraction);
+    };
+    const first = cdf.value[0] ?? 0;
+    if (this.form === "linear" && first > 0) add(0, 0);
+    else add(first * 0.999999, 0);
+    for (let at = 0; at < cdf.value.length; at += 1) {
+      const here = cdf.value[at] as number;
+      // Values below the floor of a logarithmic axis collapse into one step.
+      if (isLog && here <= FLOOR_MS && (cdf.value[at + 1] ?? Number.POSITIVE_INFINITY) <= FLOOR_MS) continue;
+      if (isLog && here <= FLOOR_MS) value.length = share.length = 0;
+      add(here, cdf.fraction[at] as number);
+    }
+    return [value, share];
+  }
+
+  private seriesOf(curve: Curve): uPlot.Series {
+    const dash = dashes(curve.variant, curve.flow);
+    const stepped = uPlot.paths.stepped;
+    return {
+      label: curve.label,
+      stroke: () => variantColor(curve.variant),
+      width: 1.75,
+      show: this.isShown(curve.variant),
+      points: { show: false },
+      ...(stepped === undefined ? {} : { paths: stepped({ align: 1 }) }),
+      ...(dash === undefined ? {} : { dash }),
+    };
+  }
+
+  private describe(plot: uPlot): void {
+    if (!isPointed(plot)) {
+      this.frame.hideTooltip();
+      return;
+    }
+    const value = plot.posToVal(plot.cursor.left ?? 0, "x");
+    const rows: Child[] = this.curves
+      .filter((curve) => this.isShown(curve.variant))
+      .map((curve) => {
+        const share = shareAtMost(curve.cdf, value);
+        return h(
+          "div",
+          { class: "row" },
+          swatch(variantColor(curve.variant), dashes(curve.variant, curve.flow)),
+          h("span", { class: "name" }, curve.label),
+          h("span", { class: "value" }, percent(this.form === "tail" ? 1 - share : share)),
+        );
+      });
+    const heading = `${this.form === "tail" ? "above" : "up to"} ${milliseconds(value)}`;
+    this.frame.showTooltip(plot, h("div", { class: "time" }, heading), ...rows);
+  }
+}

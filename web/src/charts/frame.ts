@@ -1,0 +1,234 @@
+/** What all charts have in common: the figure around them, axes, cursor, tooltip, keys, resizing. */
+import uPlot from "uplot";
+import { type Child, h, swatch } from "../dom.ts";
+import { logTicks, STEPS, tickLabel } from "../maths/ticks.ts";
+import { ink, isPrinting, onThemeChange, variantVariable } from "../theme.ts";
+import type { ChartGroup } from "./group.ts";
+
+export interface FrameSpec {
+  id: string;
+  title: string;
+  /** What a reader of the bare picture must know: window, unit, direction, selection. */
+  caption: string;
+  height: number;
+}
+
+export interface LegendEntry {
+  label: string;
+  /** Position of the colour; `null` for a reference. */
+  hue: number | null;
+  dash: number[] | undefined;
+}
+
+/** A legend with more entries than this explains nothing any more. */
+const MOST_ENTRIES = 24;
+
+/** Width of the plot on paper, in CSS pixels: A4 less margins. */
+const PAPER_WIDTH = 680;
+
+export class Frame {
+  readonly figure: HTMLElement;
+  readonly controls = h("div", { class: "controls" });
+  readonly host = h("div", { class: "plot", tabindex: "0", role: "group" });
+  readonly tooltip = h("div", { class: "tooltip", hidden: true });
+  private readonly legend = h("div", { class: "legend" });
+  private readonly caption: HTMLElement;
+  private plot: uPlot | null = null;
+
+  constructor(
+    readonly spec: FrameSpec,
+    keys: Pick<ChartGroup, "zoom" | "pan" | "reset">,
+  ) {
+    this.caption = h("p", { class: "caption" }, spec.caption);
+    const heading = h("h3", { id: `title-${spec.id}` }, spec.title);
+    this.figure = h(
+      "figure",
+      { class: "chart", "data-chart": spec.id, "aria-labelledby": `title-${spec.id}` },
+      h("figcaption", {}, h("div", { class: "head" }, heading, this.controls), this.caption, this.legend),
+      this.host,
+    );
+    this.host.setAttribute("aria-label", `${spec.title}: arrow keys move, plus and minus zoom, 0 shows all`);
+    this.host.addEventListener("keydown", (event) => {
+      const act: Record<string, () => void> = {
+        ArrowLeft: () => keys.pan(-0.25),
+        ArrowRight: () => keys.pan(0.25),
+        "+": () => keys.zoom(0.5),
+        "=": () => keys.zoom(0.5),
+        "-": () => keys.zoom(2),
+        "0": () => keys.reset(),
+        Escape: () => keys.reset(),
+      };
+      const action = act[event.key];
+      if (action === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      action();
+    });
+    new ResizeObserver(() => this.fit()).observe(this.host);
+    onThemeChange(() => {
+      this.fit();
+      // Paper has no pointer.
+      if (isPrinting()) this.plot?.setCursor({ left: -10, top: -10 });
+      this.plot?.redraw();
+    });
+  }
+
+  setCaption(text: string): void {
+    this.caption.textContent = text;
+  }
+
+  /**
+   * Which line is whose. On a screen the toolbar says so already when there is one line per
+   * variant; paper always shows it.
+   */
+  setLegend(entries: LegendEntry[], isPlain: boolean): void {
+    const shown = entries.slice(0, MOST_ENTRIES);
+    const more = entries.length > shown.length ? `and ${entries.length - shown.length} more` : null;
+    this.legend.classList.toggle("plain", isPlain);
+    this.legend.replaceChildren(
+      ...shown.map(({ label, hue, dash }) =>
+        h("span", {}, swatch(hue === null ? "var(--muted)" : variantVariable(hue), dash), ` ${label}`),
+      ),
+      ...(more === null ? [] : [more]),
+    );
+  }
+
+  /** Counts for whoever checks the page from outside. */
+  setCounts(series: number, shown: number): void {
+    this.figure.dataset["series"] = String(series);
+    this.figure.dataset["shown"] = String(shown);
+  }
+
+  /** Puts a plot in place of the one before. */
+  mount(options: Omit<uPlot.Options, "width" | "height">, columns: uPlot.AlignedData): uPlot {
+    this.unmount();
+    const plot = new uPlot({ ...options, width: this.width(), height: this.spec.height }, columns, this.host);
+    plot.ctx.canvas.setAttribute("role", "img");
+    plot.ctx.canvas.setAttribute("aria-label", `${this.spec.title}. ${this.caption.textContent ?? ""}`);
+    plot.over.append(this.tooltip);
+    plot.over.addEventListener("mouseleave", () => this.hideTooltip());
+    this.plot = plot;
+    return plot;
+  }
+
+  unmount(): void {
+    this.hideTooltip();
+    this.tooltip.remove();
+    this.plot?.destroy();
+    this.plot = null;
+  }
+
+  showTooltip(plot: uPlot, ...rows: Child[]): void {
+    const { left = -1, top = 0 } = plot.cursor;
+    const width = plot.over.clientWidth;
+    this.tooltip.replaceChildren(...rows.filter((row) => row !== null));
+    this.tooltip.hidden = false;
+    // On the side with more room, so that it never covers what it describes.
+    const toLeft = left > width / 2;
+    this.tooltip.style.left = toLeft ? "auto" : `${left + 24}px`;
+    this.tooltip.style.right = toLeft ? `${width - left + 24}px` : "auto";
+    const lowest = plot.over.clientHeight - this.tooltip.offsetHeight;
+    this.tooltip.style.top = `${Math.max(0, Math.min(top - 10, lowest))}px`;
+  }
+
+  hideTooltip(): void {
+    this.tooltip.hidden = true;
+  }
+
+  private width(): number {
+    return isPrinting() ? PAPER_WIDTH : Math.max(this.host.clientWidth, 240);
+  }
+
+  private fit(): void {
+    if (this.plot !== null && this.plot.width !== this.width()) {
+      this.plot.setSize({ width: this.width(), height: this.spec.height });
+    }
+  }
+}
+
+const FONT = "12px system-ui, sans-serif";
+
+export function axis(label: string, side: "x" | "y", ticks: Ticks): uPlot.Axis {
+  return {
+    label,
+    stroke: () => ink().muted,
+    font: FONT,
+    labelFont: FONT,
+    labelSize: 18,
+    labelGap: 2,
+    size: side === "x" ? 30 : 52,
+    gap: 4,
+    space: side === "x" ? 60 : 30,
+    grid: { stroke: () => ink().grid, width: 1 },
+    ticks: { stroke: () => ink().grid, width: 1, size: 5 },
+    ...ticks,
+  };
+}
+
+export type Ticks = Pick<uPlot.Axis, "incrs" | "splits" | "values" | "filter">;
+
+export const linearAxis: Ticks = {
+  incrs: STEPS,
+  values: (_plot, splits, _axis, _space, step) =>
+    splits.map((split) => (split === null ? "" : tickLabel(split, step))),
+};
+
+export const logAxis: Ticks = {
+  splits: (_plot, _axis, min, max) => logTicks(min, max),
+  // All of them: uPlot's own choice is made for its own ticks.
+  filter: (_plot, splits) => splits,
+  values: (_plot, splits) =>
+    splits.map((split) => (split === null ? "" : String(Number(split.toPrecision(6))))),
+};
+
+/** Shares as per cent. */
+const shareValues: Ticks = {
+  values: (_plot, splits) =>
+    splits.map((split) => (split === null ? "" : `${Number((split * 100).toPrecision(3))} %`)),
+};
+export const shareAxis: Ticks = { ...linearAxis, ...shareValues };
+export const logShareAxis: Ticks = { ...logAxis, ...shareValues };
+
+/** Whether the pointer is over this plot itself; the cursors of the others in its group move along. */
+export function isPointed(plot: uPlot): boolean {
+  const { left = -1, event } = plot.cursor;
+  return left >= 0 && event instanceof Event && plot.over.contains(event.target as Node);
+}
+
+/** Brings out the line nearest to the pointer, in the plot it points at. */
+export const FOCUS: uPlot.Cursor.Focus = {
+  prox: 24,
+  dist: (plot, _series, _at, value, cursor) =>
+    isPointed(plot) ? Math.abs(value - cursor) : Number.MAX_VALUE,
+};
+
+/** A time axis that belongs to a group: dragging zooms the group, double click shows all. */
+export function timeOptions(
+  group: ChartGroup,
+): Pick<uPlot.Options, "scales" | "cursor" | "hooks" | "legend"> {
+  return {
+    legend: { show: false },
+    scales: { x: { time: false, auto: false, min: group.from, max: group.to } },
+    cursor: {
+      y: false,
+      sync: { key: group.cursorKey, setSeries: false },
+      drag: { x: true, y: false, dist: 4, setScale: false },
+      bind: {
+        dblclick: () => () => {
+          group.reset();
+          return null;
+        },
+      },
+    },
+    hooks: {
+      setSelect: [
+        (plot) => {
+          if (plot.select.width < 4) return;
+          const from = plot.posToVal(plot.select.left, "x");
+          const to = plot.posToVal(plot.select.left + plot.select.width, "x");
+          plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+          group.setRange(from, to);
+        },
+      ],
+    },
+  };
+}

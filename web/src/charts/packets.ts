@@ -1,0 +1,311 @@
+/**
+ * One point per packet: when it left the queue and how long it had waited. Sent packets are dots;
+ * CE-marked ones triangles and dropped ones crosses, at the instant and the waiting time at which
+ * it happened (a packet refused on arrival had waited for nothing and lies on the axis).
+ */
+import type uPlot from "uplot";
+import { choice, h, swatch } from "../dom.ts";
+import { instant, milliseconds, whole } from "../maths/format.ts";
+import { lowerBound } from "../maths/search.ts";
+import { type Packets, VERDICT } from "../model.ts";
+import { dashes, ink, variantColor } from "../theme.ts";
+import { axis, Frame, type FrameSpec, isPointed, linearAxis, logAxis, timeOptions } from "./frame.ts";
+import type { ChartGroup, Member } from "./group.ts";
+
+export interface Cloud {
+  label: string;
+  variant: number;
+  packets: Packets;
+}
+
+/** The same packets in the units of the axes. */
+interface Layer {
+  cloud: Cloud;
+  time: Float64Array;
+  wait: Float64Array;
+}
+
+interface Hit {
+  layer: Layer;
+  at: number;
+  distance: number;
+}
+
+/** What a logarithmic axis shows at most, largest over smallest; shorter waits lie on its lower edge. */
+const LOG_SPAN = 30_000;
+/** How near the pointer must be, in CSS pixels. */
+const REACH = 18;
+const MARK_SIZE = 4;
+const DROP_SIZE = 3.5;
+
+export class PacketChart implements Member {
+  readonly frame: Frame;
+  private layers: Layer[] = [];
+  private plot: uPlot | null = null;
+  private isLog: boolean;
+  private isShown: (variant: number) => boolean = () => true;
+  /** Around the packet that the tooltip describes; an element, so that hovering draws nothing anew. */
+  private readonly ring = h("div", { class: "ring", hidden: true });
+
+  constructor(
+    spec: FrameSpec,
+    private readonly group: ChartGroup,
+    isLogFirst: boolean,
+  ) {
+    this.frame = new Frame(spec, group);
+    this.isLog = isLogFirst;
+    group.join(this);
+    const scales = [
+      { value: "linear", text: "linear" },
+      { value: "log", text: "log" },
+    ];
+    this.frame.controls.append(
+      h(
+        "span",
+        { class: "glyphs" },
+        h("span", {}, h("b", {}, "·"), " sent"),
+        h("span", {}, h("b", {}, "△"), " CE-marked"),
+        h("span", {}, h("b", {}, "×"), " dropped"),
+      ),
+      choice(`Scale of ${spec.title}`, scales, isLogFirst ? "log" : "linear", (scale) => {
+        this.isLog = scale === "log";
+        this.build();
+      }),
+    );
+  }
+
+  setClouds(clouds: Cloud[]): void {
+    this.layers = clouds.map((cloud) => ({
+      cloud,
+      time: cloud.packets.at_ns.map((ns) => ns / 1e9),
+      wait: cloud.packets.sojourn_ns.map((ns) => ns / 1e6),
+    }));
+    this.build();
+  }
+
+  show(isShown: (variant: number) => boolean): void {
+    this.isShown = isShown;
+    this.count();
+    this.rescale();
+  }
+
+  setRange(min: number, max: number): void {
+    this.plot?.setScale("x", { min, max });
+    this.rescale();
+  }
+
+  private rescale(): void {
+    // Without series of its own, uPlot ranges the y axis only when asked to.
+    const [min, max] = this.yRange();
+    this.plot?.setScale("y", { min, max });
+  }
+
+  private shown(): Layer[] {
+    return this.layers.filter((layer) => this.isShown(layer.cloud.variant));
+  }
+
+  private count(): void {
+    this.frame.setCounts(this.layers.length, this.shown().length);
+    const entries = this.shown().map(({ cloud: { label, variant } }) => ({
+      label,
+      hue: variant,
+      dash: dashes(variant),
+    }));
+    this.frame.setLegend(entries, true);
+  }
+
+  private build(): void {
+    this.count();
+    const shared = timeOptions(this.group);
+    const [min, max] = this.yRange();
+    this.plot = this.frame.mount(
+      {
+        ...shared,
+        scales: { ...shared.scales, y: { auto: false, min, max, distr: this.isLog ? 3 : 1 } },
+        axes: [
+          axis("time (s)", "x", linearAxis),
+          axis(this.isLog ? "ms, logarithmic" : "ms", "y", this.isLog ? logAxis : linearAxis),
+        ],
+        series: [{}, { show: false }],
+        hooks: {
+          ...shared.hooks,
+          draw: [(plot) => this.draw(plot)],
+          setCursor: [(plot) => this.describe(plot)],
+        },
+      },
+      [
+        [this.group.from, this.group.to],
+        [null, null],
+      ],
+    );
+    this.ring.hidden = true;
+    this.plot.over.append(this.ring);
+  }
+
+  private yRange(): [number, number] {
+    let max = 0;
+    let min = Number.POSITIVE_INFINITY;
+    for (const { time, wait } of this.shown()) {
+      const end = lowerBound(time, this.group.to);
+      for (let at = lowerBound(time, this.group.from); at < end; at += 1) {
+        const here = wait[at] as number;
+        if (here > max) max = here;
+        if (here > 0 && here < min) min = here;
+      }
+    }
+    if (!this.isLog) return [0, max > 0 ? max * 1.06 : 1];
+    if (max === 0) return [0.01, 1];
+    return [Math.min(Math.max(min / 1.25, max / LOG_SPAN), max / 10), max * 1.25];
+  }
+
+  private draw(plot: uPlot): void {
+    const { ctx, bbox } = plot;
+    ctx.save();
+    const margin = 6 * devicePixelRatio;
+    ctx.beginPath();
+    // A margin, so that glyphs on the axis are whole.
+    ctx.rect(bbox.left - margin, bbox.top - margin, bbox.width + 2 * margin, bbox.height + 2 * margin);
+    ctx.clip();
+    for (const layer of this.shown()) this.drawSent(plot, layer);
+    for (const layer of this.shown()) this.drawSignals(plot, layer);
+    ctx.restore();
+  }
+
+  /** Dots, at most one per pixel: a million packets cost no more than the plot has pixels. */
+  private drawSent(plot: uPlot, { cloud, time, wait }: Layer): void {
+    const { ctx, bbox } = plot;
+    const ratio = devicePixelRatio;
+    const size = Math.max(1, Math.round(1.6 * ratio));
+    const columns = Math.ceil(bbox.width) + 1;
+    const seen = new Uint8Array(columns * (Math.ceil(bbox.height) + 1));
+    const [toX, toY] = this.projection(plot);
+    ctx.fillStyle = variantColor(cloud.variant);
+    ctx.globalAlpha = 0.65;
+    const end = lowerBound(time, this.group.to);
+    for (let at = lowerBound(time, this.group.from); at < end; at += 1) {
+      if (cloud.packets.verdict[at] !== VERDICT.sent) continue;
+      const x = Math.round(toX(time[at] as number));
+      const y = Math.round(toY(wait[at] as number));
+      const pixel = (y - Math.round(bbox.top)) * columns + (x - Math.round(bbox.left));
+      if (seen[pixel] === 1) continue;
+      seen[pixel] = 1;
+      ctx.fillRect(x - size / 2, y - size / 2, size, size);
+    }
+    ctx.globalAlpha = 1;
+  }
+
+  private drawSignals(plot: uPlot, { cloud, time, wait }: Layer): void {
+    const { ctx } = plot;
+    const ratio = devicePixelRatio;
+    const [toX, toY] = this.projection(plot);
+    const marks = new Path2D();
+    const drops = new Path2D();
+    const end = lowerBound(time, this.group.to);
+    for (let at = lowerBound(time, this.group.from); at < end; at += 1) {
+      const verdict = cloud.packets.verdict[at];
+      if (verdict === VERDICT.sent) continue;
+      const x = toX(time[at] as number);
+      const y = toY(wait[at] as number);
+      if (verdict === VERDICT.marked) {
+        const size = MARK_SIZE * ratio;
+        marks.moveTo(x, y - size);
+        marks.lineTo(x + size, y + size * 0.75);
+        marks.lineTo(x - size, y + size * 0.75);
+        marks.closePath();
+      } else {
+        const size = DROP_SIZE * ratio;
+        drops.moveTo(x - size, y - size);
+        drops.lineTo(x + size, y + size);
+        drops.moveTo(x + size, y - size);
+        drops.lineTo(x - size, y + size);
+      }
+    }
+    // A halo in the paper's colour keeps the glyphs apart from the dots of the same variant.
+    ctx.lineJoin = "round";
+    ctx.lineCap = "round";
+    ctx.strokeStyle = ink().paper;
+    ctx.lineWidth = 3.5 * ratio;
+    ctx.stroke(marks);
+    ctx.stroke(drops);
+    ctx.strokeStyle = variantColor(cloud.variant);
+    ctx.fillStyle = ink().paper;
+    ctx.lineWidth = 1.6 * ratio;
+    ctx.fill(marks);
+    ctx.stroke(marks);
+    ctx.lineWidth = 1.9 * ratio;
+    ctx.stroke(drops);
+  }
+
+  /** From units to canvas pixels, without a call into uPlot per packet. */
+  private projection(plot: uPlot): [(time: number) => number, (wait: number) => number] {
+    const { bbox, scales } = plot;
+    const xMin = scales["x"]?.min ?? 0;
+    const xMax = scales["x"]?.max ?? 1;
+    const yMin = scales["y"]?.min ?? 0;
+    const yMax = scales["y"]?.max ?? 1;
+    const toX = (time: number) => bbox.left + ((time - xMin) / (xMax - xMin)) * bbox.width;
+    if (!this.isLog) return [toX, (wait) => bbox.top + (1 - (wait - yMin) / (yMax - yMin)) * bbox.height];
+    const span = Math.log(yMax / yMin);
+    return [toX, (wait) => bbox.top + (1 - Math.log(Math.max(wait, yMin) / yMin) / span) * bbox.height];
+  }
+
+  private nearest(plot: uPlot, left: number, top: number): Hit | null {
+    const [toX, toY] = this.projection(plot);
+    const ratio = devicePixelRatio;
+    const x = left * ratio + plot.bbox.left;
+    const y = top * ratio + plot.bbox.top;
+    let best: Hit | null = null;
+    for (const layer of this.shown()) {
+      const end = lowerBound(layer.time, plot.posToVal(left + REACH, "x"));
+      for (let at = lowerBound(layer.time, plot.posToVal(left - REACH, "x")); at < end; at += 1) {
+        const dx = toX(layer.time[at] as number) - x;
+        const dy = toY(layer.wait[at] as number) - y;
+        // Drops and marks are few among many: they win over a dot that is a little nearer.
+        const weight = layer.cloud.packets.verdict[at] === VERDICT.sent ? 1 : 0.4;
+        const distance = Math.hypot(dx, dy) * weight;
+        if (distance <= REACH * ratio * weight && (best === null || distance < best.distance)) {
+          best = { layer, at, distance };
+        }
+      }
+    }
+    return best;
+  }
+
+  private describe(plot: uPlot): void {
+    const { left = 0, top = 0 } = plot.cursor;
+    const hit = isPointed(plot) ? this.nearest(plot, left, top) : null;
+    this.ring.hidden = hit === null;
+    if (hit === null) {
+      this.frame.hideTooltip();
+      return;
+    }
+    const [toX, toY] = this.projection(plot);
+    this.ring.style.left = `${(toX(hit.layer.time[hit.at] as number) - plot.bbox.left) / devicePixelRatio}px`;
+    this.ring.style.top = `${(toY(hit.layer.wait[hit.at] as number) - plot.bbox.top) / devicePixelRatio}px`;
+    this.frame.showTooltip(plot, ...this.explain(hit));
+  }
+
+  private explain({ layer, at }: Hit): HTMLElement[] {
+    const { label, packets, variant } = layer.cloud;
+    const reason = packets.reasons[packets.reason[at] ?? 0] ?? "";
+    const verdict = packets.verdict[at];
+    const why = reason === "" ? "" : `: ${reason}`;
+    const what =
+      verdict === VERDICT.dropped ? `dropped${why}` : verdict === VERDICT.marked ? `CE-marked${why}` : "sent";
+    const line = (name: string, value: string) =>
+      h("div", { class: "row" }, h("span", { class: "name" }, name), h("span", { class: "value" }, value));
+    return [
+      h(
+        "div",
+        { class: "row focused" },
+        swatch(variantColor(variant), dashes(variant)),
+        h("span", { class: "name" }, label),
+        h("span", { class: "value" }, what),
+      ),
+      line("waited", milliseconds(layer.wait[at] as number)),
+      line("at", instant(layer.time[at] as number, true)),
+      line("flow", packets.flows[packets.flow[at] ?? 0] ?? "?"),
+      line("size", `${whole(packets.size_bytes[at] ?? 0)} B`),
+    ];
+  }
+}

@@ -1,0 +1,46 @@
+/** Builds elements; text always goes in as text, so names from a scenario cannot become markup. */
+type Attributes = Record<string, string | number | boolean | ((event: Event) => void) | undefined>;
+export type Child = Node | string | null;
+
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  attributes: Attributes = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (name === "style") element.style.cssText = String(value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== undefined && value !== false) element.setAttribute(name, String(value));
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+/** A row of buttons of which exactly one is pressed. */
+export function choice<T extends string>(
+  label: string,
+  options: { value: T; text: string }[],
+  chosen: T,
+  onChoose: (value: T) => void,
+): HTMLElement {
+  const buttons = options.map(({ value, text }) =>
+    h("button", { type: "button", "aria-pressed": String(value === chosen), "data-value": value }, text),
+  );
+  const group = h("div", { class: "choice", role: "group", "aria-label": label }, ...buttons);
+  group.addEventListener("click", (event) => {
+    const button = (event.target as Element).closest("button");
+    const value = options.find((option) => option.value === button?.dataset["value"])?.value;
+    if (value === undefined) return;
+    for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
+    onChoose(value);
+  });
+  return group;
+}
+
+/** How a variant's lines look, for legends and tables. */
+export function swatch(color: string, dash: number[] | undefined): HTMLElement {
+  const style = dash === undefined ? "solid" : "dashed";
+  return h("span", { class: "swatch", style: `border-top: 3px ${style} ${color}`, "aria-hidden": "true" });
+}

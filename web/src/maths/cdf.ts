@@ -1,0 +1,30 @@
+import type { Cdf } from "../model.ts";
+
+/** Every sample as a point of the distribution; equal values become one point. */
+export function empiricalCdf(samples: ArrayLike<number | null>): Cdf {
+  const sorted = Float64Array.from(Array.from(samples).filter((sample) => sample !== null)).sort();
+  const value: number[] = [];
+  const fraction: number[] = [];
+  for (let at = 0; at < sorted.length; at += 1) {
+    const here = sorted[at] as number;
+    if (here === sorted[at + 1]) continue;
+    value.push(here);
+    fraction.push((at + 1) / sorted.length);
+  }
+  return { count: sorted.length, value, fraction };
+}
+
+/** Share of samples that are at most `value`. */
+export function shareAtMost(cdf: Cdf, value: number): number {
+  let share = 0;
+  for (let at = 0; at < cdf.value.length && (cdf.value[at] as number) <= value; at += 1) {
+    share = cdf.fraction[at] as number;
+  }
+  return share;
+}
+
+/** Smallest value that at least the share `fraction` of the samples does not exceed. */
+export function quantile(cdf: Cdf, fraction: number): number | null {
+  const at = cdf.fraction.findIndex((share) => share >= fraction);
+  return cdf.value[at] ?? null;
+}

@@ -1,0 +1,22 @@
+import type { Fact, Run } from "../model.ts";
+
+export interface SplitFacts {
+  /** True of every run. */
+  common: Fact[];
+  /** Labels whose value is not the same in all runs, with one value per run (`null`: not stated). */
+  differing: { label: string; values: (string | null)[] }[];
+}
+
+/** Separates what all runs share from what makes them different, in order of first mention. */
+export function splitFacts(runs: Run[]): SplitFacts {
+  const labels = [...new Set(runs.flatMap((run) => run.facts.map((fact) => fact.label)))];
+  const split: SplitFacts = { common: [], differing: [] };
+  for (const label of labels) {
+    const values = runs.map((run) => run.facts.find((fact) => fact.label === label)?.value ?? null);
+    const first = values[0] ?? null;
+    if (first !== null && values.every((value) => value === first))
+      split.common.push({ label, value: first });
+    else split.differing.push({ label, values });
+  }
+  return split;
+}

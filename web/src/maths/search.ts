@@ -1,0 +1,11 @@
+/** First index whose value is not below `wanted`, in an ascending column. */
+export function lowerBound(column: ArrayLike<number>, wanted: number): number {
+  let from = 0;
+  let to = column.length;
+  while (from < to) {
+    const middle = (from + to) >>> 1;
+    if ((column[middle] ?? Number.POSITIVE_INFINITY) < wanted) from = middle + 1;
+    else to = middle;
+  }
+  return from;
+}

@@ -1,0 +1,42 @@
+/**
+ * Ticks of a logarithmic axis: powers of ten; in a shorter range also 2 and 5 times them; in one
+ * that holds none of these, round linear steps.
+ */
+export function logTicks(min: number, max: number): number[] {
+  if (!(min > 0) || !(max > min)) return [];
+  for (const multiples of [[1], [1, 2, 5]]) {
+    const ticks: number[] = [];
+    for (let power = Math.floor(Math.log10(min)); power <= Math.log10(max); power += 1) {
+      for (const multiple of multiples) {
+        // Through text: 3 * 10 ** -1 is not 0.3.
+        const tick = Number(`${multiple}e${power}`);
+        if (tick >= min && tick <= max) ticks.push(tick);
+      }
+    }
+    if (ticks.length >= 3) return ticks;
+  }
+  return linearTicks(min, max, 4);
+}
+
+/** Multiples of 1, 2 or 5 times a power of ten, about `count` of them. */
+export function linearTicks(min: number, max: number, count: number): number[] {
+  const rough = (max - min) / count;
+  const power = Math.floor(Math.log10(rough));
+  const multiple = [1, 2, 5, 10].find((candidate) => Number(`${candidate}e${power}`) >= rough * 0.85) ?? 10;
+  const step = Number(`${multiple}e${power}`);
+  const ticks: number[] = [];
+  for (let at = Math.ceil(min / step - 1e-9); at * step <= max * (1 + 1e-12); at += 1) {
+    ticks.push(Number((at * step).toPrecision(12)));
+  }
+  return ticks;
+}
+
+/** Distances of ticks, ascending. uPlot's own have 2.5, which would need a decimal more than it shows. */
+export const STEPS: number[] = Array.from({ length: 25 }, (_, at) => at - 9).flatMap((power) =>
+  [1, 2, 5].map((multiple) => Number(`${multiple}e${power}`)),
+);
+
+/** The number at a tick, with as many decimals as a step of `STEPS` needs. */
+export function tickLabel(value: number, step: number): string {
+  return value.toFixed(Math.min(9, Math.max(0, -Math.floor(Math.log10(step) + 1e-9))));
+}

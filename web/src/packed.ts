@@ -1,0 +1,63 @@
+/**
+ * Packed columns: whole numbers, each stored as the difference from the one before it, zigzag
+ * coded (0, -1, 1, -2 ... become 0, 1, 2, 3 ...) in little-endian base-128 groups whose high bit
+ * says "more follows", and the bytes as base64. Exact for differences below 2^52 (52 days in ns).
+ */
+const MORE = 0x80;
+
+export function unpack(packed: string): Float64Array {
+  const bytes = fromBase64(packed);
+  let length = 0;
+  for (const byte of bytes) if (byte < MORE) length += 1;
+  const column = new Float64Array(length);
+  let at = 0;
+  let previous = 0;
+  // Multiplication, not shifts: a difference may be longer than 32 bits.
+  let zigzag = 0;
+  let scale = 1;
+  for (const byte of bytes) {
+    zigzag += (byte % MORE) * scale;
+    scale *= MORE;
+    if (byte >= MORE) continue;
+    previous += zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2;
+    column[at] = previous;
+    at += 1;
+    zigzag = 0;
+    scale = 1;
+  }
+  if (scale !== 1) throw new Error("packed column ends within a number");
+  return column;
+}
+
+export function pack(column: ArrayLike<number>): string {
+  const bytes: number[] = [];
+  let previous = 0;
+  for (let at = 0; at < column.length; at += 1) {
+    const value = column[at] ?? 0;
+    const difference = value - previous;
+    previous = value;
+    let zigzag = difference >= 0 ? 2 * difference : -2 * difference - 1;
+    while (zigzag >= MORE) {
+      bytes.push((zigzag % MORE) + MORE);
+      zigzag = Math.floor(zigzag / MORE);
+    }
+    bytes.push(zigzag);
+  }
+  return toBase64(Uint8Array.from(bytes));
+}
+
+export function fromBase64(encoded: string): Uint8Array<ArrayBuffer> {
+  const binary = atob(encoded);
+  const bytes = new Uint8Array(binary.length);
+  for (let at = 0; at < binary.length; at += 1) bytes[at] = binary.charCodeAt(at);
+  return bytes;
+}
+
+export function toBase64(bytes: Uint8Array): string {
+  // In pieces: the argument list of `fromCharCode` is limited.
+  const pieces: string[] = [];
+  for (let at = 0; at < bytes.length; at += 0x8000) {
+    pieces.push(String.fromCharCode(...bytes.subarray(at, at + 0x8000)));
+  }
+  return btoa(pieces.join(""));
+}

@@ -1,0 +1,492 @@
+/** All charts of a report, and the toolbar that steers them together. */
+import { type Bar, BarChart, type BarGroup } from "../charts/bars.ts";
+import { CdfChart, type Curve } from "../charts/cdf.ts";
+import { ChartGroup } from "../charts/group.ts";
+import { type Line, LineChart } from "../charts/lines.ts";
+import { type Cloud, PacketChart } from "../charts/packets.ts";
+import { choice, h } from "../dom.ts";
+import { empiricalCdf } from "../maths/cdf.ts";
+import { bytes, megabits, milliseconds, percent, plain, whole } from "../maths/format.ts";
+import { staircase, sumSeries } from "../maths/series.ts";
+import { mainPing, packetsOf } from "../maths/verdict.ts";
+import type { Direction, Flow, Ping, Queue, Report, Run, Series } from "../model.ts";
+import { variantName } from "./top.ts";
+import { arrow, queueKey, queueTitle, route } from "./words.ts";
+
+/** With more lines than this in one chart, flows are summed until the reader asks for each. */
+const MOST_LINES = 12;
+/** Delay charts begin logarithmic when the variants' medians are further apart than this. */
+const LOG_BEYOND = 8;
+
+type PingWay = "two_way_ms" | "up_ms" | "down_ms";
+type FlowMode = "each" | "sum";
+
+export class Bench {
+  readonly element: HTMLElement;
+  private readonly group: ChartGroup;
+  private readonly hidden = new Set<number>();
+  private readonly goodput = new Map<Direction, LineChart>();
+  private readonly cwnd = new Map<Direction, LineChart>();
+  private readonly srtt = new Map<Direction, LineChart>();
+  private readonly ping: LineChart;
+  private readonly packets: PacketChart;
+  private readonly backlog: LineChart;
+  private readonly state: LineChart;
+  private readonly cdfs: { sojourn: CdfChart; two_way_ms: CdfChart; up_ms: CdfChart; down_ms: CdfChart };
+  private readonly totals = new BarChart();
+  private flowMode: FlowMode;
+  private pingWay: PingWay = "two_way_ms";
+  private backlogUnit: "packets" | "bytes" = "packets";
+  private queue: string;
+  private stateName = "";
+
+  constructor(private readonly report: Report) {
+    const { runs } = report;
+    this.group = new ChartGroup("time", 0, Math.max(...runs.map((run) => run.duration_s), 1e-3));
+    this.flowMode = this.countFlows() <= MOST_LINES ? "each" : "sum";
+    this.queue = this.busiestQueue();
+    const isSpread = spread(runs.map((run) => mainPing(run)?.two_way?.p50 ?? null)) > LOG_BEYOND;
+    const log = isSpread ? "first" : "offered";
+
+    for (const direction of ["up", "down"] as Direction[]) this.addFlowCharts(direction, log);
+    this.ping = new LineChart(
+      { id: "ping", title: "Ping", caption: "", height: 240, unit: "ms", say: milliseconds, log },
+      this.group,
+    );
+    this.packets = new PacketChart(
+      { id: "packets", title: "Sojourn time of every packet", caption: "", height: 340 },
+      this.group,
+      isSpread,
+    );
+    this.backlog = new LineChart(
+      {
+        id: "backlog",
+        title: "Backlog",
+        caption: "",
+        height: 220,
+        unit: "packets",
+        say: (v) => this.sayBacklog(v),
+      },
+      this.group,
+    );
+    this.state = new LineChart(
+      { id: "state", title: "State of the AQM", caption: "", height: 220, unit: "", say: plain },
+      this.group,
+    );
+    const cdf = (id: string, title: string) =>
+      new CdfChart({ id, title, caption: "", height: 260 }, isSpread);
+    this.cdfs = {
+      sojourn: cdf("cdf-sojourn", "Sojourn time, distribution"),
+      two_way_ms: cdf("cdf-ping", "Ping, distribution"),
+      up_ms: cdf("cdf-up", `One-way delay ${arrow("up")}, distribution`),
+      down_ms: cdf("cdf-down", `One-way delay ${arrow("down")}, distribution`),
+    };
+    this.element = this.layOut();
+    this.fillAll();
+    this.tellRange();
+  }
+
+  /** For whoever checks the page from outside. */
+  private tellRange(): void {
+    this.element.dataset["from"] = String(this.group.from);
+    this.element.dataset["to"] = String(this.group.to);
+  }
+
+  private addFlowCharts(direction: Direction, log: "offered" | "first"): void {
+    const flows = this.report.runs.flatMap((run) => run.flows).filter((flow) => flow.direction === direction);
+    if (flows.length === 0) return;
+    const say = (value: number) => `${plain(value)} segments`;
+    const spec = (id: string, title: string, unit: string, height: number) => ({
+      id: `${id}-${direction}`,
+      title: `${title} ${arrow(direction)}`,
+      caption: "",
+      height,
+      unit,
+    });
+    this.goodput.set(
+      direction,
+      new LineChart({ ...spec("goodput", "Goodput", "Mbit/s", 260), say: megabits }, this.group),
+    );
+    if (flows.some((flow) => flow.cwnd_segments !== null)) {
+      this.cwnd.set(
+        direction,
+        new LineChart({ ...spec("cwnd", "Congestion window", "segments", 220), say }, this.group),
+      );
+    }
+    if (flows.some((flow) => flow.srtt_ms !== null)) {
+      this.srtt.set(
+        direction,
+        new LineChart({ ...spec("srtt", "Smoothed RTT", "ms", 220), say: milliseconds, log }, this.group),
+      );
+    }
+  }
+
+  private layOut(): HTMLElement {
+    const timeCharts = [
+      ...this.goodput.values(),
+      this.ping,
+      this.packets,
+      this.backlog,
+      ...this.cwnd.values(),
+      ...this.srtt.values(),
+      this.state,
+    ];
+    this.addPingChoice();
+    this.addBacklogChoice();
+    this.addStateChoice();
+    return h(
+      "section",
+      { id: "charts" },
+      this.toolbar(),
+      ...(this.report.runs.length > 1 ? [h("h2", {}, "Totals"), this.totals.element] : []),
+      h("h2", {}, "Over time"),
+      ...timeCharts.map((chart) => chart.frame.figure),
+      h("h2", {}, "Distributions"),
+      h("div", { class: "grid" }, ...Object.values(this.cdfs).map((chart) => chart.frame.figure)),
+    );
+  }
+
+  private toolbar(): HTMLElement {
+    const { runs } = this.report;
+    const variants = runs.map((run, index) => {
+      const button = h(
+        "button",
+        { type: "button", "aria-pressed": "true", class: "toggle" },
+        variantName(run, index),
+      );
+      button.addEventListener("click", () => {
+        if (!this.hidden.delete(index)) this.hidden.add(index);
+        button.setAttribute("aria-pressed", String(!this.hidden.has(index)));
+        this.showAll();
+      });
+      return button;
+    });
+    const reset = h(
+      "button",
+      { type: "button", click: () => this.group.reset(), disabled: true },
+      "show all",
+    );
+    this.group.onChange((zoomed) => {
+      reset.disabled = !zoomed;
+      this.tellRange();
+    });
+    return h(
+      "div",
+      { class: "toolbar", role: "toolbar", "aria-label": "What the charts show" },
+      h("div", { class: "choice variants", role: "group", "aria-label": "Variants" }, ...variants),
+      this.flowChoice(),
+      this.queueChoice(),
+      h(
+        "div",
+        { class: "choice", role: "group", "aria-label": "Time axis" },
+        h("button", { type: "button", click: () => this.group.zoom(0.5), "aria-label": "zoom in" }, "+"),
+        h("button", { type: "button", click: () => this.group.zoom(2), "aria-label": "zoom out" }, "−"),
+        h("button", { type: "button", click: () => this.group.pan(-0.25), "aria-label": "earlier" }, "←"),
+        h("button", { type: "button", click: () => this.group.pan(0.25), "aria-label": "later" }, "→"),
+        reset,
+      ),
+      h("span", { class: "hint" }, "drag to zoom, double-click to show all"),
+    );
+  }
+
+  private flowChoice(): HTMLElement | null {
+    const most = Math.max(...this.report.runs.map((run) => run.flows.length));
+    if (most < 2) return null;
+    const modes: { value: FlowMode; text: string }[] = [
+      { value: "each", text: "each flow" },
+      { value: "sum", text: "sum of flows" },
+    ];
+    return choice("Flows", modes, this.flowMode, (mode) => {
+      this.flowMode = mode;
+      this.fillFlows();
+    });
+  }
+
+  private queueChoice(): HTMLElement | null {
+    const queues = new Map<string, Queue>();
+    for (const queue of this.report.runs.flatMap((run) => run.queues)) queues.set(queueKey(queue), queue);
+    if (queues.size < 2) return null;
+    const options = [...queues].map(([key, queue]) =>
+      h("option", { value: key, selected: key === this.queue }, queueTitle(queue, this.report.ends)),
+    );
+    const select = h("select", {}, ...options);
+    select.addEventListener("change", () => {
+      this.queue = select.value;
+      this.fillQueue();
+    });
+    return h("label", { class: "select" }, "queue ", select);
+  }
+
+  private addPingChoice(): void {
+    const has = (way: PingWay) =>
+      this.report.runs.some((run) => run.pings.some((ping) => ping[way] !== null));
+    const ways: { value: PingWay; text: string }[] = [
+      { value: "two_way_ms", text: "two-way" },
+      { value: "up_ms", text: "one-way ↑" },
+      { value: "down_ms", text: "one-way ↓" },
+    ];
+    const measured = ways.filter(({ value }) => has(value));
+    if (measured.length < 2) return;
+    this.ping.frame.controls.prepend(
+      choice("Way of the ping", measured, this.pingWay, (way) => {
+        this.pingWay = way;
+        this.fillPing();
+      }),
+    );
+  }
+
+  private addBacklogChoice(): void {
+    const units: { value: "packets" | "bytes"; text: string }[] = [
+      { value: "packets", text: "packets" },
+      { value: "bytes", text: "bytes" },
+    ];
+    this.backlog.frame.controls.append(
+      choice("Unit of the backlog", units, this.backlogUnit, (unit) => {
+        this.backlogUnit = unit;
+        this.fillQueue();
+      }),
+    );
+  }
+
+  private addStateChoice(): void {
+    const states = this.report.runs.flatMap((run) => run.queues.flatMap((queue) => queue.state));
+    const names = [...new Set(states.map((state) => state.name))];
+    this.stateName = names[0] ?? "";
+    if (names.length < 2) return;
+    this.state.frame.controls.append(
+      choice(
+        "Variable of the AQM",
+        names.map((name) => ({ value: name, text: name })),
+        this.stateName,
+        (name) => {
+          this.stateName = name;
+          this.fillQueue();
+        },
+      ),
+    );
+  }
+
+  private fillAll(): void {
+    this.fillFlows();
+    this.fillPing();
+    this.fillQueue();
+    this.fillTotals();
+  }
+
+  private showAll(): void {
+    const isShown = (variant: number) => !this.hidden.has(variant);
+    const lineCharts = [
+      this.ping,
+      this.backlog,
+      this.state,
+      ...this.goodput.values(),
+      ...this.cwnd.values(),
+      ...this.srtt.values(),
+    ];
+    for (const chart of [...lineCharts, this.packets, ...Object.values(this.cdfs), this.totals])
+      chart.show(isShown);
+  }
+
+  private fillFlows(): void {
+    const { runs, ends } = this.report;
+    for (const [direction, chart] of this.goodput) {
+      const isSum = this.flowMode === "sum";
+      chart.setLines([
+        ...this.linkLines(direction),
+        ...(isSum ? this.sumLines(direction) : this.flowLines(direction, (flow) => flow.goodput_mbps)),
+      ]);
+      const windows = new Set(
+        runs.map((run) => `averaged over the last ${run.goodput_window_s} s, every ${run.goodput_step_s} s`),
+      );
+      const counted = [...new Set(runs.map((run) => run.length_counted))].join("; ");
+      const subject = isSum ? "Sum of all flows" : "Per flow";
+      chart.frame.setCaption(
+        `${subject}, ${[...windows].join("; ")}; counts ${counted}; ${route(direction, ends)}`,
+      );
+    }
+    for (const [direction, chart] of this.cwnd) {
+      chart.setLines(this.flowLines(direction, (flow) => flow.cwnd_segments));
+      chart.frame.setCaption(`Per TCP sender, in segments; ${route(direction, ends)}`);
+    }
+    for (const [direction, chart] of this.srtt) {
+      chart.setLines(this.flowLines(direction, (flow) => flow.srtt_ms));
+      chart.frame.setCaption(`As the TCP sender estimates it; ${route(direction, ends)}`);
+    }
+  }
+
+  private flowLines(direction: Direction, pick: (flow: Flow) => Series | null): Line[] {
+    const isAlone = this.report.runs.length === 1;
+    return this.report.runs.flatMap((run, variant) => {
+      const flows = run.flows.filter((flow) => flow.direction === direction);
+      return flows.flatMap((flow, place): Line[] => {
+        const series = pick(flow);
+        if (series === null) return [];
+        const label = flows.length === 1 ? run.name : isAlone ? flow.name : `${run.name}, ${flow.name}`;
+        // In a single run the flows are what there is to compare, so they take the colours.
+        const look = isAlone ? { hue: place, flow: Math.floor(place / 7) } : { flow: place };
+        return [{ label, variant, ...look, time: series.time_s, value: series.value }];
+      });
+    });
+  }
+
+  private sumLines(direction: Direction): Line[] {
+    return this.report.runs.map((run, variant) => {
+      const parts = run.flows.filter((flow) => flow.direction === direction).map((flow) => flow.goodput_mbps);
+      const sum = sumSeries(parts, run.goodput_step_s);
+      return { label: run.name, variant, flow: 0, time: sum.time_s, value: sum.value };
+    });
+  }
+
+  /** The rate of the link, when the runs agree about it. */
+  private linkLines(direction: Direction): Line[] {
+    const links = this.report.runs.map((run) => run.queues.filter((queue) => queue.direction === direction));
+    if (links.some((queues) => queues.length !== 1)) return [];
+    const written = new Set(links.map((queues) => JSON.stringify(queues[0]?.link_mbps)));
+    const link = links[0]?.[0]?.link_mbps;
+    if (written.size !== 1 || link === undefined || link.time_s.length === 0) return [];
+    return [{ label: "link rate", variant: null, flow: 0, ...staircase(link, this.group.to) }];
+  }
+
+  private fillPing(): void {
+    const { ends } = this.report;
+    const lines: Line[] = this.eachPing((ping) => ping[this.pingWay]).map((line) => ({
+      ...line.look,
+      time: line.series.time_s,
+      value: line.series.value,
+      dots: line.series.time_s.length < 400,
+    }));
+    this.ping.setLines(lines);
+    const ways: Record<PingWay, string> = {
+      two_way_ms: `Round trip ${ends.left} → ${ends.right} → ${ends.left}`,
+      up_ms: `One way, ${route("up", ends)}`,
+      down_ms: `One way, ${route("down", ends)}`,
+    };
+    this.ping.frame.setCaption(
+      `${ways[this.pingWay]}, at the time each probe was sent; unanswered probes are gaps`,
+    );
+    for (const way of ["two_way_ms", "up_ms", "down_ms"] as PingWay[]) {
+      const curves: Curve[] = this.eachPing((ping) => ping[way]).map(({ look, series }) => ({
+        ...look,
+        cdf: empiricalCdf(series.value),
+      }));
+      this.cdfs[way].setCurves(curves);
+      this.cdfs[way].frame.setCaption(`${ways[way]}; answered probes`);
+    }
+  }
+
+  private eachPing(pick: (ping: Ping) => Series | null) {
+    return this.report.runs.flatMap((run, variant) =>
+      run.pings.flatMap((ping, flow) => {
+        const series = pick(ping);
+        const label = run.pings.length === 1 ? run.name : `${run.name}, ${ping.name}`;
+        return series === null ? [] : [{ look: { label, variant, flow }, series }];
+      }),
+    );
+  }
+
+  private fillQueue(): void {
+    const chosen = this.report.runs.flatMap((run, variant) => {
+      const queue = run.queues.find((entry) => queueKey(entry) === this.queue);
+      return queue === undefined ? [] : [{ label: run.name, variant, flow: 0, queue }];
+    });
+    const title = chosen[0] === undefined ? "" : queueTitle(chosen[0].queue, this.report.ends);
+    const clouds: Cloud[] = chosen.map(({ label, variant, queue }) => ({
+      label,
+      variant,
+      packets: queue.packets,
+    }));
+    this.packets.setClouds(clouds);
+    this.packets.frame.setCaption(
+      `${title}; at the time a packet left the queue. Dropped on arrival: on the axis. ${thinned(clouds)}`,
+    );
+    const lineOf = (look: Omit<Line, "time" | "value">, series: Series): Line => ({
+      ...look,
+      time: series.time_s,
+      value: series.value,
+    });
+    const inBytes = this.backlogUnit === "bytes";
+    this.backlog.setUnit(this.backlogUnit);
+    this.backlog.setLines(
+      chosen.map(({ queue, ...look }) => lineOf(look, inBytes ? queue.backlog_bytes : queue.backlog_packets)),
+    );
+    this.backlog.frame.setCaption(title);
+    const states = chosen.flatMap(({ queue, ...look }) =>
+      queue.state.filter((state) => state.name === this.stateName).map((state) => ({ look, state })),
+    );
+    this.state.setUnit(states[0]?.state.unit ?? "");
+    this.state.setLines(states.map(({ look, state }) => lineOf(look, state.series)));
+    this.state.frame.setCaption(`${this.stateName} of ${title}`);
+    this.cdfs.sojourn.setCurves(
+      chosen.flatMap(({ queue, ...look }) =>
+        queue.sojourn_cdf === null ? [] : [{ ...look, cdf: queue.sojourn_cdf }],
+      ),
+    );
+    this.cdfs.sojourn.frame.setCaption(`${title}; packets that left through the link`);
+  }
+
+  private fillTotals(): void {
+    const { runs, ends } = this.report;
+    const bars = (pick: (run: Run) => number | null | undefined, say: (value: number) => string): Bar[] =>
+      runs.map((run, variant) => {
+        const value = pick(run) ?? null;
+        return { label: run.name, variant, value, text: value === null ? "—" : say(value) };
+      });
+    const groups: BarGroup[] = [];
+    for (const direction of ["up", "down"] as Direction[]) {
+      const total = (run: Run) => run.directions.find((entry) => entry.direction === direction)?.goodput_mbps;
+      groups.push({ title: `Goodput, ${route(direction, ends)}`, bars: bars(total, megabits) });
+    }
+    groups.push({ title: "Ping, median", bars: bars((run) => mainPing(run)?.two_way?.p50, milliseconds) });
+    groups.push({
+      title: "Ping, 99 % within",
+      bars: bars((run) => mainPing(run)?.two_way?.p99, milliseconds),
+    });
+    const share = (run: Run, pick: (queue: Queue) => number): number | null => {
+      const offered = run.queues.reduce((sum, queue) => sum + queue.sent + packetsOf(queue.drops), 0);
+      return offered === 0 ? null : run.queues.reduce((sum, queue) => sum + pick(queue), 0) / offered;
+    };
+    groups.push({
+      title: "Packets dropped",
+      bars: bars((run) => share(run, (queue) => packetsOf(queue.drops)), percent),
+    });
+    groups.push({
+      title: "Packets CE-marked",
+      bars: bars((run) => share(run, (queue) => packetsOf(queue.marks)), percent),
+    });
+    this.totals.setGroups(groups.filter((group) => group.bars.some((bar) => (bar.value ?? 0) > 0)));
+  }
+
+  private sayBacklog(value: number): string {
+    return this.backlogUnit === "bytes" ? bytes(value) : `${whole(value)} packets`;
+  }
+
+  private countFlows(): number {
+    return this.report.runs.reduce((sum, run) => sum + run.flows.length, 0);
+  }
+
+  /** The queue in which packets waited longest, over all runs. */
+  private busiestQueue(): string {
+    const waits = new Map<string, number>();
+    for (const queue of this.report.runs.flatMap((run) => run.queues)) {
+      const key = queueKey(queue);
+      waits.set(key, (waits.get(key) ?? 0) + (queue.sojourn_ms?.p50 ?? 0));
+    }
+    return [...waits].sort(([, a], [, b]) => b - a)[0]?.[0] ?? "";
+  }
+}
+
+/** Largest over smallest of the positive values. */
+function spread(values: (number | null)[]): number {
+  const positive = values.filter((value): value is number => value !== null && value > 0);
+  return positive.length === 0 ? 1 : Math.max(...positive) / Math.min(...positive);
+}
+
+function thinned(clouds: Cloud[]): string {
+  return clouds
+    .filter((cloud) => cloud.packets.thinned_from !== null)
+    .map(
+      ({ label, packets }) =>
+        `Of ${label}, ${whole(packets.at_ns.length)} of ${whole(packets.thinned_from ?? 0)} packets are drawn: in each slice of time those that waited least and longest.`,
+    )
+    .join(" ");
+}

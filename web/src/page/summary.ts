@@ -1,0 +1,202 @@
+/** The summary table: one column per variant, one row per quantity. */
+import { type Child, h } from "../dom.ts";
+import { megabits, percent, plain, whole } from "../maths/format.ts";
+import { packetsOf } from "../maths/verdict.ts";
+import type { Count, Direction, Quantiles, Queue, Report, Run } from "../model.ts";
+import { table, variantName } from "./top.ts";
+import { queueKey, route } from "./words.ts";
+
+/** Differences below this share are not called better. */
+const BETTER_BY = 0.01;
+
+interface Row {
+  label: Child;
+  cells: { text: string; rank: number | null }[];
+  better: "low" | "high" | null;
+}
+
+export function summary(report: Report): HTMLElement {
+  const rows = [
+    ...goodputRows(report),
+    ...pingRows(report),
+    ...queueRows(report),
+    ...retransmitRows(report),
+  ].filter((row) => row.cells.some((cell) => cell.text !== NOTHING));
+  const counted = [...new Set(report.runs.map((run) => run.length_counted))].join("; ");
+  return h(
+    "section",
+    { class: "card", id: "summary" },
+    h("h2", {}, "Summary"),
+    table(["", ...report.runs.map((run, index) => variantName(run, index))], rows.map(cellsOf)),
+    h(
+      "p",
+      { class: "note" },
+      `Goodput counts ${counted}; utilisation counts all bytes on the link. `,
+      report.runs.length > 1
+        ? "Bold: best of its row (by the median), where it differs by more than 1 %."
+        : "",
+    ),
+  );
+}
+
+const NOTHING = "—";
+
+function cellsOf(row: Row): Child[] {
+  const ranks = row.cells.map((cell) => cell.rank).filter((rank) => rank !== null);
+  const best = row.better === "low" ? Math.min(...ranks) : Math.max(...ranks);
+  const worst = row.better === "low" ? Math.max(...ranks) : Math.min(...ranks);
+  const matters =
+    row.better !== null && ranks.length > 1 && Math.abs(worst - best) > BETTER_BY * Math.abs(worst);
+  const near = (rank: number) => Math.abs(rank - best) <= BETTER_BY * Math.abs(best);
+  return [
+    row.label,
+    ...row.cells.map(({ text, rank }) =>
+      matters && rank !== null && near(rank) ? h("strong", {}, text) : text,
+    ),
+  ];
+}
+
+function rowOf<T>(
+  label: Child,
+  runs: Run[],
+  pick: (run: Run) => T | null | undefined,
+  say: (value: T) => string,
+  better: Row["better"] = null,
+  rank: (value: T) => number | null = () => null,
+): Row {
+  const cells = runs.map((run) => {
+    const value = pick(run);
+    if (value === null || value === undefined) return { text: NOTHING, rank: null };
+    return { text: say(value), rank: run.partial === null ? rank(value) : null };
+  });
+  return { label, cells, better };
+}
+
+function labelled(name: string, detail: string): HTMLElement {
+  return h("span", {}, name, " ", h("small", {}, detail));
+}
+
+function goodputRows({ runs, ends }: Report): Row[] {
+  return (["up", "down"] as Direction[]).flatMap((direction) => {
+    const total = (run: Run) => run.directions.find((entry) => entry.direction === direction);
+    return [
+      rowOf(
+        labelled("Goodput", route(direction, ends)),
+        runs,
+        (run) => total(run)?.goodput_mbps,
+        megabits,
+        "high",
+        (mbps) => mbps,
+      ),
+      rowOf(
+        labelled("Jain's index", `of the flows, ${direction}`),
+        runs,
+        (run) => total(run)?.jain,
+        (jain) => jain.toFixed(3),
+        "high",
+        (jain) => jain,
+      ),
+    ];
+  });
+}
+
+const sayQuantiles = (q: Quantiles) => `${plain(q.p50)} · ${plain(q.p95)} · ${plain(q.p99)} ms`;
+const median = (q: Quantiles) => q.p50;
+const P = "p50 · p95 · p99";
+
+function pingRows({ runs, ends }: Report): Row[] {
+  const names = [...new Set(runs.flatMap((run) => run.pings.map((ping) => ping.name)))];
+  return names.flatMap((name) => {
+    const ping = (run: Run) => run.pings.find((entry) => entry.name === name);
+    const label = names.length > 1 ? `Ping ${name},` : "Ping,";
+    return [
+      rowOf(labelled(`${label} two-way`, P), runs, (run) => ping(run)?.two_way, sayQuantiles, "low", median),
+      rowOf(
+        labelled(`${label} one-way`, `${route("up", ends)}, ${P}`),
+        runs,
+        (run) => ping(run)?.up,
+        sayQuantiles,
+        "low",
+        median,
+      ),
+      rowOf(
+        labelled(`${label} one-way`, `${route("down", ends)}, ${P}`),
+        runs,
+        (run) => ping(run)?.down,
+        sayQuantiles,
+        "low",
+        median,
+      ),
+      rowOf(
+        labelled(`${label} unanswered`, ""),
+        runs,
+        ping,
+        ({ lost, sent }) => `${whole(lost)} of ${whole(sent)}`,
+      ),
+    ];
+  });
+}
+
+/** A queue nobody waited in and that signalled nothing tells the reader nothing. */
+function isQuiet(queue: Queue): boolean {
+  const signals = packetsOf(queue.drops) + packetsOf(queue.marks);
+  return (
+    signals === 0 &&
+    (queue.sojourn_ms === null || queue.sojourn_ms.p99 < 0.1) &&
+    (queue.utilisation ?? 0) < 0.1
+  );
+}
+
+function queueRows({ runs, ends }: Report): Row[] {
+  const all = runs.flatMap((run) => run.queues);
+  const keys = [...new Set(all.filter((queue) => !isQuiet(queue)).map(queueKey))];
+  return keys.flatMap((key) => {
+    const queue = (run: Run) => run.queues.find((entry) => queueKey(entry) === key);
+    const first = all.find((entry) => queueKey(entry) === key);
+    const where = first === undefined ? key : `${first.name}, ${route(first.direction, ends)}`;
+    const reasonRows = (name: string, pick: (queue: Queue) => Count[]) => {
+      const reasons = new Set(
+        runs
+          .flatMap((run) => (queue(run) === undefined ? [] : pick(queue(run) as Queue)))
+          .filter((count) => count.packets > 0)
+          .map((count) => count.reason),
+      );
+      return [...reasons].map((reason) =>
+        rowOf(labelled(name, `${reason}; ${where}`), runs, queue, (entry) =>
+          whole(packetsOf(pick(entry).filter((count) => count.reason === reason))),
+        ),
+      );
+    };
+    return [
+      rowOf(
+        labelled("Utilisation", where),
+        runs,
+        (run) => queue(run)?.utilisation,
+        percent,
+        "high",
+        (share) => share,
+      ),
+      rowOf(
+        labelled("Sojourn time", `${where}, ${P}`),
+        runs,
+        (run) => queue(run)?.sojourn_ms,
+        sayQuantiles,
+        "low",
+        median,
+      ),
+      rowOf(labelled("Packets through", where), runs, queue, (entry) => whole(entry.sent)),
+      ...reasonRows("Drops", (entry) => entry.drops),
+      ...reasonRows("CE marks", (entry) => entry.marks),
+    ];
+  });
+}
+
+function retransmitRows({ runs }: Report): Row[] {
+  const total = (run: Run): number | null => {
+    const counted = run.flows.flatMap((flow) =>
+      flow.retransmits === null ? [] : [flow.retransmits.value.at(-1) ?? 0],
+    );
+    return counted.length === 0 ? null : counted.reduce((sum, segments) => sum + segments, 0);
+  };
+  return [rowOf(labelled("Retransmitted", "segments, all flows"), runs, total, whole)];
+}

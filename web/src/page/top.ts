@@ -1,0 +1,146 @@
+/** The top of the page: what was run, what came out in plain words, and how far to trust it. */
+import { type Child, h, swatch } from "../dom.ts";
+import { splitFacts } from "../maths/facts.ts";
+import { instant, percent, plain, whole } from "../maths/format.ts";
+import { judge, packetsOf } from "../maths/verdict.ts";
+import type { Report, Run } from "../model.ts";
+import { dashes, variantVariable } from "../theme.ts";
+
+/** Beyond these the emulation is a visible part of the numbers: 0.1 % of the rate, 1 ms late. */
+const RATE_ERROR_LIMIT = 0.001;
+const LATENESS_LIMIT_US = 1000;
+
+export function variantName(run: Run, index: number): HTMLElement {
+  return h("span", { class: "variant" }, swatch(variantVariable(index), dashes(index)), run.name);
+}
+
+export function header(report: Report): HTMLElement {
+  const backends = [...new Set(report.runs.map((run) => run.backend))];
+  const where = backends.map((backend) => (backend === "sim" ? "simulated" : "live")).join(" and ");
+  const number = report.runs.length === 1 ? "1 run" : `${report.runs.length} runs`;
+  return h(
+    "header",
+    {},
+    h("h1", {}, report.title),
+    h("p", { class: "note" }, `${number}, ${where}; written by ${report.generated_by}`),
+    ...report.runs
+      .filter((run) => run.partial !== null)
+      .map((run) =>
+        h(
+          "p",
+          { class: "banner", role: "alert" },
+          h("strong", {}, `${run.name} is partial: ${run.partial}. `),
+          `It ends at ${instant(run.duration_s)}; its numbers cover only that much.`,
+        ),
+      ),
+  );
+}
+
+export function verdicts(report: Report): HTMLElement {
+  const { overall, perRun } = judge(report.runs);
+  return h(
+    "section",
+    { class: "card", id: "verdict" },
+    h("h2", {}, "In short"),
+    ...overall.map((sentence) => h("p", { class: "overall" }, sentence)),
+    h(
+      "dl",
+      { class: "verdicts" },
+      ...report.runs.flatMap((run, index) => [
+        h("dt", {}, variantName(run, index)),
+        h("dd", {}, perRun[index] ?? ""),
+      ]),
+    ),
+  );
+}
+
+export function scenario(report: Report): HTMLElement {
+  const { common, differing } = splitFacts(report.runs);
+  const differences =
+    differing.length === 0
+      ? null
+      : table(
+          ["", ...report.runs.map((run, index) => variantName(run, index))],
+          differing.map(({ label, values }) => [label, ...values.map((value) => value ?? "—")]),
+        );
+  return h(
+    "section",
+    { class: "card", id: "scenario" },
+    h("h2", {}, "Scenario"),
+    h(
+      "dl",
+      { class: "facts" },
+      ...common.map(({ label, value }) => h("div", {}, h("dt", {}, label), h("dd", {}, value))),
+    ),
+    differences,
+  );
+}
+
+export function accuracy(report: Report): HTMLElement {
+  const doubts = report.runs.flatMap(doubtsOf);
+  return h(
+    "section",
+    { class: doubts.length > 0 ? "card doubtful" : "card", id: "accuracy" },
+    h("h2", {}, "Accuracy of the emulation itself"),
+    table(
+      ["", "rate error", "late release, p50 · p99 · max", "lost to anything but a queue"],
+      report.runs.map((run, index) => [variantName(run, index), rateError(run), lateness(run), lost(run)]),
+    ),
+    ...doubts.map((doubt) => h("p", { class: "doubt" }, doubt)),
+    ...report.runs.flatMap((run) =>
+      run.accuracy.notes.map((note) => h("p", { class: "note" }, `${run.name}: ${note}`)),
+    ),
+  );
+}
+
+function rateError(run: Run): string {
+  const error = run.accuracy.rate_error;
+  return error === null ? "not measured" : `${error > 0 ? "+" : ""}${percent(error)}`;
+}
+
+function lateness(run: Run): string {
+  const late = run.accuracy.release_lateness_us;
+  if (late === null) return run.backend === "sim" ? "none: virtual time" : "not measured";
+  return `${plain(late.p50)} · ${plain(late.p99)} · ${plain(late.max)} µs`;
+}
+
+function lost(run: Run): string {
+  const counts = run.accuracy.lost_elsewhere.filter((count) => count.packets > 0);
+  if (counts.length === 0) return "none";
+  return counts.map((count) => `${whole(count.packets)} (${count.reason})`).join(", ");
+}
+
+/** What a reader should know before trusting the rest; nothing when all is within the limits. */
+export function doubtsOf(run: Run): string[] {
+  const doubts: string[] = [];
+  const { rate_error, release_lateness_us, lost_elsewhere } = run.accuracy;
+  if (rate_error !== null && Math.abs(rate_error) > RATE_ERROR_LIMIT) {
+    doubts.push(`${run.name}: the link's rate was off by more than ${RATE_ERROR_LIMIT * 100} %.`);
+  }
+  if (release_lateness_us !== null && release_lateness_us.p99 > LATENESS_LIMIT_US) {
+    doubts.push(`${run.name}: 1 in 100 packets left more than 1 ms late; the machine was too busy.`);
+  }
+  if (packetsOf(lost_elsewhere) > 0) {
+    doubts.push(`${run.name}: packets were lost that no queue dropped.`);
+  }
+  return doubts;
+}
+
+export function table(head: Child[], rows: Child[][]): HTMLElement {
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "group" },
+    h(
+      "table",
+      {},
+      h("thead", {}, h("tr", {}, ...head.map((cell) => h("th", { scope: "col" }, cell)))),
+      h(
+        "tbody",
+        {},
+        ...rows.map(([name, ...cells]) =>
+          h("tr", {}, h("th", { scope: "row" }, name ?? ""), ...cells.map((cell) => h("td", {}, cell))),
+        ),
+      ),
+    ),
+  );
+}

@@ -1,0 +1,80 @@
+/**
+ * Colours. Variants take the Okabe-Ito palette, which stays distinct under the common kinds of
+ * colour blindness, darkened or lightened for the background; from the eighth variant on the
+ * colours repeat with dashed lines, so that colour is never the only difference.
+ */
+const LIGHT = ["#0072b2", "#d55e00", "#007a5a", "#b2508f", "#b07a00", "#3a9bd9", "#555555"];
+const DARK = ["#56b4e9", "#ff8b3d", "#2fc79b", "#e79ac5", "#f0b429", "#9fd3f5", "#bdbdbd"];
+const DASHES: (number[] | undefined)[] = [undefined, [8, 4], [2, 3], [10, 3, 2, 3]];
+
+export interface Ink {
+  text: string;
+  muted: string;
+  grid: string;
+  paper: string;
+}
+
+const INK = {
+  light: { text: "#1b1f24", muted: "#5b646e", grid: "#e3e7eb", paper: "#ffffff" },
+  dark: { text: "#e6e9ec", muted: "#9aa4ae", grid: "#2d343c", paper: "#161b20" },
+} satisfies Record<string, Ink>;
+
+const darkQuery = matchMedia("(prefers-color-scheme: dark)");
+let printing = false;
+const watchers: (() => void)[] = [];
+
+function isDark(): boolean {
+  return darkQuery.matches && !printing;
+}
+
+export function ink(): Ink {
+  return isDark() ? INK.dark : INK.light;
+}
+
+export function variantColor(index: number): string {
+  const palette = isDark() ? DARK : LIGHT;
+  return palette[index % palette.length] as string;
+}
+
+/** Dash pattern of a line: the variant's round through the palette, then the flow's place. */
+export function dashes(variant: number, flow = 0): number[] | undefined {
+  return DASHES[(Math.floor(variant / LIGHT.length) + flow) % DASHES.length];
+}
+
+/** CSS custom property names of the variants, for the parts that are not drawn on a canvas. */
+export function variantVariable(index: number): string {
+  return `var(--variant-${index % LIGHT.length})`;
+}
+
+/** Calls back when the colours change: system setting, or paper instead of a screen. */
+export function onThemeChange(callback: () => void): void {
+  watchers.push(callback);
+}
+
+function tell(): void {
+  for (const watcher of watchers) watcher();
+}
+
+function setVariables(): void {
+  const style = document.documentElement.style;
+  for (let index = 0; index < LIGHT.length; index += 1)
+    style.setProperty(`--variant-${index}`, variantColor(index));
+}
+
+export function watchTheme(): void {
+  setVariables();
+  onThemeChange(setVariables);
+  darkQuery.addEventListener("change", tell);
+  addEventListener("beforeprint", () => {
+    printing = true;
+    tell();
+  });
+  addEventListener("afterprint", () => {
+    printing = false;
+    tell();
+  });
+}
+
+export function isPrinting(): boolean {
+  return printing;
+}

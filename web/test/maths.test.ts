@@ -1,0 +1,141 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ChartGroup } from "../src/charts/group.ts";
+import { empiricalCdf, quantile, shareAtMost } from "../src/maths/cdf.ts";
+import { splitFacts } from "../src/maths/facts.ts";
+import { bytes, enumerate, megabits, milliseconds, percent, plain, whole } from "../src/maths/format.ts";
+import { lowerBound } from "../src/maths/search.ts";
+import { isolated, staircase, sumSeries } from "../src/maths/series.ts";
+import { linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/ticks.ts";
+import type { Run } from "../src/model.ts";
+
+test("lower bound finds the first that is not below", () => {
+  assert.equal(lowerBound([1, 3, 3, 5], 3), 1);
+  assert.equal(lowerBound([1, 3, 3, 5], 4), 3);
+  assert.equal(lowerBound([1, 3, 3, 5], 9), 4);
+  assert.equal(lowerBound([], 1), 0);
+});
+
+test("a distribution counts equal samples once and leaves out gaps", () => {
+  const cdf = empiricalCdf([3, null, 1, 3, 2]);
+  assert.deepEqual(cdf, { count: 4, value: [1, 2, 3], fraction: [0.25, 0.5, 1] });
+  assert.equal(shareAtMost(cdf, 0.9), 0);
+  assert.equal(shareAtMost(cdf, 2.5), 0.5);
+  assert.equal(shareAtMost(cdf, 3), 1);
+  // Nearest rank: of four samples the second is the median, the fourth the 99th percentile.
+  assert.equal(quantile(cdf, 0.5), 2);
+  assert.equal(quantile(cdf, 0.99), 3);
+  assert.equal(quantile(empiricalCdf([null]), 0.5), null);
+});
+
+const series = (time_s: number[], value: (number | null)[]) => ({ time_s, value, thinned_from: null });
+
+test("flows are summed on the grid, also when one starts later or has a gap", () => {
+  const sum = sumSeries([series([0.2, 0.4, 0.6], [1, 2, null]), series([0.4000001, 0.6], [10, 20])], 0.2);
+  assert.deepEqual(sum.value, [1, 12, 20]);
+  assert.deepEqual(
+    sum.time_s.map((time) => Number(time.toFixed(6))),
+    [0.2, 0.4, 0.6],
+  );
+});
+
+test("a rate holds until the next, and to the end", () => {
+  const { time, value } = staircase(series([0, 5], [10, 1]), 8);
+  assert.deepEqual(value, [10, 10, 1, 1]);
+  assert.deepEqual(
+    time.map((at) => Number(at.toFixed(6))),
+    [0, 5, 5, 8],
+  );
+  assert.ok(time.every((at, k) => k === 0 || at > (time[k - 1] as number)));
+});
+
+test("a value between gaps is found, at the ends too", () => {
+  assert.deepEqual(isolated([1, null, 2, 3, null, 4]), [0, 5]);
+  assert.deepEqual(isolated([null, 0, null]), [1]);
+  assert.deepEqual(isolated([1, 2]), []);
+});
+
+test("numbers keep three significant digits and choose their unit", () => {
+  assert.equal(plain(0.01234), "0.0123");
+  assert.equal(plain(9.999), "10.0");
+  assert.equal(plain(12345), "12\u202f345");
+  assert.equal(milliseconds(0.0205), "20.5\u00a0µs");
+  assert.equal(milliseconds(20.71), "20.7\u00a0ms");
+  assert.equal(milliseconds(1075.9), "1.08\u00a0s");
+  assert.equal(milliseconds(999.7), "1.00\u00a0s");
+  assert.equal(megabits(9.5532), "9.55\u00a0Mbit/s");
+  assert.equal(megabits(0.5), "500\u00a0kbit/s");
+  assert.equal(megabits(12_500), "12.5\u00a0Gbit/s");
+  assert.equal(bytes(18_168), "18.2\u00a0kB");
+  assert.equal(whole(1234567), "1\u202f234\u202f567");
+  assert.equal(enumerate(["a", "b", "c"]), "a, b and c");
+});
+
+test("only all is 100 per cent, and only nothing is 0", () => {
+  assert.equal(percent(1), "100\u00a0%");
+  assert.equal(percent(0), "0\u00a0%");
+  assert.equal(percent(0.99999), "99.999\u00a0%");
+  assert.equal(percent(0.9999999), "99.9999\u00a0%");
+  assert.equal(percent(0.998), "99.8\u00a0%");
+  assert.equal(percent(0.00154), "0.154\u00a0%");
+  assert.equal(percent(1e-9), "1.00e-7\u00a0%");
+});
+
+test("ticks are round, inside, and there are always some", () => {
+  assert.deepEqual(logTicks(17.5, 1070), [20, 50, 100, 200, 500, 1000]);
+  assert.deepEqual(logTicks(0.04, 1500), [0.1, 1, 10, 100, 1000]);
+  assert.deepEqual(logTicks(20.1, 22.3), [20.5, 21, 21.5, 22]);
+  assert.deepEqual(logTicks(0, 10), []);
+  assert.deepEqual(linearTicks(0, 1, 5), [0, 0.2, 0.4, 0.6, 0.8, 1]);
+});
+
+test("no step makes two ticks look alike or a label lie", () => {
+  for (const step of STEPS.filter((candidate) => candidate >= 1e-9)) {
+    for (const at of [1, 2, 3, 7]) {
+      const label = tickLabel(at * step, step);
+      assert.ok(Math.abs(Number(label) - at * step) < step * 1e-6, `${at} * ${step} is written ${label}`);
+    }
+  }
+});
+
+test("facts that all runs share are told apart from those that differ", () => {
+  const run = (...facts: [string, string][]) =>
+    ({ facts: facts.map(([label, value]) => ({ label, value })) }) as unknown as Run;
+  const split = splitFacts([
+    run(["link", "10 Mbit/s"], ["queue", "fifo"]),
+    run(["link", "10 Mbit/s"], ["queue", "codel"], ["kernel", "6.1"]),
+  ]);
+  assert.deepEqual(split.common, [{ label: "link", value: "10 Mbit/s" }]);
+  assert.deepEqual(split.differing, [
+    { label: "queue", values: ["fifo", "codel"] },
+    { label: "kernel", values: [null, "6.1"] },
+  ]);
+});
+
+test("zooming stays within the run and moves every member", () => {
+  const group = new ChartGroup("t", 0, 10);
+  const seen: [number, number][] = [];
+  group.join({ setRange: (from, to) => seen.push([from, to]) });
+  group.zoom(0.5);
+  group.pan(1);
+  group.pan(1);
+  group.setRange(-5, 50);
+  group.setRange(0, 10);
+  assert.deepEqual(seen, [
+    [2.5, 7.5],
+    [5, 10],
+    [0, 10],
+  ]);
+  assert.equal(group.zoomed, false);
+});
+
+test("a growing run is followed unless the reader has zoomed", () => {
+  const group = new ChartGroup("t", 0, 10);
+  group.extend(12);
+  assert.deepEqual([group.from, group.to], [0, 12]);
+  group.setRange(1, 2);
+  group.extend(20);
+  assert.deepEqual([group.from, group.to], [1, 2]);
+  group.reset();
+  assert.deepEqual([group.from, group.to], [0, 20]);
+});

@@ -1,0 +1,263 @@
+// Opens a report from disk in headless Chromium and fails unless it draws, zooms, toggles and
+// explains itself without touching a network. Keeps screenshots in artifacts/.
+//
+//   node test/screenshot.mjs [REPORT.html] [--out DIR]
+//
+// Needs Chromium (`apt-get install chromium`), or its path in CHROMIUM.
+import { existsSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { basename, resolve } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { parseArgs } from "node:util";
+import { chromium } from "playwright-core";
+
+const { values, positionals } = parseArgs({ options: { out: { type: "string" } }, allowPositionals: true });
+const here = (path) => fileURLToPath(new URL(path, import.meta.url));
+const report = resolve(positionals[0] ?? here("../dist/sample.html"));
+const out = resolve(values.out ?? here("../../artifacts"));
+const browserPath = [
+  process.env.CHROMIUM,
+  "/usr/bin/chromium",
+  "/usr/bin/chromium-browser",
+  "/usr/bin/google-chrome",
+].find((path) => path !== undefined && existsSync(path));
+
+const failures = [];
+const check = (holds, sentence) => {
+  if (!holds) failures.push(sentence);
+};
+
+/** Share of the canvas that is coloured, not grey: lines and points, as opposed to axes and text. */
+const colored = (figure) =>
+  figure.$eval("canvas", (canvas) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let count = 0;
+    for (let at = 0; at < data.length; at += 4) {
+      const [r, g, b, a] = data.subarray(at, at + 4);
+      if (a > 0 && Math.max(r, g, b) - Math.min(r, g, b) > 60) count += 1;
+    }
+    return count;
+  });
+
+const picture = (figure) => figure.$eval("canvas", (canvas) => canvas.toDataURL());
+const range = (page) =>
+  page.$eval("#charts", (element) => [Number(element.dataset.from), Number(element.dataset.to)]);
+const drawnFigures = async (page) => {
+  const figures = await page.$$("figure.chart:not(.empty)");
+  return Promise.all(
+    figures.map(async (figure) => ({
+      figure,
+      id: await figure.getAttribute("data-chart"),
+      series: Number(await figure.getAttribute("data-series")),
+      shown: Number(await figure.getAttribute("data-shown")),
+    })),
+  );
+};
+/** Resolves when charts have had time to redraw: two frames. */
+const settled = (page) =>
+  page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+
+async function open(context, page) {
+  page.on("console", (message) => {
+    if (["error", "warning"].includes(message.type())) failures.push(`console: ${message.text()}`);
+  });
+  page.on("pageerror", (error) => failures.push(`exception: ${error.message}`));
+  context.on("request", (request) => {
+    const url = request.url();
+    if (url !== pathToFileURL(report).href && !url.startsWith("data:") && !url.startsWith("blob:")) {
+      failures.push(`the report asked for ${url}`);
+    }
+  });
+  const begun = performance.now();
+  await page.goto(pathToFileURL(report).href);
+  await page.waitForSelector('#page[data-state="drawn"]', { timeout: 30_000 });
+  await settled(page);
+  return performance.now() - begun;
+}
+
+async function checkDrawn(page) {
+  const figures = await drawnFigures(page);
+  check(figures.length >= 4, `only ${figures.length} charts have anything to show`);
+  for (const { figure, id, series } of figures) {
+    check(series > 0, `chart ${id} has no series`);
+    const pixels = await colored(figure);
+    check(pixels > 50, `chart ${id} has drawn nothing (${pixels} coloured pixels)`);
+  }
+  const bars = await page.$$eval(
+    ".bars .bar",
+    (elements) => elements.filter((bar) => bar.offsetWidth > 1).length,
+  );
+  const variants = (await page.$$(".toggle")).length;
+  check(bars > 0 || variants === 1, "no bar of the totals has a width");
+  const overflow = await page.evaluate(() => document.scrollingElement.scrollWidth - innerWidth);
+  check(overflow <= 0, `the page is ${overflow} px wider than the window`);
+  return figures;
+}
+
+async function checkZoom(page, figures) {
+  const [from, to] = await range(page);
+  const timeCharts = figures.filter(({ id }) => !id.startsWith("cdf"));
+  const before = await Promise.all(timeCharts.map(({ figure }) => picture(figure)));
+  const target = await timeCharts[0].figure.$(".u-over");
+  await target.scrollIntoViewIfNeeded();
+  const box = await target.boundingBox();
+  const y = box.y + box.height / 2;
+  await page.mouse.move(box.x + box.width * 0.25, y);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.4, y, { steps: 4 });
+  await page.mouse.move(box.x + box.width * 0.5, y, { steps: 4 });
+  await page.mouse.up();
+  await settled(page);
+  const [zoomFrom, zoomTo] = await range(page);
+  const wanted = [from + (to - from) * 0.25, from + (to - from) * 0.5];
+  const near = (a, b) => Math.abs(a - b) < (to - from) * 0.01;
+  check(
+    near(zoomFrom, wanted[0]) && near(zoomTo, wanted[1]),
+    `dragging from 25 % to 50 % showed ${zoomFrom}..${zoomTo} of ${from}..${to}`,
+  );
+  for (const [at, { figure, id }] of timeCharts.entries()) {
+    check((await picture(figure)) !== before[at], `chart ${id} did not follow the zoom`);
+  }
+  await page.mouse.dblclick(box.x + box.width * 0.5, y);
+  await settled(page);
+  check(String(await range(page)) === String([from, to]), "double click did not show all again");
+
+  await (await timeCharts[0].figure.$(".plot")).focus();
+  await page.keyboard.press("+");
+  const [keyFrom, keyTo] = await range(page);
+  check(near(keyTo - keyFrom, (to - from) / 2), "the plus key did not halve the visible time");
+  await page.keyboard.press("0");
+  check(String(await range(page)) === String([from, to]), "the 0 key did not show all again");
+}
+
+async function checkToggle(page, figures) {
+  const toggles = await page.$$(".toggle");
+  if (toggles.length < 2) return;
+  const before = await Promise.all(figures.map(({ figure }) => picture(figure)));
+  await toggles[0].focus();
+  await page.keyboard.press("Space");
+  await settled(page);
+  check((await toggles[0].getAttribute("aria-pressed")) === "false", "the toggle is still pressed");
+  const now = await drawnFigures(page);
+  let changed = 0;
+  for (const [at, { figure, id, shown }] of now.entries()) {
+    const fewer = shown < figures[at].shown;
+    if (!fewer) continue;
+    changed += 1;
+    check(
+      (await picture(figure)) !== before[at],
+      `chart ${id} still shows the variant that was switched off`,
+    );
+  }
+  check(changed > 0, "no chart has fewer series after a variant was switched off");
+  await page.keyboard.press("Space");
+  await settled(page);
+  const back = await drawnFigures(page);
+  check(
+    back.every(({ shown }, at) => shown === figures[at].shown),
+    "switching the variant on again did not bring its series back",
+  );
+}
+
+async function checkHover(page, figures) {
+  for (const { figure, id } of figures) {
+    const target = await figure.$(".u-over");
+    await target.scrollIntoViewIfNeeded();
+    const box = await target.boundingBox();
+    let text = "";
+    // A point chart explains only what is near a point: down some columns until one is met.
+    const heights = Array.from({ length: 32 }, (_, step) => 0.98 - step * 0.03);
+    for (const [x, y] of [0.5, 0.62, 0.71].flatMap((x) => heights.map((y) => [x, y]))) {
+      await page.mouse.move(box.x + box.width * x, box.y + box.height * y);
+      text = await figure.$eval(".tooltip", (tooltip) => (tooltip.hidden ? "" : tooltip.textContent));
+      if (text !== "") break;
+    }
+    check(/\d/.test(text), `hovering over chart ${id} explained nothing`);
+  }
+}
+
+/** A line is brought out when the pointer is on it: looked for by trying heights. */
+async function checkFocus(page, figures) {
+  const chart = figures.find(({ id }) => id === "ping") ?? figures[0];
+  const target = await chart.figure.$(".u-over");
+  await target.scrollIntoViewIfNeeded();
+  const box = await target.boundingBox();
+  let focused = 0;
+  for (let share = 0.02; share < 1 && focused === 0; share += 0.04) {
+    await page.mouse.move(box.x + box.width * 0.5, box.y + box.height * share);
+    focused = (await chart.figure.$$(".tooltip .focused")).length;
+  }
+  check(focused === 1, `no line of chart ${chart.id} is brought out under the pointer`);
+}
+
+const views = [
+  { name: "1280-light", width: 1280, height: 900, colorScheme: "light" },
+  { name: "1280-dark", width: 1280, height: 900, colorScheme: "dark" },
+  {
+    name: "390-light",
+    width: 390,
+    height: 844,
+    colorScheme: "light",
+    deviceScaleFactor: 2,
+    isMobile: true,
+    hasTouch: true,
+  },
+  {
+    name: "390-dark",
+    width: 390,
+    height: 844,
+    colorScheme: "dark",
+    deviceScaleFactor: 2,
+    isMobile: true,
+    hasTouch: true,
+  },
+];
+
+async function main() {
+  if (browserPath === undefined) {
+    throw new Error("no Chromium found: apt-get install chromium, or set CHROMIUM to its path");
+  }
+  await mkdir(out, { recursive: true });
+  const name = basename(report, ".html");
+  const browser = await chromium.launch({
+    executablePath: browserPath,
+    args: [
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+      "--no-first-run",
+    ],
+  });
+  try {
+    for (const { name: view, width, height, ...options } of views) {
+      const context = await browser.newContext({ viewport: { width, height }, offline: true, ...options });
+      const page = await context.newPage();
+      const took = await open(context, page);
+      const figures = await checkDrawn(page);
+      await page.screenshot({ path: `${out}/${name}-${view}.png`, fullPage: true });
+      if (view === "1280-light") {
+        console.log(
+          `${figures.length} charts drawn ${Math.round(took)} ms after opening ${basename(report)}`,
+        );
+        await checkHover(page, figures);
+        await checkFocus(page, figures);
+        await page.screenshot({ path: `${out}/${name}-hover.png` });
+        await checkZoom(page, figures);
+        await checkToggle(page, figures);
+        await page.pdf({ path: `${out}/${name}.pdf`, format: "A4" });
+      }
+      await context.close();
+    }
+  } finally {
+    await browser.close();
+  }
+  if (failures.length > 0) throw new Error(`${report}:\n  ${[...new Set(failures)].join("\n  ")}`);
+  console.log(`screenshots in ${out}`);
+}
+
+main().catch((error) => {
+  console.error(error.message);
+  process.exit(1);
+});
