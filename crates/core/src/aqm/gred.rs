@@ -70,10 +70,8 @@ impl GredParams {
 #[derive(Clone, Debug)]
 pub struct Gred {
     params: Arc<GredParams>,
-    /// Ticks in a step of the table.
-    step: u64,
-    /// What a step leaves of the average, in 2^-16.
-    step_weight: u64,
+    /// Made when the average first falls: most of many flow queues never need it.
+    table: Option<Table>,
     /// The average queue in units of 2^-16.
     average: u64,
     /// When the queue became empty.
@@ -82,6 +80,16 @@ pub struct Gred {
     count: Option<u64>,
     /// 16 bits, drawn after each drop.
     random: u64,
+}
+
+/// What the average falls by while the queue is empty.
+#[derive(Clone, Copy, Debug)]
+struct Table {
+    /// Ticks in a step.
+    step: u64,
+    /// What the first step leaves of the average, and what each further one leaves, in 2^-16.
+    first: u64,
+    further: u64,
 }
 
 impl AqmAlgorithm for Gred {
@@ -93,39 +101,14 @@ impl AqmAlgorithm for Gred {
     }
 
     fn for_flow(params: &Arc<GredParams>) -> Self {
-        let (step, step_weight) = params.table();
         Gred {
             params: Arc::clone(params),
-            step,
-            step_weight,
+            table: None,
             average: 0,
             idle_since: Time::ZERO,
             count: None,
             random: 0,
         }
-    }
-}
-
-impl GredParams {
-    /// Ticks and weight of one step of the table.
-    fn table(&self) -> (u64, u64) {
-        let weight = self.wq.as_fixed(16);
-        // Ticks that 512 bytes take, with 16 fractional bits.
-        let ticks = match self.bandwidth {
-            rate if rate.is_unlimited() => 0,
-            rate => HZ * AVERAGE_PACKET * 8 * ONE / rate.as_bps(),
-        };
-        // (1 - w)^(3 / w) is a twentieth.
-        let step = (ticks * 3 / weight / TABLE_STEPS).max(1);
-        let kept = ONE - weight;
-        let mut step_weight = kept;
-        for _ in 1..step {
-            if step_weight == 0 {
-                break;
-            }
-            step_weight = (step_weight * kept) >> BITS;
-        }
-        (step, step_weight)
     }
 }
 
@@ -213,15 +196,10 @@ impl Gred {
             self.average = u64::try_from(next).unwrap_or(u64::MAX);
         } else if self.average > 0 {
             let ticks = |t: Time| t.as_ns() / (1_000_000_000 / HZ);
-            let steps = (ticks(cx.now) - ticks(self.idle_since)) / self.step;
-            self.average = if steps < TABLE_STEPS {
-                // The entry of the table: 1 - w, and once per step what a step leaves.
-                let first = ONE - self.params.wq.as_fixed(BITS);
-                let kept = (0..steps).fold(first, |kept, _| (kept * self.step_weight) >> BITS);
-                ((u128::from(self.average) * u128::from(kept)) >> BITS) as u64
-            } else {
-                0
-            };
+            let idle = ticks(cx.now) - ticks(self.idle_since);
+            let table = self.table.get_or_insert_with(|| Table::new(&self.params));
+            let kept = u128::from(table.kept(idle));
+            self.average = ((u128::from(self.average) * kept) >> BITS) as u64;
         }
         let shown = self.shown_average();
         cx.state("average", || shown);
@@ -229,6 +207,42 @@ impl Gred {
 
     fn shown_average(&self) -> StateValue {
         StateValue::Ratio(self.average as f64 / ONE as f64)
+    }
+}
+
+impl Table {
+    fn new(params: &GredParams) -> Self {
+        let weight = params.wq.as_fixed(BITS);
+        // Ticks that 512 bytes take, with 16 fractional bits.
+        let ticks = match params.bandwidth {
+            rate if rate.is_unlimited() => 0,
+            rate => HZ * AVERAGE_PACKET * 8 * ONE / rate.as_bps(),
+        };
+        // (1 - w)^(3 / w) is a twentieth.
+        let step = (ticks * 3 / weight / TABLE_STEPS).max(1);
+        let first = ONE - weight;
+        let mut further = first;
+        for _ in 1..step {
+            if further == 0 {
+                break;
+            }
+            further = (further * first) >> BITS;
+        }
+        Table {
+            step,
+            first,
+            further,
+        }
+    }
+
+    /// What is left of the average after `ticks`.
+    fn kept(&self, ticks: u64) -> u64 {
+        match ticks / self.step {
+            steps if steps < TABLE_STEPS => {
+                (0..steps).fold(self.first, |kept, _| (kept * self.further) >> BITS)
+            }
+            _ => 0,
+        }
     }
 }
 
