@@ -82,7 +82,7 @@ impl Firewall {
                 }
             };
             on_line().map_err(|mut error| {
-                error.is_batch = run.is_batch;
+                error.is_batch |= run.is_batch;
                 error.at.get_or_insert(grammar::Position {
                     line: number,
                     column: 1,
