@@ -103,6 +103,7 @@ const SLOTS: u32 = 32;
 const FIRST_SLOT: u32 = FRACTION + MAX_LEN.ilog2() - (GROUPS as u32 - 1);
 
 impl PartialOrd for Virtual {
+    #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
         Some(self.cmp(other))
     }

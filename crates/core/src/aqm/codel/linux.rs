@@ -58,6 +58,7 @@ impl Linux {
             pending => {
                 if pending == Pending::Dropped {
                     self.drop_next = self.control_law(self.drop_next, params);
+                    self.state().tell(cx);
                 }
                 self.signal_if_due(params, packet, now, cx)
             }
