@@ -543,11 +543,11 @@ fn headers_of(flow: u8) -> Headers {
     headers
 }
 
-/// Carries out steps; gives what passed, what was dropped, and how many packets were sent.
-fn carry_out(
-    steps: &[Step],
-    extra_polls: bool,
-) -> (Vec<(u64, u32, u32)>, Vec<(u64, u32, DropReason)>, usize) {
+/// What passed, what was dropped, and how many packets were sent.
+type Carried = (Vec<(u64, u32, u32)>, Vec<(u64, u32, DropReason)>, usize);
+
+/// Carries out steps.
+fn carry_out(steps: &[Step], extra_polls: bool) -> Carried {
     let mut bench = Bench::new();
     bench.script(
         "pipe 1 config bw 1Mbit/s
