@@ -220,7 +220,11 @@ impl Discipline for Cake {
         let id = self.tins[number].classify(&packet);
         let view = self.view(number, id);
         cx.queue = key(number, id);
-        match self.tins[number].flow(id).aqm.on_enqueue(&packet, &view, cx) {
+        match self.tins[number]
+            .flow(id)
+            .aqm
+            .on_enqueue(&packet, &view, cx)
+        {
             Verdict::Pass => {}
             Verdict::Mark => cx.mark(&mut packet),
             Verdict::Drop(reason) => {
@@ -301,7 +305,13 @@ impl Discipline for Cake {
 impl Cake {
     /// Asks the AQM about a packet at the head; drops it if it says so and there are others. The
     /// last packet of a flow is never dropped: the sender would learn of it by a timeout only.
-    fn ask(&mut self, number: usize, id: u32, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+    fn ask(
+        &mut self,
+        number: usize,
+        id: u32,
+        mut packet: Packet,
+        cx: &mut Cx<'_>,
+    ) -> Option<Packet> {
         let mut view = self.view(number, id);
         loop {
             let flow = self.tins[number].flow(id);
@@ -345,7 +355,12 @@ impl Cake {
         }
         // The most urgent tin that is below its threshold, else the one that will be first.
         let below = |tin: &Tin| tin.ready_at <= now;
-        let active = || self.tins.iter().enumerate().filter(|(_, tin)| tin.active > 0);
+        let active = || {
+            self.tins
+                .iter()
+                .enumerate()
+                .filter(|(_, tin)| tin.active > 0)
+        };
         let urgent = active().rev().find(|(_, tin)| below(tin));
         let first = || active().rev().min_by_key(|(_, tin)| tin.ready_at);
         let (number, _) = urgent.or_else(first).expect("some flow is active");
@@ -376,7 +391,14 @@ impl Cake {
     }
 
     /// Charges a packet that is sent, or dropped after it had passed the bottleneck.
-    fn charge(&mut self, number: usize, flow: Option<u32>, packet: &Packet, is_drop: bool, now: Time) {
+    fn charge(
+        &mut self,
+        number: usize,
+        flow: Option<u32>,
+        packet: &Packet,
+        is_drop: bool,
+        now: Time,
+    ) {
         let bytes = self.framing.wire_len(packet);
         let tin = &mut self.tins[number];
         tin.charge(bytes, now);
@@ -498,7 +520,7 @@ const fn tin_of_dscp(tins: CakeTins, dscp: u8) -> u8 {
     match tins {
         CakeTins::BestEffort => 0,
         CakeTins::Diffserv3 => match dscp {
-            1 | 8 => 1,                // LE, CS1
+            1 | 8 => 1,                 // LE, CS1
             4 | 44 | 46 | 48 | 56 => 2, // TOS4, VA, EF, CS6, CS7
             _ => 0,
         },

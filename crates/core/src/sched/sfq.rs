@@ -419,7 +419,10 @@ mod tests {
                     bench.offer(flow, slot);
                 }
             }
-            assert_eq!(bench.sfq.next_timer(), Some(bench.now + Span::from_secs(10)));
+            assert_eq!(
+                bench.sfq.next_timer(),
+                Some(bench.now + Span::from_secs(10))
+            );
             bench.now += Span::from_secs(10);
             bench.call(|d, cx| d.on_timer(cx));
             seen.push(groups(&bench.sfq));

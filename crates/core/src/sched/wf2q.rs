@@ -221,11 +221,7 @@ impl Order for Wf2qOrder {
             }
             _ => {}
         }
-        flow.start = if flow.is_ahead(now) {
-            flow.finish
-        } else {
-            now
-        };
+        flow.start = if flow.is_ahead(now) { flow.finish } else { now };
         flow.state = State::Waiting;
         self.place(id, head);
     }

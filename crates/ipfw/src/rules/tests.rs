@@ -572,7 +572,7 @@ fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time) -> Outcome {
             index += 1;
             continue;
         }
-        let (id, rule) = (entry.id(), Arc::clone(&entry.rule));
+        let (id, rule) = (entry.id(), Rc::clone(&entry.rule));
         if let (Some(state), Some(name), false) = (&rule.state, entry.state, is_known) {
             let limit = state.limit.as_ref();
             if rules

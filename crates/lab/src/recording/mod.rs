@@ -15,6 +15,7 @@
 //! `running`, and the last, with `complete` or `partial`.
 
 mod reader;
+mod reference;
 mod rows;
 mod run_file;
 mod table;
@@ -23,6 +24,7 @@ mod tests;
 mod writer;
 
 pub use reader::{ReadError, Recording};
+pub use reference::reference;
 pub use rows::{
     BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, NO_FLOW, PacketRow, PingSample, QueueSample,
     Release,

@@ -54,6 +54,12 @@ fn packet(seq: u64, fate: Fate) -> PacketRecord {
 }
 
 #[test]
+fn the_reference_page_is_current() {
+    // UPDATE_EXPECT=1 writes the page anew.
+    expect_test::expect_file!["../../../../docs/recording.md"].assert_eq(&reference());
+}
+
+#[test]
 fn rows_come_back_as_they_were_written() {
     let temp = tempfile::tempdir().unwrap();
     let fates = [

@@ -46,6 +46,7 @@ impl Rfc {
             pending => {
                 if pending == Pending::Dropped {
                     self.drop_next = control_law(self.drop_next, params.interval, self.count);
+                    self.state().tell(cx);
                 }
                 self.signal_if_due(params, packet, cx)
             }
@@ -90,12 +91,7 @@ impl Rfc {
     }
 
     /// In the dropping state and above target: signals if the time for it has come.
-    fn signal_if_due(
-        &mut self,
-        params: &CodelParams,
-        packet: &Packet,
-        cx: &mut Cx<'_>,
-    ) -> Verdict {
+    fn signal_if_due(&mut self, params: &CodelParams, packet: &Packet, cx: &mut Cx<'_>) -> Verdict {
         if cx.now < self.drop_next {
             return Verdict::Pass;
         }
