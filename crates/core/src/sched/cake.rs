@@ -10,7 +10,8 @@
 //! 2. The shaper carries fractions of a nanosecond, so that the rate is exact; Linux rounds the time
 //!    per byte.
 //! 3. An emptied flow leaves its list at once. Linux keeps it until its AQM has calmed down; here
-//!    the AQM catches up when the flow returns, and a flow that takes the queue over starts afresh.
+//!    COBALT winds down when the flow returns, and a flow that takes the queue over starts afresh.
+//!    Linux also allows a flow more delay behind the bottleneck (`ingress`) if there are many.
 //! 4. The ACK filter remembers the last two pure acknowledgements of a flow instead of searching its
 //!    queue: it costs the same however long the queue is, and leaves an older one alone when others
 //!    came between. What two packets say is the host's to tell ([`Sink`](crate::Sink)).
@@ -37,21 +38,17 @@ mod tin;
 use alloc::vec::Vec;
 
 use self::clock::Clock;
-use self::tin::{AqmParams, FRACTION, Isolation, QUEUES, Tin};
+use self::tin::{FRACTION, Isolation, QUEUES, Tin};
 use super::longest::Longest;
 use super::pool::{NONE, Pool};
 use super::{Discipline, DisciplineAlgorithm, Wake};
-use crate::aqm::codel::Codel;
+use crate::aqm::cobalt::CobaltParams;
 use crate::aqm::{Aqm, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::link::{Cells, FramingParams};
 use crate::packet::Packet;
-use crate::param::{Params, Value};
 use crate::units::{Bytes, Rate, Span, Time};
 use crate::{choice, params};
-
-/// The AQM of each flow queue.
-type FlowAqm = Codel;
 
 choice! {
     /// Into which tins packets are put by their DSCP.
@@ -552,13 +549,15 @@ fn isolation(isolation: CakeIsolation) -> Isolation {
 }
 
 /// The AQM of a tin's flows: a slow tin must be allowed the time of its longest packets.
-fn aqm_params(rate: Rate, rtt: Span) -> AqmParams {
+fn aqm_params(rate: Rate, rtt: Span) -> CobaltParams {
     let base = rtt.as_ns() / 20;
-    let target = base.max(rate.transmission(MTU).as_ns().saturating_mul(3) / 2);
-    let interval = (rtt.as_ns() + (target - base)).max(target * 2);
-    let mut params = AqmParams::default();
-    params.set("target", Value::Span(Span::from_ns(target)));
-    params.set("interval", Value::Span(Span::from_ns(interval)));
-    params.set("ecn", Value::Flag(true));
-    params
+    let mtu_time = rate.transmission(MTU);
+    let target = base.max(mtu_time.as_ns().saturating_mul(3) / 2);
+    let interval = (rtt.as_ns() + (target - base)).max(target.saturating_mul(2));
+    CobaltParams {
+        target: Span::from_ns(target),
+        interval: Span::from_ns(interval),
+        mtu_time,
+        ..CobaltParams::default()
+    }
 }

@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::FlowAqm;
 use super::hosts::{Hosts, Side};
+use crate::aqm::cobalt::{Cobalt, CobaltParams};
 use crate::aqm::{Aqm, AqmAlgorithm};
 use crate::event::{Backlog, Cx};
 use crate::packet::Packet;
@@ -18,9 +18,6 @@ pub(super) const QUEUES: u32 = 1024;
 const WAYS: u32 = 8;
 /// Fraction bits of deficits: a quantum is divided by the number of a host's flows.
 pub(super) const FRACTION: u32 = 16;
-
-/// The parameters of a flow queue's AQM.
-pub(super) type AqmParams = <FlowAqm as AqmAlgorithm>::Params;
 
 /// How flows are told apart, and between which hosts the link is shared first.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +52,7 @@ pub(super) struct Tin {
     hosts: Hosts,
     /// Flows in either list, also those that are empty.
     pub(super) active: u32,
-    aqm: Arc<AqmParams>,
+    aqm: Arc<CobaltParams>,
 }
 
 /// A flow queue.
@@ -70,7 +67,7 @@ pub(super) struct Flow {
     hosts: [u16; 2],
     /// The nodes of the last two pure acknowledgements, older first, or [`NONE`].
     pub(super) acks: [u32; 2],
-    pub(super) aqm: FlowAqm,
+    pub(super) aqm: Cobalt,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +84,7 @@ enum Turn {
 
 impl Tin {
     /// An empty tin whose flows may use `threshold` of the link with priority.
-    pub(super) fn new(threshold: Rate, quantum: i64, isolation: Isolation, aqm: AqmParams) -> Self {
+    pub(super) fn new(threshold: Rate, quantum: i64, isolation: Isolation, aqm: CobaltParams) -> Self {
         Tin {
             threshold,
             ready_at: Time::ZERO,
@@ -133,7 +130,7 @@ impl Tin {
         let was_off = flow.turn == Turn::Off;
         if was_off || flow.tag != tag {
             if was_off && flow.tag != tag {
-                flow.aqm = FlowAqm::for_flow(&self.aqm);
+                flow.aqm = Cobalt::for_flow(&self.aqm);
             }
             flow.tag = tag;
             self.assign_hosts(id, packet);
@@ -286,7 +283,7 @@ impl Tin {
                 turn: Turn::Off,
                 hosts: [0; 2],
                 acks: [NONE; 2],
-                aqm: FlowAqm::for_flow(&self.aqm),
+                aqm: Cobalt::for_flow(&self.aqm),
             })
             .collect();
         self.links.reserve(QUEUES - 1);
