@@ -78,15 +78,7 @@ fn first_light_meets_its_expectations() {
     let before = interfaces();
     // Kept: `make test-report` looks at this report in a browser.
     let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../artifacts/first-light");
-    let output = sluice()
-        .args(["run", "--quiet", "--json"])
-        .arg(first_light())
-        .arg("-o")
-        .arg(&out)
-        .output()
-        .expect("the binary starts");
-    assert!(output.status.success(), "{}", stderr(&output));
-    let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON on standard output");
+    let figures = run_until_undisturbed(&out);
     assert_eq!(figures.as_array().map(Vec::len), Some(3), "{figures}");
     for variant in ["fifo", "codel", "fq_codel"] {
         let dir = out.join(variant);
@@ -105,6 +97,34 @@ fn first_light_meets_its_expectations() {
         before,
         "the machine's interfaces are untouched"
     );
+}
+
+/// Runs the scenario; again, up to three times, if it missed an expectation while the run's own account
+/// says that something else held the machine up. What the queues do is never excused by that.
+fn run_until_undisturbed(out: &Path) -> Value {
+    for attempt in 1.. {
+        let output = sluice()
+            .args(["run", "--quiet", "--json"])
+            .arg(first_light())
+            .arg("-o")
+            .arg(out)
+            .output()
+            .expect("the binary starts");
+        let figures: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", stderr(&output)));
+        if output.status.success() {
+            return figures;
+        }
+        // A slot of the link lasts 1.2 ms: later than that, a packet was held up for longer than a
+        // real link could have.
+        let was_disturbed = figures.as_array().into_iter().flatten().any(|result| {
+            let late = &result["summary"]["accuracy"]["lateness"];
+            late["p99_ns"].as_u64() > Some(1_200_000) || late["max_ns"].as_u64() > Some(12_000_000)
+        });
+        assert!(was_disturbed && attempt < 3, "{}", stderr(&output));
+        eprintln!("attempt {attempt} was disturbed: {}", stderr(&output));
+    }
+    unreachable!("the third attempt passes or fails")
 }
 
 #[test]

@@ -467,7 +467,7 @@ fn a_packet_goes_on_behind_a_rule_also_when_it_is_gone() {
 #[test]
 fn log_entries_stop_at_their_limit_until_it_is_reset() {
     let mut rules = rules("add 100 allow log logamount 2 ip from any to any");
-    let mut seen = |rules: &mut Rules| {
+    let seen = |rules: &mut Rules| {
         let mut log = Vec::new();
         for _ in 0..3 {
             let mut rng = Rng::from_seed(1);

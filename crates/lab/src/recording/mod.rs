@@ -14,6 +14,7 @@
 //! A file bears its name only when it is whole. run.json is the first to be written, with the status
 //! `running`, and the last, with `complete` or `partial`.
 
+mod cell;
 mod reader;
 mod reference;
 mod rows;
@@ -23,6 +24,7 @@ mod table;
 mod tests;
 mod writer;
 
+pub use cell::{ColumnDecl, ColumnKind};
 pub use reader::{ReadError, Recording};
 pub use reference::reference;
 pub use rows::{
@@ -30,7 +32,7 @@ pub use rows::{
     Release,
 };
 pub use run_file::{Environment, FlowEntry, Process, RunFile, Status};
-pub use table::{ColumnDecl, ColumnKind, Rows};
+pub use table::Rows;
 pub use writer::{End, RecordError, RunWriter, settle_abandoned};
 
 /// The name of the summary in a run's folder.

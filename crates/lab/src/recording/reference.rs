@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::cell::{ColumnKind, Row};
 use super::rows::{FlowSample, PacketRow, PingSample, QueueSample, Release};
-use super::table::{ColumnKind, Row};
 
 /// Everything that is in a run's folder, as Markdown.
 pub fn reference() -> String {

@@ -5,7 +5,8 @@ use sluice_core::event::StateValue;
 use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Backlog, DropReason, Ecn, Span, Time};
 
-use super::table::{GROUP_ROWS, TableWriter, table};
+use super::cell::table;
+use super::table::{GROUP_ROWS, TableWriter};
 use super::writer::estimated_bytes;
 use super::*;
 use crate::scenario::{Backend, Direction, Scenario, Variant};
