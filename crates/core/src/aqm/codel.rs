@@ -82,7 +82,11 @@ impl AqmAlgorithm for Codel {
         "controlled delay: signals when a queue stands longer than an interval";
 
     fn new(params: &CodelParams) -> Self {
-        Self::for_flow(&Arc::new(params.clone()))
+        let mut codel = Self::for_flow(&Arc::new(params.clone()));
+        if let Machine::Linux(machine) = &mut codel.machine {
+            *machine = Linux::alone();
+        }
+        codel
     }
 
     fn for_flow(params: &Arc<CodelParams>) -> Self {
@@ -90,7 +94,7 @@ impl AqmAlgorithm for Codel {
             params: Arc::clone(params),
             machine: match params.variant {
                 Variant::Rfc => Machine::Rfc(Rfc::default()),
-                Variant::Linux => Machine::Linux(Linux::default()),
+                Variant::Linux => Machine::Linux(Linux::in_flow_queue()),
                 Variant::Dummynet => Machine::Dummynet(Dummynet::default()),
             },
         }
