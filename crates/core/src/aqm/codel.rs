@@ -102,6 +102,7 @@ impl AqmAlgorithm for Codel {
 }
 
 impl Aqm for Codel {
+    #[inline]
     fn on_enqueue(&mut self, packet: &Packet, _queue: &QueueView, _cx: &mut Cx<'_>) -> Verdict {
         if let Machine::Dummynet(machine) = &mut self.machine {
             machine.on_arrival(packet);
@@ -109,6 +110,7 @@ impl Aqm for Codel {
         Verdict::Pass
     }
 
+    #[inline]
     fn on_dequeue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
         let params = &*self.params;
         let verdict = match &mut self.machine {
@@ -162,6 +164,7 @@ impl Aqm for Codel {
 
 impl Codel {
     /// Linux: after the dequeue proper, of the packet that is returned.
+    #[inline]
     fn exceeds_ce_threshold(&self, packet: &Packet, now: Time) -> bool {
         let threshold = self.params.ce_threshold;
         if threshold == Span::MAX || !packet.ecn.is_capable() {

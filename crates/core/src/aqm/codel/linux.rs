@@ -45,6 +45,7 @@ impl Linux {
         }
     }
 
+    #[inline]
     pub(super) fn on_dequeue(
         &mut self,
         params: &CodelParams,
@@ -102,6 +103,7 @@ impl Linux {
         }
     }
 
+    #[inline]
     fn may_drop(
         &mut self,
         params: &CodelParams,
@@ -125,6 +127,7 @@ impl Linux {
         is_before(self.first_above, now)
     }
 
+    #[inline(never)]
     fn signal_if_due(
         &mut self,
         params: &CodelParams,
@@ -147,6 +150,7 @@ impl Linux {
         verdict
     }
 
+    #[inline(never)]
     fn enter(
         &mut self,
         params: &CodelParams,
@@ -175,6 +179,7 @@ impl Linux {
         verdict
     }
 
+    #[inline(never)]
     fn leave(&mut self, cx: &mut Cx<'_>) {
         self.dropping = false;
         self.state().tell(cx);
