@@ -47,7 +47,7 @@ test-report: $(WEB) ## a real report in headless Chromium; keeps artifacts/*.png
 
 lint: $(WEB) ## formatters, linters and the layer check
 	@scripts/setup.sh web python
-	rustfmt --edition 2024 --check $(RUST)
+	@echo "rustfmt --check"; rustfmt --edition 2024 --check $(RUST)
 	$(CARGO) clippy --locked --workspace --all-targets -q -- -D warnings
 	$(CARGO) xtask layers
 	cd web && npm run --silent lint
@@ -56,7 +56,7 @@ lint: $(WEB) ## formatters, linters and the layer check
 
 fmt: ## format everything
 	@scripts/setup.sh web python
-	rustfmt --edition 2024 $(RUST)
+	@rustfmt --edition 2024 $(RUST)
 	cd web && npm run --silent fmt
 	$(VENV)/ruff check -q --fix python && $(VENV)/ruff format -q python
 

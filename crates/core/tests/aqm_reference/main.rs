@@ -28,6 +28,9 @@ struct Setup {
     limit: usize,
     flows: usize,
     quantum: u64,
+    drop_batch: usize,
+    /// `linux` alone.
+    ce_threshold_us: Option<u64>,
 }
 
 const DEFAULTS: Setup = Setup {
@@ -40,17 +43,25 @@ const DEFAULTS: Setup = Setup {
     limit: 1000,
     flows: 5,
     quantum: 1514,
+    drop_batch: 64,
+    ce_threshold_us: None,
 };
 
 impl Setup {
     fn spec(&self) -> String {
         let no = if self.ecn { "" } else { "no" };
-        let codel = format!(
+        let mut codel = format!(
             "codel variant {} target {}us interval {}us mtu {} limit {} {no}ecn",
             self.variant, self.target_us, self.interval_us, self.mtu, self.limit
         );
+        if let Some(us) = self.ce_threshold_us {
+            codel += &format!(" ce_threshold {us}us");
+        }
         if self.is_fair {
-            format!("fq_{codel} flows {} quantum {}", self.flows, self.quantum)
+            format!(
+                "fq_{codel} flows {} quantum {} drop_batch {}",
+                self.flows, self.quantum, self.drop_batch
+            )
         } else {
             codel
         }
@@ -67,7 +78,8 @@ impl Setup {
                     ecn: self.ecn,
                 };
                 if self.is_fair {
-                    Box::new(rfc::FqCodel::new(settings, self.flows, quantum, self.limit))
+                    let (flows, limit, batch) = (self.flows, self.limit, self.drop_batch);
+                    Box::new(rfc::FqCodel::new(settings, flows, quantum, limit, batch))
                 } else {
                     Box::new(rfc::Codel::new(settings, self.limit))
                 }
@@ -78,10 +90,11 @@ impl Setup {
                     interval_ns: self.interval_us * 1000,
                     mtu: self.mtu,
                     ecn: self.ecn,
+                    ce_threshold_ns: self.ce_threshold_us.map(|us| us * 1000),
                 };
                 if self.is_fair {
-                    let (flows, limit) = (self.flows, self.limit);
-                    Box::new(linux::FqCodel::new(settings, flows, quantum, limit, 64))
+                    let (flows, limit, batch) = (self.flows, self.limit, self.drop_batch);
+                    Box::new(linux::FqCodel::new(settings, flows, quantum, limit, batch))
                 } else {
                     Box::new(linux::Codel::new(settings, self.limit))
                 }
@@ -406,27 +419,30 @@ fn setups() -> impl Strategy<Value = Setup> {
     let mtu = prop_oneof![2 => Just(1514u64), 1 => 0u64..9000];
     let limit = prop_oneof![1 => Just(1000usize), 2 => 1usize..100];
     let quantum = prop_oneof![2 => Just(1514u64), 1 => 1u64..5000];
+    let queues = (limit, 1usize..9, quantum, 1usize..80);
+    let ce = prop::option::of(1u64..30_000);
     (
         variant,
         any::<bool>(),
         any::<bool>(),
         times,
         mtu,
-        limit,
-        1usize..9,
-        quantum,
+        queues,
+        ce,
     )
         .prop_map(
-            |(variant, is_fair, ecn, (target_us, interval_us), mtu, limit, flows, quantum)| Setup {
+            |(variant, is_fair, ecn, (target_us, interval_us), mtu, queues, ce)| Setup {
                 variant,
                 is_fair,
                 ecn,
                 target_us,
                 interval_us,
                 mtu,
-                limit,
-                flows,
-                quantum,
+                limit: queues.0,
+                flows: queues.1,
+                quantum: queues.2,
+                drop_batch: queues.3,
+                ce_threshold_us: ce.filter(|_| variant == "linux"),
             },
         )
 }

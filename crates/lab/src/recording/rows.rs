@@ -61,6 +61,26 @@ table! {
     }
 }
 
+impl FlowSample {
+    /// A sample of which nothing is known yet.
+    pub const fn empty(time: Time, flow: u32) -> FlowSample {
+        FlowSample {
+            time,
+            flow,
+            received_bytes: None,
+            sent_packets: None,
+            received_packets: None,
+            cwnd: None,
+            ssthresh: None,
+            mss: None,
+            srtt: None,
+            min_rtt: None,
+            retransmits: None,
+            delivery_rate: None,
+        }
+    }
+}
+
 impl QueueSample {
     /// What `pipe` held at `time`: packets and bytes.
     pub fn backlog(time: Time, pipe: Direction, backlog: Backlog) -> [QueueSample; 2] {

@@ -22,6 +22,7 @@ pub(super) struct Rfc {
 
 impl Rfc {
     /// RFC 8289 section 5.5, the routine `deque`.
+    #[inline]
     pub(super) fn on_dequeue(
         &mut self,
         params: &CodelParams,
@@ -72,6 +73,7 @@ impl Rfc {
     }
 
     /// RFC 8289 section 5.6, the routine `dodequeue`.
+    #[inline]
     fn may_drop(
         &mut self,
         params: &CodelParams,
@@ -91,7 +93,17 @@ impl Rfc {
     }
 
     /// In the dropping state and above target: signals if the time for it has come.
+<<<<<<< HEAD
     fn signal_if_due(&mut self, params: &CodelParams, packet: &Packet, cx: &mut Cx<'_>) -> Verdict {
+=======
+    #[inline(never)]
+    fn signal_if_due(
+        &mut self,
+        params: &CodelParams,
+        packet: &Packet,
+        cx: &mut Cx<'_>,
+    ) -> Verdict {
+>>>>>>> aqm
         if cx.now < self.drop_next {
             return Verdict::Pass;
         }
@@ -106,6 +118,7 @@ impl Rfc {
         verdict
     }
 
+    #[inline(never)]
     fn enter(&mut self, params: &CodelParams, packet: &Packet, cx: &mut Cx<'_>) -> Verdict {
         // RFC 8289 section 5.5: if the last dropping state ended recently, start near the rate
         // that controlled the queue then. `now - drop_next` is negative when it ended early.
@@ -123,6 +136,7 @@ impl Rfc {
         verdict
     }
 
+    #[inline(never)]
     fn leave(&mut self, cx: &mut Cx<'_>) {
         self.dropping = false;
         self.state().tell(cx);
