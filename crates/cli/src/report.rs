@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use sluice_lab::recording::{ReadError, Recording, settle_abandoned, RecordError};
+use sluice_lab::recording::{ReadError, RecordError, Recording, settle_abandoned};
 use sluice_lab::report::{self, Figure, FigureError};
 use sluice_lab::report_of::report_of;
 use sluice_lab::run::{self, Finished, RunError};
@@ -101,7 +101,10 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
         written.push(path.clone());
     }
     if written.is_empty() || args.output.is_some() {
-        let path = args.output.clone().unwrap_or_else(|| args.folders[0].join(PAGE));
+        let path = args
+            .output
+            .clone()
+            .unwrap_or_else(|| args.folders[0].join(PAGE));
         write_file(&path, report::html(&report).as_bytes())?;
         written.push(path);
     }
@@ -127,7 +130,10 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
 pub fn write(finished: &[Finished], output: &Path) -> Result<PathBuf, ReportError> {
     for one in finished {
         let report = report_of(&[&one.recording])?;
-        write_file(&one.recording.dir().join(PAGE), report::html(&report).as_bytes())?;
+        write_file(
+            &one.recording.dir().join(PAGE),
+            report::html(&report).as_bytes(),
+        )?;
     }
     let all: Vec<&Recording> = finished.iter().map(|one| &one.recording).collect();
     let page = output.join(PAGE);

@@ -80,7 +80,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         enter_user_namespace()?;
     }
     run::check(&variants).map_err(Error::Check)?;
-    let output = args.output.clone().unwrap_or_else(|| default_output(&args.file));
+    let output = args
+        .output
+        .clone()
+        .unwrap_or_else(|| default_output(&args.file));
     for left in settle_abandoned(&output)? {
         eprintln!(
             "sluice: {} was left by a run that was killed; marked as partial",

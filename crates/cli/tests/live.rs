@@ -104,7 +104,11 @@ fn first_light_meets_its_expectations() {
         assert!(dir.join("summary.json").is_file());
     }
     assert!(out.path().join("report.html").is_file());
-    assert_eq!(interfaces(), before, "the machine's interfaces are untouched");
+    assert_eq!(
+        interfaces(),
+        before,
+        "the machine's interfaces are untouched"
+    );
 }
 
 #[test]
@@ -114,7 +118,11 @@ fn ctrl_c_keeps_a_partial_recording() {
     kill_process(pid(&child), Signal::INT).expect("the child runs");
     let output = child.wait_with_output().expect("the child ends");
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
-    assert!(stderr(&output).contains("interrupted in run 1 of 3"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("interrupted in run 1 of 3"),
+        "{}",
+        stderr(&output)
+    );
     let run = json(&out.path().join("fifo/run.json"));
     assert_eq!(run["status"], "partial", "{run}");
     assert_eq!(run["reason"], "interrupted", "{run}");
@@ -156,14 +164,25 @@ fn a_killed_run_leaves_no_network_and_is_recognised() {
 
     // The next run in the same place says so, and goes on.
     let output = sluice()
-        .args(["run", "--quiet", "--set", "duration=1500ms", "--set", "link.queue=codel"])
+        .args([
+            "run",
+            "--quiet",
+            "--set",
+            "duration=1500ms",
+            "--set",
+            "link.queue=codel",
+        ])
         .arg(short_scenario(out.path()))
         .arg("-o")
         .arg(out.path())
         .output()
         .expect("the binary starts");
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stderr(&output).contains("left by a run that was killed"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("left by a run that was killed"),
+        "{}",
+        stderr(&output)
+    );
     assert_eq!(json(&out.path().join("fifo/run.json"))["status"], "partial");
 }
 
@@ -195,7 +214,10 @@ fn an_unknown_congestion_control_is_named_with_those_there_are() {
         .expect("the binary starts");
     assert_eq!(output.status.code(), Some(1));
     let message = stderr(&output);
-    assert!(message.contains("vegas9") && message.contains("cubic"), "{message}");
+    assert!(
+        message.contains("vegas9") && message.contains("cubic"),
+        "{message}"
+    );
     assert!(!dir.exists(), "nothing was started");
 }
 
@@ -209,6 +231,13 @@ fn an_unwritable_output_is_said_before_the_run_starts() {
         .output()
         .expect("the binary starts");
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("/proc/nowhere"), "{}", stderr(&output));
-    assert!(started.elapsed() < Duration::from_secs(5), "nothing was run");
+    assert!(
+        stderr(&output).contains("/proc/nowhere"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "nothing was run"
+    );
 }

@@ -16,8 +16,8 @@ use crate::expect;
 use crate::live::{self, FlowReport, Listener, LiveError, Observation};
 use crate::metrics::Summary;
 use crate::recording::{
-    End, Environment, FlowSample, PingSample, QueueSample,
-    ReadError, RecordError, Recording, RunWriter,
+    End, Environment, FlowSample, PingSample, QueueSample, ReadError, RecordError, Recording,
+    RunWriter,
 };
 use crate::scenario::{Backend, Direction, FlowInstance, FlowKind, Scenario, Variant};
 use crate::table::VariantResult;
