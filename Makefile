@@ -43,6 +43,7 @@ test-python: ## the Python package
 test-report: $(WEB) ## a real report in headless Chromium; keeps artifacts/*.png
 	@scripts/setup.sh web chromium
 	cd web && npm run --silent test:browser
+	cd web && npm run --silent screenshot -- ../artifacts/first-light/report.html --out ../artifacts/first-light
 
 lint: $(WEB) ## formatters, linters and the layer check
 	@scripts/setup.sh web python

@@ -193,6 +193,12 @@ macro_rules! aqms {
 aqms! {
     droptail::DropTail,
     headdrop::HeadDrop,
+    red::Red,
+    gred::Gred,
+    blue::Blue,
     codel::Codel,
+    cobalt::Cobalt,
     pie::Pie,
+    pi2::Pi2,
+    step::Step,
 }

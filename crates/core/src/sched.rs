@@ -108,7 +108,7 @@ mod class;
 pub mod classful;
 pub mod fq;
 mod heap;
-mod minmax;
+mod longest;
 mod pool;
 pub mod push_in;
 pub mod rank;

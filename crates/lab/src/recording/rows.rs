@@ -6,7 +6,7 @@ use sluice_core::event::StateValue;
 use sluice_core::record::{self, Fate, PacketRecord};
 use sluice_core::{Backlog, DropReason, Ecn, Span, Time};
 
-use super::table::{Cell, CellType, ColumnDecl, ColumnKind, Row, table};
+use super::cell::{Cell, CellType, ColumnDecl, ColumnKind, Row, table};
 use crate::scenario::Direction;
 
 /// The flow number of packets that belong to no flow of the scenario (ARP, neighbour discovery ...).

@@ -273,7 +273,12 @@ mod tests {
             drop_next: 1_000_000,
             ..Linux::default()
         };
-        late.enter(&params, &Packet::new(0, 1500), 1_000_000 + 16 * 97_656, &mut cx);
+        late.enter(
+            &params,
+            &Packet::new(0, 1500),
+            1_000_000 + 16 * 97_656,
+            &mut cx,
+        );
         assert_eq!(late.count, 1);
     }
 }

@@ -22,7 +22,9 @@ impl Sink for Host {
         self.drops.discard(now, packet, reason);
     }
     fn is_pure_ack(&self, packet: &Packet) -> bool {
-        self.acked.get(packet.slot as usize).is_some_and(Option::is_some)
+        self.acked
+            .get(packet.slot as usize)
+            .is_some_and(Option::is_some)
     }
     fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
         self.acked[newer.slot as usize] > self.acked[older.slot as usize]
@@ -184,10 +186,30 @@ fn codepoints_go_to_their_tins() {
     assert_eq!(tins(CakeTins::BestEffort).len(), 1);
 }
 
-const BULK: To = To { flow: 1, src: 0, dst: 0, dscp: 8 };
-const BEST_EFFORT: To = To { flow: 2, src: 0, dst: 0, dscp: 0 };
-const VIDEO: To = To { flow: 3, src: 0, dst: 0, dscp: 34 };
-const VOICE: To = To { flow: 4, src: 0, dst: 0, dscp: 46 };
+const BULK: To = To {
+    flow: 1,
+    src: 0,
+    dst: 0,
+    dscp: 8,
+};
+const BEST_EFFORT: To = To {
+    flow: 2,
+    src: 0,
+    dst: 0,
+    dscp: 0,
+};
+const VIDEO: To = To {
+    flow: 3,
+    src: 0,
+    dst: 0,
+    dscp: 34,
+};
+const VOICE: To = To {
+    flow: 4,
+    src: 0,
+    dst: 0,
+    dscp: 46,
+};
 
 #[test]
 fn a_tin_has_priority_up_to_its_threshold() {
@@ -232,8 +254,19 @@ fn isolated(isolation: CakeIsolation) -> Bench {
 #[test]
 fn hosts_share_before_their_flows_do() {
     // Host 1 has four flows to host 10, host 2 has one to host 20.
-    let flow = |flow, src, dst| To { flow, src, dst, dscp: 0 };
-    let flows = [flow(1, 1, 10), flow(2, 1, 10), flow(3, 1, 10), flow(4, 1, 10), flow(5, 2, 20)];
+    let flow = |flow, src, dst| To {
+        flow,
+        src,
+        dst,
+        dscp: 0,
+    };
+    let flows = [
+        flow(1, 1, 10),
+        flow(2, 1, 10),
+        flow(3, 1, 10),
+        flow(4, 1, 10),
+        flow(5, 2, 20),
+    ];
     let close = |sent: Vec<usize>, due: [usize; 5]| {
         for (sent, due) in sent.iter().zip(due) {
             assert!(sent.abs_diff(due) <= due / 20 + 4, "{sent} of {due}");
@@ -250,7 +283,11 @@ fn hosts_share_before_their_flows_do() {
         close(sent, [125, 125, 125, 125, 500]);
     }
     // Host 1 has one queue then, and its flows are not told apart.
-    for isolation in [CakeIsolation::SrcHost, CakeIsolation::DstHost, CakeIsolation::Hosts] {
+    for isolation in [
+        CakeIsolation::SrcHost,
+        CakeIsolation::DstHost,
+        CakeIsolation::Hosts,
+    ] {
         let sent = isolated(isolation).saturate(&flows, 1000);
         close(sent, [125, 125, 125, 125, 500]);
     }
@@ -263,10 +300,18 @@ fn hosts_share_before_their_flows_do() {
 fn triple_isolation_looks_at_the_busier_end() {
     // Hosts 1 to 4 each send one flow to host 10; host 5 sends one to host 20. By source all are
     // equal; by destination host 10 has four flows.
-    let flow = |n| To { flow: n, src: n, dst: if n < 5 { 10 } else { 20 }, dscp: 0 };
+    let flow = |n| To {
+        flow: n,
+        src: n,
+        dst: if n < 5 { 10 } else { 20 },
+        dscp: 0,
+    };
     let flows = [flow(1), flow(2), flow(3), flow(4), flow(5)];
     let by_source = isolated(CakeIsolation::DualSrcHost).saturate(&flows, 1000);
-    assert!(by_source.iter().all(|n| n.abs_diff(200) <= 10), "{by_source:?}");
+    assert!(
+        by_source.iter().all(|n| n.abs_diff(200) <= 10),
+        "{by_source:?}"
+    );
     let triple = isolated(CakeIsolation::Triple).saturate(&flows, 1000);
     assert!(triple[4].abs_diff(500) <= 25, "{triple:?}");
 }
@@ -275,10 +320,24 @@ fn triple_isolation_looks_at_the_busier_end() {
 fn a_sparse_flow_passes_the_bulk_flows() {
     let mut bench = isolated(CakeIsolation::Triple);
     for slot in 0..50 {
-        bench.offer(slot, 1500, To { flow: 1, ..To::default() });
+        bench.offer(
+            slot,
+            1500,
+            To {
+                flow: 1,
+                ..To::default()
+            },
+        );
     }
     bench.take_in_time(5);
-    bench.offer(99, 100, To { flow: 2, ..To::default() });
+    bench.offer(
+        99,
+        100,
+        To {
+            flow: 2,
+            ..To::default()
+        },
+    );
     assert_eq!(bench.take_in_time(1)[0].slot, 99);
 }
 
@@ -318,10 +377,25 @@ fn the_fattest_flow_gives_way() {
         ..patient()
     });
     for slot in 0..8 {
-        bench.offer(slot, 1000, To { flow: 1, ..To::default() });
+        bench.offer(
+            slot,
+            1000,
+            To {
+                flow: 1,
+                ..To::default()
+            },
+        );
     }
     for slot in 10..15 {
-        bench.offer(slot, 100, To { flow: 2, dscp: 46, ..To::default() });
+        bench.offer(
+            slot,
+            100,
+            To {
+                flow: 2,
+                dscp: 46,
+                ..To::default()
+            },
+        );
     }
     // Three too many: they go from the head of flow 1.
     assert_eq!(bench.host.drops.count(DropReason::Evicted), 3);

@@ -87,12 +87,7 @@ enum Turn {
 
 impl Tin {
     /// An empty tin whose flows may use `threshold` of the link with priority.
-    pub(super) fn new(
-        threshold: Rate,
-        quantum: i64,
-        isolation: Isolation,
-        aqm: AqmParams,
-    ) -> Self {
+    pub(super) fn new(threshold: Rate, quantum: i64, isolation: Isolation, aqm: AqmParams) -> Self {
         Tin {
             threshold,
             ready_at: Time::ZERO,
@@ -131,7 +126,9 @@ impl Tin {
         let of_flow = ways.clone().find(|i| self.flows[*i as usize].tag == tag);
         let is_free = |i: &u32| self.flows[*i as usize].turn == Turn::Off;
         // If all are taken, two flows share the queue that the hash named first.
-        let id = of_flow.or_else(|| ways.clone().find(is_free)).unwrap_or(direct);
+        let id = of_flow
+            .or_else(|| ways.clone().find(is_free))
+            .unwrap_or(direct);
         let flow = &mut self.flows[id as usize];
         let was_off = flow.turn == Turn::Off;
         if was_off || flow.tag != tag {
@@ -205,6 +202,11 @@ impl Tin {
         let aqm = &mut self.flows[id as usize].aqm;
         aqm.on_empty(cx);
         aqm.on_deactivate(cx);
+    }
+
+    /// The bytes of all its queues.
+    pub(super) fn bytes(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..QUEUES as usize).map(|i| self.flows.get(i).map_or(0, |flow| flow.backlog.bytes))
     }
 
     /// The active flows.
