@@ -159,6 +159,18 @@ fn codel_drops_by_the_control_law() {
         let line = format!("{ms}000000,0,count,{},count", i + 1);
         assert!(counts.contains(&line.as_str()), "{line} in {counts:?}");
     }
+    // And the last drop_next of each instant is when the next signal was due: 33.844 569 + 5 ms
+    // after the fourth.
+    for (ms, next) in [
+        (11, 21_000_000),
+        (21, 28_071_067),
+        (29, 33_844_569),
+        (34, 38_844_569),
+    ] {
+        let before = format!("{ms}000000,0,drop_next,");
+        let last = state.lines().rfind(|line| line.starts_with(&before));
+        assert_eq!(last, Some(format!("{before}{next},time_ns").as_str()));
+    }
 }
 
 #[test]
