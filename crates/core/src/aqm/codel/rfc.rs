@@ -47,7 +47,6 @@ impl Rfc {
             pending => {
                 if pending == Pending::Dropped {
                     self.drop_next = control_law(self.drop_next, params.interval, self.count);
-                    self.state().tell(cx);
                 }
                 self.signal_if_due(params, packet, cx)
             }
@@ -93,17 +92,8 @@ impl Rfc {
     }
 
     /// In the dropping state and above target: signals if the time for it has come.
-<<<<<<< HEAD
-    fn signal_if_due(&mut self, params: &CodelParams, packet: &Packet, cx: &mut Cx<'_>) -> Verdict {
-=======
     #[inline(never)]
-    fn signal_if_due(
-        &mut self,
-        params: &CodelParams,
-        packet: &Packet,
-        cx: &mut Cx<'_>,
-    ) -> Verdict {
->>>>>>> aqm
+    fn signal_if_due(&mut self, params: &CodelParams, packet: &Packet, cx: &mut Cx<'_>) -> Verdict {
         if cx.now < self.drop_next {
             return Verdict::Pass;
         }

@@ -84,7 +84,12 @@ enum Turn {
 
 impl Tin {
     /// An empty tin whose flows may use `threshold` of the link with priority.
-    pub(super) fn new(threshold: Rate, quantum: i64, isolation: Isolation, aqm: CobaltParams) -> Self {
+    pub(super) fn new(
+        threshold: Rate,
+        quantum: i64,
+        isolation: Isolation,
+        aqm: CobaltParams,
+    ) -> Self {
         Tin {
             threshold,
             ready_at: Time::ZERO,
