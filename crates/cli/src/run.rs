@@ -66,11 +66,11 @@ pub enum Error {
         /// Which variant.
         variant: String,
         /// Why.
-        error: RunError,
+        error: Box<RunError>,
     },
     /// Something that every variant needs is missing.
     #[error(transparent)]
-    Check(RunError),
+    Check(Box<RunError>),
     /// The report could not be made.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     if backend == Backend::Live && Privilege::probe() == Privilege::UserNamespace {
         enter_user_namespace()?;
     }
-    run::check(&variants, backend).map_err(Error::Check)?;
+    run::check(&variants, backend).map_err(|error| Error::Check(Box::new(error)))?;
     let output = args
         .output
         .clone()
@@ -133,7 +133,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         bar.finish_and_clear();
         let result = result.map_err(|error| Error::Run {
             variant: variant.name.clone(),
-            error,
+            error: Box::new(error),
         })?;
         let is_interrupted = result.is_interrupted;
         finished.push(result);

@@ -16,8 +16,14 @@ fn sluice() -> Command {
     Command::new(env!("CARGO_BIN_EXE_sluice"))
 }
 
+fn scenario(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../scenarios")
+        .join(name)
+}
+
 fn first_light() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/first-light.toml")
+    scenario("first-light.toml")
 }
 
 fn stderr(output: &Output) -> String {
@@ -78,7 +84,7 @@ fn first_light_meets_its_expectations() {
     let before = interfaces();
     // Kept: `make test-report` looks at this report in a browser.
     let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../artifacts/first-light");
-    let figures = run_until_undisturbed(&out);
+    let figures = run_until_undisturbed(&first_light(), &out);
     assert_eq!(figures.as_array().map(Vec::len), Some(3), "{figures}");
     for variant in ["fifo", "codel", "fq_codel"] {
         let dir = out.join(variant);
@@ -101,11 +107,11 @@ fn first_light_meets_its_expectations() {
 
 /// Runs the scenario; again, up to three times, if it missed an expectation while the run's own account
 /// says that something else held the machine up. What the queues do is never excused by that.
-fn run_until_undisturbed(out: &Path) -> Value {
+fn run_until_undisturbed(scenario: &Path, out: &Path) -> Value {
     for attempt in 1.. {
         let output = sluice()
             .args(["run", "--quiet", "--json"])
-            .arg(first_light())
+            .arg(scenario)
             .arg("-o")
             .arg(out)
             .output()
@@ -125,6 +131,14 @@ fn run_until_undisturbed(out: &Path) -> Value {
         eprintln!("attempt {attempt} was disturbed: {}", stderr(&output));
     }
     unreachable!("the third attempt passes or fails")
+}
+
+#[test]
+fn the_emulation_is_as_exact_as_it_says() {
+    let out = tempfile::tempdir().expect("a folder");
+    let figures = run_until_undisturbed(&scenario("accuracy.toml"), out.path());
+    let expect = figures[0]["expect"].as_array().expect("expectations");
+    assert_eq!(expect.len(), 5, "{figures}");
 }
 
 #[test]

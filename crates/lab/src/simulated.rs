@@ -172,7 +172,6 @@ struct Recorder<'a> {
     next_sample: Vec<Time>,
     interval: Span,
     payload: Vec<u64>,
-    directions: Vec<Direction>,
     echoes: Vec<Vec<Echo>>,
 }
 
@@ -191,7 +190,6 @@ impl<'a> Recorder<'a> {
             next_sample: vec![Time::ZERO; flows],
             interval: scenario.measure.interval,
             payload: scenario.instances().map(payload).collect(),
-            directions: scenario.instances().map(|i| i.flow.direction).collect(),
             echoes: vec![Vec::new(); flows],
         }
     }
