@@ -5,7 +5,7 @@ import { empiricalCdf, quantile, shareAtMost } from "../src/maths/cdf.ts";
 import { splitFacts } from "../src/maths/facts.ts";
 import { bytes, enumerate, megabits, milliseconds, percent, plain, whole } from "../src/maths/format.ts";
 import { lowerBound } from "../src/maths/search.ts";
-import { staircase, sumSeries } from "../src/maths/series.ts";
+import { isolated, staircase, sumSeries } from "../src/maths/series.ts";
 import { linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/ticks.ts";
 import type { Run } from "../src/model.ts";
 
@@ -47,6 +47,12 @@ test("a rate holds until the next, and to the end", () => {
     [0, 5, 5, 8],
   );
   assert.ok(time.every((at, k) => k === 0 || at > (time[k - 1] as number)));
+});
+
+test("a value between gaps is found, at the ends too", () => {
+  assert.deepEqual(isolated([1, null, 2, 3, null, 4]), [0, 5]);
+  assert.deepEqual(isolated([null, 0, null]), [1]);
+  assert.deepEqual(isolated([1, 2]), []);
 });
 
 test("numbers keep three significant digits and choose their unit", () => {

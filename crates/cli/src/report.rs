@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use sluice_lab::recording::{ReadError, Recording, settle_abandoned, RecordError};
+use sluice_lab::recording::{ReadError, RecordError, Recording, settle_abandoned};
 use sluice_lab::report::{self, Figure, FigureError};
 use sluice_lab::report_of::report_of;
 use sluice_lab::run::{self, Finished, RunError};
@@ -29,6 +29,9 @@ pub struct Args {
     /// What the picture shows
     #[arg(long, value_enum, default_value_t = Kind::Time)]
     figure: Kind,
+    /// Draw the picture without title and caption, for a text that sets its own
+    #[arg(long)]
+    bare: bool,
     /// Draw at so many times the size in pixels
     #[arg(long, default_value_t = 2.0, value_name = "FACTOR")]
     scale: f32,
@@ -91,6 +94,7 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
         Kind::Time => Figure::time(),
         Kind::Distribution => Figure::distribution(),
     };
+    let figure = if args.bare { figure.bare() } else { figure };
     let mut written = Vec::new();
     if let Some(path) = &args.svg {
         write_file(path, report::svg(&report, &figure)?.as_bytes())?;
@@ -101,7 +105,10 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
         written.push(path.clone());
     }
     if written.is_empty() || args.output.is_some() {
-        let path = args.output.clone().unwrap_or_else(|| args.folders[0].join(PAGE));
+        let path = args
+            .output
+            .clone()
+            .unwrap_or_else(|| args.folders[0].join(PAGE));
         write_file(&path, report::html(&report).as_bytes())?;
         written.push(path);
     }
@@ -127,7 +134,10 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
 pub fn write(finished: &[Finished], output: &Path) -> Result<PathBuf, ReportError> {
     for one in finished {
         let report = report_of(&[&one.recording])?;
-        write_file(&one.recording.dir().join(PAGE), report::html(&report).as_bytes())?;
+        write_file(
+            &one.recording.dir().join(PAGE),
+            report::html(&report).as_bytes(),
+        )?;
     }
     let all: Vec<&Recording> = finished.iter().map(|one| &one.recording).collect();
     let page = output.join(PAGE);

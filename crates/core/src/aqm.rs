@@ -171,6 +171,8 @@ impl<A: Aqm + ?Sized> Aqm for alloc::boxed::Box<A> {
     }
 }
 
+mod probability;
+
 /// Declares the modules of all AQMs and the table that everything else is derived from.
 macro_rules! aqms {
     ($($module:ident::$name:ident,)+) => {
@@ -191,5 +193,12 @@ macro_rules! aqms {
 aqms! {
     droptail::DropTail,
     headdrop::HeadDrop,
+    red::Red,
+    gred::Gred,
+    blue::Blue,
     codel::Codel,
+    cobalt::Cobalt,
+    pie::Pie,
+    pi2::Pi2,
+    step::Step,
 }

@@ -161,6 +161,24 @@ pub trait Sink {
         let _ = (now, packet, bit);
     }
 
+    /// Whether the bytes of `packet` are a TCP acknowledgement that may be lost when a later one
+    /// says as much: without payload, without another flag than ACK, ECE and CWR, without another
+    /// option than SACK and timestamps. A host that does not look into headers says no, and no ACK
+    /// filter removes anything.
+    fn is_pure_ack(&self, packet: &Packet) -> bool {
+        let _ = packet;
+        false
+    }
+
+    /// Whether `newer`, a TCP segment of any kind, tells its receiver more than the pure
+    /// acknowledgement `older` and all that it tells: addresses and ports, ECE and CWR are equal, the
+    /// acknowledged number and the timestamps are not lower, and SACK blocks cover the older ones.
+    /// An equal acknowledgement (a duplicate) tells nothing more.
+    fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
+        let _ = (newer, older);
+        false
+    }
+
     /// Whether [`Sink::on_event`] does anything. Asked once per call of a discipline.
     fn is_listening(&self) -> bool {
         false
@@ -197,6 +215,12 @@ impl<'a> Cx<'a> {
         }
     }
 
+    /// Lends the randomness and the listener, to somebody who listens in between and makes a context
+    /// of its own for that.
+    pub fn parts(&mut self) -> (&mut Rng, &mut dyn Sink) {
+        (self.rng, self.sink)
+    }
+
     /// Hands a packet to the host as dropped.
     #[inline]
     pub fn discard(&mut self, packet: Packet, reason: DropReason) {
@@ -212,6 +236,16 @@ impl<'a> Cx<'a> {
     /// Has the host flip a bit of the packet's bytes.
     pub fn corrupt(&mut self, packet: &Packet, bit: u64) {
         self.sink.corrupt(self.now, packet, bit);
+    }
+
+    /// Whether the host sees a pure acknowledgement in `packet`: see [`Sink::is_pure_ack`].
+    pub fn is_pure_ack(&self, packet: &Packet) -> bool {
+        self.sink.is_pure_ack(packet)
+    }
+
+    /// Whether the host finds `older` redundant after `newer`: see [`Sink::supersedes`].
+    pub fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
+        self.sink.supersedes(newer, older)
     }
 
     /// Sets the packet's CE codepoint.

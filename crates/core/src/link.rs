@@ -35,6 +35,7 @@ pub mod pattern;
 pub mod pipe;
 pub mod profile;
 pub mod reorder;
+pub mod replay;
 pub mod schedule;
 pub mod text;
 
@@ -51,6 +52,7 @@ pub use pattern::{Pattern, PatternParams};
 pub use pipe::{Departure, Pipe, PipeParams};
 pub use profile::{Profile, ProfileError, ProfileErrorKind};
 pub use reorder::ReorderParams;
+pub use replay::{Outlet, Replay, ReplayError};
 pub use schedule::Schedule;
 pub use text::{TextError, TextErrorKind};
 
@@ -168,6 +170,11 @@ impl Link {
     /// The queue.
     pub fn queue(&self) -> &dyn Discipline {
         self.pipe.queue()
+    }
+
+    /// The queue, to change it at `cx.now`: its classes, or to pull packets out of it.
+    pub fn queue_mut(&mut self, cx: &mut Cx<'_>) -> &mut dyn Discipline {
+        self.pipe.queue_mut(cx)
     }
 
     /// Changes all parameters from `cx.now` on; chains, correlations and streams of randomness start

@@ -162,6 +162,22 @@ impl Mask {
         *self == Mask::default()
     }
 
+    /// The bits of both.
+    #[must_use]
+    pub fn or(&self, other: &Mask) -> Mask {
+        Mask {
+            proto: self.proto | other.proto,
+            src: self.src | other.src,
+            dst: self.dst | other.dst,
+            src_port: self.src_port | other.src_port,
+            dst_port: self.dst_port | other.dst_port,
+            src_v6_len: self.src_v6_len.max(other.src_v6_len),
+            dst_v6_len: self.dst_v6_len.max(other.dst_v6_len),
+            flow_label: self.flow_label | other.flow_label,
+            queue: self.queue | other.queue,
+        }
+    }
+
     /// Whether it names fields of IPv6 only.
     pub const fn is_v6_only(&self) -> bool {
         let names_v6 = self.src_v6_len > 0 || self.dst_v6_len > 0 || self.flow_label > 0;
@@ -176,27 +192,6 @@ pub(crate) fn real_buckets(configured: u32) -> u32 {
         size *= 2;
     }
     size
-}
-
-/// A hash for tables whose keys a stranger may choose: folded multiplication under a secret.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KeyedHash(pub u64);
-
-impl KeyedHash {
-    #[inline]
-    pub fn of(self, words: &[u64]) -> u64 {
-        let mut h = self.0;
-        for word in words {
-            h = fold(h ^ word, 0x9E37_79B9_7F4A_7C15 ^ self.0.rotate_left(17));
-        }
-        fold(h, 0xA076_1D64_78BD_642F)
-    }
-}
-
-#[inline]
-const fn fold(a: u64, b: u64) -> u64 {
-    let wide = (a as u128) * (b as u128);
-    (wide as u64) ^ ((wide >> 64) as u64)
 }
 
 impl FlowId {

@@ -3,11 +3,12 @@
 //! - [`scenario`]: an experiment as one TOML file, read into typed variants;
 //! - [`run`]: carrying a variant out and recording it;
 //! - [`live`]: the backend with real packets in namespaces of its own;
+//! - [`simulated`]: the backend in virtual time;
 //! - [`recording`]: the folder that a run writes, and reading it back;
 //! - [`metrics`]: figures from a recording;
 //! - [`expect`]: whether the figures are as expected;
 //! - [`table`]: the figures as text and as JSON;
-//! - [`report`]: the page and the pictures;
+//! - [`report`]: the page and the pictures, which [`report_of`] fills from recordings;
 //! - [`replay`]: a recorded trace of arrivals through one queue.
 
 pub mod expect;
@@ -16,6 +17,8 @@ pub mod metrics;
 pub mod recording;
 pub mod replay;
 pub mod report;
+pub mod report_of;
 pub mod run;
 pub mod scenario;
+pub mod simulated;
 pub mod table;

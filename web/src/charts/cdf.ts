@@ -157,7 +157,8 @@ export class CdfChart {
           y: false,
           focus: FOCUS,
           hover: { prox: 1e6, skip: [undefined, null] },
-          points: { size: 7 },
+          // The tooltip tells the shares at the pointer, not at the samples next to it.
+          points: { show: false },
           drag: { x: true, y: false, dist: 4, setScale: false },
           bind: {
             dblclick: () => () => {

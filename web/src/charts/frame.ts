@@ -157,7 +157,7 @@ export function axis(label: string, side: "x" | "y", ticks: Ticks): uPlot.Axis {
     labelGap: 2,
     size: side === "x" ? 30 : 52,
     gap: 4,
-    space: side === "x" ? 60 : 36,
+    space: side === "x" ? 60 : 30,
     grid: { stroke: () => ink().grid, width: 1 },
     ticks: { stroke: () => ink().grid, width: 1, size: 5 },
     ...ticks,

@@ -2,6 +2,8 @@
 import uPlot from "uplot";
 import { type Child, choice, h, swatch } from "../dom.ts";
 import { instant } from "../maths/format.ts";
+import { lowerBound } from "../maths/search.ts";
+import { isolated } from "../maths/series.ts";
 import { dashes, ink, variantColor } from "../theme.ts";
 import { axis, FOCUS, Frame, type FrameSpec, isPointed, linearAxis, logAxis, timeOptions } from "./frame.ts";
 import type { ChartGroup, Member } from "./group.ts";
@@ -69,7 +71,9 @@ export class LineChart implements Member {
   }
 
   setLines(lines: Line[]): void {
-    this.lines = lines;
+    const drawn = lines.filter((line) => line.value.some((value) => value !== null));
+    // A reference without anything to compare it with is no chart.
+    this.lines = drawn.some((line) => line.variant !== null) ? drawn : [];
     this.build();
   }
 
@@ -168,7 +172,7 @@ export class LineChart implements Member {
       stroke: color,
       width: line.variant === null ? 1 : 1.75,
       show: this.isLineShown(line),
-      points: { show: line.dots === true, size: 4, fill: color },
+      points: { show: true, size: 4, fill: color, filter: line.dots ? null : onlyAlone(line) },
       ...(dash === undefined ? {} : { dash }),
     };
   }
@@ -201,6 +205,12 @@ export class LineChart implements Member {
       h("span", { class: "value" }, this.spec.say(value)),
     );
   }
+}
+
+/** Picks the samples that have a gap on both sides, so that no line shows them. */
+function onlyAlone(line: Line): (plot: uPlot) => number[] {
+  const times = isolated(line.value).map((at) => line.time[at] as number);
+  return (plot) => times.map((time) => lowerBound(plot.data[0], time));
 }
 
 function hueOf(line: Line): number | null {

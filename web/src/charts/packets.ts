@@ -161,9 +161,10 @@ export class PacketChart implements Member {
   private draw(plot: uPlot): void {
     const { ctx, bbox } = plot;
     ctx.save();
+    const margin = 6 * devicePixelRatio;
     ctx.beginPath();
     // A margin, so that glyphs on the axis are whole.
-    ctx.rect(bbox.left, bbox.top - 6, bbox.width, bbox.height + 12);
+    ctx.rect(bbox.left - margin, bbox.top - margin, bbox.width + 2 * margin, bbox.height + 2 * margin);
     ctx.clip();
     for (const layer of this.shown()) this.drawSent(plot, layer);
     for (const layer of this.shown()) this.drawSignals(plot, layer);

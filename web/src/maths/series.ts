@@ -44,3 +44,9 @@ export function staircase(series: Series, end: number): { time: number[]; value:
   }
   return { time, value };
 }
+
+/** Places of values with a gap, or an end, on both sides. */
+export function isolated(values: (number | null)[]): number[] {
+  const isGap = (at: number) => (values[at] ?? null) === null;
+  return values.flatMap((_, at) => (!isGap(at) && isGap(at - 1) && isGap(at + 1) ? [at] : []));
+}

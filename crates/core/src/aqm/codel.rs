@@ -82,7 +82,11 @@ impl AqmAlgorithm for Codel {
         "controlled delay: signals when a queue stands longer than an interval";
 
     fn new(params: &CodelParams) -> Self {
-        Self::for_flow(&Arc::new(params.clone()))
+        let mut codel = Self::for_flow(&Arc::new(params.clone()));
+        if let Machine::Linux(machine) = &mut codel.machine {
+            *machine = Linux::alone();
+        }
+        codel
     }
 
     fn for_flow(params: &Arc<CodelParams>) -> Self {
@@ -90,7 +94,7 @@ impl AqmAlgorithm for Codel {
             params: Arc::clone(params),
             machine: match params.variant {
                 Variant::Rfc => Machine::Rfc(Rfc::default()),
-                Variant::Linux => Machine::Linux(Linux::default()),
+                Variant::Linux => Machine::Linux(Linux::in_flow_queue()),
                 Variant::Dummynet => Machine::Dummynet(Dummynet::default()),
             },
         }
@@ -98,6 +102,7 @@ impl AqmAlgorithm for Codel {
 }
 
 impl Aqm for Codel {
+    #[inline]
     fn on_enqueue(&mut self, packet: &Packet, _queue: &QueueView, _cx: &mut Cx<'_>) -> Verdict {
         if let Machine::Dummynet(machine) = &mut self.machine {
             machine.on_arrival(packet);
@@ -105,6 +110,7 @@ impl Aqm for Codel {
         Verdict::Pass
     }
 
+    #[inline]
     fn on_dequeue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
         let params = &*self.params;
         let verdict = match &mut self.machine {
@@ -158,6 +164,7 @@ impl Aqm for Codel {
 
 impl Codel {
     /// Linux: after the dequeue proper, of the packet that is returned.
+    #[inline]
     fn exceeds_ce_threshold(&self, packet: &Packet, now: Time) -> bool {
         let threshold = self.params.ce_threshold;
         if threshold == Span::MAX || !packet.ecn.is_capable() {

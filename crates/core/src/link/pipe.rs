@@ -177,6 +177,12 @@ impl Pipe {
         &*self.queue
     }
 
+    /// The queue, to change it at `cx.now`: its classes, or to pull packets out of it.
+    pub fn queue_mut(&mut self, cx: &mut Cx<'_>) -> &mut dyn Discipline {
+        self.advance(cx, |due, now| due < now);
+        &mut *self.queue
+    }
+
     /// Changes rate, delay and burst from `cx.now` on. A transmission under way is not stretched,
     /// and no packet overtakes another in the delay line.
     pub fn set_params(&mut self, params: &PipeParams, cx: &mut Cx<'_>) {

@@ -138,7 +138,7 @@ impl DisciplineAlgorithm for DualPi2 {
             backlog: Backlog::default(),
             base: 0,
             previous: Span::ZERO,
-            update_at: None,
+            update_at: Some(Time::ZERO.saturating_add(params.tupdate)),
             credit: 0,
             classic_max: classic_max.min(u128::from(ONE)) as u64,
         };

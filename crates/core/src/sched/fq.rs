@@ -37,7 +37,7 @@
 //!
 //! Units: bytes as in [`Packet::len`](crate::packet::Packet), wire packets as in `segments`.
 
-mod fattest;
+pub(super) mod fattest;
 mod pool;
 mod timers;
 
@@ -264,7 +264,7 @@ impl<A: Aqm> Fq<A> {
     }
 
     /// RFC 8290 section 4.1.2: packets go from the head of the fattest queue.
-    #[cold]
+    #[inline(never)]
     fn relieve(&mut self, cx: &mut Cx<'_>) {
         if self.fattest_for == 0 {
             let variant = self.variant;
@@ -421,9 +421,12 @@ impl<A: Aqm> Discipline for Fq<A> {
     }
 
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {
-        for (i, q) in self.queues.iter().enumerate() {
-            if q.next != OFF_LIST {
-                q.aqm.state(&mut |name, value| visit(i as u32, name, value));
+        for list in [self.new, self.old] {
+            let mut queue = list.head;
+            while queue != NONE {
+                let q = &self.queues[queue as usize];
+                q.aqm.state(&mut |name, value| visit(queue, name, value));
+                queue = q.next;
             }
         }
     }

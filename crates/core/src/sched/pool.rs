@@ -45,6 +45,11 @@ impl Chain {
         self.head == NONE
     }
 
+    /// The node of the oldest packet.
+    pub(crate) const fn first(&self) -> u32 {
+        self.head
+    }
+
     /// The node of the youngest packet.
     pub(crate) const fn last(&self) -> u32 {
         self.tail
@@ -108,6 +113,17 @@ impl Pool {
     pub(crate) fn front(&self, chain: &Chain) -> Option<&Packet> {
         let node = self.nodes.get(chain.head as usize)?;
         node.packet.as_ref()
+    }
+
+    /// The packet in `node`.
+    pub(crate) fn packet(&self, node: u32) -> &Packet {
+        let packet = self.nodes[node as usize].packet.as_ref();
+        packet.expect("a chained node holds a packet")
+    }
+
+    /// The node before `node` in its chain, or [`NONE`].
+    pub(crate) fn previous(&self, node: u32) -> u32 {
+        self.nodes[node as usize].prev
     }
 
     /// Puts a packet that belongs to no chain into a node.

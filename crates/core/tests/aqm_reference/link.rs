@@ -1,6 +1,6 @@
 //! The link that drives a queue: integer nanoseconds, and at one instant first all arrivals in
-//! order, then one call of dequeue if the link is idle or has just become idle, also when the
-//! queue is empty.
+//! order, then timers, then one call of dequeue if the link is idle or has just become idle, also
+//! when the queue is empty.
 
 use std::collections::VecDeque;
 
@@ -39,6 +39,11 @@ pub trait Queue {
     fn enqueue(&mut self, now: u64, id: usize, arrival: &Arrival, fates: &mut [Option<Fate>]);
     /// One call of dequeue; gives the packet that leaves.
     fn dequeue(&mut self, now: u64, fates: &mut [Option<Fate>]) -> Option<usize>;
+    /// When it wants its timer to be called.
+    fn due(&self) -> Option<u64> {
+        None
+    }
+    fn timer(&mut self, _now: u64) {}
 }
 
 /// A trace and the rates of the link: from each instant on, bits per second.
@@ -61,11 +66,13 @@ pub fn run(scene: &Scene, queue: &mut dyn Queue) -> Vec<Fate> {
     let mut busy_until: Option<u64> = None;
     loop {
         let next = waiting.front().map(|id| scene.arrivals[*id].at);
-        let now = match (next, busy_until) {
-            (Some(a), Some(b)) => a.min(b),
-            (Some(t), None) | (None, Some(t)) => t,
-            (None, None) => break,
+        let Some(now) = [next, busy_until].into_iter().flatten().min() else {
+            break;
         };
+        if let Some(due) = queue.due().filter(|due| *due < now) {
+            queue.timer(due);
+            continue;
+        }
         while let Some(id) = waiting
             .front()
             .copied()
@@ -73,6 +80,9 @@ pub fn run(scene: &Scene, queue: &mut dyn Queue) -> Vec<Fate> {
         {
             waiting.pop_front();
             queue.enqueue(now, id, &scene.arrivals[id], &mut fates);
+        }
+        while let Some(due) = queue.due().filter(|due| *due <= now) {
+            queue.timer(due);
         }
         if busy_until.is_none_or(|end| end == now) {
             busy_until = queue.dequeue(now, &mut fates).map(|id| {

@@ -39,6 +39,7 @@ pub struct Settings {
     pub interval_ns: u64,
     pub mtu: u64,
     pub ecn: bool,
+    pub ce_threshold_ns: Option<u64>,
 }
 
 impl Settings {
@@ -181,6 +182,20 @@ fn codel_dequeue(
     Some(p)
 }
 
+/// The fate of a packet that leaves: marked already, or by the threshold, or neither.
+fn leave(p: &Pkt, now_ns: u64, s: &Settings, fates: &mut [Option<Fate>]) -> usize {
+    let waited = Ticks::of(now_ns).distance(p.stamp);
+    let beyond = s
+        .ce_threshold_ns
+        .is_some_and(|ns| waited > i64::from(Ticks::of(ns).0));
+    fates[p.id].get_or_insert(if beyond && p.ecn {
+        Fate::Marked(now_ns)
+    } else {
+        Fate::Sent(now_ns)
+    });
+    p.id
+}
+
 /// Plain CoDel behind a tail drop.
 pub struct Codel {
     queue: VecDeque<Pkt>,
@@ -218,8 +233,7 @@ impl Queue for Codel {
             backlog: &mut self.backlog,
         };
         let p = codel_dequeue(&mut self.vars, &mut store, now, &self.settings, fates)?;
-        fates[p.id].get_or_insert(Fate::Sent(now));
-        Some(p.id)
+        Some(leave(&p, now, &self.settings, fates))
     }
 }
 
@@ -328,8 +342,7 @@ impl Queue for FqCodel {
             match codel_dequeue(&mut f.vars, &mut store, now, &self.settings, fates) {
                 Some(p) => {
                     f.deficit -= p.size as i64;
-                    fates[p.id].get_or_insert(Fate::Sent(now));
-                    return Some(p.id);
+                    return Some(leave(&p, now, &self.settings, fates));
                 }
                 None => {
                     let stays = from_new && !self.old.is_empty();

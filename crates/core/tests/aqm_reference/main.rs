@@ -1,13 +1,14 @@
-//! CoDel and FQ-CoDel against models of them that share nothing with the implementation, packet
-//! for packet and nanosecond for nanosecond.
+//! CoDel, PIE and flow queueing over them against models that share nothing with the
+//! implementation, packet for packet and nanosecond for nanosecond.
 //!
 //! [`rfc`] is RFC 8289 and RFC 8290 transcribed line by line; [`linux`] and [`dummynet`] are the
-//! plainest loops that follow the lists of their deviations.
+//! plainest loops that follow the lists of their deviations; [`pie`] has the same for RFC 8033.
 
 mod dummynet;
 mod link;
 mod linux;
 mod ours;
+mod pie;
 mod rfc;
 mod traces;
 
@@ -27,6 +28,9 @@ struct Setup {
     limit: usize,
     flows: usize,
     quantum: u64,
+    drop_batch: usize,
+    /// `linux` alone.
+    ce_threshold_us: Option<u64>,
 }
 
 const DEFAULTS: Setup = Setup {
@@ -39,17 +43,25 @@ const DEFAULTS: Setup = Setup {
     limit: 1000,
     flows: 5,
     quantum: 1514,
+    drop_batch: 64,
+    ce_threshold_us: None,
 };
 
 impl Setup {
     fn spec(&self) -> String {
         let no = if self.ecn { "" } else { "no" };
-        let codel = format!(
+        let mut codel = format!(
             "codel variant {} target {}us interval {}us mtu {} limit {} {no}ecn",
             self.variant, self.target_us, self.interval_us, self.mtu, self.limit
         );
+        if let Some(us) = self.ce_threshold_us {
+            codel += &format!(" ce_threshold {us}us");
+        }
         if self.is_fair {
-            format!("fq_{codel} flows {} quantum {}", self.flows, self.quantum)
+            format!(
+                "fq_{codel} flows {} quantum {} drop_batch {}",
+                self.flows, self.quantum, self.drop_batch
+            )
         } else {
             codel
         }
@@ -66,7 +78,8 @@ impl Setup {
                     ecn: self.ecn,
                 };
                 if self.is_fair {
-                    Box::new(rfc::FqCodel::new(settings, self.flows, quantum, self.limit))
+                    let (flows, limit, batch) = (self.flows, self.limit, self.drop_batch);
+                    Box::new(rfc::FqCodel::new(settings, flows, quantum, limit, batch))
                 } else {
                     Box::new(rfc::Codel::new(settings, self.limit))
                 }
@@ -77,10 +90,11 @@ impl Setup {
                     interval_ns: self.interval_us * 1000,
                     mtu: self.mtu,
                     ecn: self.ecn,
+                    ce_threshold_ns: self.ce_threshold_us.map(|us| us * 1000),
                 };
                 if self.is_fair {
-                    let (flows, limit) = (self.flows, self.limit);
-                    Box::new(linux::FqCodel::new(settings, flows, quantum, limit, 64))
+                    let (flows, limit, batch) = (self.flows, self.limit, self.drop_batch);
+                    Box::new(linux::FqCodel::new(settings, flows, quantum, limit, batch))
                 } else {
                     Box::new(linux::Codel::new(settings, self.limit))
                 }
@@ -215,6 +229,151 @@ fn the_traces_tell_the_variants_apart() {
     }
 }
 
+/// PIE with `settings`, plain or in five flow queues.
+fn pie_spec(variant: &str, is_fair: bool, s: &pie::Settings) -> String {
+    let flag = |is_on: bool, word: &str| format!(" {}{word}", if is_on { "" } else { "no" });
+    let mut spec = format!("pie variant {variant} limit {}", s.limit);
+    for (is_on, word) in [
+        (s.ecn, "ecn"),
+        (s.capdrop, "capdrop"),
+        (s.derand, "derand"),
+        (s.onoff, "onoff"),
+        (s.bytemode, "bytemode"),
+    ] {
+        spec += &flag(is_on, word);
+    }
+    spec += if s.dre { " dre" } else { " ts" };
+    if is_fair {
+        format!("fq_{spec} flows 5")
+    } else {
+        spec
+    }
+}
+
+fn pie_controller(variant: &str, is_flow: bool, s: pie::Settings) -> Box<dyn pie::Controller> {
+    match variant {
+        "rfc" => Box::new(pie::Rfc::new(s)),
+        "linux" => Box::new(pie::Linux::new(s)),
+        _ => Box::new(pie::Dummynet::new(s, is_flow)),
+    }
+}
+
+/// Every switch by itself, and some together, as far as the variant has them.
+fn pie_settings(variant: &str) -> Vec<pie::Settings> {
+    let d = pie::Settings::DEFAULTS;
+    let all = vec![
+        d,
+        pie::Settings { ecn: true, ..d },
+        pie::Settings { dre: true, ..d },
+        pie::Settings { limit: 61, ..d },
+        pie::Settings {
+            bytemode: true,
+            ..d
+        },
+        pie::Settings {
+            capdrop: false,
+            ..d
+        },
+        pie::Settings { derand: false, ..d },
+        pie::Settings {
+            onoff: true,
+            limit: 90,
+            ..d
+        },
+        pie::Settings {
+            onoff: true,
+            dre: true,
+            ecn: true,
+            limit: 60,
+            ..d
+        },
+    ];
+    all.into_iter()
+        .filter(|s| variant != "dummynet" || !s.bytemode)
+        .filter(|s| variant != "linux" || (s.capdrop && s.derand && !s.onoff))
+        .collect()
+}
+
+fn compare_pie(variant: &'static str) {
+    let mut seen = Tally::default();
+    for scene in traces::all() {
+        // Only dummynet's clock of microseconds has 32 bits.
+        if scene.name.contains("clock") && variant != "dummynet" {
+            continue;
+        }
+        for s in pie_settings(variant) {
+            let spec = pie_spec(variant, false, &s);
+            let mut model = pie::Plain::new(pie_controller(variant, false, s), s.limit);
+            let mut ours = Ours::new(&spec);
+            let (expected, got) = (run(&scene, &mut model), run(&scene, &mut ours));
+            let name = scene.name;
+            // The first probability that differs says more than the first packet.
+            assert_eq!(ours.told.len(), model.told.len(), "`{spec}` on {name}");
+            for ((at, got), (due, expected)) in ours.told.iter().zip(&model.told) {
+                assert_eq!(at, due, "`{spec}` on {name}");
+                // The model of the RFC is in floating point, with its rounding.
+                assert!(
+                    (got - expected).abs() <= 1e-12,
+                    "`{spec}` on {name} at {at}: {got}, but the model says {expected}"
+                );
+            }
+            same_fates(&scene, &spec, &got, &expected);
+            let t = tally(&got);
+            seen.marked += t.marked;
+            seen.dropped += t.dropped;
+            seen.refused += t.refused;
+        }
+    }
+    assert!(
+        seen.marked > 100 && seen.dropped > 5000 && seen.refused > 500,
+        "{seen:?}"
+    );
+}
+
+fn same_fates(scene: &Scene, spec: &str, got: &[Fate], expected: &[Fate]) {
+    for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
+        assert_eq!(got, expected, "`{spec}` on {}: packet {i}", scene.name);
+    }
+}
+
+#[test]
+fn pie_equals_rfc_8033_in_floating_point() {
+    compare_pie("rfc");
+}
+
+#[test]
+fn pie_equals_its_linux_model() {
+    compare_pie("linux");
+}
+
+#[test]
+fn pie_equals_its_dummynet_model() {
+    compare_pie("dummynet");
+}
+
+/// In flow queues nobody calls the timers of idle queues; they must come out as if somebody did.
+#[test]
+fn flow_queued_pie_equals_models_that_are_updated_when_idle_too() {
+    let mut evicted = 0;
+    for variant in ["rfc", "linux", "dummynet"] {
+        for scene in traces::all() {
+            // A turn of a clock takes 300 000 updates of every idle model.
+            if scene.name.contains("clock") {
+                continue;
+            }
+            for s in pie_settings(variant).into_iter().filter(|s| !s.onoff) {
+                let spec = pie_spec(variant, true, &s);
+                let controller = || pie_controller(variant, true, s);
+                let mut model = pie::Fair::new(variant, 5, s.limit, controller);
+                let got = run(&scene, &mut Ours::new(&spec));
+                same_fates(&scene, &spec, &got, &run(&scene, &mut model));
+                evicted += tally(&got).evicted;
+            }
+        }
+    }
+    assert!(evicted > 1000, "{evicted}");
+}
+
 /// Random arrivals: bursts, trickles and pauses, any size, any codepoint.
 fn scenes() -> impl Strategy<Value = Scene> {
     let gap = prop_oneof![
@@ -260,27 +419,30 @@ fn setups() -> impl Strategy<Value = Setup> {
     let mtu = prop_oneof![2 => Just(1514u64), 1 => 0u64..9000];
     let limit = prop_oneof![1 => Just(1000usize), 2 => 1usize..100];
     let quantum = prop_oneof![2 => Just(1514u64), 1 => 1u64..5000];
+    let queues = (limit, 1usize..9, quantum, 1usize..80);
+    let ce = prop::option::of(1u64..30_000);
     (
         variant,
         any::<bool>(),
         any::<bool>(),
         times,
         mtu,
-        limit,
-        1usize..9,
-        quantum,
+        queues,
+        ce,
     )
         .prop_map(
-            |(variant, is_fair, ecn, (target_us, interval_us), mtu, limit, flows, quantum)| Setup {
+            |(variant, is_fair, ecn, (target_us, interval_us), mtu, queues, ce)| Setup {
                 variant,
                 is_fair,
                 ecn,
                 target_us,
                 interval_us,
                 mtu,
-                limit,
-                flows,
-                quantum,
+                limit: queues.0,
+                flows: queues.1,
+                quantum: queues.2,
+                drop_batch: queues.3,
+                ce_threshold_us: ce.filter(|_| variant == "linux"),
             },
         )
 }

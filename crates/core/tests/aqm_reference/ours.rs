@@ -8,6 +8,8 @@ use crate::link::{Arrival, Fate, Queue};
 pub struct Ours {
     queue: Box<dyn Discipline>,
     rng: Rng,
+    /// The probability after each timer.
+    pub told: Vec<(u64, f64)>,
 }
 
 impl Ours {
@@ -16,6 +18,7 @@ impl Ours {
         Ours {
             queue: spec.build().expect("a parsed queue is built"),
             rng: Rng::from_seed(1),
+            told: Vec::new(),
         }
     }
 }
@@ -68,5 +71,20 @@ impl Queue for Ours {
         self.queue
             .dequeue(&mut cx)
             .map(|packet| packet.slot as usize)
+    }
+
+    fn due(&self) -> Option<u64> {
+        self.queue.next_timer().map(Time::as_ns)
+    }
+
+    fn timer(&mut self, now: u64) {
+        let mut sink = Fates(&mut []);
+        let mut cx = Cx::new(Time::from_ns(now), &mut self.rng, &mut sink);
+        self.queue.on_timer(&mut cx);
+        self.queue.state(&mut |queue, name, value| {
+            if (queue, name) == (0, "probability") {
+                self.told.push((now, value.as_f64()));
+            }
+        });
     }
 }

@@ -167,6 +167,7 @@ pub struct FqCodel {
     settings: Settings,
     quantum: i64,
     limit: usize,
+    batch: usize,
 }
 
 #[derive(Default)]
@@ -176,7 +177,7 @@ struct Flow {
 }
 
 impl FqCodel {
-    pub fn new(settings: Settings, flows: usize, quantum: i64, limit: usize) -> Self {
+    pub fn new(settings: Settings, flows: usize, quantum: i64, limit: usize, batch: usize) -> Self {
         FqCodel {
             flows: (0..flows).map(|_| Flow::default()).collect(),
             new: VecDeque::new(),
@@ -184,6 +185,7 @@ impl FqCodel {
             settings,
             quantum,
             limit,
+            batch,
         }
     }
 }
@@ -206,7 +208,7 @@ impl Queue for FqCodel {
                 .position(|f| Some(f.queue.bytes()) == most)
                 .expect("some flow is the fattest");
             let queue = &mut self.flows[fattest].queue.q;
-            for _ in 0..(queue.len() / 2).clamp(1, 64) {
+            for _ in 0..(queue.len() / 2).clamp(1, self.batch) {
                 let p = queue.pop_front().expect("half of the queue is there");
                 fates[p.id] = Some(Fate::Evicted(now));
             }

@@ -117,6 +117,17 @@ pub fn all() -> Vec<Scene> {
     }
     scenes.push(scene("all ECN-capable", 10 * MBIT, capable));
 
+    // 10.5 Mbit/s for 2 s, then 8.1 for 1 s, and so on: what a small probability can control.
+    let mut mild = Vec::new();
+    for i in 0..6 {
+        mild.extend(bulk(3 * i * S, (3 * i + 2) * S, 1_150_000));
+        mild.extend(bulk((3 * i + 2) * S, 3 * (i + 1) * S, 1_500_000));
+    }
+    for a in &mut mild {
+        a.ecn = 2 * u8::from(a.at % 7 > 0);
+    }
+    scenes.push(scene("mild overload", 10 * MBIT, mild));
+
     // 40 Mbit/s into 2: the limit is what drops.
     let mut overflow = Vec::new();
     for i in 0..5000 {

@@ -18,6 +18,7 @@ use sluice_core::link::{Pipe, PipeParams};
 use sluice_core::record::{PacketRecord, Tracer};
 use sluice_core::registry::Spec;
 use sluice_core::{Backlog, Cx, DropReason, Ecn, Event, Packet, Rate, Rng, Sink, Span, Time, Wake};
+use sluice_net::Clock;
 use sluice_net::frame::{
     self, Addresses, Checksums, FlowHasher, Link, SuperPacket, Transport, View,
 };
@@ -25,7 +26,6 @@ use sluice_net::port::{
     Counters, Interest, Loss, PacketPort, Pool, Port, Slot, Spin, Waiter, Watch,
 };
 use sluice_net::traffic::Stop;
-use sluice_net::Clock;
 
 use crate::recording::Release;
 /// Which way a packet goes: `Up` from h2 to h3.
@@ -481,11 +481,7 @@ impl Lane {
         }
     }
 
-    fn finish(
-        mut self,
-        now: Time,
-        observations: &Sender<Observation>,
-    ) -> LaneReport {
+    fn finish(mut self, now: Time, observations: &Sender<Observation>) -> LaneReport {
         self.sample(now, observations);
         let rows: Vec<PacketRecord> = self.tracer.into_rows().collect();
         let _ = observations.send(Observation::Packets(self.direction, rows));

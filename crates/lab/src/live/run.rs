@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use sluice_core::link::PipeParams;
 use sluice_core::{Rate, Span, Time};
+use sluice_net::Clock;
 use sluice_net::namespace::{NamespaceError, Privilege};
 use sluice_net::port::{Pool, PoolError, PoolSize, Spin};
 use sluice_net::traffic::ping::{Ping, PingReport};
 use sluice_net::traffic::tcp::{self, Ecn, TcpFlow, TcpReport};
 use sluice_net::traffic::udp::{UdpFlow, UdpReport};
 use sluice_net::traffic::{Identity, Running, Stop, TrafficError};
-use sluice_net::Clock;
 
 use super::router::{LanePlan, Observation, Plan, RouterReport, route};
 use super::topology::{Host, Topology, TopologyError};
@@ -267,9 +267,7 @@ fn lane(pipe: &Pipe) -> LanePlan {
             delay: pipe.delay,
             burst: pipe.burst,
         },
-        steps: steps
-            .map(|(at, rate)| (Time::ZERO + *at, *rate))
-            .collect(),
+        steps: steps.map(|(at, rate)| (Time::ZERO + *at, *rate)).collect(),
         queue: pipe.queue.0.clone(),
     }
 }

@@ -6,8 +6,10 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use sluice_net::namespace::{LinkError, Mac, Namespace, NamespaceError, SysctlError, VethEnd, create_veth};
 use sluice_net::Clock;
+use sluice_net::namespace::{
+    LinkError, Mac, Namespace, NamespaceError, SysctlError, VethEnd, create_veth,
+};
 use sluice_net::port::PacketPort;
 use sluice_net::port::packet::{PacketError, PacketOptions};
 

@@ -8,7 +8,7 @@ use sluice_core::{Span, Time};
 use super::accuracy::AccuracyMeter;
 use super::goodput::{Arrived, goodput};
 use super::percentile::{jain, percentiles};
-use super::summary::{FlowSummary, PipeSummary, Summary, Window};
+use super::summary::{DirectionSummary, FlowSummary, PipeSummary, Summary, Window};
 use crate::recording::{FlowSample, PingSample, ReadError, Recording};
 use crate::scenario::{Backend, Direction, FlowInstance, FlowKind, Pipe};
 
@@ -70,7 +70,10 @@ impl Summary {
             let members: Vec<&FlowMeter<'_>> = meters.iter().filter(of_it).collect();
             summarise(&flow.name, &members)
         });
-        let goodputs: Vec<f64> = flows.iter().filter_map(|flow| flow.goodput_bps).collect();
+        let directions: Vec<DirectionSummary> = [Direction::Up, Direction::Down]
+            .into_iter()
+            .filter_map(|direction| together(direction, &meters, &flows))
+            .collect();
         Ok(Summary {
             variant: run.variant.clone(),
             window: Window {
@@ -81,34 +84,42 @@ impl Summary {
             pipes: pipes
                 .map(|(direction, meter)| meter.finish(direction))
                 .into(),
-            total_goodput_bps: (!goodputs.is_empty()).then(|| goodputs.iter().sum()),
-            jain: fairness(&meters, &flows),
+            total_goodput_bps: directions
+                .iter()
+                .map(|d| d.goodput_bps)
+                .reduce(|a, b| a + b),
+            jain: directions.iter().filter_map(|d| d.jain).reduce(f64::min),
+            directions,
             flows,
             accuracy: is_live.then(|| accuracy.finish(run.lost.clone())),
         })
     }
 }
 
-/// The smaller index of both directions.
-fn fairness(meters: &[FlowMeter<'_>], flows: &[FlowSummary]) -> Option<f64> {
-    let of_direction = |direction| {
-        let shares: Vec<f64> = meters
-            .iter()
-            .zip(flows)
-            .filter(|(meter, _)| {
-                let flow = meter.instance.flow;
-                flow.direction == direction
-                    && matches!(flow.kind, FlowKind::Tcp(_))
-                    && !flow.kind.is_sized()
-            })
-            .filter_map(|(_, summary)| summary.goodput_bps)
-            .collect();
-        jain(&shares)
-    };
-    match (of_direction(Direction::Up), of_direction(Direction::Down)) {
-        (Some(up), Some(down)) => Some(up.min(down)),
-        (up, down) => up.or(down),
+/// The flows of a direction together; nothing if none of them carries payload.
+fn together(
+    direction: Direction,
+    meters: &[FlowMeter<'_>],
+    flows: &[FlowSummary],
+) -> Option<DirectionSummary> {
+    let of_it = meters
+        .iter()
+        .zip(flows)
+        .filter(|(meter, _)| meter.instance.flow.direction == direction)
+        .filter_map(|(meter, summary)| Some((meter, summary.goodput_bps?)));
+    let (mut goodputs, mut shares) = (Vec::new(), Vec::new());
+    for (meter, goodput) in of_it {
+        goodputs.push(goodput);
+        let kind = &meter.instance.flow.kind;
+        if matches!(kind, FlowKind::Tcp(_)) && !kind.is_sized() {
+            shares.push(goodput);
+        }
     }
+    (!goodputs.is_empty()).then(|| DirectionSummary {
+        direction,
+        goodput_bps: goodputs.iter().sum(),
+        jain: jain(&shares),
+    })
 }
 
 /// Gathers what is told of a flow.
@@ -261,6 +272,7 @@ struct PipeMeter<'a> {
     from: Time,
     to: Time,
     packets: u64,
+    sent: u64,
     bytes: u64,
     sojourn: Vec<u64>,
     drops: BTreeMap<String, u64>,
@@ -274,6 +286,7 @@ impl<'a> PipeMeter<'a> {
             from,
             to,
             packets: 0,
+            sent: 0,
             bytes: 0,
             sojourn: Vec::new(),
             drops: BTreeMap::new(),
@@ -300,6 +313,7 @@ impl<'a> PipeMeter<'a> {
             Fate::Marked => self.marks += wire_packets,
             Fate::Sent => {}
         }
+        self.sent += wire_packets;
         self.bytes += u64::from(record.len);
         self.sojourn.push(record.sojourn().as_ns());
     }
@@ -317,6 +331,7 @@ impl<'a> PipeMeter<'a> {
                 .map(|bits| self.bytes as f64 * 8.0 / bits),
             sojourn: percentiles(&mut self.sojourn),
             packets: self.packets,
+            sent: self.sent,
             drops: self.drops,
             marks: self.marks,
         }

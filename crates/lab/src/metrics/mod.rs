@@ -9,13 +9,15 @@ mod measure;
 mod percentile;
 mod summary;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod vocabulary;
 
 pub use accuracy::AccuracyMeter;
 pub use goodput::{Arrived, RatePoint, goodput, goodput_series};
 pub use percentile::{jain, percentiles};
-pub use summary::{Accuracy, FlowSummary, Percentiles, PipeSummary, Summary, Window};
+pub use summary::{
+    Accuracy, DirectionSummary, FlowSummary, Percentiles, PipeSummary, Summary, Window,
+};
 pub use vocabulary::{
     FLOW_METRICS, Metric, MetricDecl, MetricError, PIPE_METRICS, RUN_METRICS, Unit,
 };

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::scenario::Direction;
+
 /// Percentiles of a length of time.
 ///
 /// A percentile is an observed value: the smallest for which at least that part of all values is
@@ -41,11 +43,24 @@ pub struct Summary {
     pub pipes: Vec<PipeSummary>,
     /// Payload of all flows that carry any, both directions, per second.
     pub total_goodput_bps: Option<f64>,
-    /// Jain's fairness index over the goodputs of the TCP flows that last to their stop, the
-    /// smaller of both directions; none with fewer than two flows in a direction.
+    /// The directions that carry payload.
+    pub directions: Vec<DirectionSummary>,
+    /// The smaller [`DirectionSummary::jain`] of both directions.
     pub jain: Option<f64>,
     /// How far the emulation can be trusted; none in a simulation.
     pub accuracy: Option<Accuracy>,
+}
+
+/// All flows of a direction together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DirectionSummary {
+    /// Which.
+    pub direction: Direction,
+    /// Payload that arrived, per second.
+    pub goodput_bps: f64,
+    /// Jain's fairness index over the goodputs of the TCP flows that last until they are stopped; none
+    /// with fewer than two.
+    pub jain: Option<f64>,
 }
 
 /// The time that figures are taken over.
@@ -98,6 +113,8 @@ pub struct PipeSummary {
     pub sojourn: Option<Percentiles>,
     /// Wire packets that arrived.
     pub packets: u64,
+    /// Wire packets that left through the link.
+    pub sent: u64,
     /// Wire packets dropped, by reason.
     pub drops: BTreeMap<String, u64>,
     /// Wire packets that were given a CE mark.

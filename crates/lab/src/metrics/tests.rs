@@ -178,7 +178,7 @@ fn record(arrival_ms: u64, at_ms: u64, fate: Fate) -> PacketRecord {
     }
 }
 
-fn recording(dir: &std::path::Path) -> Recording {
+pub(crate) fn recording(dir: &std::path::Path) -> Recording {
     let environment = Environment::here(Backend::Live, "2026-01-02T03:04:05Z".into());
     let mut writer = RunWriter::create(dir, &variant(), &environment).unwrap();
     // Bulk flows: 100 000 B and 25 000 B per second, and a retransmission each second.
@@ -259,6 +259,9 @@ fn a_recording_comes_to_its_figures() {
     // (800 + 200)^2 / (2 * (800^2 + 200^2)) = 1000000/1360000
     assert!((summary.jain.unwrap() - 1000.0 / 1360.0).abs() < 1e-12);
 
+    assert_eq!(summary.directions.len(), 1);
+    assert_eq!(summary.directions[0].jain, summary.jain);
+
     // 3000 B in 0.24 s, from its start on although that is in the warm-up.
     assert_eq!(flow("page").fct_ns, Some(240 * MS));
     assert!((flow("page").goodput_bps.unwrap() - 100_000.0).abs() < 1e-6);
@@ -285,7 +288,7 @@ fn a_recording_comes_to_its_figures() {
     // Three super-packets of 3000 B in 8 s at 1.2 Mbit/s.
     assert!((up.utilisation.unwrap() - 72_000.0 / 9_600_000.0).abs() < 1e-12);
     // Each counts its two wire packets; the first one arrived before.
-    assert_eq!(up.packets, 8);
+    assert_eq!((up.packets, up.sent), (8, 6));
     assert_eq!(up.drops, BTreeMap::from([("congestion".to_owned(), 2)]));
     assert_eq!(up.marks, 2);
     assert_eq!(summary.pipes[1].sojourn, None);

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 
+use sluice_core::event::StateValue;
 use sluice_core::record::{self, Fate, PacketRecord};
-use sluice_core::{DropReason, Ecn, Span, Time};
+use sluice_core::{Backlog, DropReason, Ecn, Span, Time};
 
-use super::table::{Cell, CellType, ColumnDecl, ColumnKind, Row, table};
+use super::cell::{Cell, CellType, ColumnDecl, ColumnKind, Row, table};
 use crate::scenario::Direction;
 
 /// The flow number of packets that belong to no flow of the scenario (ARP, neighbour discovery ...).
@@ -53,8 +54,73 @@ table! {
         queue: Option<u32> = "queue",
         /// what it is: backlog_packets, backlog_bytes, or a variable of the algorithm
         variable: Cow<'static, str> = "variable",
-        /// its value; times in nanoseconds, flags 0 or 1
+        /// what kind of value it is: count, instant, span, ratio or flag
+        kind: Cow<'static, str> = "kind",
+        /// its value; instants and spans in nanoseconds, flags 0 or 1
         value: f64 = "value",
+    }
+}
+
+impl FlowSample {
+    /// A sample of which nothing is known yet.
+    pub const fn empty(time: Time, flow: u32) -> FlowSample {
+        FlowSample {
+            time,
+            flow,
+            received_bytes: None,
+            sent_packets: None,
+            received_packets: None,
+            cwnd: None,
+            ssthresh: None,
+            mss: None,
+            srtt: None,
+            min_rtt: None,
+            retransmits: None,
+            delivery_rate: None,
+        }
+    }
+}
+
+impl QueueSample {
+    /// What `pipe` held at `time`: packets and bytes.
+    pub fn backlog(time: Time, pipe: Direction, backlog: Backlog) -> [QueueSample; 2] {
+        let sample = |variable, n| QueueSample {
+            time,
+            pipe,
+            queue: None,
+            variable: Cow::Borrowed(variable),
+            kind: Cow::Borrowed("count"),
+            value: n as f64,
+        };
+        [
+            sample(BACKLOG_PACKETS, backlog.packets),
+            sample(BACKLOG_BYTES, backlog.bytes),
+        ]
+    }
+
+    /// A variable of an algorithm, as the algorithm tells it.
+    pub fn state(
+        time: Time,
+        pipe: Direction,
+        queue: u32,
+        variable: &'static str,
+        value: StateValue,
+    ) -> QueueSample {
+        let kind = match value {
+            StateValue::Count(_) => "count",
+            StateValue::Time(_) => "instant",
+            StateValue::Span(_) => "span",
+            StateValue::Ratio(_) => "ratio",
+            StateValue::Flag(_) => "flag",
+        };
+        QueueSample {
+            time,
+            pipe,
+            queue: Some(queue),
+            variable: Cow::Borrowed(variable),
+            kind: Cow::Borrowed(kind),
+            value: value.as_f64(),
+        }
     }
 }
 

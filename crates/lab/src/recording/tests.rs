@@ -1,10 +1,12 @@
 use std::fs;
 use std::path::Path;
 
+use sluice_core::event::StateValue;
 use sluice_core::record::{Fate, PacketRecord};
-use sluice_core::{DropReason, Ecn, Span, Time};
+use sluice_core::{Backlog, DropReason, Ecn, Span, Time};
 
-use super::table::{GROUP_ROWS, TableWriter, table};
+use super::cell::table;
+use super::table::{GROUP_ROWS, TableWriter};
 use super::writer::estimated_bytes;
 use super::*;
 use crate::scenario::{Backend, Direction, Scenario, Variant};
@@ -53,6 +55,12 @@ fn packet(seq: u64, fate: Fate) -> PacketRecord {
 }
 
 #[test]
+fn the_reference_page_is_current() {
+    // UPDATE_EXPECT=1 writes the page anew.
+    expect_test::expect_file!["../../../../docs/recording.md"].assert_eq(&reference());
+}
+
+#[test]
 fn rows_come_back_as_they_were_written() {
     let temp = tempfile::tempdir().unwrap();
     let fates = [
@@ -77,19 +85,15 @@ fn rows_come_back_as_they_were_written() {
         retransmits: Some(3),
         delivery_rate: None,
     };
-    let queue = QueueSample {
-        time: Time::from_ns(50_000_000),
-        pipe: Direction::Down,
-        queue: Some(1023),
-        variable: "drop_next".into(),
-        value: 1.25e9,
+    let instant = StateValue::Time(Time::from_ns(1_250_000_000));
+    let at = Time::from_ns(50_000_000);
+    let queue = QueueSample::state(at, Direction::Down, 1023, "drop_next", instant);
+    assert_eq!((queue.kind.as_ref(), queue.value), ("instant", 1.25e9));
+    let held = Backlog {
+        packets: 2,
+        bytes: 3000,
     };
-    let total = QueueSample {
-        queue: None,
-        variable: BACKLOG_BYTES.into(),
-        value: 3000.0,
-        ..queue.clone()
-    };
+    let [packets_held, bytes_held] = QueueSample::backlog(at, Direction::Down, held);
     let answered = PingSample {
         time: Time::from_ns(20_000_000),
         flow: 2,
@@ -120,7 +124,8 @@ fn rows_come_back_as_they_were_written() {
     }
     writer.flow_sample(&flow).unwrap();
     writer.queue_sample(&queue).unwrap();
-    writer.queue_sample(&total).unwrap();
+    writer.queue_sample(&packets_held).unwrap();
+    writer.queue_sample(&bytes_held).unwrap();
     writer.ping(&answered).unwrap();
     writer.ping(&lost).unwrap();
     writer.release(&release).unwrap();
@@ -143,7 +148,7 @@ fn rows_come_back_as_they_were_written() {
         .unwrap()
         .map(Result::unwrap)
         .collect();
-    assert_eq!(queues, [queue, total]);
+    assert_eq!(queues, [queue, packets_held, bytes_held]);
     let pings: Vec<PingSample> = recording.pings().unwrap().map(Result::unwrap).collect();
     assert_eq!(pings, [answered, lost]);
     let releases: Vec<Release> = recording.releases().unwrap().map(Result::unwrap).collect();
@@ -386,6 +391,8 @@ table! {
         queue: Option<u32> = "queue",
         /// name
         variable: std::borrow::Cow<'static, str> = "variable",
+        /// kind
+        kind: std::borrow::Cow<'static, str> = "kind",
         /// value
         value: f64 = "value",
     }
@@ -419,6 +426,7 @@ fn a_foreign_table_is_refused_by_file_and_column() {
         pipe: "sideways".into(),
         queue: None,
         variable: "count".into(),
+        kind: "count".into(),
         value: 1.0,
     };
     table.push(&row).unwrap();

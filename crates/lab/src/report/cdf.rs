@@ -47,16 +47,6 @@ impl Cdf {
                 .collect(),
         )
     }
-
-    /// The smallest value that at least a share of the samples does not exceed; `None` without samples.
-    pub fn quantile(&self, share: f64) -> Option<f64> {
-        let at = self
-            .fraction
-            .partition_point(|&fraction| fraction < share - 1e-12);
-        self.value
-            .get(at.min(self.value.len().wrapping_sub(1)))
-            .copied()
-    }
 }
 
 /// The shares at which a large distribution keeps its points.

@@ -88,7 +88,10 @@ impl Schedule {
 }
 
 /// Which way packets go through the router.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// From host `h2` to host `h3`.
     Up,
@@ -237,7 +240,8 @@ macro_rules! quantity {
     };
 }
 
-fn show_span(span: &Span) -> String {
+/// A span as people write it: nothing at all is `0s`.
+pub(crate) fn show_span(span: &Span) -> String {
     match *span {
         Span::ZERO => "0s".to_owned(),
         _ => span.to_string(),

@@ -49,6 +49,7 @@ use sluice_core::Span;
 
 pub use error::{ScenarioError, ScenarioErrors};
 pub use expect::{Expect, Quantity};
+pub(crate) use field::show_span;
 pub use field::{Backend, Direction, Dscp, Name, Queue, Schedule, Word};
 pub(crate) use flow::instance_names;
 pub use flow::{Flow, FlowInstance, FlowKind, Ping, Tcp, Udp};

@@ -46,6 +46,7 @@ fn pipe(name: &str, utilisation: f64, drops: &[(&str, u64)]) -> PipeSummary {
         utilisation: Some(utilisation),
         sojourn: delays(11),
         packets: 1000,
+        sent: 900,
         drops: drops
             .iter()
             .map(|(reason, n)| ((*reason).to_owned(), *n))
@@ -72,6 +73,7 @@ fn result(variant: &str, flows: Vec<FlowSummary>) -> VariantResult {
                 pipe("up", 0.9987, &[("overflow", 123_456), ("congestion", 4)]),
                 pipe("down", 0.03, &[]),
             ],
+            directions: Vec::new(),
             jain: None,
             accuracy: None,
         },

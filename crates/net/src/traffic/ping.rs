@@ -8,7 +8,9 @@
 use super::receive::{Arrival, TimedReceiver};
 use super::tcp::set_traffic_class;
 use super::udp::{Order, Seen, words};
-use super::{Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
+use super::{
+    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair,
+};
 use crate::clock::{Clock, precise_wakeups};
 use crate::namespace::Namespace;
 use crate::sys;
@@ -189,7 +191,14 @@ impl Ping {
             source: SocketAddr::new(self.source, id),
             destination: SocketAddr::new(self.destination, id),
         };
-        Ok(run_pair(identity, stop, source_thread, sink_thread, finished, merge))
+        Ok(run_pair(
+            identity,
+            stop,
+            source_thread,
+            sink_thread,
+            finished,
+            merge,
+        ))
     }
 
     fn due(&self, number: u64) -> Time {

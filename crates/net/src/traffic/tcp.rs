@@ -8,7 +8,9 @@
 //! what is in flight; one that ends by `bytes` closes in order (FIN).
 
 pub use super::tcp_info::TcpSample;
-use super::{Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
+use super::{
+    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair,
+};
 
 use super::tcp_info::TcpInfo;
 use crate::clock::{Clock, precise_wakeups};
@@ -186,7 +188,14 @@ impl TcpFlow {
             source,
             destination,
         };
-        Ok(run_pair(identity, stop, source_thread, sink_thread, finished, merge))
+        Ok(run_pair(
+            identity,
+            stop,
+            source_thread,
+            sink_thread,
+            finished,
+            merge,
+        ))
     }
 
     fn sender_socket(&self, context: &Context) -> Result<Socket, TrafficError> {

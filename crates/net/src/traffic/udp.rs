@@ -7,7 +7,9 @@
 
 use super::receive::{Arrival, TimedReceiver};
 use super::tcp::set_traffic_class;
-use super::{Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair};
+use super::{
+    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair,
+};
 use crate::clock::{Clock, precise_wakeups};
 use crate::namespace::Namespace;
 use crate::sys;
@@ -192,7 +194,14 @@ impl UdpFlow {
             source: source_address,
             destination,
         };
-        Ok(run_pair(identity, stop, source_thread, sink_thread, finished, merge))
+        Ok(run_pair(
+            identity,
+            stop,
+            source_thread,
+            sink_thread,
+            finished,
+            merge,
+        ))
     }
 
     fn header_len(&self) -> usize {

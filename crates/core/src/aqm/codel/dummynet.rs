@@ -51,6 +51,7 @@ impl Dummynet {
         self.max_packet = self.max_packet.max(packet.segment_len());
     }
 
+    #[inline]
     pub(super) fn on_dequeue(
         &mut self,
         params: &CodelParams,
@@ -76,6 +77,7 @@ impl Dummynet {
             pending => {
                 if pending == Pending::Dropped {
                     self.advance(params);
+                    self.state().tell(cx);
                 }
                 self.signal_if_due(params, packet, now, cx)
             }
@@ -107,6 +109,7 @@ impl Dummynet {
         }
     }
 
+    #[inline]
     fn may_drop(
         &mut self,
         params: &CodelParams,
@@ -126,6 +129,7 @@ impl Dummynet {
         now >= self.first_above
     }
 
+    #[inline(never)]
     fn signal_if_due(
         &mut self,
         params: &CodelParams,
@@ -152,6 +156,7 @@ impl Dummynet {
         self.drop_next = self.control_law(self.drop_next, params);
     }
 
+    #[inline(never)]
     fn enter(
         &mut self,
         params: &CodelParams,
@@ -176,6 +181,7 @@ impl Dummynet {
         verdict
     }
 
+    #[inline(never)]
     fn leave(&mut self, cx: &mut Cx<'_>) {
         self.dropping = false;
         self.state().tell(cx);

@@ -6,8 +6,8 @@
 //!    0.577, 0.5, 0.447, 0.408. A re-entry starts from the stale fraction.
 //! 2. Time counts ticks of 1024 ns: 5 ms are 4882 ticks, 100 ms are 97656.
 //! 3. "Above for an interval" needs `now` strictly after `first_above`.
-//! 4. The byte floor compares the backlog of the whole discipline with the MTU; alone, a queue is the
-//!    whole discipline.
+//! 4. In a flow queue the byte floor compares the backlog of the whole discipline with the MTU. A
+//!    queue of another scheduler is a qdisc of its own and is compared by itself.
 //! 5. Packets evicted from a flow queue by overflow are added to its `count`.
 //! 6. A dequeue that finds the queue empty ends the dropping state but leaves `first_above`; one
 //!    that became empty by CoDel's own drops clears it.
@@ -30,9 +30,22 @@ pub(super) struct Linux {
     inv_sqrt: u16,
     dropping: bool,
     pending: Pending,
+    is_flow: bool,
 }
 
 impl Linux {
+    pub(super) fn alone() -> Self {
+        Linux::default()
+    }
+
+    pub(super) fn in_flow_queue() -> Self {
+        Linux {
+            is_flow: true,
+            ..Linux::default()
+        }
+    }
+
+    #[inline]
     pub(super) fn on_dequeue(
         &mut self,
         params: &CodelParams,
@@ -58,6 +71,7 @@ impl Linux {
             pending => {
                 if pending == Pending::Dropped {
                     self.drop_next = self.control_law(self.drop_next, params);
+                    self.state().tell(cx);
                 }
                 self.signal_if_due(params, packet, now, cx)
             }
@@ -90,6 +104,7 @@ impl Linux {
         }
     }
 
+    #[inline]
     fn may_drop(
         &mut self,
         params: &CodelParams,
@@ -97,9 +112,12 @@ impl Linux {
         queue: &QueueView,
         now: u32,
     ) -> bool {
-        if is_before(sojourn, ticks(params.target.as_ns()))
-            || queue.total_bytes <= params.mtu.as_u64()
-        {
+        let backlog = if self.is_flow {
+            queue.total_bytes
+        } else {
+            queue.bytes
+        };
+        if is_before(sojourn, ticks(params.target.as_ns())) || backlog <= params.mtu.as_u64() {
             self.first_above = 0;
             return false;
         }
@@ -110,6 +128,7 @@ impl Linux {
         is_before(self.first_above, now)
     }
 
+    #[inline(never)]
     fn signal_if_due(
         &mut self,
         params: &CodelParams,
@@ -132,6 +151,7 @@ impl Linux {
         verdict
     }
 
+    #[inline(never)]
     fn enter(
         &mut self,
         params: &CodelParams,
@@ -160,6 +180,7 @@ impl Linux {
         verdict
     }
 
+    #[inline(never)]
     fn leave(&mut self, cx: &mut Cx<'_>) {
         self.dropping = false;
         self.state().tell(cx);
@@ -272,7 +293,12 @@ mod tests {
             drop_next: 1_000_000,
             ..Linux::default()
         };
-        late.enter(&params, &Packet::new(0, 1500), 1_000_000 + 16 * 97_656, &mut cx);
+        late.enter(
+            &params,
+            &Packet::new(0, 1500),
+            1_000_000 + 16 * 97_656,
+            &mut cx,
+        );
         assert_eq!(late.count, 1);
     }
 }

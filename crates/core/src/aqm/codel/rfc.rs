@@ -22,6 +22,7 @@ pub(super) struct Rfc {
 
 impl Rfc {
     /// RFC 8289 section 5.5, the routine `deque`.
+    #[inline]
     pub(super) fn on_dequeue(
         &mut self,
         params: &CodelParams,
@@ -71,6 +72,7 @@ impl Rfc {
     }
 
     /// RFC 8289 section 5.6, the routine `dodequeue`.
+    #[inline]
     fn may_drop(
         &mut self,
         params: &CodelParams,
@@ -90,12 +92,8 @@ impl Rfc {
     }
 
     /// In the dropping state and above target: signals if the time for it has come.
-    fn signal_if_due(
-        &mut self,
-        params: &CodelParams,
-        packet: &Packet,
-        cx: &mut Cx<'_>,
-    ) -> Verdict {
+    #[inline(never)]
+    fn signal_if_due(&mut self, params: &CodelParams, packet: &Packet, cx: &mut Cx<'_>) -> Verdict {
         if cx.now < self.drop_next {
             return Verdict::Pass;
         }
@@ -110,6 +108,7 @@ impl Rfc {
         verdict
     }
 
+    #[inline(never)]
     fn enter(&mut self, params: &CodelParams, packet: &Packet, cx: &mut Cx<'_>) -> Verdict {
         // RFC 8289 section 5.5: if the last dropping state ended recently, start near the rate
         // that controlled the queue then. `now - drop_next` is negative when it ended early.
@@ -127,6 +126,7 @@ impl Rfc {
         verdict
     }
 
+    #[inline(never)]
     fn leave(&mut self, cx: &mut Cx<'_>) {
         self.dropping = false;
         self.state().tell(cx);

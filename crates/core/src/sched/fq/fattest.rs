@@ -17,79 +17,90 @@ struct Node([u32; FAN]);
 
 /// Weights of all queues and their maxima.
 #[derive(Debug)]
-pub(super) struct Fattest {
-    /// From the queues up; the last level is one node.
-    levels: Vec<Vec<Node>>,
+pub(in crate::sched) struct Fattest {
+    /// The nodes of all levels, that of the queues first; the last is the root.
+    nodes: Vec<Node>,
+    /// Where each level begins in `nodes`.
+    levels: Vec<usize>,
 }
 
 impl Fattest {
-    /// The tree over `weights`.
-    pub(super) fn new(queues: usize) -> Self {
-        let mut levels = Vec::new();
+    /// A tree for so many queues, all weightless.
+    pub(in crate::sched) fn new(queues: usize) -> Self {
+        let (mut levels, mut nodes) = (Vec::new(), 0);
         let mut width = queues;
         loop {
             width = width.div_ceil(FAN);
-            levels.push(vec![Node::default(); width]);
+            levels.push(nodes);
+            nodes += width;
             if width <= 1 {
-                return Fattest { levels };
+                return Fattest {
+                    nodes: vec![Node::default(); nodes],
+                    levels,
+                };
             }
         }
     }
 
     /// Sets all weights.
-    pub(super) fn fill(&mut self, weights: impl Iterator<Item = u32>) {
+    pub(in crate::sched) fn fill(&mut self, weights: impl Iterator<Item = u32>) {
         for (i, weight) in weights.enumerate() {
-            self.levels[0][i / FAN].0[i % FAN] = weight;
+            self.nodes[i / FAN].0[i % FAN] = weight;
         }
-        for upper in 1..self.levels.len() {
-            let (below, above) = self.levels.split_at_mut(upper);
-            for (i, node) in below[upper - 1].iter().enumerate() {
-                above[0][i / FAN].0[i % FAN] = node.largest();
+        for level in 1..self.levels.len() {
+            let (from, to) = (self.levels[level - 1], self.levels[level]);
+            for i in 0..to - from {
+                self.nodes[to + i / FAN].0[i % FAN] = self.nodes[from + i].largest();
             }
         }
     }
 
     /// Changes the weight of `queue`.
-    pub(super) fn set(&mut self, queue: u32, weight: u32) {
+    pub(in crate::sched) fn set(&mut self, queue: u32, weight: u32) {
         let mut index = queue as usize;
         let mut new = weight;
-        for level in 0..self.levels.len() {
-            let node = &mut self.levels[level][index / FAN];
+        let mut levels = self.levels.iter();
+        let mut level = levels.next().expect("there is at least one level");
+        loop {
+            let node = &mut self.nodes[level + index / FAN];
             let old = core::mem::replace(&mut node.0[index % FAN], new);
-            index /= FAN;
-            let Some(above) = self.levels.get(level + 1) else {
+            let Some(above) = levels.next() else {
                 return;
             };
-            let largest = above[index / FAN].0[index % FAN];
-            if new > largest {
-                continue;
+            index /= FAN;
+            let largest = self.nodes[above + index / FAN].0[index % FAN];
+            if new < largest {
+                if old < largest {
+                    return;
+                }
+                new = self.nodes[level + index].largest();
             }
-            if old < largest || new == largest {
-                return;
-            }
-            new = self.levels[level][index].largest();
             if new == largest {
                 return;
             }
+            level = above;
         }
     }
 
     /// The queue with the largest weight; of equal ones that with the lowest number.
-    pub(super) fn find(&self) -> u32 {
-        let mut index = 0;
-        let top = self.levels.last().expect("there is at least one level");
-        let largest = top[0].largest();
-        for level in self.levels.iter().rev() {
-            let position = level[index].0.iter().position(|w| *w == largest);
-            index = index * FAN + position.expect("a maximum is that of one of its children");
-        }
-        index as u32
+    pub(in crate::sched) fn find(&self) -> u32 {
+        let root = self.nodes.last().expect("there is at least one level");
+        let largest = root.largest();
+        self.levels.iter().rev().fold(0, |index, level| {
+            index * FAN as u32 + self.nodes[level + index as usize].first(largest)
+        })
     }
 }
 
 impl Node {
     fn largest(&self) -> u32 {
         self.0.iter().fold(0, |a, b| a.max(*b))
+    }
+
+    /// The first child with `weight`, which one of them has. Without a branch per child.
+    fn first(&self, weight: u32) -> u32 {
+        let equal = |mask, (i, w): (usize, &u32)| mask | u32::from(*w == weight) << i;
+        self.0.iter().enumerate().fold(0, equal).trailing_zeros()
     }
 }
 

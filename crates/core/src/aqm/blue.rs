@@ -1,0 +1,148 @@
+//! `blue`: drops with one probability, which grows when the queue overflows and falls when the
+//! link is idle.
+//!
+//! Source: Feng, Shin, Kandlur and Saha, "The BLUE Active Queue Management Algorithms" (IEEE/ACM
+//! Transactions on Networking 10(4), 2002), figure 5. Settled here:
+//! 1. An idle link is an event when it becomes idle and again after each `freeze_time` that it stays
+//!    so, however often it is asked.
+//! 2. The two kinds of event share one instant of the last change, as in the figure.
+//!
+//! Units: nanoseconds; probabilities in 2^-56.
+
+use alloc::sync::Arc;
+
+use super::probability::{self, ONE};
+use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
+use crate::event::{Cx, DropReason, StateValue};
+use crate::packet::Packet;
+use crate::param::Ratio;
+use crate::params;
+use crate::units::{Span, Time};
+
+params! {
+    /// What the user sets for BLUE.
+    pub struct BlueParams {
+        /// least time between two changes of the probability
+        freeze_time: Span = Span(Span::from_ms(100)), Span(Span::from_us(1)) => Span(Span::from_secs(100)), "the authors' ns script: 100 ms";
+        /// how much the probability grows when the queue overflows
+        increment: Ratio = Ratio(Ratio::from_billionths(2_500_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "the authors' ns script: 0.0025";
+        /// how much it falls when the link is idle
+        decrement: Ratio = Ratio(Ratio::from_billionths(250_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "the authors' ns script: 0.00025";
+        /// packets in the queue from which on an arrival counts as an overflow
+        threshold: u64 = Count(u64::MAX), Count(1) => Count(u64::MAX), "BLUE figure 5: only losses";
+        /// mark ECN-capable packets instead of dropping them
+        ecn: bool = Flag(false), "BLUE section III: mark or drop";
+    }
+}
+
+/// BLUE's memory for one queue.
+#[derive(Clone, Debug)]
+pub struct Blue {
+    params: Arc<BlueParams>,
+    probability: u64,
+    /// When the probability changed last; none if it never did.
+    changed: Option<Time>,
+    is_idle: bool,
+}
+
+impl AqmAlgorithm for Blue {
+    type Params = BlueParams;
+    const DOC: &'static str = "drops by a probability that overflow raises and idleness lowers";
+
+    fn new(params: &BlueParams) -> Self {
+        Self::for_flow(&Arc::new(params.clone()))
+    }
+
+    fn for_flow(params: &Arc<BlueParams>) -> Self {
+        Blue {
+            params: Arc::clone(params),
+            probability: 0,
+            changed: None,
+            is_idle: false,
+        }
+    }
+}
+
+impl Aqm for Blue {
+    fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
+        self.wake(cx);
+        if queue.packets >= self.params.threshold {
+            self.raise(cx);
+        }
+        if probability::draw(cx.rng) >= self.probability {
+            Verdict::Pass
+        } else if self.params.ecn && packet.ecn.is_capable() {
+            Verdict::Mark
+        } else {
+            Verdict::Drop(DropReason::Congestion)
+        }
+    }
+
+    fn on_empty(&mut self, cx: &mut Cx<'_>) {
+        if !self.is_idle {
+            self.is_idle = true;
+            if self.may_change(cx.now) {
+                self.lower(1, cx.now, cx);
+            }
+        }
+    }
+
+    fn on_refused(&mut self, _packet: &Packet, _queue: &QueueView, cx: &mut Cx<'_>) {
+        self.raise(cx);
+    }
+
+    fn on_overflow(&mut self, _packets: u32, cx: &mut Cx<'_>) {
+        self.raise(cx);
+    }
+
+    fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
+        visit("probability", self.shown());
+    }
+}
+
+impl Blue {
+    fn may_change(&self, now: Time) -> bool {
+        self.changed
+            .is_none_or(|changed| now.since(changed) > self.params.freeze_time)
+    }
+
+    /// Packet loss, or a queue beyond the threshold.
+    fn raise(&mut self, cx: &mut Cx<'_>) {
+        if self.may_change(cx.now) {
+            let increment = self.params.increment.as_fixed(probability::BITS);
+            self.probability = (self.probability + increment).min(ONE);
+            self.changed = Some(cx.now);
+            let shown = self.shown();
+            cx.state("probability", || shown);
+        }
+    }
+
+    /// The link is no longer idle: lowers the probability for every further freeze time that it was.
+    fn wake(&mut self, cx: &mut Cx<'_>) {
+        if !core::mem::take(&mut self.is_idle) {
+            return;
+        }
+        if let Some(changed) = self.changed {
+            let freeze = self.params.freeze_time.as_ns();
+            // An instant that is reached exactly does not count: more than a freeze time must pass.
+            let times = cx.now.since(changed).as_ns().saturating_sub(1) / freeze;
+            let until = changed.saturating_add(Span::from_ns(times * freeze));
+            self.lower(times, until, cx);
+        }
+    }
+
+    fn lower(&mut self, times: u64, changed: Time, cx: &mut Cx<'_>) {
+        if times > 0 {
+            let decrement = self.params.decrement.as_fixed(probability::BITS);
+            let fall = decrement.saturating_mul(times);
+            self.probability = self.probability.saturating_sub(fall);
+            self.changed = Some(changed);
+            let shown = self.shown();
+            cx.state("probability", || shown);
+        }
+    }
+
+    fn shown(&self) -> StateValue {
+        StateValue::Ratio(self.probability as f64 / ONE as f64)
+    }
+}

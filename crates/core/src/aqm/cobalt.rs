@@ -1,0 +1,221 @@
+//! `cobalt`: CoDel and BLUE alternate, the AQM of CAKE. CoDel's schedule signals to flows that
+//! respond and winds down by itself when the delay is low; BLUE drops the packets of those that
+//! do not respond and fill the queue.
+//!
+//! Sources: Hoeiland-Joergensen, Taht and Morton, "Piece of CAKE" (LANMAN 2018), section III-C, and
+//! the Linux implementation in `sch_cake`. Deviations from Linux:
+//! 1. `1/sqrt(count)` is exact to 2^-32 for every count; Linux tabulates it below 16 and takes one
+//!    Newton step from the last value above.
+//! 2. `mtu_time` is set, not computed from the shaper's rate, and there is one bulk flow.
+//! 3. A dequeue that finds the queue empty counts once per emptiness, however often it is asked.
+//!
+//! Units: nanoseconds; BLUE's probability in 2^-32.
+
+use alloc::sync::Arc;
+
+use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
+use crate::event::{Cx, DropReason, StateValue};
+use crate::packet::Packet;
+use crate::param::Ratio;
+use crate::params;
+use crate::units::{Span, Time};
+
+params! {
+    /// What the user sets for COBALT.
+    pub struct CobaltParams {
+        /// sojourn time that a standing queue may have
+        target: Span = Span(Span::from_ms(5)), Span(Span::from_ns(1_000)) => Span(Span::from_secs(100)), "CAKE `internet`: 5 ms";
+        /// time from the first packet above target to the first signal, and scale of the schedule
+        interval: Span = Span(Span::from_ms(100)), Span(Span::from_ns(1_000)) => Span(Span::from_secs(100)), "CAKE `internet`: 100 ms";
+        /// time of a full packet on the link; below four of them nothing is signalled
+        mtu_time: Span = Span(Span::ZERO), Span(Span::ZERO) => Span(Span::from_secs(100)), "CAKE: from the shaper's rate";
+        /// mark ECN-capable packets instead of dropping them
+        ecn: bool = Flag(true), "CAKE: always";
+        /// how much BLUE's probability grows when the queue overflows
+        increment: Ratio = Ratio(Ratio::from_billionths(3_906_250)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "CAKE: 1/256";
+        /// how much it falls when the queue is empty
+        decrement: Ratio = Ratio(Ratio::from_billionths(244_140)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "CAKE: 1/4096";
+    }
+}
+
+/// COBALT's memory for one queue.
+#[derive(Clone, Debug)]
+pub struct Cobalt {
+    params: Arc<CobaltParams>,
+    /// Steps of the schedule; CoDel's count, which also falls by itself.
+    count: u32,
+    /// `1/sqrt(count)` in 2^-32.
+    inv_sqrt: u32,
+    dropping: bool,
+    /// The next signal; while `count` is 0, until when the queue has been active.
+    drop_next: Time,
+    /// BLUE's probability in 2^-32.
+    blue: u32,
+    /// When it changed last.
+    blue_changed: Time,
+    is_empty: bool,
+}
+
+impl AqmAlgorithm for Cobalt {
+    type Params = CobaltParams;
+    const DOC: &'static str = "CoDel that winds down by itself, with BLUE against overload (CAKE)";
+
+    fn new(params: &CobaltParams) -> Self {
+        Self::for_flow(&Arc::new(params.clone()))
+    }
+
+    fn for_flow(params: &Arc<CobaltParams>) -> Self {
+        Cobalt {
+            params: Arc::clone(params),
+            count: 0,
+            inv_sqrt: u32::MAX,
+            dropping: false,
+            drop_next: Time::ZERO,
+            blue: 0,
+            blue_changed: Time::ZERO,
+            is_empty: false,
+        }
+    }
+}
+
+impl Aqm for Cobalt {
+    fn on_dequeue(&mut self, packet: &Packet, _queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
+        self.is_empty = false;
+        let (signals, is_past) = self.schedule(packet.sojourn(cx.now), cx.now);
+        let marks = signals && self.params.ecn && packet.ecn.is_capable();
+        // BLUE is for flows that do not respond, so it takes no notice of ECN.
+        let is_blue = self.blue > 0 && cx.rng.next_u32() < self.blue;
+        let drops = is_blue || (signals && !marks);
+        if self.count == 0 {
+            // The schedule is idle: remember until when the queue has been active.
+            self.drop_next = cx.now.saturating_add(self.params.interval);
+        } else if is_past && !drops {
+            self.drop_next = cx.now;
+        }
+        if signals || is_blue {
+            self.tell(cx);
+        }
+        match (is_blue, drops) {
+            (true, _) => Verdict::Drop(DropReason::Overload),
+            (false, true) => Verdict::Drop(DropReason::Congestion),
+            _ if marks => Verdict::Mark,
+            _ => Verdict::Pass,
+        }
+    }
+
+    fn on_enqueue(&mut self, _packet: &Packet, _queue: &QueueView, _cx: &mut Cx<'_>) -> Verdict {
+        self.is_empty = false;
+        Verdict::Pass
+    }
+
+    fn on_empty(&mut self, cx: &mut Cx<'_>) {
+        if core::mem::replace(&mut self.is_empty, true) {
+            return;
+        }
+        if self.blue > 0 && cx.now.since(self.blue_changed) > self.params.target {
+            let decrement = self.params.decrement.as_fixed(32).min(u64::from(u32::MAX));
+            self.blue = self.blue.saturating_sub(decrement as u32);
+            self.blue_changed = cx.now;
+        }
+        self.dropping = false;
+        if self.count > 0 && cx.now >= self.drop_next {
+            self.step(self.count - 1);
+        }
+        self.tell(cx);
+    }
+
+    fn on_refused(&mut self, _packet: &Packet, _queue: &QueueView, cx: &mut Cx<'_>) {
+        self.on_full(cx);
+    }
+
+    fn on_overflow(&mut self, _packets: u32, cx: &mut Cx<'_>) {
+        self.on_full(cx);
+    }
+
+    fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
+        for (name, value) in self.variables() {
+            visit(name, value);
+        }
+    }
+}
+
+impl Cobalt {
+    /// CoDel's part: moves the schedule to `now`, and says whether it signals, and whether its
+    /// instant had passed (before a signal or a fall of the count moved it on).
+    fn schedule(&mut self, sojourn: Span, now: Time) -> (bool, bool) {
+        let params = &*self.params;
+        // With one bulk flow the bound of twice its packets is within that of four.
+        let is_over = sojourn > params.target && sojourn > params.mtu_time * 4;
+        let mut is_due = self.count > 0 && now >= self.drop_next;
+        let mut is_past = now > self.drop_next;
+        if is_over {
+            if !self.dropping {
+                self.dropping = true;
+                self.drop_next = self.after(now);
+            }
+            self.count = self.count.max(1);
+        } else {
+            self.dropping = false;
+        }
+        if is_due && self.dropping {
+            self.step(self.count.saturating_add(1));
+            return (true, now > self.drop_next);
+        }
+        while is_due {
+            self.step(self.count - 1);
+            is_due = self.count > 0 && now >= self.drop_next;
+            is_past = now > self.drop_next;
+        }
+        (false, is_past)
+    }
+
+    /// Takes the schedule to its next instant, at another count.
+    fn step(&mut self, count: u32) {
+        self.count = count;
+        // floor(2^32 / sqrt(count)); counts 0 and 1 are as near to 1 as 32 bits come.
+        self.inv_sqrt = match count {
+            0 | 1 => u32::MAX,
+            n => ((1u128 << 64) / u128::from(n)).isqrt() as u32,
+        };
+        self.drop_next = self.after(self.drop_next);
+    }
+
+    fn after(&self, t: Time) -> Time {
+        let interval = u128::from(self.params.interval.as_ns());
+        let step = (interval * u128::from(self.inv_sqrt)) >> 32;
+        t.saturating_add(Span::from_ns(step as u64))
+    }
+
+    /// BLUE's part: the queue overflowed.
+    fn on_full(&mut self, cx: &mut Cx<'_>) {
+        if cx.now.since(self.blue_changed) > self.params.target {
+            let increment = self.params.increment.as_fixed(32).min(u64::from(u32::MAX));
+            self.blue = self.blue.saturating_add(increment as u32);
+            self.blue_changed = cx.now;
+        }
+        self.dropping = true;
+        self.drop_next = cx.now;
+        self.count = self.count.max(1);
+        self.tell(cx);
+    }
+
+    fn tell(&self, cx: &mut Cx<'_>) {
+        if cx.is_listening() {
+            for (name, value) in self.variables() {
+                cx.state(name, || value);
+            }
+        }
+    }
+
+    fn variables(&self) -> [(&'static str, StateValue); 4] {
+        [
+            ("count", StateValue::Count(u64::from(self.count))),
+            ("dropping", StateValue::Flag(self.dropping)),
+            ("drop_next", StateValue::Time(self.drop_next)),
+            (
+                "blue",
+                StateValue::Ratio(f64::from(self.blue) / (1u64 << 32) as f64),
+            ),
+        ]
+    }
+}

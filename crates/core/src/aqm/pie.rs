@@ -1,0 +1,269 @@
+//! `pie`: proportional integral controller enhanced. At every update a drop probability moves by
+//! how far the delay is from `target` and by how much it changed; arrivals are dropped with it.
+//!
+//! Source: RFC 8033. The variants are [`rfc`] and [`dummynet`], two arithmetics of the machine in
+//! [`classic`], and [`linux`]; the lists of deviations stand there. Where the RFC is silent:
+//! 1. The first update is one `tupdate` after the start, at the origin of time.
+//! 2. `MEAN_PKTSIZE` is 800 bytes, as in dummynet (RFC 8034: 1024).
+//! 3. A super-packet is one arrival: one decision for all its segments.
+//!
+//! `preset docsis` is the set of RFC 8034: target 10 ms, updates every 16 ms, gains 0.25 and 2.5, a
+//! burst of 142 ms, probability scaled by packet size over 1024 bytes; the probability decays while
+//! the delay is below 5 ms, grows by a further 2 % above 200 ms, and is at most 13.6 before the scaling
+//! and 0.85 after it. Not taken over: the token-bucket estimate of the delay (packets are
+//! time-stamped), and the quiescent state (`onoff` gives the inactive one).
+//!
+//! Units: nanoseconds; probabilities in 2^-56 (`linux` too; `dummynet`: 2^-31 and microseconds).
+
+mod classic;
+mod dummynet;
+mod linux;
+mod rfc;
+
+use alloc::string::ToString;
+use alloc::sync::Arc;
+
+use self::classic::Classic;
+use self::dummynet::Fixed31;
+use self::linux::Linux;
+use self::rfc::Fixed56;
+use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
+use crate::event::{Cx, StateValue};
+use crate::packet::Packet;
+use crate::param::{Contradiction, Ratio, Value, Values, Variant};
+use crate::units::{Bytes, Span, Time};
+use crate::{choice, params};
+
+choice! {
+    /// Whose set of constants and extras.
+    pub enum Preset {
+        /// RFC 8033.
+        Rfc8033 = "rfc8033",
+        /// RFC 8034, DOCSIS-PIE.
+        Docsis = "docsis",
+    }
+}
+
+params! {
+    /// What the user sets for PIE.
+    pub struct PieParams {
+        /// delay that the controller aims at
+        target: Span = Span(Span::from_ms(15)), Span(Span::from_us(1)) => Span(Span::from_secs(10)), "RFC 8033 section 4.2: QDELAY_REF 15 ms";
+        /// time between two updates of the probability
+        tupdate: Span = Span(Span::from_ms(15)), Span(Span::from_us(100)) => Span(Span::from_secs(10)), "RFC 8033 section 4.2: T_UPDATE 15 ms";
+        /// gain of the distance from the target, per second
+        alpha: Ratio = Ratio(Ratio::from_billionths(125_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::from_billionths(7_000_000_000)), "RFC 8033 section 4.2: 1/8 Hz";
+        /// gain of the change of the delay, per second
+        beta: Ratio = Ratio(Ratio::from_billionths(1_250_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::from_billionths(7_000_000_000)), "RFC 8033 section 4.2: 1 + 1/4 Hz";
+        /// time for which a burst passes before anything is dropped
+        max_burst: Span = Span(Span::from_ms(150)), Span(Span::ZERO) => Span(Span::from_secs(10)), "RFC 8033 section 4.4: MAX_BURST 150 ms";
+        /// probability from which on ECN-capable packets are dropped too
+        max_ecnth: Ratio = Ratio(Ratio::from_billionths(100_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "RFC 8033 section 5.1: 10 %";
+        /// mark ECN-capable packets instead of dropping them
+        ecn: bool = Flag(false), "RFC 8033 section 5.1: optional";
+        /// let the probability grow by at most 2 % per update from 10 % on
+        capdrop: bool = Flag(true), "RFC 8033 section 5.5";
+        /// work only from a third of the limit on, until the queue is empty
+        onoff: bool = Flag(false), "RFC 8033 section 5.3: optional";
+        /// space the drops by the accumulated probability
+        derand: bool = Flag(true), "RFC 8033 section 5.4";
+        /// estimate the delay from the rate of departures (default of `dummynet`, not of `fq_pie`)
+        dre: bool = Flag(false), "RFC 8033 section 5.2: optional";
+        /// take the delay from time stamps (default otherwise)
+        ts: bool = Flag(false), "RFC 8033 section 4.3";
+        /// scale the probability by the size of the packet
+        bytemode: bool = Flag(false), "RFC 8034 appendix A; Linux `bytemode`";
+        /// never drop while twice these bytes or less are queued (`linux`: twice `mtu`, less than)
+        mean_packet: Bytes = Bytes(Bytes::new(800)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(65536)), "dummynet: MEAN_PKTSIZE 800 bytes";
+        /// bytes of a full packet (`linux` alone)
+        mtu: Bytes = Bytes(Bytes::new(1514)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(65536)), "an Ethernet frame";
+        /// whose constants and extras hold
+        preset: Preset = Choice("rfc8033"), "RFC 8033";
+        /// whose rules hold where they differ
+        variant: Variant = Choice("rfc"), "the published text";
+    } check PieParams::contradiction; presets PieParams::docsis
+}
+
+impl PieParams {
+    fn contradiction(&self) -> Result<(), Contradiction> {
+        let is = |variant| self.variant == variant;
+        let sentence = if self.dre && self.ts {
+            "`dre` and `ts` exclude one another"
+        } else if self.preset == Preset::Docsis && !is(Variant::Rfc) {
+            "`preset docsis` needs `variant rfc`"
+        } else if is(Variant::Linux) && (self.onoff || !self.capdrop || !self.derand) {
+            "`variant linux` has no `onoff`, `nocapdrop` or `noderand`"
+        } else if is(Variant::Dummynet) && self.bytemode {
+            "`variant dummynet` has no `bytemode`"
+        } else {
+            return Ok(());
+        };
+        Err(sentence.to_string())
+    }
+
+    /// RFC 8034 appendix A.
+    fn docsis(set: &Values) -> Values {
+        let mut values = Values::new();
+        if set.find("preset") == Some(Value::Choice(Preset::Docsis.word())) {
+            let ratio = |billionths| Value::Ratio(Ratio::from_billionths(billionths));
+            values.set("target", Value::Span(Span::from_ms(10)));
+            values.set("tupdate", Value::Span(Span::from_ms(16)));
+            values.set("alpha", ratio(250_000_000));
+            values.set("beta", ratio(2_500_000_000));
+            values.set("max_burst", Value::Span(Span::from_ms(142)));
+            values.set("mean_packet", Value::Bytes(Bytes::new(1024)));
+            values.set("bytemode", Value::Flag(true));
+        }
+        values
+    }
+}
+
+/// PIE's memory for one queue.
+#[derive(Clone, Debug)]
+pub struct Pie {
+    params: Arc<PieParams>,
+    /// Whether the delay is estimated from departures.
+    is_estimating: bool,
+    machine: Machine,
+}
+
+#[derive(Clone, Debug)]
+enum Machine {
+    Rfc(Classic<Fixed56>),
+    Linux(Linux),
+    Dummynet(Classic<Fixed31>),
+}
+
+/// Does the same with whichever machine there is.
+macro_rules! each {
+    ($machine:expr, $m:ident => $what:expr) => {
+        match $machine {
+            Machine::Rfc($m) => $what,
+            Machine::Linux($m) => $what,
+            Machine::Dummynet($m) => $what,
+        }
+    };
+}
+
+impl AqmAlgorithm for Pie {
+    type Params = PieParams;
+    const DOC: &'static str = "drops with a probability that a controller of the delay moves";
+
+    fn new(params: &PieParams) -> Self {
+        Pie {
+            params: Arc::new(params.clone()),
+            is_estimating: params.dre || (params.variant == Variant::Dummynet && !params.ts),
+            machine: match params.variant {
+                Variant::Rfc => Machine::Rfc(Classic::new(params)),
+                Variant::Linux => Machine::Linux(Linux::new(params)),
+                Variant::Dummynet => Machine::Dummynet(Classic::new(params)),
+            },
+        }
+    }
+
+    fn for_flow(params: &Arc<PieParams>) -> Self {
+        Pie {
+            params: Arc::clone(params),
+            is_estimating: params.dre,
+            machine: match params.variant {
+                Variant::Rfc => Machine::Rfc(Classic::new(params)),
+                Variant::Linux => Machine::Linux(Linux::new(params)),
+                Variant::Dummynet => Machine::Dummynet(Classic::asleep()),
+            },
+        }
+    }
+}
+
+impl Aqm for Pie {
+    fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
+        self.catch_up(queue, cx, |due, now| due < now);
+        each!(&mut self.machine, m => m.on_enqueue(&self.params, packet, queue, cx))
+    }
+
+    fn on_dequeue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
+        let mut before = *queue;
+        before.packets += u64::from(packet.segments);
+        before.bytes += u64::from(packet.len);
+        self.catch_up(&before, cx, |due, now| due <= now);
+        let is_estimating = self.is_estimating;
+        each!(&mut self.machine, m => m.on_dequeue(is_estimating, packet, queue, cx));
+        Verdict::Pass
+    }
+
+    fn on_refused(&mut self, _packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
+        self.catch_up(queue, cx, |due, now| due < now);
+        each!(&mut self.machine, m => m.on_refused(&self.params, queue, cx));
+    }
+
+    fn on_overflow(&mut self, _packets: u32, _cx: &mut Cx<'_>) {
+        if let Machine::Dummynet(machine) = &mut self.machine {
+            machine.on_overflow();
+        }
+    }
+
+    fn on_activate(&mut self, cx: &mut Cx<'_>) {
+        if let Machine::Dummynet(machine) = &mut self.machine {
+            machine.activate(&self.params, cx.now);
+        }
+    }
+
+    fn on_deactivate(&mut self, _cx: &mut Cx<'_>) {
+        if let Machine::Dummynet(machine) = &mut self.machine {
+            machine.deactivate();
+        }
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        each!(&self.machine, m => m.next_update())
+    }
+
+    fn on_timer(&mut self, queue: &QueueView, cx: &mut Cx<'_>) {
+        self.catch_up(queue, cx, |due, now| due <= now);
+    }
+
+    fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
+        for (name, value) in each!(&self.machine, m => m.variables()) {
+            visit(name, value);
+        }
+    }
+}
+
+impl Pie {
+    /// Does the updates that are due, each at its own instant. Nothing else changes the queue between
+    /// two calls, so that an update that is made up for later computes what it would have then.
+    fn catch_up(&mut self, queue: &QueueView, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
+        let (now, params, is_estimating) = (cx.now, &*self.params, self.is_estimating);
+        let next = |machine: &Machine| {
+            let due = each!(machine, m => m.next_update());
+            due.filter(|due| is_due(*due, now))
+        };
+        while let Some(due) = next(&self.machine) {
+            let is_changed = each!(&mut self.machine, m => m.update(params, is_estimating, queue));
+            if cx.is_listening() {
+                cx.now = due;
+                for (name, value) in each!(&self.machine, m => m.variables()) {
+                    cx.state(name, || value);
+                }
+                cx.now = now;
+            }
+            if !is_changed && let Some(due) = next(&self.machine) {
+                // Nor would the others that are due change anything.
+                each!(&mut self.machine, m => m.skip(params, now.since(due)));
+            }
+        }
+    }
+}
+
+/// Whole periods in `span`, for skipping updates.
+fn whole(span: Span, period: Span) -> Span {
+    Span::from_ns(span.as_ns() - span.as_ns() % period.as_ns())
+}
+
+/// The variables as they are shown.
+fn variables(probability: f64, delay: Span, burst: Span) -> [(&'static str, StateValue); 3] {
+    [
+        ("probability", StateValue::Ratio(probability)),
+        ("delay", StateValue::Span(delay)),
+        ("burst_allowance", StateValue::Span(burst)),
+    ]
+}

@@ -1,0 +1,283 @@
+//! `red`: random early detection. Drops with a probability that grows with the average queue, in
+//! even distances, before the queue is full.
+//!
+//! Sources: Floyd and Jacobson, "Random Early Detection Gateways for Congestion Avoidance" (1993),
+//! figure 2; `gentle`: Floyd, "Recommendation on using the gentle_ variant of RED" (2000);
+//! `adaptive`: Floyd, Gummadi and Shenker, "Adaptive RED" (2001), figure 1; ECN: RFC 3168 section 7.
+//! Where they are silent:
+//! 1. The idle time counts whole transmissions of a mean packet at `bandwidth`.
+//! 2. A packet that a full queue refuses is averaged over and begins the spacing anew.
+//! 3. `adaptive` moves `max_p` at multiples of its interval; it neither turns on `gentle` nor sets
+//!    `wq` and the thresholds from a delay.
+//!
+//! Linux differs: `wq` and the slope are powers of two, the idle time is looked up in steps, and
+//! one random number is drawn per drop and not per packet. dummynet's arithmetic is `gred`.
+//!
+//! Units: thresholds and the average are packets; in byte mode mean packets of `mean_packet`
+//! bytes. The average has 32 fractional bits, probabilities 56.
+
+use alloc::string::ToString;
+use alloc::sync::Arc;
+
+use super::probability::{self, ONE};
+use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
+use crate::event::{Cx, DropReason, StateValue};
+use crate::packet::Packet;
+use crate::param::{Contradiction, Ratio};
+use crate::params;
+use crate::units::{Bytes, Rate, Span, Time};
+
+params! {
+    /// What the user sets for RED.
+    pub struct RedParams {
+        /// average queue from which on packets are dropped, in packets
+        min: u64 = Count(5), Count(1) => Count(1_000_000_000), "Floyd and Jacobson 1993, section VI: 5";
+        /// average queue from which on every packet is dropped, in packets
+        max: u64 = Count(15), Count(1) => Count(1_000_000_000), "Floyd and Jacobson 1993, section VI: 15";
+        /// probability of a drop just below `max`
+        max_p: Ratio = Ratio(Ratio::from_billionths(20_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "Floyd and Jacobson 1993, section VI: 1/50";
+        /// weight of the present queue in the average
+        wq: Ratio = Ratio(Ratio::from_billionths(2_000_000)), Ratio(Ratio::from_billionths(1)) => Ratio(Ratio::ONE), "Floyd and Jacobson 1993, section VI: 0.002";
+        /// between `max` and twice that, let the probability grow to 1
+        gentle: bool = Flag(false), "Floyd and Jacobson 1993; Floyd 2000 recommends it";
+        /// adapt `max_p` so that the average stays half-way between the thresholds
+        adaptive: bool = Flag(false), "Floyd, Gummadi and Shenker 2001";
+        /// mark ECN-capable packets instead of dropping them
+        ecn: bool = Flag(false), "Floyd and Jacobson 1993 leave it to the gateway";
+        /// above the upper threshold drop ECN-capable packets too
+        harddrop: bool = Flag(true), "RFC 3168 section 7";
+        /// average bytes instead of packets, and scale the probability by the packet's size
+        bytes: bool = Flag(false), "Floyd and Jacobson 1993, section IV: packet mode";
+        /// bytes of a mean packet
+        mean_packet: Bytes = Bytes(Bytes::new(1000)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(65536)), "Linux red: avpkt 1000";
+        /// bytes of the largest packet, which has the full probability in byte mode
+        mtu: Bytes = Bytes(Bytes::new(1514)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(65536)), "an Ethernet frame";
+        /// rate of the link, for how fast the average falls while it is idle
+        bandwidth: Rate = Rate(Rate::from_bps(10_000_000)), Rate(Rate::from_bps(1)) => Rate(Rate::UNLIMITED), "Linux red: bandwidth 10Mbit";
+    } check RedParams::contradiction
+}
+
+impl RedParams {
+    fn contradiction(&self) -> Result<(), Contradiction> {
+        if self.min >= self.max {
+            let (min, max) = (self.min, self.max);
+            return Err(alloc::format!("`min {min}` must be below `max {max}`"));
+        }
+        if self.adaptive && self.max_p == Ratio::from_billionths(0) {
+            return Err("`adaptive` needs a `max_p` above 0 to begin with".to_string());
+        }
+        Ok(())
+    }
+}
+
+/// RED's memory for one queue.
+#[derive(Clone, Debug)]
+pub struct Red {
+    params: Arc<RedParams>,
+    /// The average queue in units of 2^-32 packets.
+    average: u64,
+    /// Since when the queue has been empty.
+    idle_since: Option<Time>,
+    /// Packets since the last drop; none below `min`.
+    count: Option<u64>,
+    /// In force now; `adaptive` moves it.
+    max_p: u64,
+    /// When `adaptive` moves it next.
+    next_adaptation: Option<Time>,
+}
+
+/// What the average says about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Zone {
+    Below,
+    /// Drop with this probability, in even distances.
+    Between(u64),
+    Above,
+}
+
+impl AqmAlgorithm for Red {
+    type Params = RedParams;
+    const DOC: &'static str = "random early detection: drops by the average queue";
+
+    fn new(params: &RedParams) -> Self {
+        Self::for_flow(&Arc::new(params.clone()))
+    }
+
+    fn for_flow(params: &Arc<RedParams>) -> Self {
+        Red {
+            params: Arc::clone(params),
+            average: 0,
+            idle_since: Some(Time::ZERO),
+            count: None,
+            max_p: params.max_p.as_fixed(probability::BITS),
+            next_adaptation: params.adaptive.then_some(Time::ZERO + ADAPTATION),
+        }
+    }
+}
+
+impl Aqm for Red {
+    fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
+        self.adapt(cx, |due, now| due < now);
+        self.measure(queue, cx);
+        let (drops, is_hard) = match self.zone(packet) {
+            Zone::Below => {
+                self.count = None;
+                (false, false)
+            }
+            Zone::Between(probability) => (self.drops_by(probability, cx), false),
+            Zone::Above => {
+                self.count = Some(0);
+                (true, true)
+            }
+        };
+        if !drops {
+            Verdict::Pass
+        } else if self.params.ecn && packet.ecn.is_capable() && !(is_hard && self.params.harddrop) {
+            Verdict::Mark
+        } else {
+            Verdict::Drop(DropReason::Congestion)
+        }
+    }
+
+    fn on_dequeue(&mut self, _packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
+        if queue.packets == 0 {
+            self.idle_since = Some(cx.now);
+        }
+        Verdict::Pass
+    }
+
+    fn on_refused(&mut self, _packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
+        self.adapt(cx, |due, now| due < now);
+        self.measure(queue, cx);
+        self.count = Some(0);
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.next_adaptation
+    }
+
+    fn on_timer(&mut self, _queue: &QueueView, cx: &mut Cx<'_>) {
+        self.adapt(cx, |due, now| due <= now);
+    }
+
+    fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
+        visit("average", self.shown_average());
+        visit("max_p", StateValue::Ratio(self.max_p as f64 / ONE as f64));
+    }
+}
+
+impl Red {
+    /// Floyd and Jacobson 1993, figure 2: the average over this arrival.
+    fn measure(&mut self, queue: &QueueView, cx: &mut Cx<'_>) {
+        let params = &*self.params;
+        let weight = params.wq.as_fixed(32);
+        if let Some(since) = self.idle_since.take_if(|_| queue.packets == 0) {
+            // As if so many small packets had arrived at an empty queue.
+            let one = params.bandwidth.transmission(params.mean_packet.as_u64());
+            let missed = cx.now.since(since).as_ns().checked_div(one.as_ns());
+            let kept = power((1 << 32) - weight, missed.unwrap_or(u64::MAX));
+            self.average = ((u128::from(self.average) * u128::from(kept)) >> 32) as u64;
+            // The queue stays empty if this packet is dropped.
+            self.idle_since = Some(cx.now);
+        } else {
+            let present = if params.bytes {
+                let mean = u128::from(params.mean_packet.as_u64());
+                ((u128::from(queue.bytes) << 32) / mean) as i128
+            } else {
+                i128::from(queue.packets) << 32
+            };
+            let average = i128::from(self.average);
+            let next = average + (((present - average) * i128::from(weight)) >> 32);
+            self.average = u64::try_from(next).unwrap_or(u64::MAX);
+        }
+        let shown = self.shown_average();
+        cx.state("average", || shown);
+    }
+
+    fn zone(&self, packet: &Packet) -> Zone {
+        let params = &*self.params;
+        let (min, max) = (u128::from(params.min) << 32, u128::from(params.max) << 32);
+        let (average, max_p) = (u128::from(self.average), u128::from(self.max_p));
+        let probability = if average < min {
+            return Zone::Below;
+        } else if average < max {
+            // p_b = max_p (avg - min) / (max - min)
+            max_p * (average - min) / (max - min)
+        } else if params.gentle && average < 2 * max {
+            // Floyd 2000: from max_p at `max` to 1 at twice `max`.
+            max_p + (u128::from(ONE) - max_p.min(u128::from(ONE))) * (average - max) / max
+        } else {
+            return Zone::Above;
+        };
+        let probability = if params.bytes {
+            // Section IV: p_b times the size over the largest size.
+            probability * u128::from(packet.segment_len()) / u128::from(params.mtu.as_u64())
+        } else {
+            probability
+        };
+        Zone::Between(probability.min(u128::from(ONE)) as u64)
+    }
+
+    /// Whether a packet is dropped with p_a = p_b / (1 - count p_b), which spaces the drops evenly.
+    fn drops_by(&mut self, probability: u64, cx: &mut Cx<'_>) -> bool {
+        let count = self.count.map_or(0, |count| count.saturating_add(1));
+        let one = u128::from(ONE);
+        let spent = (u128::from(count) * u128::from(probability)).min(one);
+        // u < p_b / (1 - count p_b), without the division.
+        let draw = u128::from(probability::draw(cx.rng));
+        let drops = draw * (one - spent) < u128::from(probability) * one;
+        self.count = Some(if drops { 0 } else { count });
+        drops
+    }
+
+    /// Floyd, Gummadi and Shenker 2001, figure 1, at every instant that is due.
+    fn adapt(&mut self, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
+        let now = cx.now;
+        while let Some(due) = self.next_adaptation.filter(|due| is_due(*due, now)) {
+            let before = self.max_p;
+            let (min, max) = (u128::from(self.params.min), u128::from(self.params.max));
+            // The target is 40 % to 60 % of the way from `min` to `max`.
+            let tenths = |n: u128| ((10 * min + n * (max - min)) << 32) / 10;
+            let average = u128::from(self.average);
+            if average > tenths(6) && self.max_p <= ONE / 2 {
+                self.max_p += (ONE / 100).min(self.max_p / 4);
+            } else if average < tenths(4) && self.max_p >= ONE / 100 {
+                self.max_p = self.max_p / 10 * 9;
+            }
+            let max_p = self.max_p as f64 / ONE as f64;
+            cx.now = due;
+            cx.state("max_p", || StateValue::Ratio(max_p));
+            cx.now = now;
+            let mut next = due + ADAPTATION;
+            if self.max_p == before {
+                // Nor would the others that are due change anything.
+                let late = now.since(due).as_ns();
+                next = due + Span::from_ns(late - late % ADAPTATION.as_ns());
+                if is_due(next, now) {
+                    next += ADAPTATION;
+                }
+            }
+            self.next_adaptation = Some(next);
+        }
+    }
+
+    fn shown_average(&self) -> StateValue {
+        StateValue::Ratio(self.average as f64 / (1u64 << 32) as f64)
+    }
+}
+
+/// `base^exponent` for a base in units of 2^-32.
+fn power(base: u64, exponent: u64) -> u64 {
+    let (mut result, mut square, mut left) = (1u64 << 32, base, exponent);
+    while left > 0 && result > 0 {
+        if left & 1 == 1 {
+            result = (result * square) >> 32;
+        }
+        square = (square * square) >> 32;
+        left >>= 1;
+    }
+    result
+}
+
+/// Floyd, Gummadi and Shenker 2001: interval 0.5 s.
+const ADAPTATION: Span = Span::from_ms(500);

@@ -1,0 +1,89 @@
+//! `step`: marks every packet beyond a threshold, as DCTCP and other Scalable senders expect.
+//!
+//! Sources: RFC 8257 section 3.1 (DCTCP: the queue in bytes, on arrival); RFC 9332 section 4.2 and
+//! Linux dualpi2 (L4S: the delay, on departure). Settled here:
+//! 1. Both thresholds may be set; each marks on its own.
+//! 2. Packets that are not ECN-capable pass, unless `drop` is set, which is what switches that mark
+//!    by RED with equal thresholds do to them.
+//!
+//! Units: nanoseconds and bytes.
+
+use alloc::sync::Arc;
+
+use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
+use crate::event::{Cx, DropReason, StateValue};
+use crate::packet::{Ecn, Packet};
+use crate::params;
+use crate::units::{Bytes, Span};
+
+params! {
+    /// What the user sets for a step.
+    pub struct StepParams {
+        /// mark a packet that leaves after a longer sojourn than this
+        threshold: Span = Span(Span::from_ms(1)), Span(Span::ZERO) => Span(Span::MAX), "Linux dualpi2: step_thresh 1 ms; RFC 9332 appendix A.1: around 1 ms";
+        /// mark a packet that arrives at a queue of more bytes than this
+        threshold_bytes: Bytes = Bytes(Bytes::new(u64::MAX)), Bytes(Bytes::ZERO) => Bytes(Bytes::new(u64::MAX)), "none: time is measured; RFC 8257 section 3.1 calls it K";
+        /// mark only ECT(1) and CE packets
+        l4s: bool = Flag(false), "RFC 8257 section 3.1: any ECN-capable packet";
+        /// drop the packets that cannot be marked
+        drop: bool = Flag(false), "RFC 9332 section 2.4: never by the step";
+    }
+}
+
+/// A step has no memory.
+#[derive(Clone, Debug)]
+pub struct Step {
+    params: Arc<StepParams>,
+}
+
+impl AqmAlgorithm for Step {
+    type Params = StepParams;
+    const DOC: &'static str = "marks every packet beyond a threshold of time or bytes";
+
+    fn new(params: &StepParams) -> Self {
+        Self::for_flow(&Arc::new(params.clone()))
+    }
+
+    fn for_flow(params: &Arc<StepParams>) -> Self {
+        Step {
+            params: Arc::clone(params),
+        }
+    }
+}
+
+impl Aqm for Step {
+    fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, _cx: &mut Cx<'_>) -> Verdict {
+        if queue.bytes > self.params.threshold_bytes.as_u64() {
+            self.signal(packet)
+        } else {
+            Verdict::Pass
+        }
+    }
+
+    fn on_dequeue(&mut self, packet: &Packet, _queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
+        if packet.sojourn(cx.now) > self.params.threshold {
+            self.signal(packet)
+        } else {
+            Verdict::Pass
+        }
+    }
+
+    fn state(&self, _visit: &mut dyn FnMut(&'static str, StateValue)) {}
+}
+
+impl Step {
+    fn signal(&self, packet: &Packet) -> Verdict {
+        let is_markable = if self.params.l4s {
+            matches!(packet.ecn, Ecn::Ect1 | Ecn::Ce)
+        } else {
+            packet.ecn.is_capable()
+        };
+        if is_markable {
+            Verdict::Mark
+        } else if self.params.drop {
+            Verdict::Drop(DropReason::Congestion)
+        } else {
+            Verdict::Pass
+        }
+    }
+}

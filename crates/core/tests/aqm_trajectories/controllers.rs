@@ -1,0 +1,243 @@
+//! PIE and PI2: the probability at every update.
+
+use sluice_core::aqm::pi2::Pi2;
+use sluice_core::aqm::pie::Pie;
+use sluice_core::aqm::{Aqm, Verdict};
+use sluice_core::{DropReason, Ecn, Span, Time};
+
+use crate::bed::{Bed, assert_near};
+
+/// Delays of 20, 20, 30 and 10 ms and their probabilities by RFC 8033 section 4.2.
+#[test]
+fn pie_moves_by_hand_computed_steps() {
+    let mut bed = Bed::<Pie>::new("pie").warm();
+    // alpha (20 - 15) ms + beta (20 - 0) ms = 0.125 * 0.005 + 1.25 * 0.020 = 0.025625; p was 0, so
+    // / 2048: 1.251220703125e-5.
+    // Then 0.125 * 0.005 = 0.000625; p is below 1e-4, so / 128: 4.8828125e-6 more.
+    // Then 0.125 * 0.015 + 1.25 * 0.010 = 0.014375, / 128: 1.1230468750e-4 more.
+    // Then 0.125 * -0.005 + 1.25 * -0.020 = -0.025625; p = 1.297e-4 is below 1e-3, so / 32:
+    // -8.0078125e-4, which leads below 0.
+    let expected = [
+        1.251220703125e-5,
+        1.739501953125e-5,
+        1.2969970703125e-4,
+        0.0,
+    ];
+    for (ms, expected) in [20, 20, 30, 10].into_iter().zip(expected) {
+        bed.now = bed.aqm.next_timer().expect("PIE has a timer");
+        bed.now = Time::from_ns(bed.now.as_ns() - 1);
+        bed.leave(Span::from_ms(ms), Ecn::NotEct);
+        bed.tick();
+        // Sums of products of fractions of 2^-56.
+        assert_near(bed.value("probability"), expected, 1e-15, "probability");
+    }
+}
+
+/// `delay` ms at each of `updates` updates; gives the probability.
+fn steady(bed: &mut Bed<Pie>, delay: u64, updates: usize) -> f64 {
+    for _ in 0..updates {
+        let due = bed.aqm.next_timer().expect("PIE has a timer");
+        bed.now = Time::from_ns(due.as_ns() - 1);
+        bed.leave(Span::from_ms(delay), Ecn::NotEct);
+        bed.tick();
+    }
+    bed.value("probability")
+}
+
+#[test]
+fn pie_rises_by_two_percent_at_most_from_ten_percent_on() {
+    let mut bed = Bed::<Pie>::new("pie").warm();
+    // 200 ms: 0.125 * 0.185 = 0.023125 per update, more than 2 %, as soon as p is 0.1.
+    while steady(&mut bed, 200, 1) < 0.1 {}
+    let before = bed.value("probability");
+    assert_near(
+        steady(&mut bed, 200, 1),
+        before + 0.02,
+        1e-15,
+        "with capdrop",
+    );
+    let mut uncapped = Bed::<Pie>::new("pie nocapdrop").warm();
+    while steady(&mut uncapped, 200, 1) < 0.1 {}
+    let before = uncapped.value("probability");
+    let after = steady(&mut uncapped, 200, 1);
+    assert_near(after, before + 0.023125, 1e-15, "without");
+}
+
+#[test]
+fn pie_decays_by_two_percent_when_there_is_no_delay() {
+    // Linux cuts its gains per tick to 4e-10 of themselves, dummynet has 31 bits.
+    for (variant, kept, tolerance) in [
+        ("rfc", 0.98, 1e-15),
+        ("linux", 63.0 / 64.0, 1e-11),
+        ("dummynet", 63.0 / 64.0, 1e-9),
+    ] {
+        let mut bed = Bed::<Pie>::new(&format!("pie variant {variant} ts")).warm();
+        while steady(&mut bed, 200, 1) < 0.6 {}
+        bed.hold(0);
+        // The first update without delay falls by beta too; then alpha * -15 ms = -0.001875.
+        steady(&mut bed, 0, 1);
+        let before = bed.value("probability");
+        let expected = (before - 0.001875) * kept;
+        assert_near(steady(&mut bed, 0, 1), expected, tolerance, variant);
+    }
+}
+
+#[test]
+fn linux_pie_adds_two_percent_above_250_ms_and_passes_one() {
+    let mut bed = Bed::<Pie>::new("pie variant linux").warm();
+    while steady(&mut bed, 300, 1) < 0.2 {}
+    let before = bed.value("probability");
+    // 0.125 * 0.285 = 0.0356 is capped to 0.02; another 0.02 is added. Percents are cut to 2^-56.
+    assert_near(
+        steady(&mut bed, 300, 1),
+        before + 0.04,
+        1e-14,
+        "above 250 ms",
+    );
+    assert!(steady(&mut bed, 300, 50) > 1.5);
+    let mut rfc = Bed::<Pie>::new("pie").warm();
+    assert_eq!(steady(&mut rfc, 300, 200), 1.0);
+}
+
+#[test]
+fn linux_pie_updates_first_at_500_ms_and_the_others_at_once_per_tupdate() {
+    for (variant, first) in [("rfc", 15), ("dummynet", 15), ("linux", 500)] {
+        let mut bed = Bed::<Pie>::new(&format!("pie variant {variant}"));
+        bed.tick();
+        assert_eq!(bed.now, Time::ZERO + Span::from_ms(first));
+        bed.tick();
+        assert_eq!(bed.now, Time::ZERO + Span::from_ms(first + 15));
+    }
+    // Kernel timers count milliseconds.
+    let mut odd = Bed::<Pie>::new("pie variant linux tupdate 1500us");
+    odd.tick();
+    odd.tick();
+    assert_eq!(odd.now, Time::ZERO + Span::from_ms(502));
+}
+
+#[test]
+fn docsis_pie_has_its_constants_and_extras() {
+    // RFC 8034 appendix A: A 0.25, B 2.5, target 10 ms, 16 ms, burst 142 ms.
+    let mut bed = Bed::<Pie>::new("pie preset docsis");
+    bed.hold(100);
+    assert_eq!(bed.value("burst_allowance"), 142e6);
+    // 142 ms last through nine updates of 16 ms, during which no probability builds up.
+    assert_eq!(steady(&mut bed, 14, 9), 0.0);
+    assert_eq!(bed.now, Time::ZERO + Span::from_ms(144));
+    // 0.25 * (0.040 - 0.010) + 2.5 * (0.040 - 0.014) = 0.0725, / 2048.
+    let first = steady(&mut bed, 40, 1);
+    assert_near(first, 0.0725 / 2048.0, 1e-15, "first step");
+    // At 0.1 and above the step counts twice, and 0.02 more above 200 ms: at 210 ms,
+    // 0.25 * 0.2 * 2 = 0.1 is capped to 0.02.
+    steady(&mut bed, 40, 60);
+    while steady(&mut bed, 210, 1) < 0.2 {}
+    let before = bed.value("probability");
+    assert_near(
+        steady(&mut bed, 210, 1),
+        before + 0.04,
+        1e-14,
+        "above 200 ms",
+    );
+    // It may rise to 0.85 * 1024 / 64 = 13.6.
+    assert_near(steady(&mut bed, 900, 2000), 13.6, 1e-12, "limit");
+    // A target that is set stays.
+    let set = Bed::<Pie>::new("pie preset docsis max_burst 20ms");
+    assert_eq!(set.value("burst_allowance"), 20e6);
+}
+
+#[test]
+fn pie_marks_below_a_tenth_and_drops_above() {
+    for (variant, is_inclusive) in [("rfc", false), ("dummynet", false), ("linux", true)] {
+        let more = if is_inclusive { "" } else { "noderand" };
+        let mut bed = Bed::<Pie>::new(&format!("pie variant {variant} ts ecn {more}")).warm();
+        // The allowance is spent first: by updates, or by the time between dequeues.
+        let (mut marks, mut drops) = (0, 0);
+        for _ in 0..400 {
+            let p = steady(&mut bed, 40, 1);
+            for _ in 0..50 {
+                match bed.arrive(Ecn::Ect0) {
+                    Verdict::Mark => {
+                        assert!(
+                            p < 0.1 || (is_inclusive && p <= 0.1),
+                            "{variant} marks at {p}"
+                        );
+                        marks += 1;
+                    }
+                    Verdict::Drop(reason) => {
+                        assert!(p >= 0.1, "{variant} drops at {p}");
+                        assert_eq!(reason, DropReason::Congestion);
+                        drops += 1;
+                    }
+                    Verdict::Pass => {}
+                }
+            }
+        }
+        assert!(marks > 20 && drops > 20, "{variant}: {marks} and {drops}");
+    }
+}
+
+/// PI2 section 4, in floating point, over a made-up course of the delay.
+#[test]
+fn pi2_is_linear_in_what_it_controls() {
+    let mut bed = Bed::<Pi2>::new("pi2").warm();
+    let start = bed.now;
+    let (mut p, mut old) = (0.0f64, 0.0f64);
+    for i in 0..300u64 {
+        // Up to 60 ms and down again, with a ripple.
+        let us = 200 * if i < 150 { 2 * i } else { 600 - 2 * i } + i * 37 % 1000;
+        let due = bed.aqm.next_timer().expect("PI2 has a timer");
+        assert_eq!(due, start + Span::from_ms(16 * (i + 1)));
+        bed.now = Time::from_ns(due.as_ns() - 1);
+        bed.leave(Span::from_us(us), Ecn::NotEct);
+        bed.tick();
+        let delay = us as f64 / 1e6;
+        p = (p + 0.16 * (delay - 0.015) + 3.2 * (delay - old)).clamp(0.0, 1.0);
+        old = delay;
+        // Three hundred sums with errors of 2^-56 and of double precision.
+        assert_near(bed.value("probability"), p, 1e-13, "p'");
+        assert_near(bed.value("classic"), p * p, 1e-13, "p");
+    }
+    assert!(p > 0.0, "the course ends under load");
+}
+
+/// Counts of marks and drops among 20 000 arrivals at a steady p' of 0.2.
+fn pi2_at_two_tenths(words: &str, ecn: Ecn) -> (f64, f64) {
+    // One update with these gains: 0.16 * (1.265 - 0.015) = 0.2.
+    let mut bed = Bed::<Pi2>::new(&format!("pi2 beta 0 {words}"));
+    bed.hold(100);
+    bed.now = Time::from_ns(2_000_000_000);
+    bed.leave(Span::from_ms(1265), ecn);
+    // All updates up to 2 s were made up for before the packet left; this one sees its delay.
+    bed.tick();
+    assert_near(bed.value("probability"), 0.2, 1e-15, "p'");
+    let (mut marks, mut drops) = (0, 0);
+    for _ in 0..20_000 {
+        match bed.arrive(ecn) {
+            Verdict::Mark => marks += 1,
+            Verdict::Drop(_) => drops += 1,
+            Verdict::Pass => {}
+        }
+    }
+    (f64::from(marks) / 20_000.0, f64::from(drops) / 20_000.0)
+}
+
+#[test]
+fn pi2_squares_for_classic_and_couples_for_scalable_traffic() {
+    // Classic: 0.2^2 = 0.04; Scalable: 2 * 0.2 = 0.4. Four standard deviations of 20 000 draws:
+    // 4 sqrt(0.04 * 0.96 / 20000) = 0.0055 and 4 sqrt(0.4 * 0.6 / 20000) = 0.014.
+    let (marks, drops) = pi2_at_two_tenths("", Ecn::Ect0);
+    assert_eq!(marks, 0.0);
+    assert_near(drops, 0.04, 0.0055, "classic drops");
+    let (marks, drops) = pi2_at_two_tenths("ecn", Ecn::Ect0);
+    assert_eq!(drops, 0.0);
+    assert_near(marks, 0.04, 0.0055, "classic marks");
+    let (marks, drops) = pi2_at_two_tenths("ecn l4s", Ecn::Ect1);
+    assert_eq!(drops, 0.0);
+    assert_near(marks, 0.4, 0.014, "scalable marks");
+    // Above max_classic nothing is marked any more, and both are dropped alike.
+    for ecn in [Ecn::Ect0, Ecn::Ect1] {
+        let (marks, drops) = pi2_at_two_tenths("ecn l4s max_classic 0.03", ecn);
+        assert_eq!(marks, 0.0);
+        assert_near(drops, 0.04, 0.0055, "drops under overload");
+    }
+}

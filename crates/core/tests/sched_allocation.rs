@@ -1,0 +1,98 @@
+//! No algorithm allocates per packet: once a queue has seen its largest backlog, packets come and go
+//! without a call of the allocator.
+
+use sluice_core::registry::{self, Algorithm};
+use sluice_core::{Cx, Discipline, DropCounter, Ecn, Packet, Rng, Span, Time, Wake};
+
+/// Packets that are held, of so many flows and classes.
+const BACKLOG: u32 = 1000;
+const FLOWS: u32 = 64;
+
+struct Bench {
+    queue: Box<dyn Discipline>,
+    rng: Rng,
+    sink: DropCounter,
+    now: Time,
+    sent: u32,
+}
+
+impl Bench {
+    fn offer(&mut self) {
+        let n = self.sent;
+        self.sent += 1;
+        let mut packet = Packet::new(n, 60 + n % 7 * 240);
+        packet.arrival = self.now;
+        packet.flow = n.wrapping_mul(0x9E37_79B9) % FLOWS;
+        packet.src = packet.flow / 4;
+        packet.dst = packet.flow / 8;
+        packet.class = packet.flow;
+        packet.dscp = (packet.flow % 64) as u8;
+        packet.tag = packet.flow * 1000;
+        packet.ecn = Ecn::from_bits(packet.flow as u8);
+        packet.segments = if n.is_multiple_of(11) { 3 } else { 1 };
+        let mut cx = Cx::new(self.now, &mut self.rng, &mut self.sink);
+        self.queue.enqueue(packet, &mut cx);
+    }
+
+    fn step(&mut self, backlog: u64) {
+        self.now += Span::from_us(10);
+        while self.queue.next_timer().is_some_and(|at| at <= self.now) {
+            let mut cx = Cx::new(self.now, &mut self.rng, &mut self.sink);
+            self.queue.on_timer(&mut cx);
+        }
+        while self.queue.backlog().packets < backlog {
+            let before = self.queue.backlog();
+            self.offer();
+            if self.queue.backlog() == before {
+                break;
+            }
+        }
+        // Once more, so that full queues refuse or evict.
+        self.offer();
+        if self.queue.next_wake() == Wake::OnEnqueue {
+            return;
+        }
+        let mut cx = Cx::new(self.now, &mut self.rng, &mut self.sink);
+        let _ = self.queue.dequeue(&mut cx);
+    }
+}
+
+fn allocations(algorithm: &Algorithm) -> u64 {
+    let queue = algorithm.build(&Default::default()).unwrap();
+    let mut bench = Bench {
+        queue,
+        rng: Rng::from_seed(1),
+        sink: DropCounter::default(),
+        now: Time::ZERO,
+        sent: 0,
+    };
+    let run = |bench: &mut Bench| {
+        for n in 0..20_000 {
+            // Waves, so that queues empty and fill again.
+            let wave = u64::from(n % 2000 < 1500);
+            bench.step(u64::from(BACKLOG) * wave);
+            if wave == 0 {
+                let mut cx = Cx::new(bench.now, &mut bench.rng, &mut bench.sink);
+                while let Some(packet) = bench.queue.dequeue(&mut cx) {
+                    drop(packet);
+                }
+            }
+        }
+    };
+    run(&mut bench);
+    run(&mut bench);
+    allocation_counter::measure(|| run(&mut bench)).count_total
+}
+
+#[test]
+fn no_algorithm_allocates_in_steady_state() {
+    for algorithm in registry::algorithms() {
+        assert_eq!(allocations(algorithm), 0, "{}", algorithm.name);
+    }
+}
+
+#[test]
+fn the_counter_counts() {
+    let info = allocation_counter::measure(|| drop(std::hint::black_box(Box::new(1))));
+    assert_eq!(info.count_total, 1);
+}

@@ -1,0 +1,518 @@
+//! The rules: their order, sets and counters, and a packet's way through them.
+
+pub(crate) mod matching;
+pub(crate) mod program;
+pub(crate) mod states;
+pub(crate) mod tables;
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use sluice_core::Rng;
+use sluice_core::units::Time;
+
+use crate::grammar::{Action, LAST_RULE, RESERVED_SET, Rule, Target};
+use crate::hash::KeyedHash;
+use crate::headers::{Headers, Interface};
+use matching::{Compiled, Environment, FlowKey};
+use program::{Cached, Programs, Step, first_at, skip_target};
+use states::{Lifetimes, States};
+use tables::Tables;
+
+/// A rule among others: by number, and by age among equal numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RuleId {
+    pub number: u32,
+    pub serial: u32,
+}
+
+impl RuleId {
+    /// Before every rule.
+    pub const START: RuleId = RuleId {
+        number: 0,
+        serial: 0,
+    };
+}
+
+/// A rule with what it needs for packets and what it counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub number: u32,
+    pub serial: u32,
+    pub rule: Rc<Rule>,
+    pub compiled: Rc<Compiled>,
+    /// Probability in units of 2^-32; `1 << 32` is certain.
+    prob: u64,
+    /// The name of the states that it looks for.
+    pub state: Option<u16>,
+    pub packets: u64,
+    pub bytes: u64,
+    pub last_match: Option<Time>,
+    /// Log entries left; none for no limit.
+    log_left: Option<u32>,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Allow,
+    Deny,
+    /// Into a pipe (or else a queue); on leaving it, the rules behind this one may be asked.
+    Into {
+        is_pipe: bool,
+        number: u32,
+        rule: RuleId,
+    },
+}
+
+/// A packet that a `log` rule saw.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogEntry {
+    /// When.
+    pub at: Time,
+    /// The number of the rule.
+    pub rule: u32,
+    /// What the rule does, in its own words.
+    pub action: String,
+    /// The packet.
+    pub headers: Headers,
+}
+
+/// What a walk is told besides the packet.
+pub(crate) struct Walk<'a> {
+    pub now: Time,
+    pub rng: &'a mut Rng,
+    /// Wire packets in the handle.
+    pub packets: u16,
+    /// Takes what `log` rules see, if anybody wants it.
+    pub log: Option<&'a mut Vec<LogEntry>>,
+}
+
+/// All rules in order. The last one is the built-in rule 65535.
+pub(crate) struct Rules {
+    entries: Vec<Entry>,
+    serial: u32,
+    disabled_sets: u32,
+    pub tables: Tables,
+    pub states: States,
+    pub lifetimes: Lifetimes,
+    /// Entries of a `log` rule that gives no number; 0 for no limit.
+    pub verbose_limit: u32,
+    interfaces: Vec<Interface>,
+    own: Vec<IpAddr>,
+    programs: Programs,
+}
+
+/// What a failed batch goes back to. Counters are part of it: no packet comes between.
+#[derive(Clone)]
+pub(crate) struct Saved {
+    entries: Vec<Entry>,
+    disabled_sets: u32,
+    tables: Tables,
+    states: States,
+    lifetimes: Lifetimes,
+    verbose_limit: u32,
+}
+
+/// The deepest `call` within `call`, as in ipfw.
+const MOST_CALLS: usize = 16;
+/// Calls that one packet may make in all: beyond, calls go round in circles and do nothing.
+const MOST_CALLS_IN_ALL: u32 = 1024;
+/// The number of the built-in rule.
+pub(crate) const DEFAULT_RULE: u32 = 65535;
+
+impl Rules {
+    pub fn new(accepts_by_default: bool, hash: KeyedHash) -> Self {
+        let action = if accepts_by_default {
+            Action::Allow
+        } else {
+            Action::Deny
+        };
+        let mut tables = Tables::default();
+        let rule = Rule::new(action);
+        let compiled = Compiled::new(&rule, &[], &mut tables);
+        let default = Entry {
+            number: DEFAULT_RULE,
+            serial: 0,
+            rule: Rc::new(rule),
+            compiled: Rc::new(compiled),
+            prob: 1 << 32,
+            state: None,
+            packets: 0,
+            bytes: 0,
+            last_match: None,
+            log_left: None,
+        };
+        Rules {
+            entries: vec![default],
+            serial: 0,
+            disabled_sets: 0,
+            tables,
+            states: States::new(hash),
+            lifetimes: Lifetimes::default(),
+            verbose_limit: 0,
+            interfaces: Vec::new(),
+            own: Vec::new(),
+            programs: Programs::new(hash),
+        }
+    }
+
+    pub fn save(&self) -> Saved {
+        Saved {
+            entries: self.entries.clone(),
+            disabled_sets: self.disabled_sets,
+            tables: self.tables.clone(),
+            states: self.states.clone(),
+            lifetimes: self.lifetimes,
+            verbose_limit: self.verbose_limit,
+        }
+    }
+
+    pub fn restore(&mut self, saved: Saved) {
+        self.entries = saved.entries;
+        self.disabled_sets = saved.disabled_sets;
+        self.tables = saved.tables;
+        self.states = saved.states;
+        self.lifetimes = saved.lifetimes;
+        self.verbose_limit = saved.verbose_limit;
+        self.programs.invalidate();
+    }
+
+    /// The rules in order, the built-in one last.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Takes over the host's interfaces.
+    pub fn set_interfaces(&mut self, interfaces: Vec<Interface>) {
+        self.own = interfaces
+            .iter()
+            .flat_map(|i| i.addresses.iter().copied())
+            .collect();
+        self.own.sort_unstable();
+        self.own.dedup();
+        self.interfaces = interfaces;
+        for entry in &mut self.entries {
+            let compiled = Compiled::new(&entry.rule, &self.interfaces, &mut self.tables);
+            entry.compiled = Rc::new(compiled);
+        }
+        self.programs.invalidate();
+    }
+
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// Must be called after every change of a table.
+    pub fn tables_changed(&mut self) {
+        self.programs.invalidate();
+    }
+
+    /// Adds a rule; gives the number that it got.
+    pub fn add(&mut self, rule: Rule, step: u32) -> u32 {
+        let number = match rule.number {
+            Some(number) => number.value,
+            None => {
+                let last = self.entries.iter().rev().nth(1).map_or(0, |e| e.number);
+                let next = last + step;
+                if next > LAST_RULE { last } else { next }
+            }
+        };
+        self.serial += 1;
+        let compiled = Compiled::new(&rule, &self.interfaces, &mut self.tables);
+        let state = match (&rule.action, &rule.state) {
+            (Action::CheckState(flow), _) => Some(self.states.name(flow)),
+            (_, Some(state)) => Some(self.states.name(&state.flow)),
+            _ => None,
+        };
+        let entry = Entry {
+            number,
+            serial: self.serial,
+            prob: rule.prob.map_or(1 << 32, |p| p.as_fixed(32)),
+            state,
+            packets: 0,
+            bytes: 0,
+            last_match: None,
+            log_left: self.log_limit(&rule),
+            rule: Rc::new(rule),
+            compiled: Rc::new(compiled),
+        };
+        // Behind those of the same number.
+        let at = self
+            .entries
+            .partition_point(|e| e.number <= number && e.number != DEFAULT_RULE);
+        self.entries.insert(at, entry);
+        self.programs.invalidate();
+        number
+    }
+
+    fn log_limit(&self, rule: &Rule) -> Option<u32> {
+        let amount = rule
+            .log
+            .map_or(0, |log| log.amount.unwrap_or(self.verbose_limit));
+        Some(amount).filter(|n| *n > 0)
+    }
+
+    /// Removes the rules for which `is_meant` holds; gives how many.
+    pub fn remove(&mut self, is_meant: impl Fn(&Entry) -> bool) -> usize {
+        let before = self.entries.len();
+        let mut gone = Vec::new();
+        self.entries.retain(|entry| {
+            let goes = entry.number != DEFAULT_RULE && is_meant(entry);
+            if goes && entry.rule.state.is_some() {
+                gone.push(entry.id());
+            }
+            !goes
+        });
+        gone.into_iter().for_each(|id| self.states.forget_rule(id));
+        let removed = before - self.entries.len();
+        if removed > 0 {
+            self.programs.invalidate();
+        }
+        removed
+    }
+
+    /// Sets the counters to zero of the rules for which `is_meant` holds, or only what counts
+    /// towards the limit of `log`; gives how many.
+    pub fn zero(&mut self, log_only: bool, is_meant: impl Fn(&Entry) -> bool) -> usize {
+        let mut count = 0;
+        for index in 0..self.entries.len() {
+            if !is_meant(&self.entries[index]) {
+                continue;
+            }
+            count += 1;
+            let log_left = self.log_limit(&Rc::clone(&self.entries[index].rule));
+            let entry = &mut self.entries[index];
+            entry.log_left = log_left;
+            if !log_only {
+                entry.packets = 0;
+                entry.bytes = 0;
+                entry.last_match = None;
+            }
+        }
+        count
+    }
+
+    /// Gives rules another set: `set` says which, or keeps the old one.
+    pub fn change_sets(&mut self, set: impl Fn(&Entry) -> u8) -> usize {
+        let mut count = 0;
+        for entry in self.entries.iter_mut().filter(|e| e.number != DEFAULT_RULE) {
+            let new = set(entry);
+            if new != entry.rule.set {
+                Rc::make_mut(&mut entry.rule).set = new;
+                count += 1;
+            }
+        }
+        self.programs.invalidate();
+        count
+    }
+
+    pub fn switch_sets(&mut self, disable: &[u8], enable: &[u8]) {
+        for set in disable {
+            self.disabled_sets |= 1 << set;
+        }
+        for set in enable {
+            self.disabled_sets &= !(1 << set);
+        }
+        self.programs.invalidate();
+    }
+
+    pub fn is_set_disabled(&self, set: u8) -> bool {
+        set != RESERVED_SET && self.disabled_sets >> set & 1 == 1
+    }
+
+    /// Leaves a hint with the flow whose packet was walked last.
+    pub fn leave_hint(&mut self, place: u32, hint: u32) {
+        self.programs.leave_hint(place, hint);
+    }
+
+    /// A packet's way through the rules behind `after`. Gives what becomes of it, and its flow's
+    /// place in the cache.
+    pub fn walk(&mut self, headers: &Headers, after: RuleId, walk: Walk<'_>) -> (Outcome, Cached) {
+        let start = if after == RuleId::START {
+            0
+        } else {
+            self.entries.partition_point(|e| e.id() <= after) as u32
+        };
+        let key = FlowKey::of(headers);
+        let cached = match self.programs.find(&key, start) {
+            Some(cached) => cached,
+            None => {
+                let env = Environment {
+                    interfaces: &self.interfaces,
+                    own: &self.own,
+                    tables: &self.tables,
+                };
+                let disabled = self.disabled_sets;
+                let steps = self
+                    .programs
+                    .build(&self.entries, disabled, headers, &env, start);
+                self.programs.insert(key, start, steps)
+            }
+        };
+        (self.run(cached.program, headers, walk), cached)
+    }
+
+    fn run(&mut self, program: u32, headers: &Headers, mut walk: Walk<'_>) -> Outcome {
+        let steps: &[Step] = self.programs.steps(program);
+        let env = Environment {
+            interfaces: &self.interfaces,
+            own: &self.own,
+            tables: &self.tables,
+        };
+        let entries = &mut self.entries;
+        let mut calls: [u32; MOST_CALLS] = [0; MOST_CALLS];
+        let mut depth = 0;
+        let mut looked_up = LookedUp::default();
+        let mut at = 0;
+        let mut calls_left = MOST_CALLS_IN_ALL;
+        while let Some(step) = steps.get(at) {
+            let mut index = step.rule as usize;
+            let mut arg = step.arg;
+            let found = match entries[index]
+                .state
+                .filter(|name| step.probes && looked_up.is_new(*name))
+            {
+                Some(name) => self.states.find(headers, name, walk.now, &self.lifetimes),
+                None => None,
+            };
+            if let Some(id) = found {
+                let Ok(parent) = entries.binary_search_by_key(&id, Entry::id) else {
+                    unreachable!("states go with the rule that made them");
+                };
+                index = parent;
+                if entries[index].compiled.table_arg.is_some() {
+                    arg = 0;
+                    let compiled = Rc::clone(&entries[index].compiled);
+                    let _ = compiled.holds_for_flow(headers, &env, &mut arg);
+                }
+            } else {
+                let entry = &entries[index];
+                let matches = step.has_body
+                    && (!step.asks
+                        || ((entry.prob >= 1 << 32 || walk.rng.chance(entry.prob))
+                            && entry.compiled.holds_for_packet(headers, &env, &mut arg)));
+                if !matches {
+                    at += 1;
+                    continue;
+                }
+                if let (Some(state), Some(name)) = (&entry.rule.state, entry.state) {
+                    looked_up.is_new(name);
+                    let id = entry.id();
+                    let limit = state.limit.as_ref();
+                    let added =
+                        self.states
+                            .add(headers, id, name, limit, walk.now, &self.lifetimes);
+                    if added.is_err() {
+                        return Outcome::Deny;
+                    }
+                }
+            }
+            let entry = &mut entries[index];
+            entry.count(headers, &mut walk);
+            let number_of = |target: Target| match target {
+                Target::Number(n) => n,
+                Target::TableArg => arg,
+            };
+            let next = match entry.rule.action {
+                Action::Allow => return Outcome::Allow,
+                Action::Deny => return Outcome::Deny,
+                Action::Pipe(target) | Action::Queue(target) => {
+                    return Outcome::Into {
+                        is_pipe: matches!(entry.rule.action, Action::Pipe(_)),
+                        number: number_of(target),
+                        rule: entry.id(),
+                    };
+                }
+                Action::Count | Action::CheckState(_) => index as u32 + 1,
+                Action::SkipTo(target) => skip_target(entries, index, number_of(target)),
+                Action::Call(target) if depth < MOST_CALLS && calls_left > 0 => {
+                    calls_left -= 1;
+                    calls[depth] = entry.number;
+                    depth += 1;
+                    first_at(entries, number_of(target))
+                }
+                Action::Return if depth > 0 => {
+                    depth -= 1;
+                    first_at(entries, calls[depth] + 1)
+                }
+                // A full stack, or nothing to return to.
+                Action::Call(_) | Action::Return => index as u32 + 1,
+            };
+            at = if next == step.rule + 1 {
+                at + 1
+            } else {
+                steps.partition_point(|s| s.rule < next)
+            };
+        }
+        Outcome::Deny
+    }
+}
+
+/// The names of states that a packet has looked for. Each is looked for once on its way, as in
+/// ipfw; else a state could send its packet in circles.
+#[derive(Default)]
+struct LookedUp {
+    names: [u16; MOST_NAMES],
+    count: usize,
+}
+
+/// Different names that one packet may look for on its way.
+const MOST_NAMES: usize = 16;
+
+impl LookedUp {
+    /// Whether `name` comes for the first time.
+    fn is_new(&mut self, name: u16) -> bool {
+        if self.count == MOST_NAMES || self.names[..self.count].contains(&name) {
+            return false;
+        }
+        self.names[self.count] = name;
+        self.count += 1;
+        true
+    }
+}
+
+impl Entry {
+    pub const fn id(&self) -> RuleId {
+        RuleId {
+            number: self.number,
+            serial: self.serial,
+        }
+    }
+
+    fn is_disabled(&self, disabled_sets: u32) -> bool {
+        let set = self.rule.set;
+        self.number != DEFAULT_RULE && set != RESERVED_SET && disabled_sets >> set & 1 == 1
+    }
+
+    /// Whether packets must be asked more than their flow.
+    fn asks(&self) -> bool {
+        self.prob < 1 << 32 || !self.compiled.per_packet.is_empty()
+    }
+
+    /// Whether the table's value depends on the packet.
+    fn asks_for_arg(&self) -> bool {
+        self.compiled.table_arg.is_some() && self.compiled.constant.is_empty()
+    }
+
+    fn count(&mut self, headers: &Headers, walk: &mut Walk<'_>) {
+        self.packets += u64::from(walk.packets);
+        self.bytes += u64::from(headers.ip_len);
+        self.last_match = Some(walk.now);
+        if self.rule.log.is_none() || self.log_left == Some(0) {
+            return;
+        }
+        if let Some(log) = &mut walk.log {
+            self.log_left = self.log_left.map(|n| n - 1);
+            log.push(LogEntry {
+                at: walk.now,
+                rule: self.number,
+                action: self.rule.action.to_string(),
+                headers: headers.clone(),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,669 @@
+//! Rules against packets: what matches, in which order, and that the cache changes nothing.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+use sluice_core::Rng;
+
+use super::*;
+use crate::grammar::{self, Command};
+use crate::headers::{Direction, Fragment, ICMP, InterfaceId, TCP, UDP};
+
+const EM0: Option<InterfaceId> = Some(InterfaceId(0));
+const EM1: Option<InterfaceId> = Some(InterfaceId(1));
+
+fn add(rules: &mut Rules, lines: &str) {
+    for line in lines.lines().filter(|l| !l.trim().is_empty()) {
+        let parsed = grammar::parse(line, 1, false).unwrap_or_else(|e| panic!("{line}: {e}"));
+        match parsed.invocation.map(|i| i.command) {
+            Some(Command::Add(rule)) => {
+                rules.add(*rule, 100);
+            }
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+}
+
+fn rules(lines: &str) -> Rules {
+    let mut rules = Rules::new(false, KeyedHash(3));
+    rules.set_interfaces(vec![
+        Interface {
+            name: "em0".into(),
+            addresses: vec![ip(254)],
+        },
+        Interface {
+            name: "em1".into(),
+            addresses: vec![IpAddr::V6(Ipv6Addr::LOCALHOST)],
+        },
+    ]);
+    add(&mut rules, lines);
+    rules
+}
+
+fn ip(last: u8) -> IpAddr {
+    IpAddr::V4(Ipv4Addr::new(10, 0, 0, last))
+}
+
+fn tcp(from: u8, to: u8, port: u16) -> Headers {
+    Headers {
+        src_port: 40_000,
+        dst_port: port,
+        recv: EM0,
+        ip_len: 1500,
+        ..Headers::new(Direction::In, TCP, ip(from), ip(to))
+    }
+}
+
+fn walk_at(rules: &mut Rules, headers: &Headers, seconds: u64) -> Outcome {
+    let walk = Walk {
+        now: Time::from_ns(seconds * 1_000_000_000),
+        rng: &mut Rng::from_seed(1),
+        packets: 1,
+        log: None,
+    };
+    rules.walk(headers, RuleId::START, walk).0
+}
+
+fn walk(rules: &mut Rules, headers: &Headers) -> Outcome {
+    walk_at(rules, headers, 0)
+}
+
+/// The number of the pipe or queue that a packet goes into.
+fn into(rules: &mut Rules, headers: &Headers) -> Option<u32> {
+    match walk(rules, headers) {
+        Outcome::Into { number, .. } => Some(number),
+        Outcome::Allow | Outcome::Deny => None,
+    }
+}
+
+fn packets(rules: &Rules) -> Vec<u64> {
+    rules.entries().iter().map(|e| e.packets).collect()
+}
+
+/// Whether one condition holds for a packet, alone and negated.
+fn holds(condition: &str, headers: &Headers) -> bool {
+    let mut plain = rules(&format!("add allow {condition}"));
+    let answer = walk(&mut plain, headers) == Outcome::Allow;
+    // Once more from the cache.
+    assert_eq!(
+        walk(&mut plain, headers) == Outcome::Allow,
+        answer,
+        "{condition} cached"
+    );
+    answer
+}
+
+#[test]
+fn every_condition_says_yes_and_no() {
+    let base = tcp(1, 2, 80);
+    let with = |change: fn(&mut Headers)| {
+        let mut headers = base.clone();
+        change(&mut headers);
+        headers
+    };
+    let v6 = Headers {
+        recv: EM1,
+        flow_label: 5,
+        ..Headers::new(
+            Direction::In,
+            UDP,
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+        )
+    };
+    let out = with(|h| {
+        h.direction = Direction::Out;
+        h.xmit = EM1;
+    });
+    let echo = with(|h| {
+        h.proto = ICMP;
+        h.icmp_type = Some(8);
+    });
+    let later = with(|h| {
+        h.fragment = Fragment {
+            offset: 1480,
+            has_more: true,
+            dont: false,
+        }
+    });
+    for (condition, yes, no) in [
+        ("tcp from any to any", &base, &v6),
+        ("ip4 from any to any", &base, &v6),
+        ("ip6 from any to any", &v6, &base),
+        ("ip from 10.0.0.0/24 to any", &base, &v6),
+        ("ip from 10.0.0.0/24{1,3} to any", &base, &tcp(2, 1, 80)),
+        ("ip from not 10.0.0.1 to any", &tcp(2, 1, 80), &base),
+        ("ip from 2001:db8::/32,::1 to any", &v6, &base),
+        ("ip from any to me", &tcp(1, 254, 80), &base),
+        ("ip from me6 to any", &v6, &tcp(254, 1, 80)),
+        ("ip from any to any 80,443", &base, &tcp(1, 2, 81)),
+        ("ip from any to any 80", &base, &later),
+        ("ip from any 40000 to any", &base, &echo),
+        ("in", &base, &out),
+        ("out", &out, &base),
+        ("recv em0", &base, &v6),
+        ("recv em*", &base, &with(|h| h.recv = None)),
+        ("xmit em1", &out, &base),
+        ("via em1", &out, &base),
+        ("via 10.0.0.254", &base, &out),
+        ("via any", &base, &with(|h| h.recv = None)),
+        ("layer2", &with(|h| h.is_layer2 = true), &base),
+        (
+            "iptos lowdelay,!throughput",
+            &with(|h| h.tos = 0x10),
+            &with(|h| h.tos = 0x18),
+        ),
+        ("ipprecedence 5", &with(|h| h.tos = 5 << 5), &base),
+        ("dscp ef,cs1", &with(|h| h.tos = 46 << 2 | 3), &base),
+        ("iplen 1000-2000", &base, &with(|h| h.ip_len = 100)),
+        ("ipid 7", &with(|h| h.ip_id = 7), &base),
+        ("ipttl 1-3", &with(|h| h.ttl = 2), &base),
+        ("ipversion 6", &v6, &base),
+        ("frag", &later, &base),
+        ("frag mf,!df", &later, &base),
+        (
+            "tcpflags syn,!ack",
+            &with(|h| h.tcp_flags = 0x02),
+            &with(|h| h.tcp_flags = 0x12),
+        ),
+        (
+            "setup",
+            &with(|h| h.tcp_flags = 0x02),
+            &with(|h| h.tcp_flags = 0x12),
+        ),
+        (
+            "established",
+            &with(|h| h.tcp_flags = 0x10),
+            &with(|h| h.tcp_flags = 0x02),
+        ),
+        ("icmptypes 0,8", &echo, &base),
+        ("flow-id 5", &v6, &base),
+        ("{ in or iplen 1 }", &base, &out),
+        ("not in", &out, &base),
+    ] {
+        assert!(holds(condition, yes), "{condition} holds");
+        assert!(!holds(condition, no), "{condition} does not hold");
+    }
+}
+
+#[test]
+fn the_first_terminal_action_ends_and_counting_goes_on() {
+    let mut rules = rules(
+        "add 10 count ip from any to any
+         add 20 count udp from any to any
+         add 30 pipe 5 ip from any to any dst-port 80
+         add 40 allow ip from any to any",
+    );
+    assert_eq!(into(&mut rules, &tcp(1, 2, 80)), Some(5));
+    assert_eq!(walk(&mut rules, &tcp(1, 2, 22)), Outcome::Allow);
+    assert_eq!(packets(&rules), [2, 0, 1, 1, 0]);
+    assert_eq!(rules.entries()[0].bytes, 3000);
+}
+
+#[test]
+fn what_matches_nothing_meets_the_built_in_rule() {
+    let mut closed = rules("add allow udp from any to any");
+    assert_eq!(walk(&mut closed, &tcp(1, 2, 80)), Outcome::Deny);
+    let mut open = Rules::new(true, KeyedHash(3));
+    assert_eq!(walk(&mut open, &tcp(1, 2, 80)), Outcome::Allow);
+    assert_eq!(packets(&open), [1]);
+}
+
+#[test]
+fn numbers_are_given_in_steps_and_equal_ones_keep_their_order() {
+    let mut rules = rules(
+        "add count ip from any to any
+         add 50 count ip from any to any
+         add count udp from any to any
+         add 50 count udp from any to any
+         add 65534 count ip from any to any
+         add count tcp from any to any",
+    );
+    let numbers: Vec<u32> = rules.entries().iter().map(|e| e.number).collect();
+    // Beyond the last number the same one is given again.
+    assert_eq!(numbers, [50, 50, 100, 200, 65534, 65534, 65535]);
+    walk(&mut rules, &tcp(1, 2, 80));
+    assert_eq!(packets(&rules), [1, 0, 1, 0, 1, 1, 1]);
+}
+
+#[test]
+fn skipto_goes_forward_and_call_comes_back() {
+    let mut rules = rules(
+        "add 10 skipto 100 tcp from any to any
+         add 20 allow ip from any to any
+         add 100 call 500 ip from any to any
+         add 110 pipe 1 ip from any to any
+         add 500 count ip from any to any
+         add 510 return ip from any to any
+         add 520 deny ip from any to any",
+    );
+    assert_eq!(into(&mut rules, &tcp(1, 2, 80)), Some(1));
+    assert_eq!(packets(&rules), [1, 0, 1, 1, 1, 1, 0, 0]);
+    let udp = Headers {
+        proto: UDP,
+        ..tcp(1, 2, 80)
+    };
+    assert_eq!(walk(&mut rules, &udp), Outcome::Allow);
+}
+
+#[test]
+fn a_skipto_backwards_is_the_next_rule_and_a_loop_of_calls_ends() {
+    let mut rules = rules(
+        "add 100 skipto 50 ip from any to any
+         add 200 allow udp from any to any
+         add 300 call 100 ip from any to any",
+    );
+    assert_eq!(walk(&mut rules, &tcp(1, 2, 80)), Outcome::Deny);
+    // Sixteen calls deep the stack is full, and the call does nothing.
+    assert_eq!(rules.entries()[2].packets, 17);
+}
+
+#[test]
+fn a_conditional_skipto_leaves_both_ways_open() {
+    let mut rules = rules(
+        "add 10 skipto 100 ip from any to any iplen 0-100
+         add 20 pipe 1 ip from any to any
+         add 100 pipe 2 ip from any to any",
+    );
+    let small = Headers {
+        ip_len: 60,
+        ..tcp(1, 2, 80)
+    };
+    for _ in 0..2 {
+        assert_eq!(into(&mut rules, &tcp(1, 2, 80)), Some(1));
+        assert_eq!(into(&mut rules, &small), Some(2));
+    }
+}
+
+#[test]
+fn sets_are_switched_moved_and_swapped() {
+    let mut rules = rules(
+        "add 10 set 1 pipe 1 ip from any to any
+         add 20 set 2 pipe 2 ip from any to any",
+    );
+    assert_eq!(into(&mut rules, &tcp(1, 2, 80)), Some(1));
+    rules.switch_sets(&[1], &[]);
+    assert_eq!(into(&mut rules, &tcp(1, 2, 80)), Some(2));
+    rules.change_sets(|e| match e.rule.set {
+        1 => 2,
+        2 => 1,
+        other => other,
+    });
+    assert_eq!(into(&mut rules, &tcp(1, 2, 80)), Some(1));
+    assert_eq!(rules.remove(|e| e.rule.set == 2), 1);
+    assert_eq!(walk(&mut rules, &tcp(1, 2, 80)), Outcome::Deny);
+    rules.switch_sets(&[], &[1]);
+    assert_eq!(into(&mut rules, &tcp(1, 2, 80)), Some(2));
+}
+
+#[test]
+fn a_table_gives_its_value_and_its_changes_are_seen() {
+    let mut rules = rules("add pipe tablearg ip from table(T) to any");
+    let id = rules
+        .tables
+        .find("T")
+        .expect("a rule makes the table that it names");
+    let key = |text: &str| {
+        let text = grammar::At::new(text.to_string(), grammar::Position::default());
+        tables::Key::read(grammar::TableKind::Addr, &text).unwrap()
+    };
+    assert_eq!(walk(&mut rules, &tcp(1, 2, 80)), Outcome::Deny);
+    rules
+        .tables
+        .table_mut(id)
+        .add(key("10.0.0.0/24"), vec![5], false);
+    rules.tables_changed();
+    assert_eq!(into(&mut rules, &tcp(1, 2, 80)), Some(5));
+    rules
+        .tables
+        .table_mut(id)
+        .add(key("10.0.0.1/32"), vec![7], false);
+    rules.tables_changed();
+    assert_eq!(into(&mut rules, &tcp(1, 2, 80)), Some(7));
+    assert_eq!(into(&mut rules, &tcp(2, 2, 80)), Some(5));
+}
+
+#[test]
+fn a_table_inside_a_question_about_the_packet_is_asked_each_time() {
+    let mut rules = rules("add pipe tablearg { iplen 0-100 or src-ip table(T) }");
+    let id = rules.tables.find("T").unwrap();
+    rules
+        .tables
+        .table_mut(id)
+        .add(tables::Key::V4(0x0a00_0001, 32), vec![9], false);
+    rules.tables_changed();
+    let small = Headers {
+        ip_len: 60,
+        ..tcp(1, 2, 80)
+    };
+    for _ in 0..2 {
+        assert_eq!(into(&mut rules, &tcp(1, 2, 80)), Some(9));
+        // The length held first, so no table matched: there is no pipe 0.
+        assert_eq!(into(&mut rules, &small), Some(0));
+    }
+}
+
+#[test]
+fn states_let_answers_pass() {
+    let mut rules = rules(
+        "add 10 check-state
+         add 20 pipe 3 udp from 10.0.0.1 to any keep-state
+         add 30 deny ip from any to any",
+    );
+    let there = Headers {
+        proto: UDP,
+        ..tcp(1, 2, 53)
+    };
+    let back = Headers {
+        src_port: 53,
+        dst_port: 40_000,
+        proto: UDP,
+        ..tcp(2, 1, 53)
+    };
+    assert_eq!(walk_at(&mut rules, &back, 0), Outcome::Deny);
+    assert!(matches!(
+        walk_at(&mut rules, &there, 1),
+        Outcome::Into { number: 3, .. }
+    ));
+    assert!(matches!(
+        walk_at(&mut rules, &back, 5),
+        Outcome::Into { number: 3, .. }
+    ));
+    // 10 s after the last packet the state is over.
+    assert_eq!(walk_at(&mut rules, &back, 16), Outcome::Deny);
+    // The state's packets count for the rule that made it.
+    assert_eq!(packets(&rules), [0, 2, 2, 0]);
+    rules.remove(|e| e.number == 20);
+    assert_eq!(rules.states.len(), 0);
+}
+
+#[test]
+fn a_rule_that_keeps_state_and_goes_on_is_resumed_behind_itself() {
+    let mut rules = rules(
+        "add 10 check-state
+         add 20 skipto 100 udp from 10.0.0.1 to any keep-state
+         add 30 deny ip from any to any
+         add 100 pipe 4 ip from any to any",
+    );
+    let there = Headers {
+        proto: UDP,
+        ..tcp(1, 2, 53)
+    };
+    let back = Headers {
+        src_port: 53,
+        dst_port: 40_000,
+        proto: UDP,
+        ..tcp(2, 1, 53)
+    };
+    assert_eq!(walk(&mut rules, &back), Outcome::Deny);
+    assert_eq!(into(&mut rules, &there), Some(4));
+    assert_eq!(into(&mut rules, &back), Some(4));
+}
+
+#[test]
+fn a_limit_refuses_what_is_too_much() {
+    let mut rules = rules("add allow udp from any to any limit src-addr 2");
+    let flow = |port| Headers {
+        proto: UDP,
+        src_port: port,
+        ..tcp(1, 2, 53)
+    };
+    let outcomes: Vec<Outcome> = (1..=3).map(|p| walk(&mut rules, &flow(p))).collect();
+    assert_eq!(outcomes, [Outcome::Allow, Outcome::Allow, Outcome::Deny]);
+    assert_eq!(walk(&mut rules, &flow(1)), Outcome::Allow);
+}
+
+#[test]
+fn a_probability_is_drawn_per_packet() {
+    let mut rules = rules(
+        "add prob 0.25 pipe 1 ip from any to any
+         add allow ip from any to any",
+    );
+    let mut rng = Rng::from_seed(5);
+    let mut hits = 0;
+    for _ in 0..10_000 {
+        let walk = Walk {
+            now: Time::ZERO,
+            rng: &mut rng,
+            packets: 1,
+            log: None,
+        };
+        let (outcome, _) = rules.walk(&tcp(1, 2, 80), RuleId::START, walk);
+        hits += u32::from(outcome != Outcome::Allow);
+    }
+    // 10 000 draws at 0.25: mean 2500, standard deviation 43; four of them either way.
+    assert!((2327..=2673).contains(&hits), "{hits}");
+}
+
+#[test]
+fn a_packet_goes_on_behind_a_rule_also_when_it_is_gone() {
+    let mut rules = rules(
+        "add 10 pipe 1 ip from any to any
+         add 20 pipe 2 ip from any to any
+         add 30 allow ip from any to any",
+    );
+    let headers = tcp(1, 2, 80);
+    let Outcome::Into { rule, .. } = walk(&mut rules, &headers) else {
+        panic!("rule 10 is a pipe");
+    };
+    let mut rng = Rng::from_seed(1);
+    let mut resume = |rules: &mut Rules, after| {
+        let walk = Walk {
+            now: Time::ZERO,
+            rng: &mut rng,
+            packets: 1,
+            log: None,
+        };
+        rules.walk(&headers, after, walk).0
+    };
+    assert!(matches!(
+        resume(&mut rules, rule),
+        Outcome::Into { number: 2, .. }
+    ));
+    rules.remove(|e| e.number <= 20);
+    assert_eq!(resume(&mut rules, rule), Outcome::Allow);
+}
+
+#[test]
+fn log_entries_stop_at_their_limit_until_it_is_reset() {
+    let mut rules = rules("add 100 allow log logamount 2 ip from any to any");
+    let seen = |rules: &mut Rules| {
+        let mut log = Vec::new();
+        for _ in 0..3 {
+            let mut rng = Rng::from_seed(1);
+            let walk = Walk {
+                now: Time::ZERO,
+                rng: &mut rng,
+                packets: 1,
+                log: Some(&mut log),
+            };
+            rules.walk(&tcp(1, 2, 80), RuleId::START, walk);
+        }
+        log.len()
+    };
+    assert_eq!(seen(&mut rules), 2);
+    assert_eq!(seen(&mut rules), 0);
+    rules.zero(true, |e| e.number == 100);
+    assert_eq!(seen(&mut rules), 2);
+    assert_eq!(packets(&rules), [9, 0]);
+}
+
+const ACTIONS: &[&str] = &[
+    "allow",
+    "deny",
+    "count",
+    "pipe 1",
+    "pipe 2",
+    "queue 3",
+    "skipto 15",
+    "skipto 25",
+    "skipto 35",
+    "call 20",
+    "call 5",
+    "return",
+    "pipe tablearg",
+    "skipto tablearg",
+];
+
+const BODIES: &[&str] = &[
+    "ip from any to any",
+    "tcp from any to any",
+    "udp from any to any 53",
+    "ip from 10.0.0.1 to any",
+    "ip from table(T) to any",
+    "{ tcp or udp } from any to not 10.0.0.2",
+];
+
+const OPTIONS: &[&str] = &[
+    "",
+    "in",
+    "out",
+    "iplen 0-100",
+    "not iplen 0-100",
+    "setup",
+    "{ in or iplen 0-100 }",
+    "{ src-ip table(T) or setup }",
+    "keep-state",
+    "limit src-addr 1",
+    "keep-state :b",
+];
+
+/// A plain reading of the language, without programs: rule after rule, question after question.
+fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time) -> Outcome {
+    let mut index = 0;
+    let mut calls = Vec::new();
+    let mut looked_up = Vec::new();
+    let mut calls_left = MOST_CALLS_IN_ALL;
+    loop {
+        let env = Environment {
+            interfaces: &rules.interfaces,
+            own: &rules.own,
+            tables: &rules.tables,
+        };
+        let entry = &rules.entries[index];
+        let mut arg = 0;
+        let mut at = index;
+        let mut matches = !entry.is_disabled(rules.disabled_sets);
+        let mut is_known = false;
+        let name = entry
+            .state
+            .filter(|name| matches && !looked_up.contains(name));
+        looked_up.extend(name);
+        if let Some(name) = name
+            && let Some(id) = rules.states.find(headers, name, now, &rules.lifetimes)
+        {
+            at = rules
+                .entries
+                .iter()
+                .position(|e| e.id() == id)
+                .expect("the rule exists");
+            is_known = true;
+        }
+        let entry = &rules.entries[at];
+        if is_known {
+            entry.compiled.holds_for_flow(headers, &env, &mut arg);
+        } else {
+            matches = matches
+                && !matches!(entry.rule.action, Action::CheckState(_))
+                && entry.compiled.holds_for_flow(headers, &env, &mut arg)
+                && entry.compiled.holds_for_packet(headers, &env, &mut arg);
+        }
+        if !matches {
+            index += 1;
+            continue;
+        }
+        let (id, rule) = (entry.id(), Rc::clone(&entry.rule));
+        if let (Some(state), Some(name), false) = (&rule.state, entry.state, is_known) {
+            let limit = state.limit.as_ref();
+            if rules
+                .states
+                .add(headers, id, name, limit, now, &rules.lifetimes)
+                .is_err()
+            {
+                return Outcome::Deny;
+            }
+        }
+        rules.entries[at].packets += 1;
+        let number_of = |target: Target| match target {
+            Target::Number(n) => n,
+            Target::TableArg => arg,
+        };
+        let first_at = |number: u32| {
+            rules
+                .entries
+                .iter()
+                .position(|e| e.number >= number)
+                .unwrap()
+        };
+        index = match rule.action {
+            Action::Allow => return Outcome::Allow,
+            Action::Deny => return Outcome::Deny,
+            Action::Pipe(t) => {
+                return Outcome::Into {
+                    is_pipe: true,
+                    number: number_of(t),
+                    rule: id,
+                };
+            }
+            Action::Queue(t) => {
+                return Outcome::Into {
+                    is_pipe: false,
+                    number: number_of(t),
+                    rule: id,
+                };
+            }
+            Action::SkipTo(t) => first_at(number_of(t)).max(at + 1),
+            Action::Call(t) if calls.len() < MOST_CALLS && calls_left > 0 => {
+                calls_left -= 1;
+                calls.push(rules.entries[at].number);
+                first_at(number_of(t))
+            }
+            Action::Return if !calls.is_empty() => {
+                let number = calls.pop().expect("the stack is not empty");
+                first_at(number + 1)
+            }
+            _ => at + 1,
+        };
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// The programs and their cache give what asking rule after rule gives, for any rules.
+    #[test]
+    fn the_cache_changes_nothing(
+        lines in prop::collection::vec(
+            (1u32..40, prop::sample::select(ACTIONS), prop::sample::select(BODIES), prop::sample::select(OPTIONS)),
+            0..12,
+        ),
+        packets in prop::collection::vec((0usize..6, 0u64..40), 1..40),
+    ) {
+        let lines: Vec<String> = lines
+            .iter()
+            .map(|(n, action, body, options)| format!("add {n} {action} {body} {options}"))
+            .collect();
+        let flows = [
+            tcp(1, 2, 80),
+            Headers { tcp_flags: 0x02, ip_len: 60, ..tcp(1, 2, 80) },
+            Headers { src_port: 80, ..tcp(2, 1, 40_000) },
+            Headers { proto: UDP, ..tcp(1, 3, 53) },
+            Headers { proto: UDP, ip_len: 60, direction: Direction::Out, ..tcp(1, 3, 53) },
+            Headers { proto: UDP, src_port: 53, ..tcp(3, 1, 40_000) },
+        ];
+        let (mut fast, mut plain) = (rules(&lines.join("\n")), rules(&lines.join("\n")));
+        for rules in [&mut fast, &mut plain] {
+            let id = rules.tables.find_or_create("T", grammar::TableKind::Addr);
+            rules.tables.table_mut(id).add(tables::Key::V4(0x0a00_0001, 32), vec![25], false);
+            rules.tables_changed();
+        }
+        let mut packets = packets;
+        packets.sort_by_key(|(_, second)| *second);
+        for (flow, second) in packets {
+            let now = Time::from_ns(second * 1_000_000_000);
+            let expected = plain_walk(&mut plain, &flows[flow], now);
+            prop_assert_eq!(walk_at(&mut fast, &flows[flow], second), expected, "{:?}", lines);
+        }
+        prop_assert_eq!(super::tests::packets(&fast), super::tests::packets(&plain), "{:?}", lines);
+    }
+}
