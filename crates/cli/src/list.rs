@@ -1,7 +1,6 @@
 //! `sluice list`: the algorithms of the registry with what can be set.
 
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use serde_json::{Value as Json, json};
@@ -51,11 +50,8 @@ pub fn run(args: &Args) -> Result<ExitCode, ListError> {
             }
         }
     };
-    match std::io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough (`sluice list | head`).
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    crate::print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Columns of a terminal that everything fits into.
