@@ -305,3 +305,26 @@ fn what_cannot_be_written_is_said_before_anything_runs() {
     });
     assert!(text.contains("is CSV and has no bytes"), "{text}");
 }
+
+/// What the fuzzer found interesting: a trace, or an error, but no panic.
+#[test]
+fn traces_of_the_corpus_are_read_or_refused() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/trace");
+    let mut files: Vec<_> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} is empty", folder.display());
+    for file in files {
+        println!("{}", file.display());
+        let Ok(mut trace) = Trace::from_bytes(fs::read(&file).unwrap(), Hash::Flow, 1) else {
+            continue;
+        };
+        let mut before = sluice_core::Time::ZERO;
+        while let Ok(Some(arrival)) = trace.read() {
+            assert!(arrival.time >= before && arrival.len > 0);
+            before = arrival.time;
+        }
+    }
+}
