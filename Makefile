@@ -43,10 +43,11 @@ test-python: ## the Python package
 test-report: $(WEB) ## a real report in headless Chromium; keeps artifacts/*.png
 	@scripts/setup.sh web chromium
 	cd web && npm run --silent test:browser
+	cd web && npm run --silent screenshot -- ../artifacts/first-light/report.html --out ../artifacts/first-light
 
 lint: $(WEB) ## formatters, linters and the layer check
 	@scripts/setup.sh web python
-	rustfmt --edition 2024 --check $(RUST)
+	@echo "rustfmt --check"; rustfmt --edition 2024 --check $(RUST)
 	$(CARGO) clippy --locked --workspace --all-targets -q -- -D warnings
 	$(CARGO) xtask layers
 	cd web && npm run --silent lint
@@ -55,7 +56,7 @@ lint: $(WEB) ## formatters, linters and the layer check
 
 fmt: ## format everything
 	@scripts/setup.sh web python
-	rustfmt --edition 2024 $(RUST)
+	@rustfmt --edition 2024 $(RUST)
 	cd web && npm run --silent fmt
 	$(VENV)/ruff check -q --fix python && $(VENV)/ruff format -q python
 

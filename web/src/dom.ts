@@ -39,6 +39,22 @@ export function choice<T extends string>(
   return group;
 }
 
+/** A list to choose one of, for more options than buttons would hold. */
+export function dropdown(
+  label: string,
+  options: { value: string; text: string }[],
+  chosen: string,
+  onChoose: (value: string) => void,
+): HTMLElement {
+  const select = h(
+    "select",
+    {},
+    ...options.map(({ value, text }) => h("option", { value, selected: value === chosen }, text)),
+  );
+  select.addEventListener("change", () => onChoose(select.value));
+  return h("label", { class: "select" }, `${label} `, select);
+}
+
 /** How a variant's lines look, for legends and tables. */
 export function swatch(color: string, dash: number[] | undefined): HTMLElement {
   const style = dash === undefined ? "solid" : "dashed";

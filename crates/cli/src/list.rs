@@ -102,7 +102,7 @@ fn brief(algorithm: &Algorithm) -> impl Iterator<Item = String> {
     algorithm.params().map(|decl| {
         let setting = setting(algorithm, decl);
         match (decl.kind, decl.range) {
-            (Kind::Choice(words), _) => format!("{setting} [{}]", words.join("|")),
+            (Kind::Choice(words), _) => format!("{setting} [{}]", words.join(" | ")),
             (_, Some((low, high))) => format!("{setting} [{low} to {high}]"),
             _ => setting,
         }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod list;
+mod replay;
 mod report;
 mod run;
 
@@ -24,6 +25,8 @@ enum Command {
     Report(report::Args),
     /// List the algorithms with their parameters, units, ranges and defaults
     List(list::Args),
+    /// Run a recorded arrival trace through one queue and link, in virtual time
+    Replay(replay::Args),
 }
 
 fn main() -> ExitCode {
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args).map_err(Box::<dyn std::error::Error>::from),
         Command::Report(args) => report::run(&args).map_err(Into::into),
         Command::List(args) => list::run(&args).map_err(Into::into),
+        Command::Replay(args) => replay::run(args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("sluice: {error}");

@@ -29,6 +29,9 @@ pub struct Args {
     /// What the picture shows
     #[arg(long, value_enum, default_value_t = Kind::Time)]
     figure: Kind,
+    /// Draw the picture without title and caption, for a text that sets its own
+    #[arg(long)]
+    bare: bool,
     /// Draw at so many times the size in pixels
     #[arg(long, default_value_t = 2.0, value_name = "FACTOR")]
     scale: f32,
@@ -91,6 +94,7 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
         Kind::Time => Figure::time(),
         Kind::Distribution => Figure::distribution(),
     };
+    let figure = if args.bare { figure.bare() } else { figure };
     let mut written = Vec::new();
     if let Some(path) = &args.svg {
         write_file(path, report::svg(&report, &figure)?.as_bytes())?;

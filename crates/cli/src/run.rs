@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use sluice_lab::expect::Outcome;
 use sluice_lab::recording::{RecordError, settle_abandoned};
 use sluice_lab::run::{self, Finished, RunError};
-use sluice_lab::scenario::{Scenario, ScenarioErrors, Variant};
+use sluice_lab::scenario::{Backend, Scenario, ScenarioErrors, Variant};
 use sluice_lab::table;
 use sluice_net::namespace::{Privilege, PrivilegeError, enter_user_namespace};
 use sluice_net::traffic::Stop;
@@ -24,6 +24,10 @@ pub struct Args {
     /// Override a key of the scenario, e.g. --set link.rate=1Mbit/s
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
+    /// What carries it out: real packets in namespaces of its own, or virtual time
+    /// [default: the scenario's `backend`, else live]
+    #[arg(long, value_enum, value_name = "BACKEND")]
+    backend: Option<BackendWord>,
     /// Folder for the recordings and the report [default: runs/NAME-OF-THE-FILE]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -33,6 +37,15 @@ pub struct Args {
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// The words for a backend.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum BackendWord {
+    /// Kernel TCP across a queue in this process
+    Live,
+    /// The simulator
+    Sim,
 }
 
 /// Why nothing came out.
@@ -53,11 +66,11 @@ pub enum Error {
         /// Which variant.
         variant: String,
         /// Why.
-        error: RunError,
+        error: Box<RunError>,
     },
     /// Something that every variant needs is missing.
     #[error(transparent)]
-    Check(RunError),
+    Check(Box<RunError>),
     /// The report could not be made.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -75,11 +88,20 @@ pub enum Error {
 /// [`Error`]. Before the first variant starts, everything that can be checked has been.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let variants = Scenario::load(&args.file, &args.sets)?;
+    let backend = match args.backend {
+        Some(BackendWord::Live) => Backend::Live,
+        Some(BackendWord::Sim) => Backend::Sim,
+        // The matrix varies no backend: all variants have the scenario's.
+        None => variants
+            .first()
+            .and_then(|variant| variant.scenario.backend)
+            .unwrap_or(Backend::Live),
+    };
     // Only a process with one thread may enter a user namespace.
-    if Privilege::probe() == Privilege::UserNamespace {
+    if backend == Backend::Live && Privilege::probe() == Privilege::UserNamespace {
         enter_user_namespace()?;
     }
-    run::check(&variants).map_err(Error::Check)?;
+    run::check(&variants, backend).map_err(|error| Error::Check(Box::new(error)))?;
     let output = args
         .output
         .clone()
@@ -98,13 +120,20 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         let dir = output.join(variant.folder());
         let bar = progress_bar(args, variant, number, variants.len());
         let started_at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        let result = run::run(variant, &dir, started_at, &interrupt, &mut |elapsed| {
-            bar.set_position(elapsed.as_ns() / NS_PER_MS);
-        });
+        let result = run::run(
+            variant,
+            backend,
+            &dir,
+            started_at,
+            &interrupt,
+            &mut |elapsed| {
+                bar.set_position(elapsed.as_ns() / NS_PER_MS);
+            },
+        );
         bar.finish_and_clear();
         let result = result.map_err(|error| Error::Run {
             variant: variant.name.clone(),
-            error,
+            error: Box::new(error),
         })?;
         let is_interrupted = result.is_interrupted;
         finished.push(result);

@@ -16,8 +16,14 @@ fn sluice() -> Command {
     Command::new(env!("CARGO_BIN_EXE_sluice"))
 }
 
+fn scenario(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../scenarios")
+        .join(name)
+}
+
 fn first_light() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/first-light.toml")
+    scenario("first-light.toml")
 }
 
 fn stderr(output: &Output) -> String {
@@ -76,24 +82,12 @@ fn interfaces() -> Vec<String> {
 #[test]
 fn first_light_meets_its_expectations() {
     let before = interfaces();
-    let out = tempfile::tempdir().expect("a folder");
-    let output = sluice()
-        .args(["run", "--quiet", "--json"])
-        .arg(first_light())
-        .arg("-o")
-        .arg(out.path())
-        .output()
-        .expect("the binary starts");
-    assert!(output.status.success(), "{}", stderr(&output));
-    let figures: Value = serde_json::from_slice(&output.stdout).expect("JSON on standard output");
+    // Kept: `make test-report` looks at this report in a browser.
+    let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../artifacts/first-light");
+    let figures = run_until_undisturbed(&first_light(), &out);
     assert_eq!(figures.as_array().map(Vec::len), Some(3), "{figures}");
     for variant in ["fifo", "codel", "fq_codel"] {
-        let dir = fs::read_dir(out.path())
-            .expect("the output folder")
-            .flatten()
-            .map(|entry| entry.path())
-            .find(|path| path.file_name().is_some_and(|name| name == variant))
-            .unwrap_or_else(|| panic!("no run called {variant}"));
+        let dir = out.join(variant);
         let run = json(&dir.join("run.json"));
         assert_eq!(run["status"], "complete", "{run}");
         assert_eq!(run["lost"], serde_json::json!({}), "{run}");
@@ -103,12 +97,48 @@ fn first_light_meets_its_expectations() {
         assert!(dir.join("report.html").is_file());
         assert!(dir.join("summary.json").is_file());
     }
-    assert!(out.path().join("report.html").is_file());
+    assert!(out.join("report.html").is_file());
     assert_eq!(
         interfaces(),
         before,
         "the machine's interfaces are untouched"
     );
+}
+
+/// Runs the scenario; again, up to three times, if it missed an expectation while the run's own account
+/// says that something else held the machine up. What the queues do is never excused by that.
+fn run_until_undisturbed(scenario: &Path, out: &Path) -> Value {
+    for attempt in 1.. {
+        let output = sluice()
+            .args(["run", "--quiet", "--json"])
+            .arg(scenario)
+            .arg("-o")
+            .arg(out)
+            .output()
+            .expect("the binary starts");
+        let figures: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", stderr(&output)));
+        if output.status.success() {
+            return figures;
+        }
+        // A slot of the link lasts 1.2 ms: later than that, a packet was held up for longer than a
+        // real link could have.
+        let was_disturbed = figures.as_array().into_iter().flatten().any(|result| {
+            let late = &result["summary"]["accuracy"]["lateness"];
+            late["p99_ns"].as_u64() > Some(1_200_000) || late["max_ns"].as_u64() > Some(12_000_000)
+        });
+        assert!(was_disturbed && attempt < 3, "{}", stderr(&output));
+        eprintln!("attempt {attempt} was disturbed: {}", stderr(&output));
+    }
+    unreachable!("the third attempt passes or fails")
+}
+
+#[test]
+fn the_emulation_is_as_exact_as_it_says() {
+    let out = tempfile::tempdir().expect("a folder");
+    let figures = run_until_undisturbed(&scenario("accuracy.toml"), out.path());
+    let expect = figures[0]["expect"].as_array().expect("expectations");
+    assert_eq!(expect.len(), 5, "{figures}");
 }
 
 #[test]

@@ -35,6 +35,7 @@ pub mod pattern;
 pub mod pipe;
 pub mod profile;
 pub mod reorder;
+pub mod replay;
 pub mod schedule;
 pub mod text;
 
@@ -51,6 +52,7 @@ pub use pattern::{Pattern, PatternParams};
 pub use pipe::{Departure, Pipe, PipeParams};
 pub use profile::{Profile, ProfileError, ProfileErrorKind};
 pub use reorder::ReorderParams;
+pub use replay::{Outlet, Replay, ReplayError};
 pub use schedule::Schedule;
 pub use text::{TextError, TextErrorKind};
 

@@ -10,6 +10,18 @@ use crate::event::{DropReason, Event};
 use crate::packet::{Ecn, Packet};
 use crate::units::{Span, Time};
 
+/// The columns of `sluice replay`, in order: those that another implementation can be compared by.
+pub const REPLAY_COLUMNS: &[&str] = &[
+    "seq",
+    "time_ns",
+    "flow",
+    "size_bytes",
+    "verdict",
+    "at_ns",
+    "sojourn_ns",
+    "reason",
+];
+
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -138,11 +150,19 @@ impl PacketRecord {
 /// told. Rows come out in the order of arrival.
 #[derive(Debug, Default)]
 pub struct Tracer {
-    rows: VecDeque<PacketRecord>,
+    rows: VecDeque<Open>,
     /// Sequence number of the first row.
     first: u64,
     /// Which row belongs to the packet in a slot.
     of_slot: Vec<u64>,
+}
+
+/// A row that may not be settled yet.
+#[derive(Debug)]
+struct Open {
+    record: PacketRecord,
+    /// Whether an AQM has marked it, at arrival perhaps, long before it leaves.
+    is_marked: bool,
 }
 
 impl Tracer {
@@ -153,35 +173,51 @@ impl Tracer {
 
     /// A packet arrives.
     pub fn arrive(&mut self, packet: &Packet) {
+        self.arrive_as(packet, packet.flow);
+    }
+
+    /// A packet arrives that rows name by `flow` instead of its hash.
+    pub fn arrive_as(&mut self, packet: &Packet, flow: u32) {
         let seq = self.first + self.rows.len() as u64;
         let slot = packet.slot as usize;
         if self.of_slot.len() <= slot {
             self.of_slot.resize(slot + 1, u64::MAX);
         }
         self.of_slot[slot] = seq;
-        self.rows.push_back(PacketRecord {
+        let record = PacketRecord {
             seq,
             arrival: packet.arrival,
-            flow: packet.flow,
+            flow,
             len: packet.len,
             segments: packet.segments,
             ecn: packet.ecn,
             class: packet.class,
             fate: Fate::Queued,
             at: packet.arrival,
+        };
+        self.rows.push_back(Open {
+            record,
+            is_marked: false,
         });
     }
 
     /// An event was told.
     pub fn on_event(&mut self, now: Time, event: &Event<'_>) {
         match event {
-            Event::Mark { packet } => self.settle(packet, now, Fate::Marked),
+            Event::Mark { packet } => {
+                if let Some(row) = self.row(packet) {
+                    row.is_marked = true;
+                }
+            }
             Event::Dequeue { packet } => {
-                let fate = match self.row(packet).map(|row| row.fate) {
-                    Some(Fate::Marked) => Fate::Marked,
-                    _ => Fate::Sent,
-                };
-                self.settle(packet, now, fate);
+                if let Some(row) = self.row(packet) {
+                    row.record.at = now;
+                    row.record.fate = if row.is_marked {
+                        Fate::Marked
+                    } else {
+                        Fate::Sent
+                    };
+                }
             }
             Event::Enqueue { .. } | Event::State { .. } => {}
         }
@@ -189,34 +225,71 @@ impl Tracer {
 
     /// A packet was dropped.
     pub fn discard(&mut self, now: Time, packet: &Packet, reason: DropReason) {
-        self.settle(packet, now, Fate::Dropped(reason));
+        if let Some(row) = self.row(packet) {
+            row.record.fate = Fate::Dropped(reason);
+            row.record.at = now;
+        }
     }
 
     /// All rows, also those of packets that are still queued.
     pub fn into_rows(self) -> impl Iterator<Item = PacketRecord> {
-        self.rows.into_iter()
+        self.rows.into_iter().map(|row| row.record)
     }
 
     /// Takes the rows before the oldest packet that is still queued.
     pub fn take_settled(&mut self) -> impl Iterator<Item = PacketRecord> + '_ {
-        let settled = self
-            .rows
-            .iter()
-            .position(|row| row.fate == Fate::Queued)
-            .unwrap_or(self.rows.len());
-        self.first += settled as u64;
-        self.rows.drain(..settled)
+        core::iter::from_fn(|| {
+            if self.rows.front()?.record.fate == Fate::Queued {
+                return None;
+            }
+            let row = self.rows.pop_front()?;
+            self.first += 1;
+            Some(row.record)
+        })
     }
 
-    fn row(&mut self, packet: &Packet) -> Option<&mut PacketRecord> {
+    fn row(&mut self, packet: &Packet) -> Option<&mut Open> {
         let seq = *self.of_slot.get(packet.slot as usize)?;
         self.rows.get_mut(seq.checked_sub(self.first)? as usize)
     }
+}
 
-    fn settle(&mut self, packet: &Packet, now: Time, fate: Fate) {
-        if let Some(row) = self.row(packet) {
-            row.fate = fate;
-            row.at = now;
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(slot: u32) -> Packet {
+        let mut packet = Packet::new(slot, 100);
+        packet.ecn = Ecn::Ect0;
+        packet
+    }
+
+    #[test]
+    fn a_packet_marked_at_arrival_is_settled_when_it_leaves() {
+        let mut tracer = Tracer::new();
+        tracer.arrive(&packet(0));
+        tracer.arrive(&packet(1));
+        let mut first = packet(0);
+        first.ecn = Ecn::Ce;
+        tracer.on_event(Time::ZERO, &Event::Mark { packet: &first });
+        assert_eq!(tracer.take_settled().count(), 0, "it is still queued");
+        let later = Time::from_ns(7);
+        tracer.on_event(later, &Event::Dequeue { packet: &first });
+        let rows: Vec<PacketRecord> = tracer.take_settled().collect();
+        assert_eq!(
+            (rows.len(), rows[0].fate, rows[0].at),
+            (1, Fate::Marked, later)
+        );
+    }
+
+    #[test]
+    fn a_marked_packet_that_is_thrown_out_counts_as_dropped() {
+        let mut tracer = Tracer::new();
+        tracer.arrive(&packet(5));
+        let marked = packet(5);
+        tracer.on_event(Time::ZERO, &Event::Mark { packet: &marked });
+        tracer.discard(Time::from_ns(3), &marked, DropReason::Evicted);
+        let rows: Vec<PacketRecord> = tracer.into_rows().collect();
+        assert_eq!(rows[0].fate, Fate::Dropped(DropReason::Evicted));
     }
 }

@@ -1,6 +1,8 @@
 //! Disciplines: hold packets and decide their order.
 //!
-//! Adding a discipline is one file beside this one and one line in [`disciplines!`] below.
+//! Adding a discipline is one file beside this one and one line in `disciplines!` below. For a
+//! scheduler with classes that file is an [`Order`](classful::Order), for a rank function a
+//! [`Rank`](rank::Rank): what they order is held for them.
 
 use alloc::boxed::Box;
 
@@ -108,7 +110,7 @@ mod class;
 pub mod classful;
 pub mod fq;
 mod heap;
-mod minmax;
+mod longest;
 mod pool;
 pub mod push_in;
 pub mod rank;

@@ -162,6 +162,22 @@ impl Mask {
         *self == Mask::default()
     }
 
+    /// The bits of both.
+    #[must_use]
+    pub fn or(&self, other: &Mask) -> Mask {
+        Mask {
+            proto: self.proto | other.proto,
+            src: self.src | other.src,
+            dst: self.dst | other.dst,
+            src_port: self.src_port | other.src_port,
+            dst_port: self.dst_port | other.dst_port,
+            src_v6_len: self.src_v6_len.max(other.src_v6_len),
+            dst_v6_len: self.dst_v6_len.max(other.dst_v6_len),
+            flow_label: self.flow_label | other.flow_label,
+            queue: self.queue | other.queue,
+        }
+    }
+
     /// Whether it names fields of IPv6 only.
     pub const fn is_v6_only(&self) -> bool {
         let names_v6 = self.src_v6_len > 0 || self.dst_v6_len > 0 || self.flow_label > 0;

@@ -39,6 +39,7 @@ pub use table::{Entry, TableAction, TableCommand, TableKind, ValueKind, Which};
 pub use token::{At, Position};
 
 pub(crate) use address::net;
+pub(crate) use algorithm::words_of;
 pub(crate) use object::is_bare;
 pub(crate) use table::{ShowKinds, ShowValues};
 

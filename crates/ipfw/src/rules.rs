@@ -6,12 +6,12 @@ pub(crate) mod states;
 pub(crate) mod tables;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use sluice_core::Rng;
 use sluice_core::units::Time;
 
-use crate::grammar::{Action, LAST_RULE, Protocol, RESERVED_SET, Rule, Target};
+use crate::grammar::{Action, LAST_RULE, RESERVED_SET, Rule, Target};
 use crate::hash::KeyedHash;
 use crate::headers::{Headers, Interface};
 use matching::{Compiled, Environment, FlowKey};
@@ -39,8 +39,8 @@ impl RuleId {
 pub(crate) struct Entry {
     pub number: u32,
     pub serial: u32,
-    pub rule: Arc<Rule>,
-    pub compiled: Arc<Compiled>,
+    pub rule: Rc<Rule>,
+    pub compiled: Rc<Compiled>,
     /// Probability in units of 2^-32; `1 << 32` is certain.
     prob: u64,
     /// The name of the states that it looks for.
@@ -134,8 +134,8 @@ impl Rules {
         let default = Entry {
             number: DEFAULT_RULE,
             serial: 0,
-            rule: Arc::new(rule),
-            compiled: Arc::new(compiled),
+            rule: Rc::new(rule),
+            compiled: Rc::new(compiled),
             prob: 1 << 32,
             state: None,
             packets: 0,
@@ -194,7 +194,7 @@ impl Rules {
         self.interfaces = interfaces;
         for entry in &mut self.entries {
             let compiled = Compiled::new(&entry.rule, &self.interfaces, &mut self.tables);
-            entry.compiled = Arc::new(compiled);
+            entry.compiled = Rc::new(compiled);
         }
         self.programs.invalidate();
     }
@@ -234,8 +234,8 @@ impl Rules {
             bytes: 0,
             last_match: None,
             log_left: self.log_limit(&rule),
-            rule: Arc::new(rule),
-            compiled: Arc::new(compiled),
+            rule: Rc::new(rule),
+            compiled: Rc::new(compiled),
         };
         // Behind those of the same number.
         let at = self
@@ -281,7 +281,7 @@ impl Rules {
                 continue;
             }
             count += 1;
-            let log_left = self.log_limit(&Arc::clone(&self.entries[index].rule));
+            let log_left = self.log_limit(&Rc::clone(&self.entries[index].rule));
             let entry = &mut self.entries[index];
             entry.log_left = log_left;
             if !log_only {
@@ -299,7 +299,7 @@ impl Rules {
         for entry in self.entries.iter_mut().filter(|e| e.number != DEFAULT_RULE) {
             let new = set(entry);
             if new != entry.rule.set {
-                Arc::make_mut(&mut entry.rule).set = new;
+                Rc::make_mut(&mut entry.rule).set = new;
                 count += 1;
             }
         }
@@ -383,7 +383,7 @@ impl Rules {
                 index = parent;
                 if entries[index].compiled.table_arg.is_some() {
                     arg = 0;
-                    let compiled = Arc::clone(&entries[index].compiled);
+                    let compiled = Rc::clone(&entries[index].compiled);
                     let _ = compiled.holds_for_flow(headers, &env, &mut arg);
                 }
             } else {
@@ -512,14 +512,6 @@ impl Entry {
             });
         }
     }
-}
-
-/// Whether a rule looks at protocol and addresses at all; for what is said about rules that do not.
-pub(crate) fn names_protocol(rule: &Rule) -> bool {
-    !matches!(
-        rule.protocol.as_slice(),
-        [term] if term.condition == crate::grammar::Condition::Protocol(Protocol::Any)
-    )
 }
 
 #[cfg(test)]

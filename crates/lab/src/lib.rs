@@ -3,6 +3,7 @@
 //! - [`scenario`]: an experiment as one TOML file, read into typed variants;
 //! - [`run`]: carrying a variant out and recording it;
 //! - [`live`]: the backend with real packets in namespaces of its own;
+//! - [`simulated`]: the backend in virtual time;
 //! - [`recording`]: the folder that a run writes, and reading it back;
 //! - [`metrics`]: figures from a recording;
 //! - [`expect`]: whether the figures are as expected;
@@ -19,4 +20,5 @@ pub mod report;
 pub mod report_of;
 pub mod run;
 pub mod scenario;
+pub mod simulated;
 pub mod table;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use sluice_core::Time;
 use sluice_core::record::Fate;
 
 use crate::metrics::{Arrived, FlowSummary, Percentiles, PipeSummary, Summary, goodput_series};
@@ -58,12 +59,16 @@ fn names(recordings: &[&Recording]) -> Vec<String> {
 
 fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
     let file = recording.run();
+    let end = Time::from_ns(file.end_ns);
     let scenario = &file.scenario;
     let summary = Summary::of(recording)?;
     let instances: Vec<FlowInstance<'_>> = scenario.instances().collect();
     let mut samples: Vec<Vec<FlowSample>> = vec![Vec::new(); instances.len()];
     for sample in recording.flow_samples()? {
         let sample = sample?;
+        if sample.time > end {
+            continue;
+        }
         if let Some(of_flow) = samples.get_mut(sample.flow as usize) {
             of_flow.push(sample);
         }
@@ -198,7 +203,7 @@ fn accuracy(summary: &Summary) -> Accuracy {
 }
 
 fn flow(instance: &FlowInstance<'_>, samples: &[FlowSample], measure: &scenario::Measure) -> Flow {
-    let start = sluice_core::Time::ZERO + instance.flow.start;
+    let start = Time::ZERO + instance.flow.start;
     let mut arrived: Vec<Arrived> = vec![(start, 0)];
     arrived.extend(
         samples
@@ -261,13 +266,21 @@ fn queues(
     const DIRECTIONS: [scenario::Direction; 2] =
         [scenario::Direction::Up, scenario::Direction::Down];
     let mut packets = DIRECTIONS.map(|_| PacketColumns::new(instances));
+    // After the end of the run the queues only empty; the pictures end with the run.
+    let end = Time::from_ns(recording.run().end_ns);
     for row in recording.packets()? {
         let row = row?;
+        if row.record.at > end {
+            continue;
+        }
         packets[place(row.pipe)].push(&row.record);
     }
     let mut variables = DIRECTIONS.map(|_| Variables::default());
     for sample in recording.queue_samples()? {
         let sample = sample?;
+        if sample.time > end {
+            continue;
+        }
         variables[place(sample.pipe)].push(sample);
     }
     let link = &recording.run().scenario.link;

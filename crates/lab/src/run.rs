@@ -17,9 +17,10 @@ use crate::live::{self, FlowReport, Listener, LiveError, Observation};
 use crate::metrics::Summary;
 use crate::recording::{
     End, Environment, FlowSample, PingSample, QueueSample, ReadError, RecordError, Recording,
-    RunWriter,
+    RunWriter, Status,
 };
 use crate::scenario::{Backend, Direction, FlowInstance, FlowKind, Scenario, Variant};
+use crate::simulated::{self, SimError};
 use crate::table::VariantResult;
 
 /// Why a run gave no result.
@@ -34,6 +35,9 @@ pub enum RunError {
     /// The live backend.
     #[error(transparent)]
     Live(#[from] LiveError),
+    /// The simulator.
+    #[error(transparent)]
+    Sim(#[from] SimError),
 }
 
 /// A run that has ended.
@@ -47,32 +51,78 @@ pub struct Finished {
     pub is_interrupted: bool,
 }
 
-/// Says what would keep `variants` from running live, without starting anything.
+/// Says what would keep `variants` from running on `backend`, without starting anything.
 ///
 /// # Errors
 /// A missing privilege or congestion control, by name.
-pub fn check(variants: &[Variant]) -> Result<(), RunError> {
+pub fn check(variants: &[Variant], backend: Backend) -> Result<(), RunError> {
     for variant in variants {
-        live::check(&variant.scenario)?;
+        match backend {
+            Backend::Live => live::check(&variant.scenario)?,
+            Backend::Sim => simulated::check(&variant.scenario)?,
+        }
     }
     Ok(())
 }
 
-/// Carries `variant` out and records it in the folder `dir`.
+/// Carries `variant` out on `backend` and records it in the folder `dir`.
 ///
 /// # Errors
 /// [`RunError`]. What was recorded until then is kept and marked partial.
 pub fn run(
     variant: &Variant,
+    backend: Backend,
     dir: &Path,
     started_at: String,
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
 ) -> Result<Finished, RunError> {
+    let environment = Environment::here(backend, started_at);
+    let writer = RunWriter::create(dir, variant, &environment)?;
     let scenario = &variant.scenario;
-    let environment = Environment::here(Backend::Live, started_at);
+    let recording = match backend {
+        Backend::Live => run_live(scenario, writer, interrupt, progress)?,
+        Backend::Sim => run_simulated(scenario, writer, interrupt, progress)?,
+    };
+    let is_interrupted = recording.run().status != Status::Complete;
+    let result = measure(&recording)?;
+    Ok(Finished {
+        recording,
+        result,
+        is_interrupted,
+    })
+}
+
+fn run_simulated(
+    scenario: &Scenario,
+    mut writer: RunWriter,
+    interrupt: &Stop,
+    progress: &mut dyn FnMut(Span),
+) -> Result<Recording, RunError> {
+    let at = match simulated::run(scenario, &mut writer, interrupt, progress) {
+        Ok(at) => at,
+        Err(error) => {
+            // The error of the run is the one to tell; the partial recording says it too.
+            let _ = writer.finish(End::partial(Time::ZERO, error.to_string()));
+            return Err(error.into());
+        }
+    };
+    let end = if at < Time::ZERO + scenario.duration {
+        End::partial(at, INTERRUPTED)
+    } else {
+        End::complete(at)
+    };
+    Ok(writer.finish(end)?)
+}
+
+fn run_live(
+    scenario: &Scenario,
+    writer: RunWriter,
+    interrupt: &Stop,
+    progress: &mut dyn FnMut(Span),
+) -> Result<Recording, RunError> {
     let mut recorder = Recorder {
-        writer: RunWriter::create(dir, variant, &environment)?,
+        writer,
         failed: None,
         interrupt,
         progress,
@@ -101,7 +151,7 @@ pub fn run(
         }
     }
     let mut end = if outcome.is_interrupted {
-        End::partial(outcome.end, "interrupted")
+        End::partial(outcome.end, INTERRUPTED)
     } else {
         End::complete(Time::ZERO + scenario.duration)
     };
@@ -110,14 +160,11 @@ pub fn run(
             *end.lost.entry(cause).or_default() += frames;
         }
     }
-    let recording = writer.finish(end)?;
-    let result = measure(&recording)?;
-    Ok(Finished {
-        recording,
-        result,
-        is_interrupted: outcome.is_interrupted,
-    })
+    Ok(writer.finish(end)?)
 }
+
+/// Why a run that the user ended is partial.
+const INTERRUPTED: &str = "interrupted";
 
 /// The figures of a recording, which are stored with it, and whether they are as expected.
 ///
@@ -190,7 +237,7 @@ fn write_tcp(writer: &mut RunWriter, flow: u32, report: &TcpReport) -> Result<()
     for arrived in &report.goodput {
         writer.flow_sample(&FlowSample {
             received_bytes: Some(arrived.bytes),
-            ..empty_sample(arrived.time, flow)
+            ..FlowSample::empty(arrived.time, flow)
         })?;
     }
     for state in &report.info {
@@ -202,7 +249,7 @@ fn write_tcp(writer: &mut RunWriter, flow: u32, report: &TcpReport) -> Result<()
             min_rtt: Some(state.min_rtt),
             retransmits: Some(u64::from(state.retransmits)),
             delivery_rate: Some(state.delivery_rate_bps),
-            ..empty_sample(state.time, flow)
+            ..FlowSample::empty(state.time, flow)
         })?;
     }
     Ok(())
@@ -226,7 +273,7 @@ fn write_udp(
             sent_packets: Some(sent),
             received_packets: Some(received),
             received_bytes: Some(received * payload),
-            ..empty_sample(time, instance.id)
+            ..FlowSample::empty(time, instance.id)
         })
     };
     for (received, packet) in (1..).zip(&report.samples) {
@@ -265,21 +312,4 @@ fn write_pings(
         })?;
     }
     Ok(())
-}
-
-fn empty_sample(time: Time, flow: u32) -> FlowSample {
-    FlowSample {
-        time,
-        flow,
-        received_bytes: None,
-        sent_packets: None,
-        received_packets: None,
-        cwnd: None,
-        ssthresh: None,
-        mss: None,
-        srtt: None,
-        min_rtt: None,
-        retransmits: None,
-        delivery_rate: None,
-    }
 }

@@ -35,7 +35,8 @@ struct Node {
 pub(crate) struct Calendar {
     /// The slot that is being worked off, latest first: keys and indices.
     current: Vec<(u64, u32)>,
-    /// Its number: time divided by the width of a slot.
+    /// Its number: time divided by the width of a slot, plus one, so that at first all events lie
+    /// ahead.
     base: u64,
     /// First node of each slot within the horizon.
     slots: Box<[u32]>,
@@ -86,7 +87,7 @@ impl Calendar {
         let order = self.order;
         self.order += 1;
         self.waiting += 1;
-        let slot = at >> WIDTH;
+        let slot = slot_of(at);
         if slot <= self.base {
             debug_assert!(slot == self.base, "events lie in the future");
             let entry = (key(at, order, what), what.index);
@@ -108,14 +109,14 @@ impl Calendar {
     /// instants up to there must find slots, not the sorted one.
     pub fn next_until(&mut self, limit: Time) -> Option<Time> {
         if self.current.is_empty() {
-            if self.upcoming > limit.as_ns() >> WIDTH {
+            if self.upcoming > slot_of(limit.as_ns()) {
                 return None;
             }
             self.advance();
         }
         let (key, _) = self.current.last()?;
         let offset = key >> (ORDER_BITS + KIND_BITS);
-        let at = Time::from_ns((self.base << WIDTH) + offset);
+        let at = Time::from_ns(((self.base - 1) << WIDTH) + offset);
         (at <= limit).then_some(at)
     }
 
@@ -128,7 +129,7 @@ impl Calendar {
     }
 
     fn put(&mut self, at: u64, order: u64, what: What) {
-        let slot = ((at >> WIDTH) % SLOTS) as usize;
+        let slot = (slot_of(at) % SLOTS) as usize;
         let node = Node {
             key: key(at, order, what),
             index: what.index,
@@ -154,7 +155,7 @@ impl Calendar {
         }
         self.base = base;
         while let Some(Reverse((at, order, what))) = self.far.peek() {
-            if (at >> WIDTH) - base >= SLOTS {
+            if slot_of(*at) - base >= SLOTS {
                 break;
             }
             let (at, order, what) = (*at, *order, *what);
@@ -172,7 +173,7 @@ impl Calendar {
             id = node.next;
         }
         self.current.sort_unstable_by(|a, b| b.cmp(a));
-        let far = self.far.peek().map(|Reverse((at, _, _))| at >> WIDTH);
+        let far = self.far.peek().map(|Reverse((at, _, _))| slot_of(*at));
         self.upcoming = match (self.next_occupied(), far) {
             (Some(near), Some(far)) => near.min(far),
             (near, far) => near.or(far).unwrap_or(u64::MAX),
@@ -200,6 +201,10 @@ impl Calendar {
         }
         None
     }
+}
+
+const fn slot_of(at: u64) -> u64 {
+    (at >> WIDTH) + 1
 }
 
 fn key(at: u64, order: u64, what: What) -> u64 {

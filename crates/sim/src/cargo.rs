@@ -3,28 +3,6 @@
 use sluice_core::{Ecn, Time};
 use sluice_tcp::Segment;
 
-/// What is inside a packet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Payload {
-    /// A segment of a connection. The generation tells a connection from a later one that uses
-    /// the same place.
-    Tcp {
-        connection: u32,
-        generation: u32,
-        segment: Segment,
-    },
-    Datagram {
-        sequence: u64,
-        sent: Time,
-    },
-    /// An echo request, or its reply once it has `reached` the server.
-    Echo {
-        sequence: u64,
-        sent: Time,
-        reached: Option<Time>,
-    },
-}
-
 /// What the network must know of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
@@ -32,11 +10,32 @@ pub(crate) struct Tag {
     pub hash: u32,
     /// Bytes on the link.
     pub len: u32,
+    /// The connection of a segment; [`NOT_TCP`] for a datagram. The generation tells it from a
+    /// later connection in the same place.
+    pub connection: u32,
+    pub generation: u16,
     /// Links that it has passed.
     pub hop: u8,
     pub to_server: bool,
     pub ecn: Ecn,
 }
+
+/// The connection of packets that belong to none.
+pub(crate) const NOT_TCP: u32 = u32::MAX;
+
+/// A datagram, an echo request, or its reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Datagram {
+    pub sequence: u64,
+    pub sent: Time,
+    /// When an echo request reached the server; [`Time::MAX`] before that.
+    pub reached: Time,
+}
+
+/// A segment in a cache line of its own.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line(Segment);
 
 /// All packets on their way, by slot: tags, which every link touches, apart from what only the
 /// hosts touch. Slots are used again, the last freed first, so the memory that is touched stays
@@ -44,24 +43,22 @@ pub(crate) struct Tag {
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
     tags: Vec<Tag>,
-    payloads: Vec<Payload>,
+    segments: Vec<Line>,
+    datagrams: Vec<Datagram>,
     free: Vec<u32>,
 }
 
 impl Hold {
-    pub fn put(&mut self, tag: Tag, payload: Payload) -> u32 {
-        match self.free.pop() {
-            Some(slot) => {
-                self.tags[slot as usize] = tag;
-                self.payloads[slot as usize] = payload;
-                slot
-            }
-            None => {
-                self.tags.push(tag);
-                self.payloads.push(payload);
-                u32::try_from(self.tags.len() - 1).expect("fewer than 2^32 packets are in flight")
-            }
-        }
+    pub fn put_segment(&mut self, tag: Tag, segment: Segment) -> u32 {
+        let slot = self.put(tag);
+        self.segments[slot as usize].0 = segment;
+        slot
+    }
+
+    pub fn put_datagram(&mut self, tag: Tag, datagram: Datagram) -> u32 {
+        let slot = self.put(tag);
+        self.datagrams[slot as usize] = datagram;
+        slot
     }
 
     pub fn tag(&self, slot: u32) -> &Tag {
@@ -72,12 +69,15 @@ impl Hold {
         &mut self.tags[slot as usize]
     }
 
-    /// Takes what is in `slot` and frees it.
-    pub fn take(&mut self, slot: u32) -> (Tag, Payload) {
-        (self.free(slot), self.payloads[slot as usize])
+    pub fn segment(&self, slot: u32) -> &Segment {
+        &self.segments[slot as usize].0
     }
 
-    /// Frees `slot`.
+    pub fn datagram(&self, slot: u32) -> &Datagram {
+        &self.datagrams[slot as usize]
+    }
+
+    /// Frees `slot`; what was in it stays readable until something is put there.
     pub fn free(&mut self, slot: u32) -> Tag {
         self.free.push(slot);
         self.tags[slot as usize]
@@ -86,5 +86,20 @@ impl Hold {
     /// Packets on their way.
     pub fn len(&self) -> usize {
         self.tags.len() - self.free.len()
+    }
+
+    fn put(&mut self, tag: Tag) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.tags[slot as usize] = tag;
+            return slot;
+        }
+        self.tags.push(tag);
+        self.segments.push(Line(Segment::default()));
+        self.datagrams.push(Datagram {
+            sequence: 0,
+            sent: Time::ZERO,
+            reached: Time::MAX,
+        });
+        u32::try_from(self.tags.len() - 1).expect("fewer than 2^32 packets are in flight")
     }
 }

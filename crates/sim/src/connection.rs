@@ -1,32 +1,36 @@
 //! TCP connections and the applications on top of them.
 
-use crate::cargo::Payload;
-use crate::config::{Direction, FlowId, Size, Tcp, Traffic};
+use crate::cargo::Tag;
+use crate::config::{Direction, FlowId, Size, Traffic};
 use crate::observe::{Completion, FlowTotals, Observer, TcpSample};
 use crate::random;
 use crate::simulation::{Simulation, kind};
 use crate::source::Page;
-use sluice_core::{Rng, Time};
+use sluice_core::{Ecn, Rng, Time};
 use sluice_tcp::{Endpoint, Segment, State};
 
 /// Two ends of a connection.
+///
+/// What every segment touches lies together at the head of each end.
+#[repr(C)]
 pub(crate) struct Connection {
     pub flow: u32,
     /// Counts the connections that have used this place.
-    generation: u32,
+    generation: u16,
     pub is_open: bool,
     app: App,
     client: End,
     server: End,
 }
 
+#[repr(C, align(64))]
 struct End {
-    tcp: Endpoint,
     /// When a timer event is scheduled; [`Time::MAX`] for none. TCP moves its timers with every
     /// ACK; an event that comes too early just asks again, so that none is ever cancelled.
     timer_at: Time,
     hash: u32,
     has_closed: bool,
+    tcp: Endpoint,
 }
 
 /// What the applications at both ends do.
@@ -73,13 +77,12 @@ impl Connection {
         totals.retransmits += sender.counters().retransmits;
     }
 
-    pub fn sample(&self, now: Time, tcp: &Tcp) -> TcpSample {
+    pub fn sample(&self, now: Time) -> TcpSample {
         let (sender, receiver) = self.roles();
         TcpSample {
             time: now,
             sender: sender.snapshot(),
             counters: sender.counters(),
-            mss: tcp.config.mss,
             received: receiver.received(),
         }
     }
@@ -231,16 +234,15 @@ impl Simulation {
 
     pub(crate) fn handle_segment(
         &mut self,
-        id: u32,
-        generation: u32,
-        to_server: bool,
+        tag: &Tag,
         segment: &Segment,
         observer: &mut impl Observer,
     ) {
         let now = self.now;
+        let (id, to_server) = (tag.connection, tag.to_server);
         let connection = &mut self.connections[id as usize];
         // A straggler of a connection that has ended.
-        if !connection.is_open || connection.generation != generation {
+        if !connection.is_open || connection.generation != tag.generation {
             return;
         }
         connection.end(to_server).tcp.handle_segment(now, segment);
@@ -276,21 +278,17 @@ impl Simulation {
             let Some(segment) = end.tcp.poll_transmit(now) else {
                 break;
             };
-            let hash = end.hash;
-            let payload = Payload::Tcp {
+            let tag = Tag {
+                flow,
+                hash: end.hash,
+                len: 0,
                 connection: id,
                 generation,
-                segment,
+                hop: 0,
+                to_server: !is_server,
+                ecn: Ecn::NotEct,
             };
-            self.send(
-                flow,
-                !is_server,
-                segment.ip_len(),
-                hash,
-                segment.ecn,
-                payload,
-                observer,
-            );
+            self.send_segment(tag, segment, observer);
         }
         let end = self.connections[id as usize].end(is_server);
         let (at, is_closed) = (end.tcp.next_timeout(), end.tcp.is_closed());

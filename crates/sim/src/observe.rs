@@ -71,8 +71,6 @@ pub struct TcpSample {
     pub sender: Snapshot,
     /// What the sending end has counted.
     pub counters: Counters,
-    /// Payload bytes of a full segment.
-    pub mss: u32,
     /// Payload bytes that have arrived in order.
     pub received: u64,
 }

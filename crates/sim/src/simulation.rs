@@ -1,15 +1,16 @@
 //! The event loop: time, links, and the way of each packet.
 
 use crate::calendar::{Calendar, What};
-use crate::cargo::{Hold, Payload, Tag};
+use crate::cargo::{Datagram, Hold, NOT_TCP, Tag};
 use crate::config::{Config, ConfigError, Flow, FlowId, Link, LinkId, Traffic};
 use crate::connection::Connection;
 use crate::observe::{FlowTotals, LinkSample, Observer};
 use crate::source::Source;
 use sluice_core::link::pipe::{Pipe, PipeParams};
 use sluice_core::{
-    Backlog, Cx, Discipline, DropReason, Event, Packet, Rate, Rng, Sink, Span, Time, Wake,
+    Backlog, Cx, Discipline, DropReason, Ecn, Event, Packet, Rate, Rng, Sink, Span, Time, Wake,
 };
+use sluice_tcp::Segment;
 
 /// A network in virtual time.
 ///
@@ -331,27 +332,42 @@ impl Simulation {
 
     // ---- the way of a packet -----------------------------------------------------------
 
-    /// Puts a new packet on the first link of its way.
-    pub(crate) fn send(
+    /// Puts a segment on the first link of its way.
+    pub(crate) fn send_segment(
+        &mut self,
+        mut tag: Tag,
+        segment: Segment,
+        observer: &mut impl Observer,
+    ) {
+        self.hosts[tag.flow as usize].sent += 1;
+        tag.len = segment.ip_len() + self.frame_overhead;
+        tag.ecn = segment.ecn;
+        let slot = self.hold.put_segment(tag, segment);
+        self.dispatch(slot, observer);
+    }
+
+    /// Puts a datagram of `ip_len` bytes on the first link of its way.
+    pub(crate) fn send_datagram(
         &mut self,
         flow: u32,
         to_server: bool,
         ip_len: u32,
-        hash: u32,
-        ecn: sluice_core::Ecn,
-        payload: Payload,
+        ecn: Ecn,
+        datagram: Datagram,
         observer: &mut impl Observer,
     ) {
         self.hosts[flow as usize].sent += 1;
         let tag = Tag {
             flow,
-            hash,
+            hash: self.hash_of(flow, 0, to_server),
             len: ip_len + self.frame_overhead,
+            connection: NOT_TCP,
+            generation: 0,
             hop: 0,
             to_server,
             ecn,
         };
-        let slot = self.hold.put(tag, payload);
+        let slot = self.hold.put_datagram(tag, datagram);
         self.dispatch(slot, observer);
     }
 
@@ -407,22 +423,17 @@ impl Simulation {
     }
 
     fn deliver(&mut self, slot: u32, observer: &mut impl Observer) {
-        let (tag, payload) = self.hold.take(slot);
+        let tag = self.hold.free(slot);
         let hosts = &mut self.hosts[tag.flow as usize];
         hosts.received += 1;
-        hosts.marked += u64::from(tag.ecn == sluice_core::Ecn::Ce);
-        match payload {
-            Payload::Tcp {
-                connection,
-                generation,
-                mut segment,
-            } => {
-                segment.ecn = tag.ecn;
-                self.handle_segment(connection, generation, tag.to_server, &segment, observer);
-            }
-            Payload::Datagram { .. } | Payload::Echo { .. } => {
-                self.handle_datagram(&tag, payload, observer);
-            }
+        hosts.marked += u64::from(tag.ecn == Ecn::Ce);
+        if tag.connection == NOT_TCP {
+            let datagram = *self.hold.datagram(slot);
+            self.handle_datagram(&tag, datagram, observer);
+        } else {
+            let mut segment = *self.hold.segment(slot);
+            segment.ecn = tag.ecn;
+            self.handle_segment(&tag, &segment, observer);
         }
     }
 
@@ -525,10 +536,9 @@ impl Simulation {
         }
         for connection in &self.connections {
             let flow = connection.flow as usize;
-            if let Traffic::Tcp(tcp) = &self.flows[flow].config.traffic
-                && connection.is_open
-            {
-                observer.on_tcp(flow, &connection.sample(self.now, tcp));
+            let is_flow = matches!(self.flows[flow].config.traffic, Traffic::Tcp(_));
+            if is_flow && connection.is_open {
+                observer.on_tcp(flow, &connection.sample(self.now));
             }
         }
         if let Some(interval) = self.sample_interval {

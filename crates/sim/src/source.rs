@@ -1,8 +1,8 @@
 //! When flows start, stop and send: datagrams, echoes, pages, and the clocks of applications.
 
-use crate::cargo::{Payload, Tag};
+use crate::cargo::{Datagram, Tag};
 use crate::config::{Direction, Spacing, Traffic};
-use crate::observe::{Datagram, Echo, Observer};
+use crate::observe::{self, Echo, Observer};
 use crate::random::exponential;
 use crate::simulation::{Simulation, kind};
 use sluice_core::{Ecn, Span, Time};
@@ -52,7 +52,7 @@ impl Simulation {
                     Spacing::OnOff { on, .. } => now + on,
                     Spacing::RandomOnOff { on, .. } => now + exponential(&mut state.rng, on),
                 };
-                self.send_datagram(flow, observer);
+                self.send_next(flow, observer);
             }
             Traffic::Ping(_) => self.send_request(flow, observer),
             Traffic::Web(web) => {
@@ -74,7 +74,7 @@ impl Simulation {
         }
         match &state.config.traffic {
             Traffic::Tcp(_) => self.write_more(flow, observer),
-            Traffic::Udp(_) => self.send_datagram(flow, observer),
+            Traffic::Udp(_) => self.send_next(flow, observer),
             Traffic::Ping(_) => self.send_request(flow, observer),
             Traffic::Web(web) => {
                 let wait = exponential(&mut state.rng, web.interval);
@@ -85,7 +85,7 @@ impl Simulation {
         }
     }
 
-    fn send_datagram(&mut self, flow: u32, observer: &mut impl Observer) {
+    fn send_next(&mut self, flow: u32, observer: &mut impl Observer) {
         let now = self.now;
         let state = &mut self.flows[flow as usize];
         let Traffic::Udp(udp) = &state.config.traffic else {
@@ -122,12 +122,12 @@ impl Simulation {
             source.burst_sent = 0;
         }
         self.schedule(at, kind::SOURCE, flow);
-        let hash = self.hash_of(flow, 0, to_server);
-        let payload = Payload::Datagram {
+        let datagram = Datagram {
             sequence,
             sent: now,
+            reached: Time::MAX,
         };
-        self.send(flow, to_server, ip_len, hash, ecn, payload, observer);
+        self.send_datagram(flow, to_server, ip_len, ecn, datagram, observer);
     }
 
     fn send_request(&mut self, flow: u32, observer: &mut impl Observer) {
@@ -143,65 +143,54 @@ impl Simulation {
             let at = now + ping.interval;
             self.schedule(at, kind::SOURCE, flow);
         }
-        let hash = self.hash_of(flow, 0, true);
-        let payload = Payload::Echo {
+        let request = Datagram {
             sequence,
             sent: now,
-            reached: None,
+            reached: Time::MAX,
         };
-        self.send(flow, true, ip_len, hash, Ecn::NotEct, payload, observer);
+        self.send_datagram(flow, true, ip_len, Ecn::NotEct, request, observer);
     }
 
     /// A datagram or an echo has arrived at its host.
     pub(crate) fn handle_datagram(
         &mut self,
         tag: &Tag,
-        payload: Payload,
+        datagram: Datagram,
         observer: &mut impl Observer,
     ) {
         let now = self.now;
         let flow = tag.flow;
-        let totals = &mut self.flows[flow as usize].totals;
+        let state = &mut self.flows[flow as usize];
         let ip_len = tag.len - self.frame_overhead;
-        match payload {
-            Payload::Datagram { sequence, sent } => {
-                totals.bytes_received += u64::from(ip_len - DATAGRAM_HEADERS);
-                let arrival = Datagram {
-                    sequence,
-                    sent,
-                    received: now,
-                    is_marked: tag.ecn == Ecn::Ce,
-                };
-                observer.on_datagram(flow as usize, &arrival);
-            }
-            Payload::Echo {
+        let Datagram {
+            sequence,
+            sent,
+            reached,
+        } = datagram;
+        if !matches!(state.config.traffic, Traffic::Ping(_)) {
+            state.totals.bytes_received += u64::from(ip_len - DATAGRAM_HEADERS);
+            let arrival = observe::Datagram {
                 sequence,
                 sent,
-                reached: None,
-            } => {
-                let reply = Payload::Echo {
-                    sequence,
-                    sent,
-                    reached: Some(now),
-                };
-                let hash = self.hash_of(flow, 0, false);
-                self.send(flow, false, ip_len, hash, Ecn::NotEct, reply, observer);
-            }
-            Payload::Echo {
+                received: now,
+                is_marked: tag.ecn == Ecn::Ce,
+            };
+            observer.on_datagram(flow as usize, &arrival);
+        } else if tag.to_server {
+            let reply = Datagram {
+                reached: now,
+                ..datagram
+            };
+            self.send_datagram(flow, false, ip_len, Ecn::NotEct, reply, observer);
+        } else {
+            state.totals.completions += 1;
+            let echo = Echo {
                 sequence,
                 sent,
-                reached: Some(reached),
-            } => {
-                totals.completions += 1;
-                let echo = Echo {
-                    sequence,
-                    sent,
-                    forward: reached.since(sent),
-                    round_trip: now.since(sent),
-                };
-                observer.on_echo(flow as usize, &echo);
-            }
-            Payload::Tcp { .. } => unreachable!("a segment goes to its connection"),
+                forward: reached.since(sent),
+                round_trip: now.since(sent),
+            };
+            observer.on_echo(flow as usize, &echo);
         }
     }
 }

@@ -54,24 +54,32 @@ pub enum State {
 /// assert_eq!(client.counters().retransmits, 0);
 /// ```
 #[derive(Debug)]
+#[repr(C)]
 pub struct Endpoint {
     state: State,
-    sender: Sender,
+    /// What both sides have agreed on.
+    agreed_ecn: EcnMode,
+    /// Whether the sender has anything to do. A side that only receives never looks at it, which
+    /// halves what a segment touches.
+    is_sending: bool,
+    /// Whether everything written and the FIN have been acknowledged.
+    is_sent: bool,
+    owes_reset: bool,
+    /// The window of the last ACK that the idle sender was not told of.
+    peer_window: Option<u16>,
+    received: u64,
     receiver: Receiver,
+    sender: Sender,
     /// Sequence number of our SYN.
     iss: u64,
     /// What our SYN offers.
     mss: u32,
     ecn: EcnMode,
-    /// What both sides have agreed on.
-    agreed_ecn: EcnMode,
     peer_asks_accurate: bool,
     syn_due: bool,
     syn_sent_at: Time,
     syn_timer: Time,
     syn_retries: u32,
-    owes_reset: bool,
-    received: u64,
 }
 
 impl Endpoint {
@@ -97,19 +105,22 @@ impl Endpoint {
         let iss = (1 << 32) + u64::from(config.isn);
         Ok(Endpoint {
             state,
-            sender: Sender::new(config, iss + 1),
+            agreed_ecn: EcnMode::Off,
+            is_sending: false,
+            is_sent: false,
+            owes_reset: false,
+            peer_window: None,
+            received: 0,
             receiver: Receiver::new(config),
+            sender: Sender::new(config, iss + 1),
             iss,
             mss: config.mss,
             ecn: config.ecn,
-            agreed_ecn: EcnMode::Off,
             peer_asks_accurate: false,
             syn_due: false,
             syn_sent_at: Time::ZERO,
             syn_timer: Time::MAX,
             syn_retries: 0,
-            owes_reset: false,
-            received: 0,
         })
     }
 
@@ -126,16 +137,19 @@ impl Endpoint {
     /// Makes `bytes` more available for sending.
     pub fn write(&mut self, bytes: u64) {
         self.sender.write(bytes);
+        self.wake_sender();
     }
 
     /// Makes the source endless, until [`Endpoint::close`].
     pub fn write_forever(&mut self) {
         self.sender.write(u64::MAX);
+        self.wake_sender();
     }
 
     /// Ends the sending direction after everything written; an endless source ends where it is.
     pub fn close(&mut self) {
         self.sender.close();
+        self.wake_sender();
     }
 
     /// Takes up to `bytes` out of the receive buffer; returns how many there were.
@@ -220,15 +234,16 @@ impl Endpoint {
         if self.state != State::Established {
             return self.poll_syn(now);
         }
-        if !self.receiver.has_split_ack() && self.sender.poll(now, &mut segment) {
-            self.receiver.stamp(&mut segment, true);
+        let may_send = self.is_sending && !self.receiver.has_split_ack();
+        if may_send && self.sender.poll(now, &mut segment) {
+            self.receiver.stamp(&mut segment);
         } else if self.receiver.wants_ack(now) {
             segment.seq = self.sender.nxt() as u32;
             // L4S sends pure ACKs as ECT(1) as well, so that they take the short queue.
             if self.agreed_ecn == EcnMode::Accurate {
                 segment.ecn = Ecn::Ect1;
             }
-            self.receiver.stamp(&mut segment, true);
+            self.receiver.stamp(&mut segment);
         } else {
             return None;
         }
@@ -240,7 +255,10 @@ impl Endpoint {
     /// called earlier or later than this is harmless.
     pub fn next_timeout(&self) -> Time {
         match self.state {
-            State::Established => self.sender.next_timeout().min(self.receiver.ack_due()),
+            State::Established if self.is_sending => {
+                self.sender.next_timeout().min(self.receiver.ack_due())
+            }
+            State::Established => self.receiver.ack_due(),
             _ => self.syn_timer,
         }
     }
@@ -249,6 +267,9 @@ impl Endpoint {
     pub fn handle_timeout(&mut self, now: Time) {
         if self.state != State::Established {
             self.handle_syn_timeout(now);
+            return;
+        }
+        if !self.is_sending {
             return;
         }
         self.sender.handle_timeout(now);
@@ -272,7 +293,7 @@ impl Endpoint {
 
     /// Whether everything written, and the end of it, has been acknowledged.
     pub fn is_sent(&self) -> bool {
-        self.sender.is_finished()
+        self.is_sent
     }
 
     /// Whether the peer's last byte and its end have arrived.
@@ -307,6 +328,7 @@ impl Endpoint {
             min_rtt: sender.rtt.srtt().map(|_| sender.rtt.min()),
             latest_rtt: sender.rtt.latest(),
             rto: sender.rtt.rto(),
+            mss: sender.mss(),
             delivered: sender.delivered(),
             delivery_rate: sender.delivery_rate(),
             pacing_rate: sender.pacing_rate(),
@@ -322,17 +344,33 @@ impl Endpoint {
             self.receiver.acknowledge();
             return;
         }
-        if segment.flags.has(Flags::ACK) {
-            self.sender.handle_ack(now, segment);
+        if self.is_sending {
+            if segment.flags.has(Flags::ACK) {
+                self.sender.handle_ack(now, segment);
+                self.is_sending = !self.sender.is_idle();
+                self.is_sent = self.sender.is_finished();
+            }
+        } else {
+            self.peer_window = Some(segment.window);
         }
         if segment.is_pure_ack() {
             if self.receiver.is_stale(segment) {
                 self.receiver.acknowledge();
             }
         } else {
-            let idle = self.sender.rtt.rto();
-            self.received += self.receiver.handle(now, segment, idle);
+            let rtt = &self.sender.rtt;
+            self.received += self.receiver.handle(now, segment, || rtt.rto());
         }
+    }
+
+    fn wake_sender(&mut self) {
+        if let Some(window) = self.peer_window.take() {
+            self.sender.set_peer_window(window);
+        }
+        if !self.is_sending {
+            self.sender.on_wake();
+        }
+        self.is_sending = !self.sender.is_idle();
     }
 
     fn agree_on_ecn(&mut self, peer_is_capable: bool) {
@@ -440,6 +478,8 @@ pub struct Snapshot {
     pub latest_rtt: Span,
     /// Retransmission timeout.
     pub rto: Span,
+    /// Payload bytes of a full segment, as agreed.
+    pub mss: u64,
     /// Bytes that the receiver has reported.
     pub delivered: u64,
     /// Delivery rate of the last sample.

@@ -42,9 +42,13 @@ pub(crate) struct RateEstimator {
     /// C.app_limited: the delivered count at which the last application-limited byte will have
     /// been acknowledged; zero when not limited.
     app_limited_until: u64,
-    /// The newest of the segments that the current ACK delivered.
-    newest: Option<(TxState, Time)>,
+    /// Bytes and interval of the last sample; the division is left to those who ask.
+    last: (u64, Span),
 }
+
+/// The newest of the segments that one ACK delivered, with its transmission time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Newest(Option<(TxState, Time)>);
 
 impl RateEstimator {
     /// §3.2: what a segment that leaves now must remember.
@@ -62,24 +66,24 @@ impl RateEstimator {
     }
 
     /// §3.3: UpdateRateSample for one segment that the current ACK delivered.
-    pub fn on_delivered(&mut self, now: Time, entry: &Entry) {
+    pub fn on_delivered(&mut self, now: Time, entry: &Entry, newest: &mut Newest) {
         self.delivered += entry.len();
         self.delivered_at = now;
         let tx = entry.tx();
-        if self
-            .newest
+        if newest
+            .0
             .is_none_or(|(newest, _)| tx.delivered >= newest.delivered)
         {
-            self.newest = Some((tx, entry.sent_at));
+            newest.0 = Some((tx, entry.sent_at));
         }
     }
 
     /// §3.3: GenerateRateSample once all segments of the ACK have been seen.
-    pub fn finish(&mut self, min_rtt: Span) -> RateSample {
+    pub fn finish(&mut self, newest: &Newest, min_rtt: Span) -> RateSample {
         if self.app_limited_until > 0 && self.delivered > self.app_limited_until {
             self.app_limited_until = 0;
         }
-        let Some((tx, sent_at)) = self.newest.take() else {
+        let Some((tx, sent_at)) = newest.0 else {
             return RateSample::default();
         };
         self.first_sent_at = sent_at;
@@ -99,7 +103,19 @@ impl RateEstimator {
                 ..sample
             };
         }
+        self.last = (sample.delivered, sample.interval);
         sample
+    }
+
+    /// The rate of the last sample.
+    pub fn last_rate(&self) -> Option<Rate> {
+        let (delivered, interval) = self.last;
+        let sample = RateSample {
+            delivered,
+            interval,
+            ..RateSample::default()
+        };
+        sample.rate()
     }
 
     /// §3.4: the sender had room in its window and nothing to send.

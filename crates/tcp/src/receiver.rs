@@ -9,7 +9,9 @@ use sluice_core::{Ecn, Span, Time};
 /// Received sequence numbers `start..end`.
 type Range = (u64, u64);
 
+/// The receiving half. As in the sender, what every segment touches comes first.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Receiver {
     /// RCV.NXT.
     nxt: u64,
@@ -17,40 +19,46 @@ pub(crate) struct Receiver {
     read: u64,
     /// The right edge of the offered window, which never moves back (RFC 9293 §3.8.6.2.1).
     edge: u64,
+    /// RCV.NXT of the last ACK.
+    acked: u64,
+    /// When a delayed ACK is due.
+    ack_at: Time,
+    /// TS.Recent (RFC 7323 §4.3).
+    ts_recent: Time,
+    last_arrival: Time,
     buffer: u64,
+    mss: u32,
+    ack_every: u32,
+    quick_acks_left: u32,
+    /// How many of [`Receiver::recent`] are valid.
+    recent_len: u32,
     scale: u8,
     reading: Reading,
-    mss: u64,
+    ack_now: bool,
+    ecn: EcnMode,
+    /// RFC 3168 §6.1.3: repeat ECE until CWR. RFC 8257 §3.2: DCTCP.CE.
+    echo: bool,
+    has_duplicate: bool,
+    /// The FIN has arrived and everything before it.
+    is_finished: bool,
+    has_fin: bool,
+    /// CE-marked segments (RFC 9768 §3.2.2: r.cep starts at 5).
+    ce_count: u32,
+    ce_reported: u32,
+    ack_delay: Span,
+    /// An ACK number and ECE that must leave before the next ACK (RFC 8257 §3.2).
+    split_ack: Option<(u64, bool)>,
     /// Bytes beyond the first gap, in order and disjoint.
     out_of_order: VecDeque<Range>,
     /// The blocks to report, most recently changed first (RFC 2018 §4).
     recent: [Range; MAX_SACK_BLOCKS],
-    recent_len: usize,
-    /// A segment that arrived twice (RFC 2883 §4).
-    duplicate: Option<Range>,
-    /// TS.Recent (RFC 7323 §4.3).
-    ts_recent: Time,
-    /// RCV.NXT of the last ACK.
-    acked: u64,
-    ack_every: u64,
-    ack_delay: Span,
-    ack_now: bool,
-    /// When a delayed ACK is due.
-    ack_at: Time,
-    quick_acks: u32,
-    quick_acks_left: u32,
-    last_arrival: Time,
-    ecn: EcnMode,
-    /// RFC 3168 §6.1.3: repeat ECE until CWR. RFC 8257 §3.2: DCTCP.CE.
-    echo: bool,
-    /// CE-marked segments (RFC 9768 §3.2.2: r.cep starts at 5).
-    ce_count: u32,
-    ce_reported: u32,
-    /// An ACK number and ECE that must leave before the next ACK (RFC 8257 §3.2).
-    split_ack: Option<(u64, bool)>,
-    fin_at: Option<u64>,
+    /// A segment that arrived twice (RFC 2883 §4), if `has_duplicate`.
+    duplicate: Range,
+    /// Sequence number of the FIN, if `has_fin`.
+    fin_at: u64,
     /// Bytes that arrived a second time.
     duplicate_bytes: u64,
+    quick_acks: u32,
 }
 
 /// How the window field has to be shifted so that it can express `buffer` (RFC 7323 §2.3).
@@ -71,30 +79,33 @@ impl Receiver {
             nxt: 0,
             read: 0,
             edge: 0,
+            acked: 0,
+            ack_at: Time::MAX,
+            ts_recent: Time::ZERO,
+            last_arrival: Time::ZERO,
             buffer: config.receive_buffer,
+            mss: config.mss,
+            ack_every: config.ack_every,
+            quick_acks_left: config.quick_acks,
+            recent_len: 0,
             scale: window_scale(config.receive_buffer),
             reading: config.reading,
-            mss: u64::from(config.mss),
-            out_of_order: VecDeque::new(),
-            recent: [(0, 0); MAX_SACK_BLOCKS],
-            recent_len: 0,
-            duplicate: None,
-            ts_recent: Time::ZERO,
-            acked: 0,
-            ack_every: u64::from(config.ack_every),
-            ack_delay: config.ack_delay,
             ack_now: false,
-            ack_at: Time::MAX,
-            quick_acks: config.quick_acks,
-            quick_acks_left: config.quick_acks,
-            last_arrival: Time::ZERO,
             ecn: EcnMode::Off,
             echo: false,
+            has_duplicate: false,
+            is_finished: false,
+            has_fin: false,
             ce_count: CE_COUNT_START,
             ce_reported: CE_COUNT_START,
+            ack_delay: config.ack_delay,
             split_ack: None,
-            fin_at: None,
+            out_of_order: VecDeque::new(),
+            recent: [(0, 0); MAX_SACK_BLOCKS],
+            duplicate: (0, 0),
+            fin_at: 0,
             duplicate_bytes: 0,
+            quick_acks: config.quick_acks,
         }
     }
 
@@ -118,7 +129,7 @@ impl Receiver {
 
     /// Bytes that wait for the application.
     pub fn unread(&self) -> u64 {
-        self.nxt - self.read - u64::from(self.is_finished())
+        self.nxt - self.read - u64::from(self.is_finished)
     }
 
     pub fn duplicate_bytes(&self) -> u64 {
@@ -127,7 +138,7 @@ impl Receiver {
 
     /// Whether all bytes and the FIN have arrived.
     pub fn is_finished(&self) -> bool {
-        self.fin_at.is_some_and(|fin| self.nxt > fin)
+        self.is_finished
     }
 
     /// The application takes up to `bytes`; returns how many there were.
@@ -136,14 +147,18 @@ impl Receiver {
         self.read += taken;
         // RFC 9293 §3.8.6.2.2: tell the sender once half the buffer or one segment is free.
         let gain = (self.read + self.buffer).saturating_sub(self.edge);
-        if gain >= self.mss.min(self.buffer / 2) && self.edge - self.nxt < self.mss {
+        if gain >= u64::from(self.mss).min(self.buffer / 2)
+            && self.edge - self.nxt < u64::from(self.mss)
+        {
             self.ack_now = true;
         }
         taken
     }
 
     /// Takes a segment that occupies sequence space; returns the bytes that became readable.
-    pub fn handle(&mut self, now: Time, segment: &Segment, idle: Span) -> u64 {
+    ///
+    /// `timeout` tells the retransmission timeout, the measure of an idle time.
+    pub fn handle(&mut self, now: Time, segment: &Segment, timeout: impl FnOnce() -> Span) -> u64 {
         let seq = expand(segment.seq, self.nxt);
         let payload_end = seq + u64::from(segment.len);
         let mut end = payload_end;
@@ -152,7 +167,8 @@ impl Receiver {
         }
         // A pause longer than the timeout starts a new burst that wants its ACKs at once, as
         // at the start (Linux).
-        if now.since(self.last_arrival) > idle && self.last_arrival > Time::ZERO {
+        let pause = now.since(self.last_arrival);
+        if pause > self.ack_delay && self.last_arrival > Time::ZERO && pause > timeout() {
             self.quick_acks_left = self.quick_acks;
         }
         self.last_arrival = now;
@@ -164,8 +180,9 @@ impl Receiver {
             self.ack_now = true;
             return 0;
         }
-        if end > payload_end {
-            self.fin_at.get_or_insert(payload_end);
+        if end > payload_end && !self.has_fin {
+            self.has_fin = true;
+            self.fin_at = payload_end;
         }
         // RFC 7323 §4.3 (2): TS.Recent is the timestamp of the segment that the next ACK
         // answers, so a delayed ACK echoes its first segment and a hole the one that fills it.
@@ -188,13 +205,15 @@ impl Receiver {
             // RFC 5681 §4.2: an out-of-order segment is acknowledged at once.
             self.ack_now = true;
         }
-        if self.is_finished() {
+        let mut fin = 0;
+        if self.has_fin && !self.is_finished && self.nxt > self.fin_at {
+            self.is_finished = true;
             self.ack_now = true;
+            fin = 1;
         }
         if self.reading == Reading::Immediate {
-            self.read = self.nxt - u64::from(self.is_finished());
+            self.read = self.nxt - u64::from(self.is_finished);
         }
-        let fin = u64::from(self.is_finished() && self.fin_at.is_some_and(|fin| before <= fin));
         self.nxt - before - fin
     }
 
@@ -229,7 +248,7 @@ impl Receiver {
     }
 
     /// Fills in everything that the receiving half says, in any segment that leaves.
-    pub fn stamp(&mut self, segment: &mut Segment, with_sack: bool) {
+    pub fn stamp(&mut self, segment: &mut Segment) {
         segment.flags = segment.flags.with(Flags::ACK);
         if let Some((ack, echo)) = self.split_ack.take() {
             segment.ack = ack as u32;
@@ -254,7 +273,7 @@ impl Receiver {
         };
         self.edge = self.edge.max(self.nxt + (field << self.scale));
         segment.window = field as u16;
-        if with_sack {
+        if self.recent_len > 0 || self.has_duplicate {
             self.stamp_sack(segment);
         }
         match self.ecn {
@@ -287,14 +306,16 @@ impl Receiver {
     fn stamp_sack(&mut self, segment: &mut Segment) {
         let mut count = 0;
         // RFC 2883 §4: the duplicate comes first, and is reported once.
-        if let Some((start, end)) = self.duplicate.take() {
+        if self.has_duplicate {
+            self.has_duplicate = false;
+            let (start, end) = self.duplicate;
             segment.sack[0] = SackBlock {
                 start: start as u32,
                 end: end as u32,
             };
             count = 1;
         }
-        for &(start, end) in &self.recent[..self.recent_len] {
+        for &(start, end) in &self.recent[..self.recent_len as usize] {
             if count < MAX_SACK_BLOCKS {
                 segment.sack[count] = SackBlock {
                     start: start as u32,
@@ -309,7 +330,7 @@ impl Receiver {
     fn schedule_ack(&mut self, now: Time) {
         // RFC 5681 §4.2: at least every second full segment is acknowledged.
         let waiting = self.nxt - self.acked;
-        if self.quick_acks_left > 0 || waiting > (self.ack_every - 1) * self.mss {
+        if self.quick_acks_left > 0 || waiting > u64::from((self.ack_every - 1) * self.mss) {
             self.ack_now = true;
         } else if self.ack_at == Time::MAX {
             self.ack_at = now.saturating_add(self.ack_delay);
@@ -359,7 +380,8 @@ impl Receiver {
 
     fn note_duplicate(&mut self, start: u64, end: u64) {
         if start < end {
-            self.duplicate = Some((start, end));
+            self.has_duplicate = true;
+            self.duplicate = (start, end);
             self.duplicate_bytes += end - start;
         }
     }
@@ -397,7 +419,7 @@ impl Receiver {
         let mut blocks = [(0, 0); MAX_SACK_BLOCKS];
         blocks[0] = merged;
         let mut count = 1;
-        for &(s, e) in &self.recent[..self.recent_len] {
+        for &(s, e) in &self.recent[..self.recent_len as usize] {
             let is_inside = merged.0 <= s && e <= merged.1;
             if !is_inside && count < MAX_SACK_BLOCKS {
                 blocks[count] = (s, e);
@@ -405,7 +427,7 @@ impl Receiver {
             }
         }
         self.recent = blocks;
-        self.recent_len = count;
+        self.recent_len = count as u32;
     }
 
     /// Advances over stored ranges that RCV.NXT has reached.
@@ -420,13 +442,13 @@ impl Receiver {
         }
         let nxt = self.nxt;
         let mut kept = 0;
-        for i in 0..self.recent_len {
+        for i in 0..self.recent_len as usize {
             if self.recent[i].1 > nxt {
                 self.recent[kept] = self.recent[i];
                 kept += 1;
             }
         }
-        self.recent_len = kept;
+        self.recent_len = kept as u32;
     }
 }
 
@@ -443,7 +465,7 @@ mod tests {
         receiver.open(1000, Time::ZERO);
         // The handshake has offered the whole buffer.
         let mut ack = Segment::default();
-        receiver.stamp(&mut ack, true);
+        receiver.stamp(&mut ack);
         receiver
     }
 
@@ -457,12 +479,12 @@ mod tests {
 
     fn ack(receiver: &mut Receiver) -> Segment {
         let mut segment = Segment::default();
-        receiver.stamp(&mut segment, true);
+        receiver.stamp(&mut segment);
         segment
     }
 
     const NOW: Time = Time::from_ns(1_000_000);
-    const IDLE: Span = Span::from_secs(1);
+    const IDLE: fn() -> Span = || Span::from_secs(1);
 
     #[test]
     fn every_second_full_segment_is_acknowledged() {

@@ -102,13 +102,14 @@ impl Entry {
 pub(crate) type Id = u32;
 
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Scoreboard {
-    ring: Box<[Entry]>,
-    head: Id,
-    tail: Id,
     /// Sequence numbers of the first entry and after the last one.
     una: u64,
     nxt: u64,
+    ring: Box<[Entry]>,
+    head: Id,
+    tail: Id,
     mss: u64,
     sacked_bytes: u64,
     lost_bytes: u64,
@@ -120,6 +121,12 @@ pub(crate) struct Scoreboard {
     top_len: usize,
     /// First transmissions below this entry need no further look by loss detection.
     cursor: Id,
+    /// What only repairs need, out of the way of the others.
+    repair: Box<Repair>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Repair {
     /// Retransmissions in the order in which they left.
     resent: VecDeque<(Id, Time)>,
     /// Lost entries that wait for retransmission: first losses and lost retransmissions, each
@@ -147,9 +154,7 @@ impl Scoreboard {
             top: [0; DUP_THRESH],
             top_len: 0,
             cursor: 0,
-            resent: VecDeque::new(),
-            lost: VecDeque::new(),
-            lost_again: VecDeque::new(),
+            repair: Box::default(),
         }
     }
 
@@ -280,11 +285,6 @@ impl Scoreboard {
         }
         self.head = self.head.wrapping_add(1);
         self.una += len;
-        if self.is_empty() {
-            self.resent.clear();
-            self.lost.clear();
-            self.lost_again.clear();
-        }
         Some(entry)
     }
 
@@ -355,7 +355,10 @@ impl Scoreboard {
             }
             self.cursor = id.wrapping_add(1);
         }
-        while let Some(&(id, sent_at)) = self.resent.front() {
+        if self.retransmitted_bytes == 0 {
+            return marked;
+        }
+        while let Some(&(id, sent_at)) = self.repair.resent.front() {
             if self.is_current_retransmission(id, sent_at) {
                 let entry = *self.entry(id);
                 if !is_lost(&entry, self.end(id)) {
@@ -363,7 +366,7 @@ impl Scoreboard {
                 }
                 marked += self.mark_lost(id);
             }
-            self.resent.pop_front();
+            self.repair.resent.pop_front();
         }
         marked
     }
@@ -408,26 +411,29 @@ impl Scoreboard {
             }
             id = id.wrapping_add(1);
         }
-        self.lost.clear();
-        self.lost_again.clear();
+        self.repair.lost.clear();
+        self.repair.lost_again.clear();
         self.cursor = self.head;
     }
 
     /// The lost entry to retransmit next.
     pub fn next_lost(&mut self) -> Option<Id> {
-        while let Some(&id) = self.lost.front() {
+        if self.lost_bytes == 0 {
+            return None;
+        }
+        while let Some(&id) = self.repair.lost.front() {
             if self.is_waiting(id) {
                 break;
             }
-            self.lost.pop_front();
+            self.repair.lost.pop_front();
         }
-        while let Some(&id) = self.lost_again.front() {
+        while let Some(&id) = self.repair.lost_again.front() {
             if self.is_waiting(id) {
                 break;
             }
-            self.lost_again.pop_front();
+            self.repair.lost_again.pop_front();
         }
-        match (self.lost.front(), self.lost_again.front()) {
+        match (self.repair.lost.front(), self.repair.lost_again.front()) {
             (Some(&first), Some(&again)) if self.is_before(again, first) => Some(again),
             (Some(&first), _) => Some(first),
             (None, again) => again.copied(),
@@ -445,7 +451,7 @@ impl Scoreboard {
         if !already {
             self.retransmitted_bytes += len;
         }
-        self.resent.push_back((id, now));
+        self.repair.resent.push_back((id, now));
     }
 
     fn mark_lost(&mut self, id: Id) -> u64 {
@@ -458,9 +464,9 @@ impl Scoreboard {
         entry.flags = (entry.flags | LOST) & !RETRANSMITTED;
         if was_resent {
             self.retransmitted_bytes -= len;
-            self.lost_again.push_back(id);
+            self.repair.lost_again.push_back(id);
         } else {
-            self.lost.push_back(id);
+            self.repair.lost.push_back(id);
         }
         if !was_lost {
             self.lost_bytes += len;

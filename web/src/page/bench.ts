@@ -4,7 +4,7 @@ import { CdfChart, type Curve } from "../charts/cdf.ts";
 import { ChartGroup } from "../charts/group.ts";
 import { type Line, LineChart } from "../charts/lines.ts";
 import { type Cloud, PacketChart } from "../charts/packets.ts";
-import { choice, h } from "../dom.ts";
+import { choice, dropdown, h } from "../dom.ts";
 import { empiricalCdf } from "../maths/cdf.ts";
 import { bytes, megabits, milliseconds, percent, plain, whole } from "../maths/format.ts";
 import { staircase, sumSeries } from "../maths/series.ts";
@@ -133,7 +133,6 @@ export class Bench {
     ];
     this.addPingChoice();
     this.addBacklogChoice();
-    this.addStateChoice();
     return h(
       "section",
       { id: "charts" },
@@ -206,15 +205,14 @@ export class Bench {
     const queues = new Map<string, Queue>();
     for (const queue of this.report.runs.flatMap((run) => run.queues)) queues.set(queueKey(queue), queue);
     if (queues.size < 2) return null;
-    const options = [...queues].map(([key, queue]) =>
-      h("option", { value: key, selected: key === this.queue }, queueTitle(queue, this.report.ends)),
-    );
-    const select = h("select", {}, ...options);
-    select.addEventListener("change", () => {
-      this.queue = select.value;
+    const options = [...queues].map(([value, queue]) => ({
+      value,
+      text: queueTitle(queue, this.report.ends),
+    }));
+    return dropdown("queue", options, this.queue, (queue) => {
+      this.queue = queue;
       this.fillQueue();
     });
-    return h("label", { class: "select" }, "queue ", select);
   }
 
   private addPingChoice(): void {
@@ -248,22 +246,16 @@ export class Bench {
     );
   }
 
-  private addStateChoice(): void {
-    const states = this.report.runs.flatMap((run) => run.queues.flatMap((queue) => queue.state));
-    const names = [...new Set(states.map((state) => state.name))];
-    this.stateName = names[0] ?? "";
-    if (names.length < 2) return;
-    this.state.frame.controls.append(
-      choice(
-        "Variable of the AQM",
-        names.map((name) => ({ value: name, text: name })),
-        this.stateName,
-        (name) => {
-          this.stateName = name;
-          this.fillQueue();
-        },
-      ),
-    );
+  /** The variables that the chosen queue has in any run. */
+  private offerStates(queues: Queue[]): void {
+    const names = [...new Set(queues.flatMap((queue) => queue.state.map((state) => state.name)))];
+    if (!names.includes(this.stateName)) this.stateName = names[0] ?? "";
+    const options = names.map((name) => ({ value: name, text: name }));
+    const list = dropdown("variable", options, this.stateName, (name) => {
+      this.stateName = name;
+      this.fillQueue();
+    });
+    this.state.frame.controls.replaceChildren(...(names.length > 1 ? [list] : []));
   }
 
   private fillAll(): void {
@@ -410,6 +402,7 @@ export class Bench {
       chosen.map(({ queue, ...look }) => lineOf(look, inBytes ? queue.backlog_bytes : queue.backlog_packets)),
     );
     this.backlog.frame.setCaption(title);
+    this.offerStates(chosen.map(({ queue }) => queue));
     const states = chosen.flatMap(({ queue, ...look }) =>
       queue.state.filter((state) => state.name === this.stateName).map((state) => ({ look, state })),
     );

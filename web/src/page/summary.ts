@@ -4,7 +4,7 @@ import { megabits, percent, plain, whole } from "../maths/format.ts";
 import { packetsOf } from "../maths/verdict.ts";
 import type { Count, Direction, Quantiles, Queue, Report, Run } from "../model.ts";
 import { table, variantName } from "./top.ts";
-import { queueKey, route } from "./words.ts";
+import { queueKey, queueTitle, route } from "./words.ts";
 
 /** Differences below this share are not called better. */
 const BETTER_BY = 0.01;
@@ -153,7 +153,7 @@ function queueRows({ runs, ends }: Report): Row[] {
   return keys.flatMap((key) => {
     const queue = (run: Run) => run.queues.find((entry) => queueKey(entry) === key);
     const first = all.find((entry) => queueKey(entry) === key);
-    const where = first === undefined ? key : `${first.name}, ${route(first.direction, ends)}`;
+    const where = first === undefined ? key : queueTitle(first, ends);
     const reasonRows = (name: string, pick: (queue: Queue) => Count[]) => {
       const reasons = new Set(
         runs

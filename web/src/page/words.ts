@@ -17,7 +17,9 @@ export function queueKey(queue: Queue): string {
 }
 
 export function queueTitle(queue: Queue, ends: Ends): string {
-  return `${queue.name} (${route(queue.direction, ends)})`;
+  const way = route(queue.direction, ends);
+  // A queue that has no better name than its direction needs it only once.
+  return queue.name === queue.direction ? way : `${queue.name}, ${way}`;
 }
 
 export function flowKind(flow: Flow): string {

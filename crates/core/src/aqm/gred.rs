@@ -57,7 +57,9 @@ impl GredParams {
         if self.ecn && min > max {
             Err(alloc::format!("`min {min}` must not be above `max {max}`"))
         } else if !self.ecn && min >= max {
-            Err(alloc::format!("`min {min}` must be below `max {max}` without `ecn`"))
+            Err(alloc::format!(
+                "`min {min}` must be below `max {max}` without `ecn`"
+            ))
         } else if self.wq.as_fixed(16) == 0 {
             Err("`wq` must be at least 2^-16".to_string())
         } else {
@@ -130,11 +132,7 @@ impl Aqm for Gred {
             };
         }
         let (one, max_p) = (ONE as i128, i128::from(params.max_p.as_fixed(BITS)));
-        let (average, min, max) = (
-            i128::from(self.average),
-            i128::from(min),
-            i128::from(max),
-        );
+        let (average, min, max) = (i128::from(self.average), i128::from(min), i128::from(max));
         let mut probability = if average < max {
             max_p * (average - min) / (max - min)
         } else if params.gentle {

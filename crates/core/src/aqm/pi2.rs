@@ -60,7 +60,8 @@ pub struct Pi2 {
 
 impl AqmAlgorithm for Pi2 {
     type Params = Pi2Params;
-    const DOC: &'static str = "PIE without its tables: drops with the square of a linear probability";
+    const DOC: &'static str =
+        "PIE without its tables: drops with the square of a linear probability";
 
     fn new(params: &Pi2Params) -> Self {
         Self::for_flow(&Arc::new(params.clone()))
@@ -87,8 +88,7 @@ impl Aqm for Pi2 {
         let is_overloaded = self.classic() > params.max_classic.as_fixed(probability::BITS);
         let is_scalable = params.l4s && matches!(packet.ecn, Ecn::Ect1 | Ecn::Ce);
         if is_scalable && !is_overloaded {
-            let marked = u128::from(self.probability)
-                * u128::from(params.coupling.as_billionths())
+            let marked = u128::from(self.probability) * u128::from(params.coupling.as_billionths())
                 / u128::from(Ratio::ONE.as_billionths());
             return if u128::from(probability::draw(cx.rng)) < marked {
                 Verdict::Mark

@@ -10,12 +10,13 @@
 //! 2. The shaper carries fractions of a nanosecond, so that the rate is exact; Linux rounds the time
 //!    per byte.
 //! 3. An emptied flow leaves its list at once. Linux keeps it until its AQM has calmed down; here
-//!    the AQM catches up when the flow returns, and a flow that takes the queue over starts afresh.
+//!    COBALT winds down when the flow returns, and a flow that takes the queue over starts afresh.
+//!    Linux also allows a flow more delay behind the bottleneck (`ingress`) if there are many.
 //! 4. The ACK filter remembers the last two pure acknowledgements of a flow instead of searching its
 //!    queue: it costs the same however long the queue is, and leaves an older one alone when others
 //!    came between. What two packets say is the host's to tell ([`Sink`](crate::Sink)).
 //! 5. `limit` counts wire packets and `memlimit` bytes on the wire; Linux counts the memory of
-//!    buffers. The fattest flow is always known (a heap); Linux builds its heap at an overflow.
+//!    buffers. The fattest flow is found by a tree of maxima, Linux's by a heap.
 //! 6. Not here: `autorate-ingress`, `nat`, `wash`, `split-gso` and `fwmark`, which are the host's,
 //!    and the `precedence` and `diffserv8` tins.
 //!
@@ -25,8 +26,8 @@
 //! in the order in which their shares would have let them. Without a rate tins take turns by
 //! deficit.
 //!
-//! Cost: O(log n) in the number of active flows for the heap, O(1) for the rest - but a turn of a
-//! flow whose host has k bulk flows is k times smaller, so a packet takes k rounds (as in Linux).
+//! Cost: O(1), and O(log n) in the number of queues while it overflows - but a turn of a flow whose
+//! host has k bulk flows is k times smaller, so a packet takes k rounds (as in Linux).
 
 mod clock;
 mod hosts;
@@ -35,24 +36,19 @@ mod tests;
 mod tin;
 
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 use self::clock::Clock;
-use self::tin::{AqmParams, FRACTION, Isolation, QUEUES, Tin};
-use super::heap::Heap;
+use self::tin::{FRACTION, Isolation, QUEUES, Tin};
+use super::longest::Longest;
 use super::pool::{NONE, Pool};
 use super::{Discipline, DisciplineAlgorithm, Wake};
-use crate::aqm::codel::Codel;
+use crate::aqm::cobalt::CobaltParams;
 use crate::aqm::{Aqm, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::link::{Cells, FramingParams};
 use crate::packet::Packet;
-use crate::param::{Params, Value};
 use crate::units::{Bytes, Rate, Span, Time};
 use crate::{choice, params};
-
-/// The AQM of each flow queue.
-type FlowAqm = Codel;
 
 choice! {
     /// Into which tins packets are put by their DSCP.
@@ -148,7 +144,7 @@ pub struct Cake {
     /// that are charged cannot keep everything else back.
     failsafe: Clock,
     /// Flow queues by their bytes; numbered through all tins.
-    fattest: Heap<Reverse<u64>>,
+    fattest: Longest,
     pool: Pool,
     backlog: Backlog,
 }
@@ -164,7 +160,7 @@ impl DisciplineAlgorithm for Cake {
     fn new(params: &CakeParams) -> Self {
         let rate = params.bandwidth;
         let isolation = isolation(params.isolation);
-        let tins = shares(params.tins)
+        let tins: Vec<Tin> = shares(params.tins)
             .iter()
             .map(|(shift, quantum)| {
                 let threshold = part(rate, *shift);
@@ -172,6 +168,7 @@ impl DisciplineAlgorithm for Cake {
                 Tin::new(threshold, *quantum, isolation, aqm)
             })
             .collect();
+        let fattest = Longest::new(tins.len() as u32 * QUEUES);
         let memory = match params.memlimit.as_u64() {
             u64::MAX if rate.is_unlimited() => u64::MAX,
             u64::MAX => rate.bytes_in(params.rtt).saturating_mul(4).max(4 << 20),
@@ -200,7 +197,7 @@ impl DisciplineAlgorithm for Cake {
             current: 0,
             clock: Clock::default(),
             failsafe: Clock::default(),
-            fattest: Heap::new(),
+            fattest,
             pool: Pool::new(),
             backlog: Backlog::default(),
         }
@@ -220,7 +217,11 @@ impl Discipline for Cake {
         let id = self.tins[number].classify(&packet);
         let view = self.view(number, id);
         cx.queue = key(number, id);
-        match self.tins[number].flow(id).aqm.on_enqueue(&packet, &view, cx) {
+        match self.tins[number]
+            .flow(id)
+            .aqm
+            .on_enqueue(&packet, &view, cx)
+        {
             Verdict::Pass => {}
             Verdict::Mark => cx.mark(&mut packet),
             Verdict::Drop(reason) => {
@@ -229,6 +230,7 @@ impl Discipline for Cake {
             }
         }
         cx.enqueued(&packet);
+        self.fattest.arrived();
         self.push(number, id, packet, cx);
         self.tins[number].arrived(id, cx);
         while self.backlog.packets > self.limit.packets || self.backlog.bytes > self.limit.bytes {
@@ -300,7 +302,13 @@ impl Discipline for Cake {
 impl Cake {
     /// Asks the AQM about a packet at the head; drops it if it says so and there are others. The
     /// last packet of a flow is never dropped: the sender would learn of it by a timeout only.
-    fn ask(&mut self, number: usize, id: u32, mut packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
+    fn ask(
+        &mut self,
+        number: usize,
+        id: u32,
+        mut packet: Packet,
+        cx: &mut Cx<'_>,
+    ) -> Option<Packet> {
         let mut view = self.view(number, id);
         loop {
             let flow = self.tins[number].flow(id);
@@ -344,7 +352,12 @@ impl Cake {
         }
         // The most urgent tin that is below its threshold, else the one that will be first.
         let below = |tin: &Tin| tin.ready_at <= now;
-        let active = || self.tins.iter().enumerate().filter(|(_, tin)| tin.active > 0);
+        let active = || {
+            self.tins
+                .iter()
+                .enumerate()
+                .filter(|(_, tin)| tin.active > 0)
+        };
         let urgent = active().rev().find(|(_, tin)| below(tin));
         let first = || active().rev().min_by_key(|(_, tin)| tin.ready_at);
         let (number, _) = urgent.or_else(first).expect("some flow is active");
@@ -375,7 +388,14 @@ impl Cake {
     }
 
     /// Charges a packet that is sent, or dropped after it had passed the bottleneck.
-    fn charge(&mut self, number: usize, flow: Option<u32>, packet: &Packet, is_drop: bool, now: Time) {
+    fn charge(
+        &mut self,
+        number: usize,
+        flow: Option<u32>,
+        packet: &Packet,
+        is_drop: bool,
+        now: Time,
+    ) {
         let bytes = self.framing.wire_len(packet);
         let tin = &mut self.tins[number];
         tin.charge(bytes, now);
@@ -395,7 +415,7 @@ impl Cake {
         let flow = tin.flow(id);
         flow.backlog.add(&packet);
         let node = self.pool.push_back(&mut flow.chain, packet);
-        self.fattest.set(key(number, id), Reverse(flow.backlog.bytes));
+        self.fattest.set(key(number, id), flow.backlog.bytes);
         if self.ack_filter != AckFilter::Off {
             self.filter_acks(number, id, node, cx);
         }
@@ -420,16 +440,13 @@ impl Cake {
                 *ack = NONE;
             }
         }
-        if flow.chain.is_empty() {
-            self.fattest.remove(key(number, id));
-        } else {
-            self.fattest.set(key(number, id), Reverse(flow.backlog.bytes));
-        }
+        self.fattest.set(key(number, id), flow.backlog.bytes);
     }
 
     /// Makes room: the flow with the most bytes gives up its oldest packet.
     fn drop_from_fattest(&mut self, cx: &mut Cx<'_>) {
-        let (_, key) = self.fattest.peek().expect("a full discipline has a flow");
+        let tins = &self.tins;
+        let key = self.fattest.find(|| tins.iter().flat_map(Tin::bytes));
         let (number, id) = ((key / QUEUES) as usize, key % QUEUES);
         let packet = self.pop(number, id).expect("the fattest flow has packets");
         if self.charges_drops {
@@ -500,7 +517,7 @@ const fn tin_of_dscp(tins: CakeTins, dscp: u8) -> u8 {
     match tins {
         CakeTins::BestEffort => 0,
         CakeTins::Diffserv3 => match dscp {
-            1 | 8 => 1,                // LE, CS1
+            1 | 8 => 1,                 // LE, CS1
             4 | 44 | 46 | 48 | 56 => 2, // TOS4, VA, EF, CS6, CS7
             _ => 0,
         },
@@ -532,13 +549,15 @@ fn isolation(isolation: CakeIsolation) -> Isolation {
 }
 
 /// The AQM of a tin's flows: a slow tin must be allowed the time of its longest packets.
-fn aqm_params(rate: Rate, rtt: Span) -> AqmParams {
+fn aqm_params(rate: Rate, rtt: Span) -> CobaltParams {
     let base = rtt.as_ns() / 20;
-    let target = base.max(rate.transmission(MTU).as_ns().saturating_mul(3) / 2);
-    let interval = (rtt.as_ns() + (target - base)).max(target * 2);
-    let mut params = AqmParams::default();
-    params.set("target", Value::Span(Span::from_ns(target)));
-    params.set("interval", Value::Span(Span::from_ns(interval)));
-    params.set("ecn", Value::Flag(true));
-    params
+    let mtu_time = rate.transmission(MTU);
+    let target = base.max(mtu_time.as_ns().saturating_mul(3) / 2);
+    let interval = (rtt.as_ns() + (target - base)).max(target.saturating_mul(2));
+    CobaltParams {
+        target: Span::from_ns(target),
+        interval: Span::from_ns(interval),
+        mtu_time,
+        ..CobaltParams::default()
+    }
 }

@@ -3,7 +3,7 @@
 //! [`Classes`] holds the packets and asks the AQMs; which queue is served next is the business of
 //! an [`Order`](super::classful::Order). Looking up a class costs one hash probe, everything else
 //! is indexed by a small dense number, so 100 000 classes cost no more per packet than the cache
-//! misses that they bring. Timers of AQMs are in a heap: an idle AQM without a timer costs nothing.
+//! misses that they bring. Timers of AQMs are in a heap, and only classes with packets have one.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -66,7 +66,7 @@ struct Class {
     backlog: Backlog,
     limit: Backlog,
     share: Share,
-    /// When the AQM wants to be called; [`Time::MAX`] for never.
+    /// When the AQM is called next, unless the class is empty then; [`Time::MAX`] for never.
     timer: Time,
     aqm: Box<dyn Aqm>,
     counters: ClassCounters,
@@ -289,10 +289,16 @@ impl Classes {
         self.timers.peek().map(|(at, _)| at)
     }
 
-    /// Calls the AQMs whose time has come.
+    /// Calls the AQMs whose time has come. That of an empty class is left alone, and has no timer
+    /// from then on: it makes up for what it missed when the next packet arrives.
     pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) {
         while let Some((_, index)) = self.timers.peek().filter(|(at, _)| *at <= cx.now) {
             let class = &mut self.slots[index as usize];
+            if class.chain.is_empty() {
+                class.timer = Time::MAX;
+                self.timers.remove(index);
+                continue;
+            }
             cx.queue = class.number;
             let view = class.view(self.backlog.bytes);
             class.aqm.on_timer(&view, cx);

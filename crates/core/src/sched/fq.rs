@@ -37,7 +37,7 @@
 //!
 //! Units: bytes as in [`Packet::len`](crate::packet::Packet), wire packets as in `segments`.
 
-mod fattest;
+pub(super) mod fattest;
 mod pool;
 mod timers;
 

@@ -18,7 +18,9 @@
 use alloc::boxed::Box;
 
 use super::push_in::PushIn;
-use super::rank::{EarliestDeadline, Rank, ShortestRemaining, StartTime, StrictPriority, TokenBucket};
+use super::rank::{
+    EarliestDeadline, Rank, ShortestRemaining, StartTime, StrictPriority, TokenBucket,
+};
 use super::{Discipline, DisciplineAlgorithm, Wake};
 use crate::event::{Backlog, Cx};
 use crate::packet::Packet;
@@ -64,16 +66,13 @@ pub struct Pieo(PushIn<Box<dyn Rank>>);
 
 impl DisciplineAlgorithm for Pieo {
     type Params = PieoParams;
-    const DOC: &'static str = "push in, extract out: the eligible packet of least rank leaves first";
+    const DOC: &'static str =
+        "push in, extract out: the eligible packet of least rank leaves first";
 
     fn new(params: &PieoParams) -> Self {
         let flows = params.flows as usize;
         let rank: Box<dyn Rank> = match params.rank {
-            PieoRank::Pace => Box::new(TokenBucket::new(
-                params.rate,
-                params.burst.as_u64(),
-                flows,
-            )),
+            PieoRank::Pace => Box::new(TokenBucket::new(params.rate, params.burst.as_u64(), flows)),
             PieoRank::Prio => Box::new(StrictPriority),
             PieoRank::Stfq => Box::new(StartTime::new(flows)),
             PieoRank::Edf => Box::new(EarliestDeadline {
@@ -155,7 +154,9 @@ mod tests {
         for slot in 0..3 {
             pieo.enqueue(Packet::new(slot, 1000), &mut cx);
         }
-        let slots: Vec<u32> = core::iter::from_fn(|| pieo.pull()).map(|p| p.slot).collect();
+        let slots: Vec<u32> = core::iter::from_fn(|| pieo.pull())
+            .map(|p| p.slot)
+            .collect();
         assert_eq!(slots, [0, 1, 2]);
         assert!(pieo.backlog().is_empty());
     }

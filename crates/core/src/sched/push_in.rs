@@ -1,9 +1,9 @@
 //! The queue under `pifo` and `pieo`: packets are pushed in where their rank says.
 
+use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
-use super::heap::Heap;
-use super::minmax::MinMax;
 use super::pool::Pool;
 use super::rank::{Place, Rank};
 use super::{Discipline, Wake};
@@ -42,15 +42,21 @@ use crate::units::Time;
 pub struct PushIn<R> {
     rank: R,
     limit: u64,
-    /// Packets that may leave.
-    ready: MinMax<Entry>,
+    /// Packets that may leave, the least rank first.
+    ready: BinaryHeap<Reverse<Entry>>,
+    /// The same, the greatest rank first, while a full queue needs it.
+    worst: BinaryHeap<Entry>,
+    /// Arrivals for which `worst` is still kept up; zero while it is not.
+    worst_for: usize,
     /// Packets that may not leave yet, by the instant from which they may.
-    waiting: Heap<Time>,
-    /// Rank and number of the packet in each node.
-    entries: Vec<Entry>,
+    waiting: BinaryHeap<Reverse<(Time, Entry)>>,
+    /// Which packet is in each node: an entry whose packet left by the other heap is void.
+    seqs: Vec<u64>,
     pool: Pool,
     arrivals: u64,
     backlog: Backlog,
+    /// Packets in `ready` that have not left.
+    ready_count: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,18 +67,24 @@ struct Entry {
     node: u32,
 }
 
+/// Void entries that are left in a heap before they are worth removing.
+const TOLERATED: usize = 64;
+
 impl<R: Rank> PushIn<R> {
     /// An empty queue for `limit` wire packets that are ranked by `rank`.
     pub fn new(limit: u64, rank: R) -> Self {
         PushIn {
             rank,
             limit,
-            ready: MinMax::new(),
-            waiting: Heap::new(),
-            entries: Vec::new(),
+            ready: BinaryHeap::new(),
+            worst: BinaryHeap::new(),
+            worst_for: 0,
+            waiting: BinaryHeap::new(),
+            seqs: Vec::new(),
             pool: Pool::new(),
             arrivals: 0,
             backlog: Backlog::default(),
+            ready_count: 0,
         }
     }
 
@@ -82,28 +94,88 @@ impl<R: Rank> PushIn<R> {
             return false;
         }
         while self.backlog.packets + segments > self.limit {
-            let Some(worst) = self.ready.greatest().filter(|worst| worst.rank > rank) else {
+            let Some(worst) = self.worst().filter(|worst| worst.rank > rank) else {
                 return false;
             };
-            self.ready.pop_greatest();
+            self.worst.pop();
+            self.ready_count -= 1;
             let packet = self.take(worst);
             cx.discard(packet, DropReason::Evicted);
         }
         true
     }
 
+    /// The entry of greatest rank. The heap for it is made when a queue is full for the first time,
+    /// and kept up until as many packets as it holds have arrived without another overflow: so
+    /// that making it costs less than a visit per packet.
+    fn worst(&mut self) -> Option<Entry> {
+        let Self {
+            ready, worst, seqs, ..
+        } = self;
+        if self.worst_for == 0 {
+            worst.clear();
+            worst.extend(ready.iter().map(|entry| entry.0).filter(|e| e.is_in(seqs)));
+        }
+        self.worst_for = self.ready_count.max(TOLERATED);
+        while let Some(entry) = self.worst.peek() {
+            if entry.is_in(&self.seqs) {
+                return Some(*entry);
+            }
+            self.worst.pop();
+        }
+        None
+    }
+
+    fn push_ready(&mut self, entry: Entry) {
+        self.ready.push(Reverse(entry));
+        self.ready_count += 1;
+        if self.worst_for > 0 {
+            self.worst.push(entry);
+        }
+        // Each heap is cleared of entries that left by the other one, before they are the
+        // majority.
+        let tolerated = 2 * self.ready_count + TOLERATED;
+        let seqs = &self.seqs;
+        if self.ready.len() > tolerated {
+            self.ready.retain(|entry| entry.0.is_in(seqs));
+        }
+        if self.worst.len() > tolerated {
+            self.worst.retain(|entry| entry.is_in(seqs));
+        }
+    }
+
+    fn pop_ready(&mut self) -> Option<Entry> {
+        loop {
+            let Reverse(entry) = self.ready.pop()?;
+            if entry.is_in(&self.seqs) {
+                self.ready_count -= 1;
+                return Some(entry);
+            }
+        }
+    }
+
     fn take(&mut self, entry: Entry) -> Packet {
         let packet = self.pool.take_single(entry.node);
+        self.seqs[entry.node as usize] = u64::MAX;
         self.backlog.remove(&packet);
         packet
     }
 
     /// Makes ready what may leave at `now`.
     fn admit(&mut self, now: Time) {
-        while let Some((_, node)) = self.waiting.peek().filter(|(at, _)| *at <= now) {
-            self.waiting.remove(node);
-            self.ready.push(self.entries[node as usize]);
+        while let Some(Reverse((_, entry))) = self.waiting.peek().filter(|w| w.0.0 <= now).copied()
+        {
+            self.waiting.pop();
+            self.push_ready(entry);
         }
+    }
+}
+
+impl Entry {
+    /// Whether its packet has not left.
+    #[inline]
+    fn is_in(&self, seqs: &[u64]) -> bool {
+        seqs[self.node as usize] == self.seq
     }
 }
 
@@ -126,20 +198,21 @@ impl<R: Rank> Discipline for PushIn<R> {
             node,
         };
         self.arrivals += 1;
-        if self.entries.len() <= node as usize {
-            self.entries.resize(node as usize + 1, entry);
+        self.worst_for = self.worst_for.saturating_sub(1);
+        if self.seqs.len() <= node as usize {
+            self.seqs.resize(node as usize + 1, u64::MAX);
         }
-        self.entries[node as usize] = entry;
+        self.seqs[node as usize] = entry.seq;
         if eligible <= cx.now {
-            self.ready.push(entry);
+            self.push_ready(entry);
         } else {
-            self.waiting.set(node, eligible);
+            self.waiting.push(Reverse((eligible, entry)));
         }
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
         self.admit(cx.now);
-        let entry = self.ready.pop_least()?;
+        let entry = self.pop_ready()?;
         let packet = self.take(entry);
         self.rank.left(&packet, entry.rank);
         cx.dequeued(&packet);
@@ -148,20 +221,16 @@ impl<R: Rank> Discipline for PushIn<R> {
 
     fn next_wake(&self) -> Wake {
         match self.waiting.peek() {
-            _ if !self.ready.is_empty() => Wake::Now,
-            Some((at, _)) => Wake::At(at),
+            _ if self.ready_count > 0 => Wake::Now,
+            Some(Reverse((at, _))) => Wake::At(*at),
             None => Wake::OnEnqueue,
         }
     }
 
     fn pull(&mut self) -> Option<Packet> {
-        let entry = match self.ready.pop_least() {
+        let entry = match self.pop_ready() {
             Some(entry) => entry,
-            None => {
-                let (_, node) = self.waiting.peek()?;
-                self.waiting.remove(node);
-                self.entries[node as usize]
-            }
+            None => self.waiting.pop()?.0.1,
         };
         Some(self.take(entry))
     }

@@ -103,6 +103,7 @@ const SLOTS: u32 = 32;
 const FIRST_SLOT: u32 = FRACTION + MAX_LEN.ilog2() - (GROUPS as u32 - 1);
 
 impl PartialOrd for Virtual {
+    #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
         Some(self.cmp(other))
     }
@@ -343,7 +344,11 @@ impl QfqOrder {
         // the weight of others changes V may lag: then the class is held where there is a slot.
         let slot = ahead.min(u64::from(SLOTS - 2)) as u32;
         if u64::from(slot) < ahead {
-            flow.start = Virtual(flow.start.0.wrapping_sub((ahead - u64::from(slot)) << shift));
+            flow.start = Virtual(
+                flow.start
+                    .0
+                    .wrapping_sub((ahead - u64::from(slot)) << shift),
+            );
         }
         let ring = &mut group.slots[((group.front + slot) % SLOTS) as usize];
         self.links.push_back(ring, id);

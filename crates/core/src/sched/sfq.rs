@@ -11,7 +11,7 @@
 //!    when its turn is over. A queue that becomes active waits behind the others (Linux).
 //! 3. When all queues together exceed `limit`, the longest one in packets gives up its youngest
 //!    packet - its oldest with `headdrop` - and if all have one packet, the queue whose turn it is.
-//!    Linux finds the longest in a list per length, we in a heap.
+//!    Linux finds the longest in a list per length, we in a tree of maxima.
 //! 4. With `perturb` the hash is changed every so often while packets are queued. They move to their
 //!    new queues, and those of one flow stay in order; what its new queue has no room for is
 //!    dropped (Linux). The instant is counted from the first packet after an idle time.
@@ -20,12 +20,11 @@
 //!
 //! Lengths of queues are in wire packets, quanta in bytes. Bound, for flows in different queues that
 //! are backlogged all the time: bytes sent differ by at most one quantum and two longest packets,
-//! as for deficit round robin. Costs O(log `flows`).
+//! as for deficit round robin. Costs O(1), and O(log `flows`) while it overflows.
 
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
-use super::heap::Heap;
+use super::longest::Longest;
 use super::pool::{Chain, NONE, Pool};
 use super::ring::{Links, Ring};
 use super::{Discipline, DisciplineAlgorithm, Wake};
@@ -72,7 +71,7 @@ pub struct Sfq {
     free: Vec<u32>,
     links: Links,
     turns: Ring,
-    longest: Heap<Reverse<u64>>,
+    longest: Longest,
     pool: Pool,
     backlog: Backlog,
     /// Where packets wait while they change their queues.
@@ -110,7 +109,7 @@ impl DisciplineAlgorithm for Sfq {
             free: (0..flows).rev().collect(),
             links,
             turns: Ring::EMPTY,
-            longest: Heap::new(),
+            longest: Longest::new(flows),
             pool: Pool::new(),
             backlog: Backlog::default(),
             moving: Vec::new(),
@@ -137,12 +136,13 @@ impl Discipline for Sfq {
             self.give_up(queue, cx);
         }
         cx.enqueued(&packet);
+        self.longest.arrived();
         self.push(queue, packet);
         while self.backlog.packets > self.params.limit {
-            let (Reverse(packets), longest) =
-                self.longest.peek().expect("a full discipline has a queue");
+            let queues = &self.queues;
+            let longest = self.longest.find(|| queues.iter().map(|q| q.packets));
             let victim = match self.turns.first() {
-                Some(next) if packets == 1 => next,
+                Some(next) if self.queues[longest as usize].packets == 1 => next,
                 _ => longest,
             };
             self.give_up(victim, cx);
@@ -236,7 +236,7 @@ impl Sfq {
             self.links.push_back(&mut self.turns, id);
         }
         queue.packets += u64::from(packet.segments);
-        self.longest.set(id, Reverse(queue.packets));
+        self.longest.set(id, queue.packets);
         self.backlog.add(&packet);
         self.pool.push_back(&mut queue.chain, packet);
     }
@@ -246,11 +246,9 @@ impl Sfq {
         self.backlog.remove(packet);
         let queue = &mut self.queues[id as usize];
         queue.packets -= u64::from(packet.segments);
+        self.longest.set(id, queue.packets);
         if queue.chain.is_empty() {
             self.links.remove(&mut self.turns, id);
-            self.longest.remove(id);
-        } else {
-            self.longest.set(id, Reverse(queue.packets));
         }
     }
 
@@ -283,7 +281,7 @@ impl Sfq {
         let mut moving = core::mem::take(&mut self.moving);
         while let Some(id) = self.turns.first() {
             self.links.remove(&mut self.turns, id);
-            self.longest.remove(id);
+            self.longest.set(id, 0);
             let queue = &mut self.queues[id as usize];
             queue.packets = 0;
             moving.push(core::mem::replace(&mut queue.chain, Chain::EMPTY));
@@ -421,7 +419,10 @@ mod tests {
                     bench.offer(flow, slot);
                 }
             }
-            assert_eq!(bench.sfq.next_timer(), Some(bench.now + Span::from_secs(10)));
+            assert_eq!(
+                bench.sfq.next_timer(),
+                Some(bench.now + Span::from_secs(10))
+            );
             bench.now += Span::from_secs(10);
             bench.call(|d, cx| d.on_timer(cx));
             seen.push(groups(&bench.sfq));

@@ -17,7 +17,8 @@
 //!    are there are served. With many idle classes that orders packets more by F and less by S. The
 //!    paper's proof does not cover it; our property tests find its bounds kept. dummynet forgets one
 //!    idle class per packet sent; here all whose F has passed are forgotten.
-//! 2. When nothing is active any more, all virtual times start at 0 again (dummynet).
+//! 2. When nothing is active any more, V moves behind every F: nobody is ahead of others when the
+//!    next busy period begins. dummynet sets all times to 0, which is the same.
 //! 3. V moves when the link takes a packet, not while it sends it: there is no clock. A packet that
 //!    arrives meanwhile counts as arrived when the link is free again (dummynet does the same).
 //! 4. What rounding cuts off V is carried to the next packet: V does not fall behind, however many
@@ -75,9 +76,11 @@ pub struct Wf2qOrder {
     eligible: Heap<Virtual>,
     /// Active classes with `S > V`, by S.
     waiting: Heap<Virtual>,
-    /// Idle classes with `F > V`, by F.
+    /// `dummynet`: idle classes with `F > V`, by F.
     resting: Heap<Virtual>,
     now: Virtual,
+    /// The latest F.
+    latest: Virtual,
     /// What V should be beyond `now`: remainder of a division by `weight_sum`.
     carry: u64,
     /// Weights of the classes that make V run.
@@ -87,6 +90,7 @@ pub struct Wf2qOrder {
 
 #[derive(Clone, Copy, Default)]
 struct Flow {
+    /// Of the head; of the last packet while the class is idle.
     start: Virtual,
     finish: Virtual,
     weight: u32,
@@ -95,10 +99,9 @@ struct Flow {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Idle, and its F has passed.
     #[default]
-    Forgotten,
-    /// Idle, with F ahead of V.
+    Idle,
+    /// `dummynet`: idle, with F ahead of V, and so still counted.
     Resting,
     Waiting,
     Eligible,
@@ -116,6 +119,7 @@ const FRACTION: u32 = 28;
 const MAX_WEIGHT: u32 = 65536;
 
 impl PartialOrd for Virtual {
+    #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
         Some(self.cmp(other))
     }
@@ -148,6 +152,7 @@ impl Order for Wf2qOrder {
             waiting: Heap::new(),
             resting: Heap::new(),
             now: Virtual(0),
+            latest: Virtual(0),
             carry: 0,
             weight_sum: 0,
             variant: params.variant,
@@ -167,8 +172,10 @@ impl Order for Wf2qOrder {
             self.flows.resize(id as usize + 1, Flow::default());
         }
         self.flows[id as usize] = Flow {
+            start: self.now,
+            finish: self.now,
             weight: share.weight,
-            ..Flow::default()
+            state: State::Idle,
         };
         if self.variant == Wf2qVariant::Rfc {
             self.weight_sum += u64::from(share.weight);
@@ -180,7 +187,7 @@ impl Order for Wf2qOrder {
         ShareError::check_weight(share.weight, 1, MAX_WEIGHT)?;
         let flow = &mut self.flows[id as usize];
         let old = core::mem::replace(&mut flow.weight, share.weight);
-        if self.variant == Wf2qVariant::Rfc || flow.state != State::Forgotten {
+        if self.variant == Wf2qVariant::Rfc || flow.state != State::Idle {
             self.weight_sum += u64::from(share.weight);
             self.lighten(old);
         }
@@ -191,32 +198,30 @@ impl Order for Wf2qOrder {
     }
 
     fn close(&mut self, id: u32) {
-        match self.flows[id as usize].state {
-            State::Forgotten => {}
+        let flow = self.flows[id as usize];
+        match flow.state {
+            State::Idle => {}
             State::Resting => self.resting.remove(id),
             State::Waiting => self.waiting.remove(id),
             State::Eligible => self.eligible.remove(id),
         }
-        if self.flows[id as usize].state != State::Forgotten {
-            self.forget(id);
+        if self.variant == Wf2qVariant::Rfc || flow.state != State::Idle {
+            self.lighten(flow.weight);
         }
-        if self.variant == Wf2qVariant::Rfc {
-            self.lighten(self.flows[id as usize].weight);
-        }
-        self.restart_if_idle();
+        self.end_if_idle();
     }
 
     fn activate(&mut self, id: u32, head: u32) {
+        let now = self.now;
         let flow = &mut self.flows[id as usize];
-        if flow.state == State::Forgotten {
-            if self.variant == Wf2qVariant::Dummynet {
+        match flow.state {
+            State::Resting => self.resting.remove(id),
+            _ if self.variant == Wf2qVariant::Dummynet => {
                 self.weight_sum += u64::from(flow.weight);
             }
-            flow.start = self.now;
-        } else {
-            self.resting.remove(id);
-            flow.start = flow.finish.max(self.now);
+            _ => {}
         }
+        flow.start = if flow.is_ahead(now) { flow.finish } else { now };
         flow.state = State::Waiting;
         self.place(id, head);
     }
@@ -239,26 +244,30 @@ impl Order for Wf2qOrder {
 
         let flow = &mut self.flows[id as usize];
         flow.finish = flow.start.after(len, flow.weight);
-        flow.start = flow.finish;
+        self.latest = self.latest.max(flow.finish);
         match head {
-            Some(head) => self.place(id, head),
+            Some(head) => {
+                flow.start = flow.finish;
+                self.place(id, head);
+            }
             None => self.rest(id),
         }
         self.admit_eligible();
         self.forget_passed();
-        self.restart_if_idle();
+        self.end_if_idle();
     }
 
     fn head_dropped(&mut self, id: u32, head: Option<u32>) {
         match head {
             Some(head) => self.place(id, head),
             None => {
-                // It got no service for the packet that is gone.
+                // It got no service for the packet that is gone; what it had before is in S.
                 let flow = &mut self.flows[id as usize];
                 flow.finish = flow.start;
+                flow.start = self.now.min(flow.start);
                 self.rest(id);
                 self.forget_passed();
-                self.restart_if_idle();
+                self.end_if_idle();
             }
         }
     }
@@ -285,16 +294,21 @@ impl Wf2qOrder {
         }
     }
 
-    /// An active class has become idle; its F is set.
+    /// An active class has become idle; its S and F are those of what it sent last.
+    #[inline]
     fn rest(&mut self, id: u32) {
         let flow = &mut self.flows[id as usize];
         match flow.state {
             State::Eligible => self.eligible.remove(id),
             State::Waiting => self.waiting.remove(id),
-            State::Forgotten | State::Resting => unreachable!("an active class becomes idle"),
+            State::Idle | State::Resting => unreachable!("an active class becomes idle"),
         }
-        flow.state = State::Resting;
-        self.resting.set(id, flow.finish);
+        if self.variant == Wf2qVariant::Rfc {
+            flow.state = State::Idle;
+        } else {
+            flow.state = State::Resting;
+            self.resting.set(id, flow.finish);
+        }
     }
 
     #[inline]
@@ -307,19 +321,15 @@ impl Wf2qOrder {
         }
     }
 
+    /// `dummynet`: idle classes whose F has passed count no longer.
     #[inline]
     fn forget_passed(&mut self) {
         while let Some((_, id)) = self.resting.peek().filter(|(f, _)| *f <= self.now) {
             self.resting.remove(id);
-            self.forget(id);
-        }
-    }
-
-    fn forget(&mut self, id: u32) {
-        let flow = &mut self.flows[id as usize];
-        flow.state = State::Forgotten;
-        if self.variant == Wf2qVariant::Dummynet {
-            self.lighten(self.flows[id as usize].weight);
+            let flow = &mut self.flows[id as usize];
+            flow.state = State::Idle;
+            let weight = flow.weight;
+            self.lighten(weight);
         }
     }
 
@@ -329,16 +339,25 @@ impl Wf2qOrder {
         self.carry = self.carry.min(self.weight_sum.saturating_sub(1));
     }
 
-    fn restart_if_idle(&mut self) {
-        if !self.eligible.is_empty() || !self.waiting.is_empty() {
-            return;
+    /// If nothing is active, the busy period is over and nobody is ahead any more.
+    #[inline]
+    fn end_if_idle(&mut self) {
+        if self.eligible.is_empty() && self.waiting.is_empty() {
+            self.now = self.now.max(self.latest);
+            self.latest = self.now;
+            self.carry = 0;
+            self.forget_passed();
         }
-        while let Some((_, id)) = self.resting.peek() {
-            self.resting.remove(id);
-            self.forget(id);
-        }
-        self.now = Virtual(0);
-        self.carry = 0;
+    }
+}
+
+impl Flow {
+    /// Whether F lies ahead of V. An F of long ago may seem to, modulo 2^64; but a class is served
+    /// when `S <= V`, so F is never further ahead than the length of its packet.
+    #[inline]
+    fn is_ahead(&self, now: Virtual) -> bool {
+        let ahead = self.finish.0.wrapping_sub(now.0);
+        self.finish > now && ahead <= self.finish.0.wrapping_sub(self.start.0)
     }
 }
 

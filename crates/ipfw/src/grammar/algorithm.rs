@@ -34,8 +34,7 @@ impl Choice {
     /// The value that holds for the parameter `name`.
     pub fn value(&self, name: &str) -> Option<Value> {
         let decl = self.algorithm.params().find(|d| d.name == name)?;
-        let set = self.values.find(name);
-        Some(set.unwrap_or_else(|| self.algorithm.default_of(decl)))
+        Some(self.algorithm.value_of(decl, &self.values))
     }
 }
 
@@ -48,16 +47,26 @@ impl PartialEq for Choice {
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.algorithm.name)?;
-        for (name, value) in self.values.iter() {
-            match value {
-                Value::Flag(true) => write!(f, " {name}")?,
-                Value::Flag(false) => write!(f, " no{name}")?,
-                Value::Rate(rate) => write!(f, " {name} {}", ShowRate(rate))?,
-                value => write!(f, " {name} {value}")?,
-            }
-        }
-        Ok(())
+        write_values(f, &self.values)
     }
+}
+
+/// Parameters with their values, one text each.
+pub(crate) fn words_of(values: &Values) -> Vec<String> {
+    let word = |(name, value): (&'static str, Value)| match value {
+        Value::Flag(true) => name.to_string(),
+        Value::Flag(false) => format!("no{name}"),
+        Value::Rate(rate) => format!("{name} {}", ShowRate(rate)),
+        value => format!("{name} {value}"),
+    };
+    values.iter().map(word).collect()
+}
+
+/// Writes parameters with their values, a blank before each.
+pub(super) fn write_values(f: &mut fmt::Formatter<'_>, values: &Values) -> fmt::Result {
+    words_of(values)
+        .iter()
+        .try_for_each(|word| write!(f, " {word}"))
 }
 
 /// The AQM called `name`, as a word of `pipe` and `queue`.
@@ -142,7 +151,7 @@ fn is_foreign(word: &str) -> bool {
 }
 
 /// dummynet's text for a missing value.
-fn needs(decl: &ParamDecl) -> String {
+pub(super) fn needs(decl: &ParamDecl) -> String {
     let what = match decl.kind {
         Kind::Span => "time",
         Kind::Choice(_) => "word",
@@ -151,7 +160,10 @@ fn needs(decl: &ParamDecl) -> String {
     format!("{} needs {what}", decl.name)
 }
 
-fn chosen(decls: &[&'static ParamDecl], word: &str) -> Option<(&'static ParamDecl, Value)> {
+pub(super) fn chosen(
+    decls: &[&'static ParamDecl],
+    word: &str,
+) -> Option<(&'static ParamDecl, Value)> {
     decls.iter().find_map(|decl| match decl.kind {
         Kind::Choice(words) => {
             let word = words.iter().find(|w| **w == word)?;
@@ -178,9 +190,9 @@ fn unknown(p: &mut Parser<'_>, algorithm: &'static Algorithm, word: At<&str>) {
 }
 
 /// Reads a value; what lies outside the declared range is clamped, as dummynet's kernel does.
-fn value(p: &mut Parser<'_>, decl: &'static ParamDecl, text: At<&str>) -> Parse<Value> {
+pub(super) fn value(p: &mut Parser<'_>, decl: &'static ParamDecl, text: At<&str>) -> Parse<Value> {
     let value = match decl.kind {
-        Kind::Span => Value::Span(quantity::time(text)?),
+        Kind::Span if text.value != "unlimited" => Value::Span(quantity::time(text)?),
         Kind::Rate => Value::Rate(quantity::rate(p, text)?),
         Kind::Ratio => Value::Ratio(quantity::decimal(text)?),
         Kind::Count if text.value != "unlimited" => {

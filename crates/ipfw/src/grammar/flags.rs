@@ -62,6 +62,18 @@ pub enum Times {
     Seconds,
 }
 
+impl Flags {
+    /// Takes over what stands before the name of the file that a line is in.
+    pub(crate) fn inherit(&mut self, outer: &Flags) {
+        self.force |= outer.force;
+        self.quiet |= outer.quiet;
+        self.check_only |= outer.check_only;
+        self.names |= outer.names;
+        self.sets |= outer.sets;
+        self.compact |= outer.compact;
+    }
+}
+
 /// Reads the flags.
 pub(super) fn flags(p: &mut Parser<'_>) -> Parse<Flags> {
     let mut flags = Flags::default();

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use sluice_core::param::Ratio;
+use sluice_core::link::LinkParams;
+use sluice_core::param::{Kind, ParamDecl, Ratio, Value, Values};
 use sluice_core::registry::Form;
 use sluice_core::units::{Rate, Span};
 
@@ -104,6 +105,8 @@ pub struct Config {
     pub burst: Option<u64>,
     /// `profile`: the name of a file.
     pub profile: Option<At<String>>,
+    /// What else the link does to packets: overhead, jitter, duplicates ...
+    pub effects: Values,
     /// `queue`.
     pub queue: Option<At<QueueSize>>,
     /// `plr`.
@@ -166,6 +169,7 @@ impl Config {
             delay: None,
             burst: None,
             profile: None,
+            effects: Values::new(),
             queue: None,
             loss: None,
             policy: None,
@@ -269,7 +273,11 @@ pub(super) fn config(p: &mut Parser<'_>, kind: ObjectKind, number: At<u32>) -> P
             }
             "ecn" => ecn = Some(word.at),
             "droptail" => c.policy = None,
-            name => named_algorithm(p, &mut c, name, word)?,
+            name => {
+                if !effect(p, &mut c, word)? {
+                    named_algorithm(p, &mut c, name, word)?;
+                }
+            }
         }
     }
     if let Some(at) = ecn {
@@ -291,7 +299,34 @@ pub(super) fn config(p: &mut Parser<'_>, kind: ObjectKind, number: At<u32>) -> P
     {
         check_red(red, *at)?;
     }
+    LinkParams::from_values(&c.effects).map_err(|e| CommandError::new(e, c.number.at))?;
     Ok(c)
+}
+
+/// What a link can do to packets besides rate, delay and burst, which have words of their own.
+pub(crate) fn effects() -> impl Iterator<Item = &'static ParamDecl> {
+    LinkParams::decls().filter(|d| !matches!(d.name, "rate" | "delay" | "burst"))
+}
+
+/// Reads an effect of the link, if `word` names one: by its name, or by a choice that stands for
+/// itself as `atm`.
+fn effect(p: &mut Parser<'_>, c: &mut Config, word: At<&str>) -> Parse<bool> {
+    let decls: Vec<&'static ParamDecl> = effects().collect();
+    let decl = decls.iter().copied().find(|d| d.name == word.value);
+    let chosen = algorithm::chosen(&decls, word.value);
+    let (decl, value) = match (decl, chosen) {
+        (Some(decl), _) if decl.kind == Kind::Flag => (decl, Value::Flag(true)),
+        (Some(decl), _) => {
+            for_links(c.kind, word, word.value)?;
+            let text = p.need(algorithm::needs(decl))?;
+            (decl, algorithm::value(p, decl, text)?)
+        }
+        (None, Some(chosen)) => chosen,
+        (None, None) => return Ok(false),
+    };
+    for_links(c.kind, word, word.value)?;
+    c.effects.set(decl.name, value);
+    Ok(true)
 }
 
 /// The name of an AQM or a discipline; its parameters go to the end of the line.
@@ -321,7 +356,8 @@ fn named_algorithm(p: &mut Parser<'_>, c: &mut Config, name: &str, word: At<&str
         }
         None => {
             let algorithms = sluice_core::registry::algorithms().map(|a| a.name);
-            Err(unrecognised(word).near(name, OPTIONS.iter().copied().chain(algorithms)))
+            let words = OPTIONS.iter().copied().chain(effects().map(|d| d.name));
+            Err(unrecognised(word).near(name, words.chain(algorithms)))
         }
     }
 }
@@ -499,6 +535,7 @@ impl fmt::Display for Config {
         if let Some(profile) = &self.profile {
             write!(f, " profile {}", profile.value)?;
         }
+        algorithm::write_values(f, &self.effects)?;
         if let Some(parent) = self.parent {
             write!(f, " sched {}", parent.value)?;
         }

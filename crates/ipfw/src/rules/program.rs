@@ -10,7 +10,7 @@
 //! step of growth, and a full set gives up its oldest entry, so that a flood of new flows costs
 //! time, never memory.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use super::Entry;
 use super::matching::{Environment, FlowKey};
@@ -75,8 +75,8 @@ pub(crate) struct Programs {
     /// Live slots overwritten since the last growth.
     evictions: usize,
     turn: u32,
-    programs: Vec<Arc<[Step]>>,
-    known: Map<Arc<[Step]>, u32>,
+    programs: Vec<Rc<[Step]>>,
+    known: Map<Rc<[Step]>, u32>,
     steps: usize,
     /// Scratch of [`build`].
     visited: Vec<u32>,
@@ -163,7 +163,7 @@ impl Programs {
         self.slots[place as usize].hint = hint;
     }
 
-    pub fn steps(&self, program: u32) -> &Arc<[Step]> {
+    pub fn steps(&self, program: u32) -> &Rc<[Step]> {
         &self.programs[program as usize]
     }
 
@@ -171,10 +171,10 @@ impl Programs {
         if let Some(known) = self.known.get(steps.as_slice()) {
             return *known;
         }
-        let steps: Arc<[Step]> = steps.into();
+        let steps: Rc<[Step]> = steps.into();
         let id = self.programs.len() as u32;
         self.steps += steps.len();
-        self.programs.push(Arc::clone(&steps));
+        self.programs.push(Rc::clone(&steps));
         self.known.insert(steps, id);
         id
     }

@@ -467,7 +467,7 @@ fn a_packet_goes_on_behind_a_rule_also_when_it_is_gone() {
 #[test]
 fn log_entries_stop_at_their_limit_until_it_is_reset() {
     let mut rules = rules("add 100 allow log logamount 2 ip from any to any");
-    let mut seen = |rules: &mut Rules| {
+    let seen = |rules: &mut Rules| {
         let mut log = Vec::new();
         for _ in 0..3 {
             let mut rng = Rng::from_seed(1);
@@ -572,7 +572,7 @@ fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time) -> Outcome {
             index += 1;
             continue;
         }
-        let (id, rule) = (entry.id(), Arc::clone(&entry.rule));
+        let (id, rule) = (entry.id(), Rc::clone(&entry.rule));
         if let (Some(state), Some(name), false) = (&rule.state, entry.state, is_known) {
             let limit = state.limit.as_ref();
             if rules

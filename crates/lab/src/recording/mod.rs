@@ -14,7 +14,9 @@
 //! A file bears its name only when it is whole. run.json is the first to be written, with the status
 //! `running`, and the last, with `complete` or `partial`.
 
+mod cell;
 mod reader;
+mod reference;
 mod rows;
 mod run_file;
 mod table;
@@ -22,13 +24,15 @@ mod table;
 mod tests;
 mod writer;
 
+pub use cell::{ColumnDecl, ColumnKind};
 pub use reader::{ReadError, Recording};
+pub use reference::reference;
 pub use rows::{
     BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, NO_FLOW, PacketRow, PingSample, QueueSample,
     Release,
 };
 pub use run_file::{Environment, FlowEntry, Process, RunFile, Status};
-pub use table::{ColumnDecl, ColumnKind, Rows};
+pub use table::Rows;
 pub use writer::{End, RecordError, RunWriter, settle_abandoned};
 
 /// The name of the summary in a run's folder.

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use parquet::errors::ParquetError;
 
 use super::SUMMARY_JSON;
+use super::cell::Row;
 use super::rows::{FlowSample, PacketRow, PingSample, QueueSample, Release};
 use super::run_file::{FORMAT, RUN_JSON, RunFile, Status, write_json};
-use super::table::{Row, Rows, path_of};
+use super::table::{Rows, path_of};
 use super::writer::abandoned;
 use crate::metrics::Summary;
 

@@ -6,7 +6,7 @@ use sluice_core::event::StateValue;
 use sluice_core::record::{self, Fate, PacketRecord};
 use sluice_core::{Backlog, DropReason, Ecn, Span, Time};
 
-use super::table::{Cell, CellType, ColumnDecl, ColumnKind, Row, table};
+use super::cell::{Cell, CellType, ColumnDecl, ColumnKind, Row, table};
 use crate::scenario::Direction;
 
 /// The flow number of packets that belong to no flow of the scenario (ARP, neighbour discovery ...).
@@ -58,6 +58,26 @@ table! {
         kind: Cow<'static, str> = "kind",
         /// its value; instants and spans in nanoseconds, flags 0 or 1
         value: f64 = "value",
+    }
+}
+
+impl FlowSample {
+    /// A sample of which nothing is known yet.
+    pub const fn empty(time: Time, flow: u32) -> FlowSample {
+        FlowSample {
+            time,
+            flow,
+            received_bytes: None,
+            sent_packets: None,
+            received_packets: None,
+            cwnd: None,
+            ssthresh: None,
+            mss: None,
+            srtt: None,
+            min_rtt: None,
+            retransmits: None,
+            delivery_rate: None,
+        }
     }
 }
 

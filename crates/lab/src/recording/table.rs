@@ -3,7 +3,6 @@
 //! Rows are gathered and written as row groups of [`GROUP_ROWS`], so that memory stays bounded however
 //! long a run is. A table is written under a temporary name and takes its own only when it is whole.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
@@ -11,6 +10,8 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::ReadError;
+use super::cell::{Cell, ColumnDecl, ColumnKind, Row};
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -19,220 +20,9 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
-use sluice_core::{Span, Time};
-
-use super::ReadError;
-use crate::scenario::Direction;
 
 /// Rows that are gathered before they are written.
 pub(crate) const GROUP_ROWS: usize = 1 << 16;
-
-/// What a column holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ColumnKind {
-    /// A 64-bit whole number.
-    Int,
-    /// A 64-bit floating-point number.
-    Float,
-    /// A word.
-    Text,
-    /// True or false.
-    Flag,
-}
-
-/// The declaration of a column.
-#[derive(Clone, Copy, Debug)]
-pub struct ColumnDecl {
-    /// Its name, with the unit where it has one.
-    pub name: &'static str,
-    /// What it holds.
-    pub kind: ColumnKind,
-    /// Whether there may be nothing in it.
-    pub is_optional: bool,
-    /// What it means.
-    pub doc: &'static str,
-}
-
-/// The value of a column in a row.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Cell<'a> {
-    Int(i64),
-    Float(f64),
-    Text(&'a str),
-    Flag(bool),
-    Empty,
-}
-
-/// A row of a table.
-pub trait Row: Sized {
-    /// The table's name.
-    const TABLE: &'static str;
-
-    /// The columns in order.
-    fn columns() -> Vec<ColumnDecl>;
-
-    /// Gives the cells in the order of the columns.
-    fn write(&self, cell: &mut dyn FnMut(Cell<'_>));
-
-    /// Makes a row of its cells, in the order of the columns; or tells which column makes no sense.
-    fn read(cells: &[Cell<'_>]) -> Result<Self, usize>;
-}
-
-/// A type that a cell can hold.
-pub(crate) trait CellType: Sized {
-    const KIND: ColumnKind;
-    const IS_OPTIONAL: bool = false;
-    fn to_cell(&self) -> Cell<'_>;
-    fn from_cell(cell: Cell<'_>) -> Option<Self>;
-}
-
-macro_rules! whole_number {
-    ($($type:ty),+) => {$(
-        impl CellType for $type {
-            const KIND: ColumnKind = ColumnKind::Int;
-            fn to_cell(&self) -> Cell<'_> {
-                // Parquet's numbers are signed; half of the range of u64 is 292 years in
-                // nanoseconds and 8 EiB.
-                Cell::Int(i64::try_from(*self).unwrap_or(i64::MAX))
-            }
-            fn from_cell(cell: Cell<'_>) -> Option<Self> {
-                match cell {
-                    Cell::Int(n) => n.try_into().ok(),
-                    _ => None,
-                }
-            }
-        }
-    )+};
-}
-
-whole_number!(u16, u32, u64);
-
-impl CellType for Time {
-    const KIND: ColumnKind = ColumnKind::Int;
-    fn to_cell(&self) -> Cell<'_> {
-        Cell::Int(i64::try_from(self.as_ns()).unwrap_or(i64::MAX))
-    }
-    fn from_cell(cell: Cell<'_>) -> Option<Self> {
-        u64::from_cell(cell).map(Time::from_ns)
-    }
-}
-
-impl CellType for Span {
-    const KIND: ColumnKind = ColumnKind::Int;
-    fn to_cell(&self) -> Cell<'_> {
-        Cell::Int(i64::try_from(self.as_ns()).unwrap_or(i64::MAX))
-    }
-    fn from_cell(cell: Cell<'_>) -> Option<Self> {
-        u64::from_cell(cell).map(Span::from_ns)
-    }
-}
-
-impl CellType for f64 {
-    const KIND: ColumnKind = ColumnKind::Float;
-    fn to_cell(&self) -> Cell<'_> {
-        Cell::Float(*self)
-    }
-    fn from_cell(cell: Cell<'_>) -> Option<Self> {
-        match cell {
-            Cell::Float(x) => Some(x),
-            _ => None,
-        }
-    }
-}
-
-impl CellType for bool {
-    const KIND: ColumnKind = ColumnKind::Flag;
-    fn to_cell(&self) -> Cell<'_> {
-        Cell::Flag(*self)
-    }
-    fn from_cell(cell: Cell<'_>) -> Option<Self> {
-        match cell {
-            Cell::Flag(b) => Some(b),
-            _ => None,
-        }
-    }
-}
-
-impl CellType for Direction {
-    const KIND: ColumnKind = ColumnKind::Text;
-    fn to_cell(&self) -> Cell<'_> {
-        Cell::Text(self.word())
-    }
-    fn from_cell(cell: Cell<'_>) -> Option<Self> {
-        match cell {
-            Cell::Text(word) => Direction::from_word(word),
-            _ => None,
-        }
-    }
-}
-
-impl CellType for Cow<'static, str> {
-    const KIND: ColumnKind = ColumnKind::Text;
-    fn to_cell(&self) -> Cell<'_> {
-        Cell::Text(self)
-    }
-    fn from_cell(cell: Cell<'_>) -> Option<Self> {
-        match cell {
-            Cell::Text(word) => Some(Cow::Owned(word.to_owned())),
-            _ => None,
-        }
-    }
-}
-
-impl<T: CellType> CellType for Option<T> {
-    const KIND: ColumnKind = T::KIND;
-    const IS_OPTIONAL: bool = true;
-    fn to_cell(&self) -> Cell<'_> {
-        self.as_ref().map_or(Cell::Empty, T::to_cell)
-    }
-    fn from_cell(cell: Cell<'_>) -> Option<Self> {
-        match cell {
-            Cell::Empty => Some(None),
-            cell => T::from_cell(cell).map(Some),
-        }
-    }
-}
-
-/// Declares a struct whose fields are the columns of a table.
-macro_rules! table {
-    ($(#[$meta:meta])* pub struct $name:ident = $table:literal {
-        $($(#[doc = $doc:literal])+ $field:ident: $type:ty = $column:literal,)+
-    }) => {
-        $(#[$meta])*
-        #[derive(Clone, Debug, PartialEq)]
-        pub struct $name { $($(#[doc = $doc])+ pub $field: $type,)+ }
-
-        impl $crate::recording::table::Row for $name {
-            const TABLE: &'static str = $table;
-
-            fn columns() -> Vec<$crate::recording::table::ColumnDecl> {
-                use $crate::recording::table::{CellType, ColumnDecl};
-                vec![$(ColumnDecl {
-                    name: $column,
-                    kind: <$type as CellType>::KIND,
-                    is_optional: <$type as CellType>::IS_OPTIONAL,
-                    doc: concat!($($doc),+).trim_ascii(),
-                },)+]
-            }
-
-            fn write(&self, cell: &mut dyn FnMut($crate::recording::table::Cell<'_>)) {
-                $(cell($crate::recording::table::CellType::to_cell(&self.$field));)+
-            }
-
-            fn read(cells: &[$crate::recording::table::Cell<'_>]) -> Result<Self, usize> {
-                let mut cells = cells.iter().copied().enumerate();
-                $(
-                    let (column, cell) = cells.next().expect("a row has a cell for each column");
-                    let $field = <$type as $crate::recording::table::CellType>::from_cell(cell)
-                        .ok_or(column)?;
-                )+
-                Ok($name { $($field,)+ })
-            }
-        }
-    };
-}
-
-pub(crate) use table;
 
 /// The values of a column, gathered for a row group.
 enum Values {

@@ -5,7 +5,8 @@ use sluice_core::event::StateValue;
 use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Backlog, DropReason, Ecn, Span, Time};
 
-use super::table::{GROUP_ROWS, TableWriter, table};
+use super::cell::table;
+use super::table::{GROUP_ROWS, TableWriter};
 use super::writer::estimated_bytes;
 use super::*;
 use crate::scenario::{Backend, Direction, Scenario, Variant};
@@ -51,6 +52,12 @@ fn packet(seq: u64, fate: Fate) -> PacketRecord {
             _ => arrival + Span::from_us(4321),
         },
     }
+}
+
+#[test]
+fn the_reference_page_is_current() {
+    // UPDATE_EXPECT=1 writes the page anew.
+    expect_test::expect_file!["../../../../docs/recording.md"].assert_eq(&reference());
 }
 
 #[test]

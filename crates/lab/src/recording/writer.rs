@@ -9,10 +9,11 @@ use parquet::errors::ParquetError;
 use sluice_core::record::PacketRecord;
 use sluice_core::{Rate, Time};
 
+use super::cell::Row;
 use super::reader::{Recording, TABLES, read_run_file};
 use super::rows::{FlowSample, PacketRow, PingSample, QueueSample, Release};
 use super::run_file::{Environment, Process, RUN_JSON, RunFile, Status};
-use super::table::{Row, TableWriter, part_of};
+use super::table::{TableWriter, part_of};
 use super::{ReadError, SUMMARY_JSON};
 use crate::scenario::{Direction, Scenario, Variant};
 

@@ -1,14 +1,150 @@
-//! A recorded arrival trace through one queue and link, in virtual time.
+//! `sluice replay`: a recorded arrival trace through one queue and link, in virtual time.
+//!
+//! A trace is CSV or a capture ([`Trace`]); what comes out is a row per packet, the algorithm's
+//! variables over time, and a capture of what left. The rules of the run are those of
+//! [`sluice_core::link::Replay`]; formats are described in `docs/replay.md`. Memory does not grow
+//! with the length of a trace, except by one entry per flow of a capture.
 
-/// The words of `candidates` that are closest to `word`, best first, at most three; none if all are
-/// far off.
-pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut near: Vec<(usize, &str)> = candidates
-        .map(|candidate| (strsim::osa_distance(word, candidate), candidate))
-        // Half of the letters wrong is another word.
-        .filter(|(distance, candidate)| *distance * 2 <= candidate.chars().count().max(3))
-        .collect();
-    near.sort();
-    near.truncate(3);
-    near.into_iter().map(|(_, candidate)| candidate).collect()
+use std::path::PathBuf;
+
+use sluice_core::link::{Link, LinkFiles, LinkParams, RateSource, Replay, Schedule};
+use sluice_core::registry::Spec;
+use sluice_core::{Rate, Rng};
+
+mod capture;
+mod csv;
+mod output;
+mod part;
+mod pcap;
+mod sheet;
+mod summary;
+mod trace;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+pub use capture::CaptureError;
+pub use output::Outputs;
+pub use summary::{Sojourns, Summary};
+pub use trace::{Arrival, Hash, HeaderError, Trace, TraceError};
+pub use words::{QueueError, RateError, nearest, parse_queue, parse_rate};
+
+use output::Writer;
+
+/// The rate of the link.
+#[derive(Clone, Debug)]
+pub enum LinkRate {
+    /// The same all the time.
+    Constant(Rate),
+    /// Changing.
+    Schedule(Schedule),
+}
+
+/// What to replay, and how.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The trace.
+    pub trace: PathBuf,
+    /// The queue.
+    pub queue: Spec,
+    /// The link's rate.
+    pub rate: LinkRate,
+    /// What the queue is told of a packet's flow.
+    pub hash: Hash,
+    /// Seed of everything that is drawn.
+    pub seed: u64,
+    /// What to write.
+    pub outputs: Outputs,
+}
+
+/// Why a replay failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The trace is wrong.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The parameters of the queue exclude one another.
+    #[error("`{queue}`: {error}")]
+    Queue {
+        /// The queue.
+        queue: Spec,
+        /// What is wrong.
+        error: sluice_core::param::ParamError,
+    },
+    /// The run cannot go on.
+    #[error(transparent)]
+    Run(#[from] sluice_core::link::ReplayError),
+    /// A file cannot be written.
+    #[error("cannot write `{}`: {error}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system or the library said.
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The ending of a file says nothing.
+    #[error("`{}` ends in neither {}, so its format is not known", path.display(), .endings.join(" nor "))]
+    Ending {
+        /// The file.
+        path: PathBuf,
+        /// The endings that say something.
+        endings: &'static [&'static str],
+    },
+    /// There are no bytes to write.
+    #[error("`{}` is CSV and has no bytes that a capture could hold; replay a capture", trace.display())]
+    NoBytes {
+        /// The trace.
+        trace: PathBuf,
+    },
+    /// One capture cannot hold what several interfaces saw.
+    #[error(
+        "`{}` has packets of several link types, which one capture cannot hold; split it first",
+        trace.display()
+    )]
+    SeveralLinks {
+        /// The trace.
+        trace: PathBuf,
+    },
+}
+
+/// Replays a trace. `progress` is told now and then how many bytes of the trace have been read, and
+/// how many there are.
+///
+/// # Errors
+/// [`ReplayError`]. Files that were begun stay under their temporary names.
+pub fn run(job: &Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Summary, ReplayError> {
+    let mut trace = Trace::open(&job.trace, job.hash, job.seed)?;
+    let mut writer = Writer::create(&job.outputs, job, trace.capture().is_some())?;
+    let mut replay = Replay::new(link(job)?, job.seed);
+    while let Some(arrival) = trace.read()? {
+        if replay.arrived().is_multiple_of(1 << 12) {
+            let (read, size) = trace.progress();
+            progress(read, size);
+        }
+        let slot = replay.slot();
+        if let Some(capture) = trace.capture() {
+            writer.keep(slot, capture)?;
+        }
+        replay.arrive(arrival.packet(slot), arrival.flow, &mut writer)?;
+        writer.check()?;
+    }
+    let end = replay.finish(&mut writer)?;
+    writer.finish(end, trace.warnings())
+}
+
+fn link(job: &Job) -> Result<Link, ReplayError> {
+    let queue = job.queue.build().map_err(|error| ReplayError::Queue {
+        queue: job.queue.clone(),
+        error,
+    })?;
+    let mut params = LinkParams::default();
+    let mut files = LinkFiles::default();
+    match &job.rate {
+        LinkRate::Constant(rate) => params.pipe.rate = *rate,
+        LinkRate::Schedule(schedule) => {
+            files.rate = Some(RateSource::Schedule(schedule.clone()));
+        }
+    }
+    Ok(Link::new(&params, files, queue, &Rng::from_seed(job.seed)))
 }

@@ -324,6 +324,18 @@ fn the_main_figure_has_every_panel_and_every_variant() {
 }
 
 #[test]
+fn what_happens_after_the_end_is_not_drawn_onto_the_edge() {
+    let report = drawable();
+    let mut drained = report.clone();
+    let queue = &mut drained.runs[0].queues[0];
+    queue.backlog_packets.time_s.push(10.5);
+    queue.backlog_packets.value.push(0.0);
+    queue.packets.push(row(10_500_000_000, 0, Verdict::Sent));
+    let draw = |report| svg(report, &Figure::time()).expect("there is something to draw");
+    assert_eq!(draw(&drained), draw(&report));
+}
+
+#[test]
 fn a_figure_without_caption_leaves_the_title_to_the_paper() {
     let bare = svg(&drawable(), &Figure::time().bare()).expect("there is something to draw");
     assert_eq!(

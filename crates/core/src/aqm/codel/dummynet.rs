@@ -77,6 +77,7 @@ impl Dummynet {
             pending => {
                 if pending == Pending::Dropped {
                     self.advance(params);
+                    self.state().tell(cx);
                 }
                 self.signal_if_due(params, packet, now, cx)
             }

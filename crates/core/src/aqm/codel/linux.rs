@@ -71,6 +71,7 @@ impl Linux {
             pending => {
                 if pending == Pending::Dropped {
                     self.drop_next = self.control_law(self.drop_next, params);
+                    self.state().tell(cx);
                 }
                 self.signal_if_due(params, packet, now, cx)
             }
@@ -292,7 +293,12 @@ mod tests {
             drop_next: 1_000_000,
             ..Linux::default()
         };
-        late.enter(&params, &Packet::new(0, 1500), 1_000_000 + 16 * 97_656, &mut cx);
+        late.enter(
+            &params,
+            &Packet::new(0, 1500),
+            1_000_000 + 16 * 97_656,
+            &mut cx,
+        );
         assert_eq!(late.count, 1);
     }
 }

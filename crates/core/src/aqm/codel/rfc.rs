@@ -93,12 +93,7 @@ impl Rfc {
 
     /// In the dropping state and above target: signals if the time for it has come.
     #[inline(never)]
-    fn signal_if_due(
-        &mut self,
-        params: &CodelParams,
-        packet: &Packet,
-        cx: &mut Cx<'_>,
-    ) -> Verdict {
+    fn signal_if_due(&mut self, params: &CodelParams, packet: &Packet, cx: &mut Cx<'_>) -> Verdict {
         if cx.now < self.drop_next {
             return Verdict::Pass;
         }

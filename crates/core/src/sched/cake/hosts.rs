@@ -58,3 +58,14 @@ impl Hosts {
         }
     }
 }
+
+#[cfg(test)]
+impl Hosts {
+    /// Bulk flows of all hosts of each side.
+    pub(super) fn counted(&self) -> [usize; 2] {
+        [0, 1].map(|side: usize| {
+            let flows = self.0[side].iter().map(|host| usize::from(host.bulk_flows));
+            flows.sum()
+        })
+    }
+}

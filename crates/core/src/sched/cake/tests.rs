@@ -22,7 +22,9 @@ impl Sink for Host {
         self.drops.discard(now, packet, reason);
     }
     fn is_pure_ack(&self, packet: &Packet) -> bool {
-        self.acked.get(packet.slot as usize).is_some_and(Option::is_some)
+        self.acked
+            .get(packet.slot as usize)
+            .is_some_and(Option::is_some)
     }
     fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
         self.acked[newer.slot as usize] > self.acked[older.slot as usize]
@@ -184,10 +186,30 @@ fn codepoints_go_to_their_tins() {
     assert_eq!(tins(CakeTins::BestEffort).len(), 1);
 }
 
-const BULK: To = To { flow: 1, src: 0, dst: 0, dscp: 8 };
-const BEST_EFFORT: To = To { flow: 2, src: 0, dst: 0, dscp: 0 };
-const VIDEO: To = To { flow: 3, src: 0, dst: 0, dscp: 34 };
-const VOICE: To = To { flow: 4, src: 0, dst: 0, dscp: 46 };
+const BULK: To = To {
+    flow: 1,
+    src: 0,
+    dst: 0,
+    dscp: 8,
+};
+const BEST_EFFORT: To = To {
+    flow: 2,
+    src: 0,
+    dst: 0,
+    dscp: 0,
+};
+const VIDEO: To = To {
+    flow: 3,
+    src: 0,
+    dst: 0,
+    dscp: 34,
+};
+const VOICE: To = To {
+    flow: 4,
+    src: 0,
+    dst: 0,
+    dscp: 46,
+};
 
 #[test]
 fn a_tin_has_priority_up_to_its_threshold() {
@@ -232,8 +254,19 @@ fn isolated(isolation: CakeIsolation) -> Bench {
 #[test]
 fn hosts_share_before_their_flows_do() {
     // Host 1 has four flows to host 10, host 2 has one to host 20.
-    let flow = |flow, src, dst| To { flow, src, dst, dscp: 0 };
-    let flows = [flow(1, 1, 10), flow(2, 1, 10), flow(3, 1, 10), flow(4, 1, 10), flow(5, 2, 20)];
+    let flow = |flow, src, dst| To {
+        flow,
+        src,
+        dst,
+        dscp: 0,
+    };
+    let flows = [
+        flow(1, 1, 10),
+        flow(2, 1, 10),
+        flow(3, 1, 10),
+        flow(4, 1, 10),
+        flow(5, 2, 20),
+    ];
     let close = |sent: Vec<usize>, due: [usize; 5]| {
         for (sent, due) in sent.iter().zip(due) {
             assert!(sent.abs_diff(due) <= due / 20 + 4, "{sent} of {due}");
@@ -250,7 +283,11 @@ fn hosts_share_before_their_flows_do() {
         close(sent, [125, 125, 125, 125, 500]);
     }
     // Host 1 has one queue then, and its flows are not told apart.
-    for isolation in [CakeIsolation::SrcHost, CakeIsolation::DstHost, CakeIsolation::Hosts] {
+    for isolation in [
+        CakeIsolation::SrcHost,
+        CakeIsolation::DstHost,
+        CakeIsolation::Hosts,
+    ] {
         let sent = isolated(isolation).saturate(&flows, 1000);
         close(sent, [125, 125, 125, 125, 500]);
     }
@@ -263,10 +300,18 @@ fn hosts_share_before_their_flows_do() {
 fn triple_isolation_looks_at_the_busier_end() {
     // Hosts 1 to 4 each send one flow to host 10; host 5 sends one to host 20. By source all are
     // equal; by destination host 10 has four flows.
-    let flow = |n| To { flow: n, src: n, dst: if n < 5 { 10 } else { 20 }, dscp: 0 };
+    let flow = |n| To {
+        flow: n,
+        src: n,
+        dst: if n < 5 { 10 } else { 20 },
+        dscp: 0,
+    };
     let flows = [flow(1), flow(2), flow(3), flow(4), flow(5)];
     let by_source = isolated(CakeIsolation::DualSrcHost).saturate(&flows, 1000);
-    assert!(by_source.iter().all(|n| n.abs_diff(200) <= 10), "{by_source:?}");
+    assert!(
+        by_source.iter().all(|n| n.abs_diff(200) <= 10),
+        "{by_source:?}"
+    );
     let triple = isolated(CakeIsolation::Triple).saturate(&flows, 1000);
     assert!(triple[4].abs_diff(500) <= 25, "{triple:?}");
 }
@@ -275,10 +320,24 @@ fn triple_isolation_looks_at_the_busier_end() {
 fn a_sparse_flow_passes_the_bulk_flows() {
     let mut bench = isolated(CakeIsolation::Triple);
     for slot in 0..50 {
-        bench.offer(slot, 1500, To { flow: 1, ..To::default() });
+        bench.offer(
+            slot,
+            1500,
+            To {
+                flow: 1,
+                ..To::default()
+            },
+        );
     }
     bench.take_in_time(5);
-    bench.offer(99, 100, To { flow: 2, ..To::default() });
+    bench.offer(
+        99,
+        100,
+        To {
+            flow: 2,
+            ..To::default()
+        },
+    );
     assert_eq!(bench.take_in_time(1)[0].slot, 99);
 }
 
@@ -288,7 +347,7 @@ fn eight_flows_that_hash_alike_have_eight_queues() {
         Rate::UNLIMITED,
         1,
         isolation(CakeIsolation::Flows),
-        AqmParams::default(),
+        CobaltParams::default(),
     );
     let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
     let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
@@ -318,10 +377,25 @@ fn the_fattest_flow_gives_way() {
         ..patient()
     });
     for slot in 0..8 {
-        bench.offer(slot, 1000, To { flow: 1, ..To::default() });
+        bench.offer(
+            slot,
+            1000,
+            To {
+                flow: 1,
+                ..To::default()
+            },
+        );
     }
     for slot in 10..15 {
-        bench.offer(slot, 100, To { flow: 2, dscp: 46, ..To::default() });
+        bench.offer(
+            slot,
+            100,
+            To {
+                flow: 2,
+                dscp: 46,
+                ..To::default()
+            },
+        );
     }
     // Three too many: they go from the head of flow 1.
     assert_eq!(bench.host.drops.count(DropReason::Evicted), 3);
@@ -354,26 +428,46 @@ fn a_slow_tin_allows_for_its_longest_packets() {
     let params = aqm_params(Rate::from_bps(1_000_000), Span::from_ms(100));
     assert_eq!(params.target, Span::from_us(18_168));
     assert_eq!(params.interval, Span::from_us(113_168));
+    assert_eq!(params.mtu_time, Span::from_us(12_112));
     let params = aqm_params(Rate::UNLIMITED, Span::from_ms(100));
     assert_eq!(params.target, Span::from_ms(5));
     assert_eq!(params.interval, Span::from_ms(100));
 }
 
 #[test]
-fn a_standing_queue_is_signalled_and_the_last_packet_spared() {
-    let mut bench = Bench::new(&CakeParams {
-        bandwidth: Rate::from_bps(1_000_000),
-        ..CakeParams::default()
-    });
-    let mut slot = 0;
-    for _ in 0..200 {
-        for _ in 0..2 {
-            bench.offer(slot, 1500, To::default());
-            slot += 1;
+fn a_standing_queue_is_signalled() {
+    // Twice as much arrives as leaves: COBALT drops, and marks what can be marked.
+    for (ecn, is_marked) in [(crate::Ecn::NotEct, false), (crate::Ecn::Ect0, true)] {
+        let mut bench = Bench::new(&CakeParams {
+            bandwidth: Rate::from_bps(10_000_000),
+            ..CakeParams::default()
+        });
+        let mut marked = 0;
+        for slot in 0..1000 {
+            for _ in 0..2 {
+                let mut packet = Packet::new(slot, 1500);
+                (packet.arrival, packet.ecn) = (bench.now, ecn);
+                let mut cx = Cx::new(bench.now, &mut bench.rng, &mut bench.host);
+                bench.cake.enqueue(packet, &mut cx);
+            }
+            let taken = bench.take_in_time(1);
+            marked += taken.iter().filter(|p| p.ecn == crate::Ecn::Ce).count();
         }
-        bench.take_in_time(1);
+        let dropped = bench.host.drops.count(DropReason::Congestion);
+        assert_eq!((marked > 0, dropped > 0), (is_marked, !is_marked));
     }
-    assert!(bench.host.drops.count(DropReason::Congestion) > 0);
+}
+
+#[test]
+fn the_last_packet_of_a_flow_is_never_dropped_by_the_aqm() {
+    // Packets that have waited for seconds, each alone in its queue.
+    let mut bench = Bench::new(&CakeParams::default());
+    for slot in 0..100 {
+        bench.offer(slot, 1500, To::default());
+        bench.now += Span::from_secs(1);
+        assert_eq!(bench.take().map(|p| p.slot), Some(slot));
+    }
+    assert_eq!(bench.host.drops.total(), 0);
 }
 
 fn ack_bench(ack_filter: AckFilter, acked: &[Option<u32>]) -> Bench {
@@ -441,4 +535,34 @@ fn dropped_packets_count_at_ingress() {
         bench.take_in_time(2);
         assert_eq!(bench.now, Time::from_ns(at * 1000), "ingress {ingress}");
     }
+}
+
+#[test]
+fn host_counts_stay_true_when_queues_are_shared() {
+    // Far more flows than queues, so that sets are full and flows take over one another's queues.
+    let mut bench = Bench::new(&CakeParams {
+        limit: 4000,
+        ..patient()
+    });
+    let mut rng = Rng::from_seed(5);
+    for round in 0..60_000 {
+        let flow = rng.below(20_000) as u32;
+        let to = To {
+            flow: flow.wrapping_mul(0x9E37_79B9),
+            src: flow % 50,
+            dst: flow % 300,
+            dscp: if flow.is_multiple_of(5) { 46 } else { 0 },
+        };
+        bench.offer(0, 1500, to);
+        if round % 3 != 0 {
+            bench.take();
+        }
+        if round % 1000 == 0 {
+            for tin in &bench.cake.tins {
+                assert_eq!(tin.bulk_flows(), tin.counted_bulk_flows());
+            }
+        }
+    }
+    let shared = bench.host.drops.count(DropReason::Evicted);
+    assert!(shared > 0, "the limit was reached");
 }

@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::FlowAqm;
 use super::hosts::{Hosts, Side};
+use crate::aqm::cobalt::{Cobalt, CobaltParams};
 use crate::aqm::{Aqm, AqmAlgorithm};
 use crate::event::{Backlog, Cx};
 use crate::packet::Packet;
@@ -18,9 +18,6 @@ pub(super) const QUEUES: u32 = 1024;
 const WAYS: u32 = 8;
 /// Fraction bits of deficits: a quantum is divided by the number of a host's flows.
 pub(super) const FRACTION: u32 = 16;
-
-/// The parameters of a flow queue's AQM.
-pub(super) type AqmParams = <FlowAqm as AqmAlgorithm>::Params;
 
 /// How flows are told apart, and between which hosts the link is shared first.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +52,7 @@ pub(super) struct Tin {
     hosts: Hosts,
     /// Flows in either list, also those that are empty.
     pub(super) active: u32,
-    aqm: Arc<AqmParams>,
+    aqm: Arc<CobaltParams>,
 }
 
 /// A flow queue.
@@ -70,7 +67,7 @@ pub(super) struct Flow {
     hosts: [u16; 2],
     /// The nodes of the last two pure acknowledgements, older first, or [`NONE`].
     pub(super) acks: [u32; 2],
-    pub(super) aqm: FlowAqm,
+    pub(super) aqm: Cobalt,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +88,7 @@ impl Tin {
         threshold: Rate,
         quantum: i64,
         isolation: Isolation,
-        aqm: AqmParams,
+        aqm: CobaltParams,
     ) -> Self {
         Tin {
             threshold,
@@ -131,12 +128,14 @@ impl Tin {
         let of_flow = ways.clone().find(|i| self.flows[*i as usize].tag == tag);
         let is_free = |i: &u32| self.flows[*i as usize].turn == Turn::Off;
         // If all are taken, two flows share the queue that the hash named first.
-        let id = of_flow.or_else(|| ways.clone().find(is_free)).unwrap_or(direct);
+        let id = of_flow
+            .or_else(|| ways.clone().find(is_free))
+            .unwrap_or(direct);
         let flow = &mut self.flows[id as usize];
         let was_off = flow.turn == Turn::Off;
         if was_off || flow.tag != tag {
             if was_off && flow.tag != tag {
-                flow.aqm = FlowAqm::for_flow(&self.aqm);
+                flow.aqm = Cobalt::for_flow(&self.aqm);
             }
             flow.tag = tag;
             self.assign_hosts(id, packet);
@@ -205,6 +204,11 @@ impl Tin {
         let aqm = &mut self.flows[id as usize].aqm;
         aqm.on_empty(cx);
         aqm.on_deactivate(cx);
+    }
+
+    /// The bytes of all its queues.
+    pub(super) fn bytes(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..QUEUES as usize).map(|i| self.flows.get(i).map_or(0, |flow| flow.backlog.bytes))
     }
 
     /// The active flows.
@@ -284,11 +288,25 @@ impl Tin {
                 turn: Turn::Off,
                 hosts: [0; 2],
                 acks: [NONE; 2],
-                aqm: FlowAqm::for_flow(&self.aqm),
+                aqm: Cobalt::for_flow(&self.aqm),
             })
             .collect();
         self.links.reserve(QUEUES - 1);
         self.hosts.allocate();
+    }
+}
+
+#[cfg(test)]
+impl Tin {
+    /// Bulk flows, by both of their hosts.
+    pub(super) fn bulk_flows(&self) -> [usize; 2] {
+        let bulk = self.flows.iter().filter(|flow| flow.turn == Turn::Bulk);
+        [bulk.count(); 2]
+    }
+
+    /// Bulk flows that hosts have been charged with.
+    pub(super) fn counted_bulk_flows(&self) -> [usize; 2] {
+        self.hosts.counted()
     }
 }
 

@@ -168,7 +168,10 @@ fn the_step_marks_above_its_threshold() {
 #[test]
 fn packets_are_classified_by_their_codepoint() {
     let mut bench = Bench::new(&DualPi2Params::default());
-    for (slot, ecn) in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce].into_iter().enumerate() {
+    for (slot, ecn) in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce]
+        .into_iter()
+        .enumerate()
+    {
         bench.offer(slot as u32, ecn);
     }
     assert_eq!(bench.dualpi2.l4s.segments, 2);
@@ -183,7 +186,9 @@ fn round_robin_gives_the_classic_queue_its_share() {
     for slot in 0..2000 {
         bench.offer(slot, if slot < 1000 { Ecn::Ect1 } else { Ecn::NotEct });
     }
-    let classic = (0..1000).filter(|_| bench.take().is_some_and(|slot| slot >= 1000)).count();
+    let classic = (0..1000)
+        .filter(|_| bench.take().is_some_and(|slot| slot >= 1000))
+        .count();
     // A tenth of 1000 equal packets, but for the head start of one MTU.
     assert!((99..=101).contains(&classic), "{classic}");
 }
@@ -228,7 +233,11 @@ fn overload_drops_what_marks_no_longer_control() {
     // 1.25, drop. So the 5th packet and then every 4th are dropped, and all others marked.
     assert_eq!(bench.sink.drops.count(DropReason::Overload), 24);
     assert_eq!(bench.sink.marked.len(), 76);
-    assert!((0..100).filter(|slot| slot % 4 == 0 && *slot > 0).all(|s| !bench.sink.marked.contains(&s)));
+    assert!(
+        (0..100)
+            .filter(|slot| slot % 4 == 0 && *slot > 0)
+            .all(|s| !bench.sink.marked.contains(&s))
+    );
 }
 
 #[test]
@@ -251,7 +260,14 @@ fn both_queues_share_one_limit() {
     };
     let mut bench = Bench::new(&params);
     for slot in 0..4 {
-        bench.offer(slot, if slot % 2 == 0 { Ecn::NotEct } else { Ecn::Ect1 });
+        bench.offer(
+            slot,
+            if slot % 2 == 0 {
+                Ecn::NotEct
+            } else {
+                Ecn::Ect1
+            },
+        );
     }
     assert_eq!(bench.sink.drops.count(DropReason::Overflow), 1);
     assert_eq!(bench.dualpi2.backlog().packets, 3);

@@ -17,7 +17,7 @@ struct Node([u32; FAN]);
 
 /// Weights of all queues and their maxima.
 #[derive(Debug)]
-pub(super) struct Fattest {
+pub(in crate::sched) struct Fattest {
     /// The nodes of all levels, that of the queues first; the last is the root.
     nodes: Vec<Node>,
     /// Where each level begins in `nodes`.
@@ -26,7 +26,7 @@ pub(super) struct Fattest {
 
 impl Fattest {
     /// A tree for so many queues, all weightless.
-    pub(super) fn new(queues: usize) -> Self {
+    pub(in crate::sched) fn new(queues: usize) -> Self {
         let (mut levels, mut nodes) = (Vec::new(), 0);
         let mut width = queues;
         loop {
@@ -43,7 +43,7 @@ impl Fattest {
     }
 
     /// Sets all weights.
-    pub(super) fn fill(&mut self, weights: impl Iterator<Item = u32>) {
+    pub(in crate::sched) fn fill(&mut self, weights: impl Iterator<Item = u32>) {
         for (i, weight) in weights.enumerate() {
             self.nodes[i / FAN].0[i % FAN] = weight;
         }
@@ -56,7 +56,7 @@ impl Fattest {
     }
 
     /// Changes the weight of `queue`.
-    pub(super) fn set(&mut self, queue: u32, weight: u32) {
+    pub(in crate::sched) fn set(&mut self, queue: u32, weight: u32) {
         let mut index = queue as usize;
         let mut new = weight;
         let mut levels = self.levels.iter();
@@ -83,7 +83,7 @@ impl Fattest {
     }
 
     /// The queue with the largest weight; of equal ones that with the lowest number.
-    pub(super) fn find(&self) -> u32 {
+    pub(in crate::sched) fn find(&self) -> u32 {
         let root = self.nodes.last().expect("there is at least one level");
         let largest = root.largest();
         self.levels.iter().rev().fold(0, |index, level| {

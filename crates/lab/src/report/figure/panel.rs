@@ -81,7 +81,10 @@ impl Panel {
             let (column, row) = plot.map_coordinate(&(x, y));
             (column - columns.start, row - rows.start)
         };
-        let places = |points: &[(f64, f64)]| points.iter().map(place).collect::<Vec<Place>>();
+        let places = |points: &[(f64, f64)]| -> Vec<Place> {
+            let drawn = points.iter().filter(|(x, _)| !self.x.ends_before(*x));
+            drawn.map(place).collect()
+        };
         let flat = plot.strip_coord_spec();
         for line in &self.lines {
             for piece in &line.pieces {

@@ -61,6 +61,11 @@ impl Scale {
         }
     }
 
+    /// Whether a value comes after the end of the axis, such as what happens while a run drains.
+    pub fn ends_before(&self, value: f64) -> bool {
+        value > self.max
+    }
+
     /// How far along the axis a value lies, from 0 to 1.
     fn share(&self, value: f64) -> f64 {
         let value = value.clamp(self.min, self.max);

@@ -12,8 +12,8 @@ keys! {
     pub struct Ping {
         /// time between two probes
         interval: Span = Span::from_ms(20), Span::from_us(100) => Span::from_secs(60);
-        /// bytes of payload in a probe
-        size: u64 = 56, 16 => 1472;
+        /// bytes of payload in a probe, of which the measurement needs 24
+        size: u64 = 56, 24 => 1472;
         /// codepoint of its packets: a number or a word such as `ef`
         dscp: Dscp = Dscp::default();
     }

@@ -23,7 +23,12 @@ keys! {
 impl FlowType for Tcp {
     const DOC: &'static str = "A TCP transfer: bulk until it is stopped, or a number of bytes.";
     const METRICS: &'static [&'static str] = &[
-        "goodput", "retransmits", "fct", "srtt.p50", "srtt.p95", "srtt.p99",
+        "goodput",
+        "retransmits",
+        "fct",
+        "srtt.p50",
+        "srtt.p95",
+        "srtt.p99",
     ];
 
     fn is_sized(&self) -> bool {

@@ -1,6 +1,6 @@
 //! UDP at a constant rate.
 
-use sluice_core::{Rate, Span};
+use sluice_core::Rate;
 
 use super::super::field::Dscp;
 use super::super::schema::keys;
@@ -11,8 +11,8 @@ keys! {
     pub struct Udp {
         /// bits per second of its IP packets, headers counted, as the link counts them
         rate: Rate, Rate::from_bps(1) => Rate::from_bps(1_000_000_000_000);
-        /// bytes of payload in a packet
-        size: u64 = 1200, 16 => 65507;
+        /// bytes of payload in a packet, of which the measurement needs 24; a packet is never fragmented
+        size: u64 = 1200, 24 => 1472;
         /// codepoint of its packets: a number or a word such as `ef`
         dscp: Dscp = Dscp::default();
     }
@@ -21,11 +21,4 @@ keys! {
 impl FlowType for Udp {
     const DOC: &'static str = "UDP at a constant rate.";
     const METRICS: &'static [&'static str] = &["goodput", "loss"];
-}
-
-impl Udp {
-    /// Time between two packets: payload, 8 bytes of UDP and 20 of IPv4 header at the rate.
-    pub const fn interval(&self) -> Span {
-        self.rate.transmission(self.size + 28)
-    }
 }

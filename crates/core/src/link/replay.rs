@@ -1,0 +1,243 @@
+//! Recorded arrivals through one queue and link, in virtual time.
+//!
+//! The rules are those of a [`Pipe`](super::Pipe), stated once more because results are compared by
+//! them. At one instant come first all arrivals, in their order; then timers that are due; then,
+//! if the link is idle or has just become idle, one dequeue call, also when the queue is empty. A
+//! packet that arrives at an idle link is enqueued and dequeued at the same instant. A transmission
+//! lasts `ceil(bytes * 8e9 / rate)` ns at the rate in force when it starts. The run ends when
+//! nothing is held and the link has fallen idle.
+//!
+//! Memory grows with what is held at a time and with what arrived since the oldest packet still
+//! queued, not with the length of the run.
+
+use alloc::vec::Vec;
+
+use super::Link;
+use crate::event::{Backlog, Cx, DropReason, Event, Sink, StateValue};
+use crate::packet::Packet;
+use crate::record::{PacketRecord, Tracer};
+use crate::rng::Rng;
+use crate::sched::Wake;
+use crate::units::Time;
+
+/// Hears what a replay finds out.
+pub trait Outlet {
+    /// What became of a packet; in the order of arrival.
+    fn row(&mut self, row: &PacketRecord) {
+        let _ = row;
+    }
+
+    /// A packet left the queue for the link, with its mark if it has one; in the order of time.
+    fn left(&mut self, now: Time, packet: &Packet) {
+        let _ = (now, packet);
+    }
+
+    /// A variable of the algorithm took a new value; in the order of time.
+    fn state(&mut self, now: Time, queue: u32, name: &'static str, value: StateValue) {
+        let _ = (now, queue, name, value);
+    }
+}
+
+/// Why a replay cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// A packet arrives earlier than the one before it.
+    #[error("a packet arrives at {time} after one at {before}; arrivals must not go back")]
+    Backwards {
+        /// When it arrives.
+        time: Time,
+        /// When the one before arrived.
+        before: Time,
+    },
+    /// Packets are held that nothing will move.
+    #[error("{} packets are held at {at} and nothing will ever send them", .held.packets)]
+    Stuck {
+        /// When.
+        at: Time,
+        /// What is held.
+        held: Backlog,
+    },
+}
+
+/// A replay under way.
+///
+/// ```
+/// use sluice_core::link::{Link, LinkFiles, LinkParams, Outlet, Replay};
+/// use sluice_core::record::{Fate, PacketRecord};
+/// use sluice_core::{Packet, Rng, Time, registry::Spec};
+///
+/// struct Rows(Vec<PacketRecord>);
+/// impl Outlet for Rows {
+///     fn row(&mut self, row: &PacketRecord) {
+///         self.0.push(row.clone());
+///     }
+/// }
+///
+/// let queue = Spec::parse("fifo limit 1").unwrap().build().unwrap();
+/// let params = LinkParams::parse("rate 8Mbit/s").unwrap();
+/// let link = Link::new(&params, LinkFiles::default(), queue, &Rng::from_seed(1));
+/// let mut rows = Rows(Vec::new());
+/// let mut replay = Replay::new(link, 1);
+/// for _ in 0..3 {
+///     let packet = Packet::new(replay.slot(), 1000);
+///     replay.arrive(packet, 0, &mut rows).unwrap();
+/// }
+/// replay.finish(&mut rows).unwrap();
+/// // All arrive before the link first asks: the queue holds one, the others are refused.
+/// assert_eq!(rows.0[0].fate, Fate::Sent);
+/// assert!(matches!(rows.0[1].fate, Fate::Dropped(_)));
+/// ```
+pub struct Replay {
+    link: Link,
+    rng: Rng,
+    tracer: Tracer,
+    slots: Slots,
+    now: Time,
+    arrived: u64,
+}
+
+/// Slots that are free to be used again.
+#[derive(Default)]
+struct Slots {
+    free: Vec<u32>,
+    used: u32,
+}
+
+/// The sink of a replay.
+struct Witness<'a> {
+    tracer: &'a mut Tracer,
+    slots: &'a mut Slots,
+    outlet: &'a mut dyn Outlet,
+}
+
+impl Replay {
+    /// An idle `link` at time zero, whose queue draws from `seed`.
+    pub fn new(link: Link, seed: u64) -> Self {
+        Replay {
+            link,
+            rng: Rng::from_seed(seed),
+            tracer: Tracer::new(),
+            slots: Slots::default(),
+            now: Time::ZERO,
+            arrived: 0,
+        }
+    }
+
+    /// A slot for the next packet: the host may keep its bytes there until the packet has left or
+    /// was dropped.
+    pub fn slot(&mut self) -> u32 {
+        self.slots.free.pop().unwrap_or_else(|| {
+            self.slots.used += 1;
+            self.slots.used - 1
+        })
+    }
+
+    /// Takes `packet`, which arrives at `packet.arrival` and is called `flow` in its row.
+    ///
+    /// # Errors
+    /// [`ReplayError::Backwards`].
+    pub fn arrive(
+        &mut self,
+        packet: Packet,
+        flow: u32,
+        outlet: &mut dyn Outlet,
+    ) -> Result<(), ReplayError> {
+        let at = packet.arrival;
+        if at < self.now {
+            return Err(ReplayError::Backwards {
+                time: at,
+                before: self.now,
+            });
+        }
+        if at > self.now {
+            self.run_to(Time::from_ns(at.as_ns() - 1), outlet);
+            self.now = at;
+        }
+        self.arrived += 1;
+        self.tracer.arrive_as(&packet, flow);
+        let mut witness = Witness {
+            tracer: &mut self.tracer,
+            slots: &mut self.slots,
+            outlet,
+        };
+        let mut cx = Cx::new(at, &mut self.rng, &mut witness);
+        self.link.enqueue(packet, &mut cx);
+        self.tell_rows(outlet);
+        Ok(())
+    }
+
+    /// Lets the queue drain.
+    ///
+    /// # Errors
+    /// [`ReplayError::Stuck`].
+    pub fn finish(mut self, outlet: &mut dyn Outlet) -> Result<Time, ReplayError> {
+        loop {
+            let mut held = self.link.backlog();
+            let on_link = self.link.in_flight();
+            held.packets += on_link.packets;
+            held.bytes += on_link.bytes;
+            if held.is_empty() && on_link.is_empty() {
+                break;
+            }
+            match self.link.next_wake() {
+                Wake::At(at) if at < Time::MAX => {
+                    self.now = self.now.max(at);
+                    self.run_to(self.now, outlet);
+                }
+                _ => {
+                    return Err(ReplayError::Stuck { at: self.now, held });
+                }
+            }
+        }
+        self.tell_rows(outlet);
+        Ok(self.now)
+    }
+
+    /// Packets that have arrived.
+    pub const fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
+    /// Works off everything up to `end`.
+    fn run_to(&mut self, end: Time, outlet: &mut dyn Outlet) {
+        let mut witness = Witness {
+            tracer: &mut self.tracer,
+            slots: &mut self.slots,
+            outlet,
+        };
+        loop {
+            let mut cx = Cx::new(end, &mut self.rng, &mut witness);
+            let Some(departure) = self.link.poll(&mut cx) else {
+                break;
+            };
+            witness.slots.free.push(departure.packet.slot);
+        }
+        self.tell_rows(outlet);
+    }
+
+    fn tell_rows(&mut self, outlet: &mut dyn Outlet) {
+        for row in self.tracer.take_settled() {
+            outlet.row(&row);
+        }
+    }
+}
+
+impl Sink for Witness<'_> {
+    fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
+        self.tracer.discard(now, &packet, reason);
+        self.slots.free.push(packet.slot);
+    }
+
+    fn is_listening(&self) -> bool {
+        true
+    }
+
+    fn on_event(&mut self, now: Time, event: &Event<'_>) {
+        self.tracer.on_event(now, event);
+        match event {
+            Event::Dequeue { packet } => self.outlet.left(now, packet),
+            Event::State { queue, name, value } => self.outlet.state(now, *queue, name, *value),
+            Event::Enqueue { .. } | Event::Mark { .. } => {}
+        }
+    }
+}

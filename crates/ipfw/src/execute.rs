@@ -1,0 +1,695 @@
+//! Commands carried out: each whole or not at all.
+
+mod tables;
+
+use std::fmt::Write as _;
+
+use sluice_core::event::Cx;
+
+use crate::engine::{Firewall, Output};
+use crate::grammar::{
+    self, At, Command, CommandError, ErrorKind, Flags, Invocation, NumberSpan, ObjectKind,
+    RESERVED_SET, Rule, RuleFormat, SetCommand, ShowRule, Switch, Target, Variable, Warning,
+};
+use crate::objects::layout::{Files, Layout, Means, STRIDE};
+use crate::rules::matching::table_of;
+use crate::rules::{DEFAULT_RULE, Entry, Saved};
+use crate::show::Snapshot;
+use crate::show::collect::{Collector, is_selected};
+use crate::show::rules as show_rules;
+use crate::show::text::Writer;
+use crate::variables::{Variables, named};
+
+/// What a refused batch goes back to.
+struct Checkpoint {
+    layout: Layout,
+    rules: Saved,
+    variables: Variables,
+}
+
+/// Files that name files: no deeper.
+const MOST_NESTING: usize = 8;
+
+impl Firewall {
+    pub(crate) fn run(
+        &mut self,
+        text: &str,
+        is_batch: bool,
+        is_atomic: bool,
+        files: &mut dyn Files,
+        cx: &mut Cx<'_>,
+    ) -> Result<Output, CommandError> {
+        let now = cx.now;
+        self.advance(|at| at < now, cx);
+        let mut output = Output::default();
+        let checkpoint = is_atomic.then(|| self.checkpoint());
+        let mut run = Run {
+            files,
+            is_batch,
+            is_deferred: is_atomic,
+            depth: 0,
+        };
+        let result = self.lines(text, &Flags::default(), &mut run, &mut output, cx);
+        match (&result, checkpoint) {
+            (Err(_), Some(checkpoint)) => self.restore(checkpoint),
+            (Ok(()), Some(_)) => self.runtime.apply(&mut self.layout, cx),
+            (_, None) => {}
+        }
+        result.map(|()| output)
+    }
+
+    fn lines(
+        &mut self,
+        text: &str,
+        inherited: &Flags,
+        run: &mut Run<'_>,
+        output: &mut Output,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), CommandError> {
+        for (number, line) in (1..).zip(text.lines()) {
+            let mut on_line = || {
+                let parsed = grammar::parse(line, number, self.switches.is_compat)?;
+                output.warnings.extend(parsed.warnings);
+                for notice in parsed.notices {
+                    put(output, format_args!("{notice}\n"));
+                }
+                match parsed.invocation {
+                    Some(mut invocation) => {
+                        invocation.flags.inherit(inherited);
+                        self.invoke(&invocation, run, output, cx)
+                    }
+                    None => Ok(()),
+                }
+            };
+            on_line().map_err(|mut error| {
+                error.is_batch |= run.is_batch;
+                error.at.get_or_insert(grammar::Position {
+                    line: number,
+                    column: 1,
+                });
+                error
+            })?;
+        }
+        Ok(())
+    }
+
+    fn invoke(
+        &mut self,
+        invocation: &Invocation,
+        run: &mut Run<'_>,
+        output: &mut Output,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), CommandError> {
+        let flags = &invocation.flags;
+        let is_trial = flags.check_only && !matches!(invocation.command, Command::Batch(_));
+        if is_trial {
+            // `-n`: everything is tried, nothing remains.
+            let checkpoint = self.checkpoint();
+            let mut silent = Output::default();
+            let was_deferred = std::mem::replace(&mut run.is_deferred, true);
+            let result = self.execute(&invocation.command, flags, run, &mut silent, cx);
+            run.is_deferred = was_deferred;
+            self.restore(checkpoint);
+            output.warnings.append(&mut silent.warnings);
+            return result;
+        }
+        self.execute(&invocation.command, flags, run, output, cx)
+    }
+
+    fn execute(
+        &mut self,
+        command: &Command,
+        flags: &Flags,
+        run: &mut Run<'_>,
+        output: &mut Output,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), CommandError> {
+        match command {
+            Command::Configure(config) => {
+                let mut means = Means {
+                    variables: &self.variables,
+                    files: &mut *run.files,
+                    warnings: &mut output.warnings,
+                };
+                self.layout.configure(config, &mut means)?;
+                self.apply(run, cx);
+            }
+            Command::DeleteObjects(kind, numbers) => {
+                self.delete_objects(*kind, numbers)?;
+                self.apply(run, cx);
+            }
+            Command::FlushObjects(_) => {
+                self.layout.flush();
+                self.apply(run, cx);
+            }
+            Command::ShowObjects(kind, spans) => self.show_objects(*kind, spans, flags, output, cx),
+            Command::Add(rule) => self.add(rule, flags, output)?,
+            Command::List {
+                has_counters,
+                rules,
+                set,
+            } => {
+                self.list(*has_counters, rules, *set, flags, output, cx)?;
+            }
+            Command::Delete { rules, set } => self.delete_rules(rules, *set)?,
+            Command::Zero {
+                rules,
+                set,
+                log_only,
+            } => {
+                self.zero(rules, *set, *log_only, flags, output)?;
+            }
+            Command::Flush(set) => {
+                let in_set =
+                    |e: &Entry| set.map_or(e.rule.set != RESERVED_SET, |s| e.rule.set == s);
+                self.rules.remove(in_set);
+                if !flags.quiet {
+                    put(output, format_args!("Flushed all rules.\n"));
+                }
+            }
+            Command::Set(command) => self.sets(command, output)?,
+            Command::Table(command) => self.table(command, flags, output)?,
+            Command::Switch(which, is_on) => self.switch(*which, *is_on),
+            Command::Sysctl {
+                values_only,
+                variables,
+            } => {
+                self.sysctl(*values_only, variables, flags, output)?;
+            }
+            Command::Batch(path) => {
+                if run.depth >= MOST_NESTING {
+                    let text = format!("{}: files name one another", path.value);
+                    return Err(CommandError::new(ErrorKind::Contradiction(text), path.at));
+                }
+                let text = run.files.read(&path.value).map_err(|reason| {
+                    let path_text = path.value.clone();
+                    CommandError::new(
+                        ErrorKind::Unreadable {
+                            path: path_text,
+                            reason,
+                        },
+                        path.at,
+                    )
+                })?;
+                return self.nested(&text, flags, run, output, cx);
+            }
+        }
+        Ok(())
+    }
+
+    /// The lines of a file; `--atomic` before its name makes them one change.
+    fn nested(
+        &mut self,
+        text: &str,
+        flags: &Flags,
+        run: &mut Run<'_>,
+        output: &mut Output,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), CommandError> {
+        let is_outermost = (flags.atomic || flags.check_only) && !run.is_deferred;
+        let checkpoint = is_outermost.then(|| self.checkpoint());
+        let before = (run.is_batch, run.is_deferred);
+        run.is_batch = true;
+        run.is_deferred |= is_outermost;
+        run.depth += 1;
+        let mut inherited = flags.clone();
+        // The trial is of the file as a whole: its lines build on one another.
+        inherited.check_only = false;
+        let result = self.lines(text, &inherited, run, output, cx);
+        run.depth -= 1;
+        (run.is_batch, run.is_deferred) = before;
+        match checkpoint {
+            Some(checkpoint) if result.is_err() || flags.check_only => self.restore(checkpoint),
+            Some(_) => self.runtime.apply(&mut self.layout, cx),
+            None => {}
+        }
+        result
+    }
+
+    fn apply(&mut self, run: &Run<'_>, cx: &mut Cx<'_>) {
+        if !run.is_deferred {
+            self.runtime.apply(&mut self.layout, cx);
+        }
+    }
+
+    fn checkpoint(&self) -> Checkpoint {
+        Checkpoint {
+            layout: self.layout.clone(),
+            rules: self.rules.save(),
+            variables: self.variables.clone(),
+        }
+    }
+
+    fn restore(&mut self, checkpoint: Checkpoint) {
+        self.layout = checkpoint.layout;
+        self.rules.restore(checkpoint.rules);
+        self.variables = checkpoint.variables;
+        self.refresh_switches();
+    }
+
+    fn delete_objects(
+        &mut self,
+        kind: ObjectKind,
+        numbers: &[At<u32>],
+    ) -> Result<(), CommandError> {
+        let before = self.layout.clone();
+        for number in numbers {
+            if let Err(reason) = self.layout.delete(kind, number.value) {
+                self.layout = before;
+                return Err(CommandError::new(
+                    ErrorKind::DeleteRefused(reason),
+                    number.at,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn show_objects(
+        &mut self,
+        kind: ObjectKind,
+        spans: &[At<NumberSpan>],
+        flags: &Flags,
+        output: &mut Output,
+        cx: &mut Cx<'_>,
+    ) {
+        let mut snapshot = Snapshot {
+            now_ns: cx.now.as_ns(),
+            ..Snapshot::default()
+        };
+        self.collect(kind, spans, &mut snapshot, cx);
+        if flags.json {
+            output.snapshot = Some(Box::new(snapshot));
+            return;
+        }
+        let mut writer = Writer::new(flags.verbose);
+        snapshot.pipes.iter().for_each(|pipe| writer.pipe(pipe));
+        snapshot
+            .schedulers
+            .iter()
+            .for_each(|scheduler| writer.scheduler_object(scheduler));
+        snapshot.queues.iter().for_each(|queue| writer.queue(queue));
+        output.stdout.push_str(&writer.finish());
+    }
+
+    fn collect(
+        &mut self,
+        kind: ObjectKind,
+        spans: &[At<NumberSpan>],
+        snapshot: &mut Snapshot,
+        cx: &mut Cx<'_>,
+    ) {
+        let mut collector = Collector {
+            layout: &self.layout,
+            runtime: &mut self.runtime,
+            is_compat: self.switches.is_compat,
+        };
+        let layout = collector.layout;
+        match kind {
+            ObjectKind::Pipe => {
+                let numbers = layout.links.keys().filter(|n| is_selected(**n, spans));
+                snapshot.pipes = numbers.filter_map(|n| collector.pipe(*n, cx.now)).collect();
+            }
+            ObjectKind::Scheduler => {
+                let numbers = layout.schedulers.range(..STRIDE).map(|(n, _)| *n);
+                let numbers = numbers.filter(|n| is_selected(*n, spans));
+                snapshot.schedulers = numbers
+                    .filter_map(|n| collector.scheduler(n, cx.now))
+                    .collect();
+            }
+            ObjectKind::Queue => {
+                let numbers = layout
+                    .queues()
+                    .map(|(n, _)| n)
+                    .filter(|n| is_selected(*n, spans));
+                snapshot.queues = numbers.filter_map(|n| collector.queue(n, cx)).collect();
+            }
+        }
+    }
+
+    /// The state of everything.
+    pub fn snapshot(&mut self, cx: &mut Cx<'_>) -> Snapshot {
+        let now = cx.now;
+        self.advance(|at| at < now, cx);
+        let mut snapshot = Snapshot {
+            now_ns: cx.now.as_ns(),
+            ..Snapshot::default()
+        };
+        for kind in [ObjectKind::Pipe, ObjectKind::Scheduler, ObjectKind::Queue] {
+            self.collect(kind, &[], &mut snapshot, cx);
+        }
+        snapshot.rules = show_rules::states(&self.rules, |_| true);
+        snapshot
+    }
+
+    fn add(&mut self, rule: &Rule, flags: &Flags, output: &mut Output) -> Result<(), CommandError> {
+        let at = rule.number.map(|n| n.at);
+        let mut say = |text: String| output.warnings.push(Warning { at, text });
+        use grammar::Action::{Call, Pipe, Queue, SkipTo};
+        let is_arg = matches!(
+            rule.action,
+            Pipe(Target::TableArg)
+                | Queue(Target::TableArg)
+                | SkipTo(Target::TableArg)
+                | Call(Target::TableArg)
+        );
+        let names_table = rule
+            .clauses()
+            .flatten()
+            .any(|t| !t.is_negated && table_of(&t.condition).is_some());
+        if is_arg && !names_table {
+            say(
+                "no table is asked in this rule: tablearg is 0, which is no pipe, queue or rule"
+                    .into(),
+            );
+        }
+        let missing = match rule.action {
+            Pipe(Target::Number(n)) if !self.layout.links.contains_key(&n) => Some(("pipe", n)),
+            Queue(Target::Number(n)) if !self.layout.flowsets.contains_key(&n) => {
+                Some(("queue", n))
+            }
+            _ => None,
+        };
+        if let Some((word, n)) = missing {
+            say(format!(
+                "{word} {n} does not exist: packets that match are dropped until it does"
+            ));
+        }
+        for term in rule.clauses().flatten() {
+            let Some((name, kind)) = table_of(&term.condition) else {
+                continue;
+            };
+            let of_other_kind = self
+                .rules
+                .tables
+                .find(name)
+                .map(|id| self.rules.tables.table(id).kind)
+                .filter(|k| *k != kind);
+            if let Some(other) = of_other_kind {
+                let text = format!(
+                    "table {name} is of type {}, not {}",
+                    other.word(),
+                    kind.word()
+                );
+                return Err(CommandError {
+                    at,
+                    ..CommandError::of(ErrorKind::Unavailable(text))
+                });
+            }
+        }
+        let step = self.variables.value("net.inet.ip.fw.autoinc_step") as u32;
+        let number = self.rules.add(rule.clone(), step);
+        if !flags.quiet {
+            let format = rule_format(flags);
+            put(
+                output,
+                format_args!("{number:05} {}\n", ShowRule(rule, format)),
+            );
+        }
+        Ok(())
+    }
+
+    fn list(
+        &mut self,
+        has_counters: bool,
+        spans: &[At<NumberSpan>],
+        set: Option<u8>,
+        flags: &Flags,
+        output: &mut Output,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), CommandError> {
+        let shown = |e: &Entry| {
+            let is_visible = flags.sets || !self.rules.is_set_disabled(e.rule.set);
+            is_visible && set.is_none_or(|s| s == e.rule.set) && is_selected(e.number, spans)
+        };
+        for span in spans {
+            let range = span.value.first..=span.value.last;
+            if !self
+                .rules
+                .entries()
+                .iter()
+                .any(|e| range.contains(&e.number))
+            {
+                return Err(CommandError::new(
+                    ErrorKind::NoSuchRule(span.value.first),
+                    span.at,
+                ));
+            }
+        }
+        if flags.json {
+            let rules = show_rules::states(&self.rules, shown);
+            let snapshot = Snapshot {
+                now_ns: cx.now.as_ns(),
+                rules,
+                ..Snapshot::default()
+            };
+            output.snapshot = Some(Box::new(snapshot));
+            return Ok(());
+        }
+        let style = show_rules::Style {
+            has_counters: has_counters || flags.counters,
+            times: flags.times,
+            origin_s: self.settings.origin_s,
+            dynamic: flags.dynamic,
+            has_expired: flags.expired,
+            format: rule_format(flags),
+        };
+        output
+            .stdout
+            .push_str(&show_rules::list(&self.rules, shown, &style, cx.now));
+        Ok(())
+    }
+
+    fn delete_rules(
+        &mut self,
+        spans: &[At<NumberSpan>],
+        set: Option<u8>,
+    ) -> Result<(), CommandError> {
+        let in_set = |e: &Entry| set.is_none_or(|s| s == e.rule.set);
+        if let Some(span) = spans.iter().find(|s| s.value.first == DEFAULT_RULE) {
+            return Err(CommandError::new(
+                ErrorKind::RuleNotFound(DEFAULT_RULE),
+                span.at,
+            ));
+        }
+        for span in spans {
+            let range = span.value.first..=span.value.last;
+            let is_there =
+                |e: &Entry| e.number != DEFAULT_RULE && range.contains(&e.number) && in_set(e);
+            if !self.rules.entries().iter().any(is_there) {
+                return Err(CommandError::new(
+                    ErrorKind::RuleNotFound(span.value.first),
+                    span.at,
+                ));
+            }
+        }
+        self.rules
+            .remove(|e| in_set(e) && is_selected(e.number, spans));
+        Ok(())
+    }
+
+    fn zero(
+        &mut self,
+        spans: &[At<NumberSpan>],
+        set: Option<u8>,
+        log_only: bool,
+        flags: &Flags,
+        output: &mut Output,
+    ) -> Result<(), CommandError> {
+        let in_set = |e: &Entry| set.is_none_or(|s| s == e.rule.set);
+        for span in spans {
+            let range = span.value.first..=span.value.last;
+            if !self
+                .rules
+                .entries()
+                .iter()
+                .any(|e| range.contains(&e.number) && in_set(e))
+            {
+                return Err(CommandError::new(
+                    ErrorKind::RuleNotFound(span.value.first),
+                    span.at,
+                ));
+            }
+        }
+        self.rules
+            .zero(log_only, |e| in_set(e) && is_selected(e.number, spans));
+        if flags.quiet {
+            return Ok(());
+        }
+        let what = if log_only {
+            "logging count reset"
+        } else {
+            "cleared"
+        };
+        if spans.is_empty() {
+            let all = if log_only {
+                "Logging counts reset."
+            } else {
+                "Accounting cleared."
+            };
+            put(output, format_args!("{all}\n"));
+        }
+        for span in spans {
+            put(output, format_args!("Entry {} {what}.\n", span.value.first));
+        }
+        Ok(())
+    }
+
+    fn sets(&mut self, command: &SetCommand, output: &mut Output) -> Result<(), CommandError> {
+        match command {
+            SetCommand::Show => output.stdout.push_str(&show_rules::sets(&self.rules)),
+            SetCommand::Switch { disable, enable } => self.rules.switch_sets(disable, enable),
+            SetCommand::Move(from, to) => {
+                self.rules
+                    .change_sets(|e| if e.rule.set == *from { *to } else { e.rule.set });
+            }
+            SetCommand::Swap(a, b) => {
+                self.rules.change_sets(|e| match e.rule.set {
+                    set if set == *a => *b,
+                    set if set == *b => *a,
+                    set => set,
+                });
+            }
+            SetCommand::MoveRule(number, to) => {
+                if !self
+                    .rules
+                    .entries()
+                    .iter()
+                    .any(|e| e.number == number.value)
+                {
+                    return Err(CommandError::new(
+                        ErrorKind::RuleNotFound(number.value),
+                        number.at,
+                    ));
+                }
+                self.rules.change_sets(|e| {
+                    if e.number == number.value {
+                        *to
+                    } else {
+                        e.rule.set
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn switch(&mut self, which: Switch, is_on: bool) {
+        let name = match which {
+            Switch::Firewall => {
+                self.variables
+                    .put("net.inet6.ip6.fw.enable", u64::from(is_on));
+                "net.inet.ip.fw.enable"
+            }
+            Switch::OnePass => "net.inet.ip.fw.one_pass",
+            Switch::Verbose => "net.inet.ip.fw.verbose",
+            Switch::Debug => "net.inet.ip.fw.debug",
+            Switch::DynKeepalive => "net.inet.ip.fw.dyn_keepalive",
+            // Nothing stands for it.
+            Switch::Altq => return,
+        };
+        self.variables.put(name, u64::from(is_on));
+        self.variables_changed();
+    }
+
+    fn sysctl(
+        &mut self,
+        values_only: bool,
+        variables: &[Variable],
+        flags: &Flags,
+        output: &mut Output,
+    ) -> Result<(), CommandError> {
+        let before = self.variables.clone();
+        for Variable { name, value } in variables {
+            let old = self.variables.show(name, |n| self.count_of(n))?;
+            let prefix = if values_only {
+                String::new()
+            } else {
+                format!("{}: ", name.value)
+            };
+            let Some(value) = value else {
+                put(output, format_args!("{prefix}{old}\n"));
+                continue;
+            };
+            match self.variables.set(name, value) {
+                Ok(said) => {
+                    let at = Some(name.at);
+                    output
+                        .warnings
+                        .extend(said.map(|text| Warning { at, text }));
+                    if !flags.quiet {
+                        put(output, format_args!("{prefix}{old} -> {}\n", value.value));
+                    }
+                }
+                Err(error) => {
+                    self.variables = before;
+                    return Err(error);
+                }
+            }
+        }
+        self.variables_changed();
+        Ok(())
+    }
+
+    /// Carries variables to where every packet finds them.
+    fn variables_changed(&mut self) {
+        self.refresh_switches();
+        let value = |name: &str| self.variables.value(name) as u32;
+        let times = crate::rules::states::Lifetimes {
+            syn: value("net.inet.ip.fw.dyn_syn_lifetime"),
+            ack: value("net.inet.ip.fw.dyn_ack_lifetime"),
+            fin: value("net.inet.ip.fw.dyn_fin_lifetime"),
+            rst: value("net.inet.ip.fw.dyn_rst_lifetime"),
+            udp: value("net.inet.ip.fw.dyn_udp_lifetime"),
+            short: value("net.inet.ip.fw.dyn_short_lifetime"),
+            most: value("net.inet.ip.fw.dyn_max"),
+        };
+        self.rules.lifetimes = times;
+        self.rules.verbose_limit = value("net.inet.ip.fw.verbose_limit");
+    }
+
+    /// What the engine counts for a variable that only it can change.
+    fn count_of(&self, name: &str) -> u64 {
+        let [schedulers, instances, flowsets, queues] = self.runtime.population().map(|n| n as u64);
+        let totals = self.runtime.totals;
+        match named(name).value.rsplit('.').next() {
+            Some("schk_count") => schedulers,
+            Some("si_count") => instances,
+            Some("fsk_count") => flowsets,
+            Some("queue_count") => queues,
+            Some("io_pkt") => totals.packets,
+            Some("io_pkt_drop") => totals.dropped,
+            Some("expire_cycle") => totals.expired,
+            Some("default_to_accept") => u64::from(self.settings.accepts_by_default),
+            Some("static_count") => self.rules.entries().len() as u64,
+            Some("dyn_count") => self.rules.states.len() as u64,
+            // `io_pkt_fast`: no packet leaves in the call that brings it.
+            _ => 0,
+        }
+    }
+}
+
+/// What the lines of a text share.
+struct Run<'f> {
+    files: &'f mut dyn Files,
+    is_batch: bool,
+    /// The layout is put to work at the end, not after each line.
+    is_deferred: bool,
+    depth: usize,
+}
+
+fn rule_format(flags: &Flags) -> RuleFormat {
+    RuleFormat {
+        has_set: flags.sets,
+        is_compact: flags.compact,
+        is_brief: flags.brief,
+        has_names: flags.names,
+    }
+}
+
+pub(crate) fn put(output: &mut Output, text: std::fmt::Arguments<'_>) {
+    output
+        .stdout
+        .write_fmt(text)
+        .expect("a string takes any text");
+}

@@ -1,0 +1,309 @@
+//! Commands about tables.
+
+use crate::engine::{Firewall, Output};
+use crate::execute::put;
+use crate::grammar::{
+    At, CommandError, Entry, ErrorKind, Flags, ShowKinds, ShowValues, TableAction, TableCommand,
+    TableKind, ValueKind, Which,
+};
+use crate::rules::matching::table_of;
+use crate::rules::tables::{Added, Key, Table, TableId};
+
+impl Firewall {
+    pub(super) fn table(
+        &mut self,
+        command: &TableCommand,
+        flags: &Flags,
+        output: &mut Output,
+    ) -> Result<(), CommandError> {
+        match (&command.table, &command.action) {
+            (
+                Which::One(name),
+                TableAction::Create {
+                    kind,
+                    values,
+                    limit,
+                    missing,
+                },
+            ) => {
+                self.create_table(name, *kind, values, *limit, *missing)?;
+            }
+            (
+                Which::One(name),
+                TableAction::Add {
+                    is_atomic: _,
+                    entries,
+                },
+            ) => {
+                self.add_entries(name, entries, flags, output)?;
+            }
+            (Which::One(name), TableAction::Delete(keys)) => {
+                self.delete_entries(name, keys, flags, output)?;
+            }
+            (Which::One(name), TableAction::Lookup(key)) => self.look_up(name, key, output)?,
+            (Which::One(name), TableAction::Swap(other)) => {
+                let (a, b) = (self.find_table(name)?, self.find_table(other)?);
+                if self.rules.tables.table(a).kind != self.rules.tables.table(b).kind {
+                    return Err(unavailable(
+                        "the tables are of different types".into(),
+                        other,
+                    ));
+                }
+                self.rules.tables.swap(a, b);
+            }
+            (which, action) => return self.each_table(which, action, output),
+        }
+        self.rules.tables_changed();
+        Ok(())
+    }
+
+    /// What is done to one table or to all.
+    fn each_table(
+        &mut self,
+        which: &Which,
+        action: &TableAction,
+        output: &mut Output,
+    ) -> Result<(), CommandError> {
+        let ids: Vec<TableId> = match which {
+            Which::All => self.rules.tables.iter().map(|(id, _)| id).collect(),
+            Which::One(name) => vec![self.find_table(name)?],
+        };
+        if *action == TableAction::Destroy {
+            // All or none: first whether no rule names one of them.
+            for id in &ids {
+                let uses = self.references(*id);
+                if uses > 0 {
+                    let table = self.rules.tables.table(*id);
+                    let text = format!(
+                        "failed to destroy table {}: Device busy ({uses} in rules)",
+                        table.name
+                    );
+                    let at = match which {
+                        Which::One(name) => Some(name.at),
+                        Which::All => None,
+                    };
+                    return Err(CommandError {
+                        at,
+                        ..CommandError::of(ErrorKind::Unavailable(text))
+                    });
+                }
+            }
+        }
+        for id in ids {
+            let references = self.references(id);
+            match action {
+                TableAction::List => {
+                    list(self.rules.tables.table(id), *which == Which::All, output)
+                }
+                TableAction::Info | TableAction::Detail => {
+                    info(self.rules.tables.table(id), id, references, output);
+                }
+                TableAction::Flush => self.rules.tables.table_mut(id).clear(),
+                TableAction::Destroy => self.rules.tables.destroy(id),
+                _ => unreachable!("the grammar gives the other actions one table"),
+            }
+        }
+        self.rules.tables_changed();
+        Ok(())
+    }
+
+    fn create_table(
+        &mut self,
+        name: &At<String>,
+        kind: TableKind,
+        values: &[ValueKind],
+        limit: u32,
+        missing: bool,
+    ) -> Result<(), CommandError> {
+        if let Some(id) = self.rules.tables.find(&name.value) {
+            let old = self.rules.tables.table(id);
+            if missing && old.kind == kind && old.values == values {
+                return Ok(());
+            }
+            let text = format!("Table creation failed: table {} exists", name.value);
+            return Err(unavailable(text, name));
+        }
+        self.rules
+            .tables
+            .create(&name.value, kind, values.to_vec(), limit);
+        Ok(())
+    }
+
+    fn add_entries(
+        &mut self,
+        name: &At<String>,
+        entries: &[Entry],
+        flags: &Flags,
+        output: &mut Output,
+    ) -> Result<(), CommandError> {
+        let id = match (self.rules.tables.find(&name.value), entries.first()) {
+            (Some(id), _) => id,
+            // As in ipfw, a table comes into being with its first entry.
+            (None, Some(first)) => {
+                let kind = Key::guess(&first.key.value);
+                self.rules.tables.create(&name.value, kind, Vec::new(), 0)
+            }
+            (None, None) => return Err(not_found(name)),
+        };
+        let before = self.rules.tables.table(id).clone();
+        for entry in entries {
+            let table = self.rules.tables.table_mut(id);
+            let added = table.key(&entry.key).map(|key| {
+                let text = key.to_string();
+                (table.add(key, entry.values.clone(), flags.quiet), text)
+            });
+            let failed = match added {
+                Ok((Added::New | Added::Replaced, text)) => {
+                    if !flags.quiet {
+                        put(
+                            output,
+                            format_args!("added: {text} {}\n", ShowValues(&entry.values)),
+                        );
+                    }
+                    continue;
+                }
+                Ok((Added::Exists, text)) => unavailable(
+                    format!("Adding record failed: record already exists ({text})"),
+                    &entry.key,
+                ),
+                Ok((Added::Full, _)) => {
+                    let text = format!("Adding record failed: table {} is full", name.value);
+                    unavailable(text, &entry.key)
+                }
+                Err(error) => error,
+            };
+            *self.rules.tables.table_mut(id) = before;
+            return Err(failed);
+        }
+        Ok(())
+    }
+
+    fn delete_entries(
+        &mut self,
+        name: &At<String>,
+        keys: &[At<String>],
+        flags: &Flags,
+        output: &mut Output,
+    ) -> Result<(), CommandError> {
+        let id = self.find_table(name)?;
+        let before = self.rules.tables.table(id).clone();
+        for text in keys {
+            let table = self.rules.tables.table_mut(id);
+            let removed = table.key(text).and_then(|key| {
+                let values = table.remove(&key);
+                let missing = || {
+                    unavailable(
+                        format!("Deleting record failed: record not found ({key})"),
+                        text,
+                    )
+                };
+                values
+                    .map(|values| (key.to_string(), values))
+                    .ok_or_else(missing)
+            });
+            match removed {
+                Ok((key, values)) if !flags.quiet => {
+                    put(
+                        output,
+                        format_args!("deleted: {key} {}\n", ShowValues(&values)),
+                    );
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    *self.rules.tables.table_mut(id) = before;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn look_up(
+        &mut self,
+        name: &At<String>,
+        text: &At<String>,
+        output: &mut Output,
+    ) -> Result<(), CommandError> {
+        let id = self.find_table(name)?;
+        let table = self.rules.tables.table(id);
+        let found = match table.key(text)? {
+            Key::V4(bits, 32) => table.find_address(std::net::Ipv4Addr::from_bits(bits).into()),
+            Key::V6(bits, 128) => table.find_address(std::net::Ipv6Addr::from_bits(bits).into()),
+            Key::Number(n) => table.find_number(n),
+            Key::Name(interface) => table.find_name(&interface),
+            Key::V4(..) | Key::V6(..) => None,
+        };
+        match found {
+            Some((key, values)) => {
+                put(output, format_args!("{key} {}\n", ShowValues(values)));
+                Ok(())
+            }
+            None => Err(unavailable(format!("Entry {} not found", text.value), text)),
+        }
+    }
+
+    fn find_table(&self, name: &At<String>) -> Result<TableId, CommandError> {
+        self.rules.tables.find(&name.value).ok_or_else(|| {
+            let names = self.rules.tables.iter().map(|(_, t)| t.name.as_str());
+            not_found(name).near(&name.value, names)
+        })
+    }
+
+    /// How often rules name a table.
+    fn references(&self, id: TableId) -> usize {
+        let name = &self.rules.tables.table(id).name;
+        let terms = self
+            .rules
+            .entries()
+            .iter()
+            .flat_map(|e| e.rule.clauses().flatten());
+        terms
+            .filter(|t| table_of(&t.condition).is_some_and(|(n, _)| n == name))
+            .count()
+    }
+}
+
+fn unavailable(text: String, at: &At<String>) -> CommandError {
+    CommandError::new(ErrorKind::Unavailable(text), at.at)
+}
+
+fn not_found(name: &At<String>) -> CommandError {
+    unavailable(format!("Table {} does not exist", name.value), name)
+}
+
+fn header(table: &Table, output: &mut Output) {
+    put(
+        output,
+        format_args!("--- table({}), set(0) ---\n", table.name),
+    );
+}
+
+fn list(table: &Table, has_header: bool, output: &mut Output) {
+    if has_header {
+        header(table, output);
+    }
+    for (key, values) in table.entries() {
+        put(output, format_args!("{key} {}\n", ShowValues(values)));
+    }
+}
+
+fn info(table: &Table, id: TableId, references: usize, output: &mut Output) {
+    header(table, output);
+    put(
+        output,
+        format_args!(" kindex: {}, type: {}\n", id.0, table.kind.word()),
+    );
+    let kinds = if table.values.is_empty() {
+        "legacy".to_string()
+    } else {
+        ShowKinds(&table.values).to_string()
+    };
+    put(
+        output,
+        format_args!(" references: {references}, valtype: {kinds}\n"),
+    );
+    put(output, format_args!(" items: {}\n", table.len()));
+    if table.limit > 0 {
+        put(output, format_args!(" limit: {}\n", table.limit));
+    }
+}

@@ -1,0 +1,10 @@
+//! Pipes, queues and schedulers: what is configured, and what is at work.
+
+pub(crate) mod discipline;
+mod heap;
+pub(crate) mod instance;
+pub(crate) mod layout;
+pub(crate) mod packets;
+mod reconcile;
+pub(crate) mod runtime;
+pub(crate) mod stats;

@@ -1,0 +1,217 @@
+//! From words to disciplines of the core: by the registry's names and declarations only.
+
+use sluice_core::Discipline;
+use sluice_core::aqm::Aqm;
+use sluice_core::param::{Kind, Value};
+use sluice_core::registry::{self, Algorithm};
+use sluice_core::sched::fifo::FifoParams;
+use sluice_core::sched::{Share, ShareError};
+use sluice_core::units::Bytes;
+
+use super::layout::FlowsetConfig;
+use crate::grammar::{
+    At, Choice, CommandError, Config, ErrorKind, Policy, QueueSize, RedWords, Warning,
+};
+use crate::variables::Variables;
+
+/// An algorithm that every build has.
+///
+/// # Panics
+/// If the registry lacks it.
+pub(crate) fn find(name: &str) -> &'static Algorithm {
+    registry::find(name).expect("the registry has dummynet's own schedulers")
+}
+
+/// Builds the discipline of a choice that was accepted.
+pub(crate) fn build(choice: &Choice) -> Box<dyn Discipline> {
+    let built = choice.algorithm.build(&choice.values);
+    built.expect("contradictions are found when a command is read")
+}
+
+/// Whether each flowset has queues of its own in it.
+pub(crate) fn is_multi_queue(choice: &Choice) -> bool {
+    build(choice).as_classful().is_some()
+}
+
+/// The one queue of a FIFO, with the limits and the AQM of its flowset.
+pub(crate) fn build_fifo(flowset: &FlowsetConfig) -> Box<dyn Discipline> {
+    let mut choice = match &flowset.aqm {
+        Some(aqm) => aqm.clone(),
+        None => Choice::plain(find("droptail")),
+    };
+    let limits = limits(flowset);
+    choice.values.set("limit", Value::Count(limits.limit));
+    choice
+        .values
+        .set("limit_bytes", Value::Bytes(limits.limit_bytes));
+    build(&choice)
+}
+
+/// The AQM of a queue of a scheduler with several.
+pub(crate) fn build_aqm(flowset: &FlowsetConfig) -> Box<dyn Aqm> {
+    let droptail = Choice::plain(find("droptail"));
+    let choice = flowset.aqm.as_ref().unwrap_or(&droptail);
+    let built = choice.algorithm.build_aqm(&choice.values);
+    built
+        .expect("a policy is an AQM")
+        .expect("contradictions are found when a command is read")
+}
+
+/// The limits of a flowset's queues.
+pub(crate) fn limits(flowset: &FlowsetConfig) -> FifoParams {
+    match flowset.queue {
+        QueueSize::Slots(n) => FifoParams {
+            limit: n,
+            limit_bytes: Bytes::new(u64::MAX),
+        },
+        QueueSize::Bytes(n) => FifoParams {
+            limit: u64::MAX,
+            limit_bytes: Bytes::new(n),
+        },
+    }
+}
+
+/// What a flowset's queues are entitled to.
+pub(crate) fn share(flowset: &FlowsetConfig) -> Share {
+    Share {
+        weight: flowset.weight,
+        max_len: if flowset.max_len == 0 {
+            Share::default().max_len
+        } else {
+            flowset.max_len
+        },
+    }
+}
+
+/// Fills in what the variables of `sysctl` say, and dummynet's variant under `compat`.
+pub(crate) fn with_defaults(choice: &Choice, variables: &Variables, is_compat: bool) -> Choice {
+    let mut filled = choice.clone();
+    for (name, value) in variables.defaults_of(choice.algorithm) {
+        if choice.values.find(name).is_none() {
+            filled.values.set(name, value);
+        }
+    }
+    if is_compat
+        && choice.values.find("variant").is_none()
+        && let Some(decl) = choice.algorithm.params().find(|d| d.name == "variant")
+        && let Kind::Choice(words) = decl.kind
+        && let Some(word) = words.iter().find(|w| **w == "dummynet")
+    {
+        filled.values.set("variant", Value::Choice(word));
+    }
+    filled
+}
+
+/// A policy as an AQM of the registry.
+pub(crate) fn aqm_of(
+    policy: &At<Policy>,
+    queue: &QueueSize,
+    variables: &Variables,
+    is_compat: bool,
+) -> Result<Choice, CommandError> {
+    let choice = match &policy.value {
+        Policy::Aqm(choice) => choice.clone(),
+        Policy::Red(words) => red(words, queue)
+            .map_err(|text| CommandError::new(ErrorKind::Contradiction(text), policy.at))?,
+    };
+    let choice = with_defaults(&choice, variables, is_compat);
+    let built = choice.algorithm.build(&choice.values);
+    built.map_err(|error| CommandError::new(error, policy.at))?;
+    Ok(choice)
+}
+
+/// RED's four numbers as parameters of the registry's algorithm.
+fn red(words: &RedWords, queue: &QueueSize) -> Result<Choice, String> {
+    let name = if words.is_gentle { "gred" } else { "red" };
+    let _ = queue;
+    let algorithm = registry::find(name).ok_or_else(|| format!("`{name}` is not built in"))?;
+    Ok(Choice::plain(algorithm))
+}
+
+/// Bounds the share that a command gives to what the scheduler serves, as dummynet's kernel does
+/// silently, and says so.
+pub(crate) fn bound_share(
+    choice: &Choice,
+    c: &Config,
+    flowset: &mut FlowsetConfig,
+    warnings: &mut Vec<Warning>,
+) {
+    let before = (flowset.weight, flowset.max_len);
+    clamp_share(choice, flowset);
+    let name = choice.algorithm.name;
+    for (given, word, before, after) in [
+        (&c.weight, "weight", before.0, flowset.weight),
+        (&c.max_len, "lmax", before.1, flowset.max_len),
+    ] {
+        if let Some(given) = given
+            && before != after
+        {
+            warnings.push(Warning {
+                at: Some(given.at),
+                text: format!(
+                    "{word} {before} is more or less than {name} serves: {after} is taken"
+                ),
+            });
+        }
+    }
+    if name == "fifo" || !is_weighted(name) {
+        return;
+    }
+    if c.max_len.is_some() && !has_max_len(name) {
+        let at = c.max_len.map(|l| l.at);
+        let text = format!("`lmax` is shown, but {name} does not read it");
+        warnings.push(Warning { at, text });
+    }
+}
+
+/// Whether the weight is one (and not a priority, of which 0 is the first).
+fn is_weighted(name: &str) -> bool {
+    name != "prio"
+}
+
+fn has_max_len(name: &str) -> bool {
+    matches!(name, "rr" | "qfq")
+}
+
+/// Brings a share within what the scheduler serves: defaults for what is not given, then its bounds.
+pub(crate) fn clamp_share(choice: &Choice, flowset: &mut FlowsetConfig) {
+    let name = choice.algorithm.name;
+    if flowset.weight == 0 && is_weighted(name) {
+        flowset.weight = 1;
+    }
+    if flowset.max_len == 0 && has_max_len(name) {
+        flowset.max_len = Share::default().max_len;
+    }
+    let mut discipline = build(choice);
+    let Some(classful) = discipline.as_classful() else {
+        return;
+    };
+    // At most the weight and the length have to be brought in.
+    for _ in 0..2 {
+        let refused = classful.open(0, share(flowset), &limits(flowset), build_aqm(flowset));
+        match refused {
+            Err(ShareError::Weight { weight, low, high }) => {
+                flowset.weight = weight.clamp(low, high)
+            }
+            Err(ShareError::MaxLen { max_len, low, high }) => {
+                flowset.max_len = max_len.clamp(low, high)
+            }
+            Err(ShareError::WeightSum { .. }) | Ok(()) => return,
+        }
+    }
+}
+
+/// Whether the scheduler can serve one queue of each of these flowsets together.
+pub(crate) fn check_shares<'f>(
+    choice: &Choice,
+    flowsets: impl Iterator<Item = &'f FlowsetConfig>,
+) -> Result<(), ShareError> {
+    let mut discipline = build(choice);
+    let Some(classful) = discipline.as_classful() else {
+        return Ok(());
+    };
+    for (class, flowset) in (0..).zip(flowsets) {
+        classful.open(class, share(flowset), &limits(flowset), build_aqm(flowset))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,704 @@
+//! What is configured: links, schedulers, flowsets, and the ones that dummynet makes by itself.
+//!
+//! | number | object |
+//! |---|---|
+//! | i | scheduler i with its link (`pipe i`), flowset i (`queue i`) |
+//! | 65536 + i | FIFO scheduler with the link of pipe i; flowset of scheduler i if that has one queue |
+//! | 131072 + i | flowset of that FIFO: what a `pipe i` rule names |
+//!
+//! A command changes the layout only after everything about it is known to be right.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use sluice_core::link::{LinkParams, Profile};
+use sluice_core::param::Values;
+use sluice_core::units::{Rate, Span};
+
+use super::discipline;
+use crate::flow::Mask;
+use crate::grammar::{
+    At, Choice, CommandError, Config, DEFAULT_BYTES, DEFAULT_SLOTS, ErrorKind, Loss, ObjectKind,
+    Policy, QueueSize, SchedulerWords, Warning,
+};
+use crate::variables::Variables;
+
+/// The distance between an object and those made for it.
+pub(crate) const STRIDE: u32 = 65536;
+
+/// A link: rate, delay and what else it does.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LinkConfig {
+    pub rate: Rate,
+    pub delay: Span,
+    pub burst: u64,
+    pub profile: Option<Rc<Profile>>,
+    pub effects: Values,
+}
+
+/// A flowset: the limits of queues, and whose they are.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FlowsetConfig {
+    /// The scheduler's number; it need not exist.
+    pub scheduler: u32,
+    pub queue: QueueSize,
+    pub loss: Option<Loss>,
+    pub policy: Option<Policy>,
+    /// What the policy says, as an AQM; none for drop-tail.
+    pub aqm: Option<Choice>,
+    pub weight: u32,
+    pub max_len: u32,
+    pub priority: u32,
+    pub mask: Mask,
+    pub buckets: u32,
+}
+
+/// A scheduler.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SchedulerConfig {
+    pub choice: Choice,
+    /// Whether each flowset has queues of its own.
+    pub is_multi_queue: bool,
+    pub mask: Mask,
+    pub buckets: u32,
+    /// The flowset that gives the only queue its limits.
+    pub internal: Option<u32>,
+}
+
+/// Everything that is configured.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layout {
+    pub links: BTreeMap<u32, LinkConfig>,
+    pub schedulers: BTreeMap<u32, SchedulerConfig>,
+    pub flowsets: BTreeMap<u32, FlowsetConfig>,
+    /// Schedulers that may have changed since the layout was put to work.
+    pub touched: BTreeSet<u32>,
+    /// Flowsets likewise.
+    pub touched_flowsets: BTreeSet<u32>,
+}
+
+/// Reads a file for the language: the host decides what may be read.
+pub trait Files {
+    /// The text of a file, or why it cannot be read.
+    ///
+    /// # Errors
+    /// The host's reason.
+    fn read(&mut self, path: &str) -> Result<String, String>;
+}
+
+/// A host without files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&mut self, _path: &str) -> Result<String, String> {
+        Err("no files can be read here".to_string())
+    }
+}
+
+/// A command's means besides the layout.
+pub(crate) struct Means<'a> {
+    pub variables: &'a Variables,
+    pub files: &'a mut dyn Files,
+    pub warnings: &'a mut Vec<Warning>,
+}
+
+impl Means<'_> {
+    fn warn<T>(&mut self, at: &At<T>, text: String) {
+        self.warnings.push(Warning {
+            at: Some(at.at),
+            text,
+        });
+    }
+
+    fn is_compat(&self) -> bool {
+        self.variables.is_on("net.inet.ip.dummynet.compat")
+    }
+
+    fn hash_size(&self) -> u32 {
+        self.variables.value("net.inet.ip.dummynet.hash_size") as u32
+    }
+}
+
+impl LinkConfig {
+    /// A link that does nothing.
+    pub fn plain() -> Self {
+        LinkConfig {
+            rate: Rate::UNLIMITED,
+            delay: Span::ZERO,
+            burst: 0,
+            profile: None,
+            effects: Values::new(),
+        }
+    }
+
+    /// The core's parameters.
+    pub fn params(&self) -> LinkParams {
+        let mut params = LinkParams::from_values(&self.effects)
+            .expect("contradictions are found when a link is configured");
+        params.pipe.rate = self.rate;
+        params.pipe.delay = self.delay;
+        params.pipe.burst = sluice_core::units::Bytes::new(self.burst);
+        params
+    }
+}
+
+impl FlowsetConfig {
+    fn plain(scheduler: u32) -> Self {
+        FlowsetConfig {
+            scheduler,
+            queue: QueueSize::Slots(DEFAULT_SLOTS),
+            loss: None,
+            policy: None,
+            aqm: None,
+            weight: 0,
+            max_len: 0,
+            priority: 0,
+            mask: Mask::default(),
+            buckets: 1,
+        }
+    }
+}
+
+fn kernel(errno: &'static str, reason: String) -> ErrorKind {
+    ErrorKind::Kernel {
+        call: "IP_DUMMYNET_CONFIGURE",
+        errno,
+        reason,
+    }
+}
+
+impl Layout {
+    /// Carries out a `config` command, whole or not at all.
+    pub fn configure(&mut self, c: &Config, means: &mut Means<'_>) -> Result<(), CommandError> {
+        match c.kind {
+            ObjectKind::Pipe => self.configure_pipe(c, means)?,
+            ObjectKind::Queue => self.configure_queue(c, means)?,
+            ObjectKind::Scheduler => self.configure_scheduler(c, means)?,
+        }
+        self.touch(c.kind, c.number.value);
+        Ok(())
+    }
+
+    /// Notes what may have changed with an object.
+    fn touch(&mut self, kind: ObjectKind, number: u32) {
+        self.touched_flowsets.insert(number);
+        if kind == ObjectKind::Queue {
+            // A scheduler may have taken the flowset over as its own.
+            let is_internal = |s: &SchedulerConfig| s.internal == Some(number);
+            if self.schedulers.get(&number).is_some_and(is_internal) {
+                self.touched.insert(number);
+            }
+            return;
+        }
+        self.touched.extend([number, number + STRIDE]);
+        self.touched_flowsets
+            .extend([number + STRIDE, number + 2 * STRIDE]);
+        // A change of the scheduler may bring shares of its queues within other bounds.
+        let of_this = self.queues().filter(|(_, f)| f.scheduler == number);
+        let of_this: Vec<u32> = of_this.map(|(n, _)| n).collect();
+        self.touched_flowsets.extend(of_this);
+    }
+
+    /// The flowsets that `queue` rules name.
+    pub fn queues(&self) -> impl Iterator<Item = (u32, &FlowsetConfig)> {
+        self.flowsets.range(..STRIDE).map(|(n, f)| (*n, f))
+    }
+
+    fn configure_pipe(&mut self, c: &Config, means: &mut Means<'_>) -> Result<(), CommandError> {
+        let number = c.number.value;
+        let link = link(c, means)?;
+        let flowset = FlowsetConfig {
+            weight: c.weight.map_or(0, |w| w.value),
+            max_len: c.max_len.map_or(0, |l| l.value),
+            priority: c.priority.unwrap_or(0),
+            ..queue_settings(c, number + STRIDE, means)?
+        };
+        if let Some(weight) = &c.weight {
+            means.warn(
+                weight,
+                "`weight` is shown, but the one queue of a pipe has nothing to share".into(),
+            );
+        }
+        let scheduler = match (&c.scheduler, self.schedulers.get(&number)) {
+            (None, Some(old)) => old.clone(),
+            (words, old) => {
+                let (mask, buckets) = old.map_or((Mask::default(), 0), |s| (s.mask, s.buckets));
+                let choice = scheduler_choice(words.as_ref(), None, means)?;
+                self.scheduler(number, choice, mask, buckets)
+            }
+        };
+        let mask = c.mask.map_or(Mask::default(), |m| m.value);
+        let shadow = SchedulerConfig {
+            choice: Choice::plain(discipline::find("fifo")),
+            is_multi_queue: false,
+            mask,
+            buckets: scheduler_buckets(c, &mask, means),
+            internal: Some(number + 2 * STRIDE),
+        };
+        self.say_what_reverts(c, &link, &flowset, &shadow, means);
+        self.links.insert(number, link);
+        self.put_scheduler(number, scheduler);
+        self.schedulers.insert(number + STRIDE, shadow);
+        self.flowsets.insert(number + 2 * STRIDE, flowset);
+        Ok(())
+    }
+
+    fn configure_queue(&mut self, c: &Config, means: &mut Means<'_>) -> Result<(), CommandError> {
+        let number = c.number.value;
+        let old = self.flowsets.get(&number);
+        let parent = c.parent.map(|p| p.value).or(old.map(|o| o.scheduler));
+        let Some(parent) = parent else {
+            let reason = format!(
+                "queue {number} is new: say which scheduler it is of, with `pipe M` or `sched M`"
+            );
+            return Err(CommandError::new(
+                kernel("Operation not permitted", reason),
+                c.number.at,
+            ));
+        };
+        if let Some(at) = c.parent.filter(|p| p.value == 0 || p.value > 65535) {
+            let reason = format!("scheduler {} is outside 1 to 65535", at.value);
+            return Err(CommandError::new(kernel("Invalid argument", reason), at.at));
+        }
+        let mut flowset = FlowsetConfig {
+            weight: c.weight.map_or(old.map_or(0, |o| o.weight), |w| w.value),
+            max_len: c.max_len.map_or(old.map_or(0, |o| o.max_len), |l| l.value),
+            priority: c.priority.unwrap_or(old.map_or(0, |o| o.priority)),
+            ..queue_settings(c, parent, means)?
+        };
+        if let Some(mask) = &c.mask {
+            flowset.mask = mask.value;
+        }
+        if !flowset.mask.is_empty() {
+            flowset.buckets = c.buckets.unwrap_or(means.hash_size());
+        }
+        match self.schedulers.get(&parent) {
+            None => {
+                let text = format!(
+                    "scheduler {parent} does not exist: packets of queue {number} are dropped until it does"
+                );
+                means.warn(&c.number, text);
+            }
+            Some(scheduler) if scheduler.is_multi_queue => {
+                discipline::bound_share(&scheduler.choice, c, &mut flowset, means.warnings);
+                self.check_shares(number, &flowset, parent, c.number)?;
+            }
+            Some(scheduler) => {
+                let name = scheduler.choice.algorithm.name;
+                for (is_set, word) in [
+                    (c.weight.is_some(), "weight"),
+                    (c.queue.is_some(), "queue"),
+                    (c.loss.is_some(), "plr"),
+                    (c.policy.is_some(), "the AQM"),
+                    (c.mask.is_some(), "mask"),
+                ] {
+                    if is_set
+                        && scheduler.internal != Some(number)
+                        && !(name == "pifo" && word == "weight")
+                    {
+                        let text = format!(
+                            "{word} of queue {number} changes nothing: scheduler {parent} is {name} and has limits of its own"
+                        );
+                        means.warn(&c.number, text);
+                    }
+                }
+            }
+        }
+        self.flowsets.insert(number, flowset);
+        Ok(())
+    }
+
+    fn configure_scheduler(
+        &mut self,
+        c: &Config,
+        means: &mut Means<'_>,
+    ) -> Result<(), CommandError> {
+        let number = c.number.value;
+        if let Some(parent) = c.parent.filter(|p| p.value != number) {
+            let text = format!(
+                "scheduler {number} has the link of pipe {number}, not that of pipe {}: configure pipe {number}",
+                parent.value
+            );
+            means.warn(&parent, text);
+        }
+        let old = self.schedulers.get(&number).map(|s| s.choice.clone());
+        let choice = scheduler_choice(c.scheduler.as_ref(), old.as_ref(), means)?;
+        let mask = c.mask.map_or(Mask::default(), |m| m.value);
+        let buckets = scheduler_buckets(c, &mask, means);
+        let scheduler = self.scheduler(number, choice, mask, buckets);
+        let settings = FlowsetConfig {
+            weight: c.weight.map_or(0, |w| w.value),
+            max_len: c.max_len.map_or(0, |l| l.value),
+            priority: c.priority.unwrap_or(0),
+            ..queue_settings(c, number, means)?
+        };
+        let name = scheduler.choice.algorithm.name;
+        let has_settings = c.queue.is_some() || c.loss.is_some() || c.policy.is_some();
+        if has_settings && name != "fifo" {
+            let text =
+                format!("queue, plr and AQM of a scheduler are for fifo: {name} ignores them");
+            means.warn(&c.number, text);
+        }
+        if scheduler.is_multi_queue {
+            self.check_all_shares(number, &scheduler, c.number)?;
+        }
+        self.links.entry(number).or_insert_with(LinkConfig::plain);
+        self.put_scheduler(number, scheduler);
+        if has_settings {
+            self.flowsets.insert(number + STRIDE, settings);
+            if let Some(scheduler) = self.schedulers.get_mut(&number) {
+                scheduler.internal = scheduler.internal.map(|_| number + STRIDE);
+            }
+        }
+        // Every scheduler has a FIFO beside it, so that `pipe N` works also when only `sched N` was
+        // configured.
+        self.schedulers
+            .entry(number + STRIDE)
+            .or_insert_with(|| SchedulerConfig {
+                choice: Choice::plain(discipline::find("fifo")),
+                is_multi_queue: false,
+                mask: Mask::default(),
+                buckets: 0,
+                internal: Some(number + 2 * STRIDE),
+            });
+        self.flowsets
+            .entry(number + 2 * STRIDE)
+            .or_insert_with(|| FlowsetConfig::plain(number + STRIDE));
+        Ok(())
+    }
+
+    /// A scheduler of that kind, with the flowset that it takes its limits from if it has one queue.
+    fn scheduler(&self, number: u32, choice: Choice, mask: Mask, buckets: u32) -> SchedulerConfig {
+        let is_multi_queue = discipline::is_multi_queue(&choice);
+        // dummynet takes over a flowset with the scheduler's own number, if there is one.
+        let is_own = self
+            .flowsets
+            .get(&number)
+            .is_some_and(|f| f.scheduler == number);
+        let internal = match (is_multi_queue, is_own) {
+            (true, _) => None,
+            (false, true) => Some(number),
+            (false, false) => Some(number + STRIDE),
+        };
+        let old = self.schedulers.get(&number).and_then(|s| s.internal);
+        SchedulerConfig {
+            choice,
+            is_multi_queue,
+            mask,
+            buckets,
+            internal: if is_multi_queue {
+                None
+            } else {
+                old.or(internal)
+            },
+        }
+    }
+
+    fn put_scheduler(&mut self, number: u32, scheduler: SchedulerConfig) {
+        match scheduler.internal {
+            Some(internal) => {
+                self.flowsets
+                    .entry(internal)
+                    .or_insert_with(|| FlowsetConfig::plain(number));
+            }
+            None => {
+                self.flowsets.remove(&(number + STRIDE));
+            }
+        }
+        if scheduler.is_multi_queue {
+            // Queues that were configured before: shares within what the scheduler can serve.
+            let of_this = self.flowsets.values_mut().filter(|f| f.scheduler == number);
+            for flowset in of_this {
+                discipline::clamp_share(&scheduler.choice, flowset);
+            }
+        }
+        self.schedulers.insert(number, scheduler);
+    }
+
+    /// Whether the scheduler can serve `flowset` beside its others.
+    fn check_shares(
+        &self,
+        number: u32,
+        flowset: &FlowsetConfig,
+        scheduler: u32,
+        at: At<u32>,
+    ) -> Result<(), CommandError> {
+        let config = &self.schedulers[&scheduler];
+        let others = self
+            .flowsets
+            .iter()
+            .filter(|(n, f)| **n != number && f.scheduler == scheduler);
+        let all = others.map(|(_, f)| f).chain([flowset]);
+        discipline::check_shares(&config.choice, all).map_err(|error| {
+            CommandError::new(kernel("Invalid argument", error.to_string()), at.at)
+        })
+    }
+
+    fn check_all_shares(
+        &self,
+        number: u32,
+        config: &SchedulerConfig,
+        at: At<u32>,
+    ) -> Result<(), CommandError> {
+        let mut all: Vec<FlowsetConfig> = self
+            .flowsets
+            .values()
+            .filter(|f| f.scheduler == number)
+            .cloned()
+            .collect();
+        all.iter_mut()
+            .for_each(|f| discipline::clamp_share(&config.choice, f));
+        discipline::check_shares(&config.choice, all.iter()).map_err(|error| {
+            CommandError::new(kernel("Invalid argument", error.to_string()), at.at)
+        })
+    }
+
+    /// `config` replaces: what was set before and is not mentioned goes back to its default.
+    fn say_what_reverts(
+        &self,
+        c: &Config,
+        link: &LinkConfig,
+        flowset: &FlowsetConfig,
+        shadow: &SchedulerConfig,
+        means: &mut Means<'_>,
+    ) {
+        let number = c.number.value;
+        let (Some(old), Some(fifo), Some(queue)) = (
+            self.links.get(&number),
+            self.schedulers.get(&(number + STRIDE)),
+            self.flowsets.get(&(number + 2 * STRIDE)),
+        ) else {
+            return;
+        };
+        let lost = [
+            (c.rate.is_none() && old.rate != link.rate, "bw"),
+            (c.delay.is_none() && old.delay != link.delay, "delay"),
+            (c.burst.is_none() && old.burst != link.burst, "burst"),
+            (c.profile.is_none() && old.profile.is_some(), "profile"),
+            (c.queue.is_none() && queue.queue != flowset.queue, "queue"),
+            (c.loss.is_none() && queue.loss.is_some(), "plr"),
+            (c.policy.is_none() && queue.policy.is_some(), "the AQM"),
+            (c.mask.is_none() && fifo.mask != shadow.mask, "mask"),
+        ];
+        let words: Vec<&str> = lost
+            .iter()
+            .filter(|(is_lost, _)| *is_lost)
+            .map(|(_, w)| *w)
+            .collect();
+        if !words.is_empty() {
+            let text = format!(
+                "pipe {number} is configured anew: {} not mentioned and back at the default",
+                match words.as_slice() {
+                    [one] => format!("{one} is"),
+                    many => format!("{} are", many.join(", ")),
+                }
+            );
+            means.warn(&c.number, text);
+        }
+    }
+
+    /// Deletes a pipe with what was made for it, or a queue.
+    pub fn delete(&mut self, kind: ObjectKind, number: u32) -> Result<(), String> {
+        self.touch(kind, number);
+        match kind {
+            ObjectKind::Scheduler => Err(format!(
+                "a scheduler is deleted with its pipe: pipe {number} delete"
+            )),
+            ObjectKind::Queue => {
+                if self.flowsets.remove(&number).is_none() {
+                    return Err(format!("queue {number} does not exist"));
+                }
+                // A scheduler that had taken it over needs another one.
+                if let Some(scheduler) = self.schedulers.get_mut(&number)
+                    && scheduler.internal == Some(number)
+                {
+                    scheduler.internal = Some(number + STRIDE);
+                    self.flowsets
+                        .insert(number + STRIDE, FlowsetConfig::plain(number));
+                }
+                Ok(())
+            }
+            ObjectKind::Pipe => {
+                if self.links.remove(&number).is_none() {
+                    return Err(format!("pipe {number} does not exist"));
+                }
+                self.schedulers.remove(&number);
+                self.schedulers.remove(&(number + STRIDE));
+                self.flowsets.remove(&(number + STRIDE));
+                self.flowsets.remove(&(number + 2 * STRIDE));
+                Ok(())
+            }
+        }
+    }
+
+    /// Deletes everything.
+    pub fn flush(&mut self) {
+        self.touched.extend(self.schedulers.keys());
+        self.touched_flowsets.extend(self.flowsets.keys());
+        self.links.clear();
+        self.schedulers.clear();
+        self.flowsets.clear();
+    }
+
+    /// The link of a scheduler.
+    pub fn link_of(&self, scheduler: u32) -> &LinkConfig {
+        self.links
+            .get(&(scheduler % STRIDE))
+            .expect("a scheduler has a link of its own number")
+    }
+}
+
+fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, CommandError> {
+    let mut rate = c.rate.unwrap_or(Rate::UNLIMITED);
+    let profile = match &c.profile {
+        None => None,
+        Some(path) => {
+            let text = means.files.read(&path.value).map_err(|reason| {
+                let path_text = path.value.clone();
+                CommandError::new(
+                    ErrorKind::Unreadable {
+                        path: path_text,
+                        reason,
+                    },
+                    path.at,
+                )
+            })?;
+            let profile = Profile::parse(&text).map_err(|error| {
+                let kind = ErrorKind::File {
+                    path: path.value.clone(),
+                    line: error.line,
+                    fault: error.kind.to_string(),
+                };
+                CommandError::new(kind, path.at)
+            })?;
+            for warning in &profile.warnings {
+                means.warn(path, format!("{}: {warning}", path.value));
+            }
+            if let Some(set) = profile.rate {
+                rate = set;
+            }
+            if rate.is_unlimited() {
+                means.warn(
+                    path,
+                    "a profile changes nothing on a link without `bw`".into(),
+                );
+            }
+            Some(Rc::new(profile))
+        }
+    };
+    if means.is_compat() && c.burst.is_some() && rate.is_unlimited() {
+        means.warn(
+            &c.number,
+            "`burst` changes nothing on a link without `bw`".into(),
+        );
+    }
+    Ok(LinkConfig {
+        rate,
+        delay: c.delay.unwrap_or(Span::ZERO),
+        burst: c.burst.unwrap_or(0),
+        profile,
+        effects: c.effects.clone(),
+    })
+}
+
+/// The settings of queues that a command gives; what it does not mention has its default.
+fn queue_settings(
+    c: &Config,
+    scheduler: u32,
+    means: &mut Means<'_>,
+) -> Result<FlowsetConfig, CommandError> {
+    let queue = match &c.queue {
+        None => QueueSize::Slots(DEFAULT_SLOTS),
+        Some(size) => queue_size(size, means)?,
+    };
+    let policy = c.policy.as_ref().map(|p| p.value.clone());
+    let aqm = match &c.policy {
+        None => None,
+        Some(policy) => Some(discipline::aqm_of(
+            policy,
+            &queue,
+            means.variables,
+            means.is_compat(),
+        )?),
+    };
+    Ok(FlowsetConfig {
+        queue,
+        loss: c.loss,
+        policy,
+        aqm,
+        ..FlowsetConfig::plain(scheduler)
+    })
+}
+
+/// dummynet's limits: what its command refuses, and what its kernel changes silently.
+fn queue_size(size: &At<QueueSize>, means: &mut Means<'_>) -> Result<QueueSize, CommandError> {
+    let refuse = |text| Err(CommandError::new(ErrorKind::Refused(text), size.at));
+    let is_compat = means.is_compat();
+    let limit = |name| means.variables.value(name);
+    match size.value {
+        QueueSize::Slots(n) if is_compat && n > limit("net.inet.ip.dummynet.pipe_slot_limit") => {
+            refuse("2 <= queue size <= 100")
+        }
+        QueueSize::Bytes(n) if is_compat && n > limit("net.inet.ip.dummynet.pipe_byte_limit") => {
+            refuse("queue size must be < 1048576B")
+        }
+        QueueSize::Slots(0) => {
+            means.warn(
+                size,
+                format!("`queue 0` is no queue: {DEFAULT_SLOTS} slots are taken"),
+            );
+            Ok(QueueSize::Slots(DEFAULT_SLOTS))
+        }
+        QueueSize::Bytes(n) if n < 1500 => {
+            means.warn(
+                size,
+                format!(
+                    "a queue of {n} bytes holds no packet of 1500: {DEFAULT_BYTES} bytes are taken"
+                ),
+            );
+            Ok(QueueSize::Bytes(DEFAULT_BYTES))
+        }
+        other => Ok(other),
+    }
+}
+
+fn scheduler_buckets(c: &Config, mask: &Mask, means: &Means<'_>) -> u32 {
+    if mask.is_empty() {
+        0
+    } else {
+        c.buckets.unwrap_or(means.hash_size())
+    }
+}
+
+/// The discipline that a command asks for, or the present one, or WF2Q+.
+fn scheduler_choice(
+    words: Option<&At<SchedulerWords>>,
+    old: Option<&Choice>,
+    means: &mut Means<'_>,
+) -> Result<Choice, CommandError> {
+    let Some(words) = words else {
+        return Ok(old
+            .cloned()
+            .unwrap_or_else(|| Choice::plain(discipline::find("wf2q+"))));
+    };
+    let name = words.value.choice.algorithm.name;
+    if !words.value.is_typed
+        && let Some(old) = old
+        && old.algorithm.name != name
+    {
+        let reason = format!(
+            "the scheduler is of type {}: write `type {name}` to change it",
+            old.algorithm.name
+        );
+        return Err(CommandError::new(
+            kernel("Invalid argument", reason),
+            words.at,
+        ));
+    }
+    Ok(discipline::with_defaults(
+        &words.value.choice,
+        means.variables,
+        means.is_compat(),
+    ))
+}

@@ -1,0 +1,126 @@
+//! What must be known of packets inside, by their slots, and the ear that counts what happens.
+
+use sluice_core::event::{DropReason, Event, Sink};
+use sluice_core::packet::Packet;
+use sluice_core::units::Time;
+
+use super::instance::Queue;
+use super::stats::{Counters, Histogram};
+use crate::headers::Headers;
+use crate::rules::RuleId;
+
+/// A packet on its way through a pipe.
+#[derive(Clone, Debug)]
+pub(crate) struct Passage {
+    pub headers: Headers,
+    /// The flowset that it went into.
+    pub flowset: u32,
+    /// The rule that sent it there: those behind it are asked next.
+    pub rule: RuleId,
+    /// How many pipes it has gone through, this one included.
+    pub pipes: u16,
+    /// `one_pass` as it was then.
+    pub one_pass: bool,
+}
+
+/// All of them, by slot. Slots are small numbers: places in the host's buffers.
+#[derive(Debug, Default)]
+pub(crate) struct Passages {
+    slots: Vec<Option<Passage>>,
+}
+
+impl Passages {
+    pub fn put(&mut self, slot: u32, passage: Passage) {
+        if self.slots.len() <= slot as usize {
+            self.slots.resize(slot as usize + 1, None);
+        }
+        self.slots[slot as usize] = Some(passage);
+    }
+
+    /// The passage of a packet inside. It stays after the packet has gone, until the slot is used
+    /// again.
+    pub fn of(&self, packet: &Packet) -> &Passage {
+        self.slots[packet.slot as usize]
+            .as_ref()
+            .expect("a packet inside has come in")
+    }
+}
+
+/// Counts for all pipes together: the variables `io_pkt` and its relatives.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub packets: u64,
+    pub dropped: u64,
+    pub expired: u64,
+}
+
+/// Hears what happens in one instance, counts it, and passes it on to the host.
+pub(crate) struct Tap<'a> {
+    pub sink: &'a mut dyn Sink,
+    pub is_listening: bool,
+    pub counters: &'a mut Counters,
+    pub waits: &'a mut Option<Histogram>,
+    /// The queues of schedulers with several; a packet's class is its queue.
+    pub queues: Option<&'a mut [Queue]>,
+    pub totals: &'a mut Totals,
+    pub passages: &'a mut Passages,
+    /// Packets are being moved to another queue: what does not fit is not the traffic's doing.
+    pub is_moving: bool,
+}
+
+impl Tap<'_> {
+    fn queue(&mut self, packet: &Packet) -> Option<&mut Queue> {
+        self.queues.as_mut()?.get_mut(packet.class as usize)
+    }
+}
+
+impl Sink for Tap<'_> {
+    fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
+        let reason = match reason {
+            DropReason::Overflow | DropReason::Evicted if self.is_moving => {
+                DropReason::Reconfigured
+            }
+            other => other,
+        };
+        self.counters.drop(packet.segments, reason);
+        self.totals.dropped += u64::from(packet.segments);
+        if let Some(queue) = self.queue(&packet) {
+            queue.counters.drop(packet.segments, reason);
+        }
+        self.sink.discard(now, packet, reason);
+    }
+
+    fn copy(&mut self, now: Time, packet: &Packet) -> Option<u32> {
+        let slot = self.sink.copy(now, packet)?;
+        let passage = self.passages.of(packet).clone();
+        self.passages.put(slot, passage);
+        Some(slot)
+    }
+
+    fn corrupt(&mut self, now: Time, packet: &Packet, bit: u64) {
+        self.sink.corrupt(now, packet, bit);
+    }
+
+    fn is_listening(&self) -> bool {
+        true
+    }
+
+    fn on_event(&mut self, now: Time, event: &Event<'_>) {
+        match event {
+            Event::Mark { packet } => {
+                self.counters.marked += u64::from(packet.segments);
+                if let Some(queue) = self.queue(packet) {
+                    queue.counters.marked += u64::from(packet.segments);
+                }
+            }
+            Event::Dequeue { packet } => {
+                let waits = self.waits.get_or_insert_default();
+                waits.add(packet.sojourn(now));
+            }
+            Event::Enqueue { .. } | Event::State { .. } => {}
+        }
+        if self.is_listening {
+            self.sink.on_event(now, event);
+        }
+    }
+}

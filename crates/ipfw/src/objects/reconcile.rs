@@ -1,0 +1,332 @@
+//! Putting a changed layout to work while packets are inside.
+//!
+//! What stays as it was is not touched: its queues keep their packets, its AQMs what they know. New
+//! limits, AQMs, shares, rates and delays are put in force in place. Where the change is deeper -
+//! another type of scheduler, other masks, a queue that goes to another scheduler - the packets are
+//! taken out of the old queues and go into the new ones in the order of their arrival. What has left
+//! the queue is on the link and arrives, also if its pipe is deleted.
+//!
+//! Dropped, with the reason `reconfigured`, is only what finds no room under smaller limits, or whose
+//! pipe or queue is no more.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use sluice_core::event::Cx;
+use sluice_core::packet::Packet;
+
+use super::discipline;
+use super::instance::{LossState, NONE};
+use super::layout::{FlowsetConfig, Layout, STRIDE};
+use super::runtime::{Flowset, Runtime, Scheduler};
+use super::stats::Counters;
+use crate::flow::FlowId;
+use crate::hash::Map;
+
+impl Runtime {
+    /// Brings what is at work to what `layout` says.
+    pub fn apply(&mut self, layout: &mut Layout, cx: &mut Cx<'_>) {
+        let touched = std::mem::take(&mut layout.touched);
+        let touched_flowsets = std::mem::take(&mut layout.touched_flowsets);
+        let layout = &*layout;
+        let rebuilt = self.to_be_rebuilt(layout, &touched, &touched_flowsets);
+        let mut moved = Vec::new();
+        for number in &rebuilt {
+            self.empty(*number, layout, &mut moved, cx);
+        }
+        for number in &touched {
+            self.apply_scheduler(*number, layout, &rebuilt, cx);
+        }
+        for number in &touched_flowsets {
+            self.apply_flowset(*number, layout, &rebuilt, cx);
+        }
+        // Flowsets that were waiting for a scheduler, or whose scheduler has gone.
+        for number in &touched {
+            let slot = self.scheduler_slots.get(number).copied().unwrap_or(NONE);
+            for (flowset, _) in layout.queues().filter(|(_, f)| f.scheduler == *number) {
+                if let Some(flowset) = self.flowsets.get_mut(&flowset) {
+                    flowset.scheduler = slot;
+                }
+            }
+        }
+        moved.sort_by_key(|packet: &Packet| packet.arrival);
+        for packet in moved {
+            let passage = self.passages.of(&packet);
+            let number = passage.flowset;
+            let flow = FlowId::of(&passage.headers, number % STRIDE);
+            self.admit(packet, number, flow, NONE, false, cx);
+        }
+    }
+
+    /// The schedulers whose packets must be sorted anew.
+    fn to_be_rebuilt(
+        &self,
+        layout: &Layout,
+        touched: &BTreeSet<u32>,
+        touched_flowsets: &BTreeSet<u32>,
+    ) -> BTreeSet<u32> {
+        let mut rebuilt = BTreeSet::new();
+        for number in touched {
+            let Some(old) = self.scheduler(*number) else {
+                continue;
+            };
+            let is_same = layout.schedulers.get(number).is_some_and(|new| {
+                new.mask == old.config.mask
+                    && new.choice.algorithm.name == old.config.choice.algorithm.name
+                    && (new.choice == old.config.choice || !new.is_multi_queue)
+            });
+            if !is_same {
+                rebuilt.insert(*number);
+            }
+        }
+        for number in touched_flowsets {
+            let Some(old) = self.flowsets.get(number).map(|f| &f.config) else {
+                continue;
+            };
+            let Some(scheduler) = self.scheduler(old.scheduler) else {
+                continue;
+            };
+            let is_same = layout.flowsets.get(number).is_some_and(|new| {
+                new.scheduler == old.scheduler
+                    && (new.mask == old.mask || !scheduler.config.is_multi_queue)
+            });
+            if !is_same {
+                rebuilt.insert(old.scheduler);
+            }
+        }
+        rebuilt
+    }
+
+    pub fn scheduler(&self, number: u32) -> Option<&Scheduler> {
+        let slot = *self.scheduler_slots.get(&number)?;
+        self.schedulers[slot as usize].as_ref()
+    }
+
+    /// All instances of a scheduler, in the order of their slots.
+    pub fn instances_of(&self, number: u32) -> Vec<u32> {
+        let Some(scheduler) = self.scheduler(number) else {
+            return Vec::new();
+        };
+        let mut all: Vec<u32> = scheduler.by_flow.values().copied().collect();
+        all.extend((scheduler.single != NONE).then_some(scheduler.single));
+        all.sort_unstable();
+        all
+    }
+
+    /// Takes all packets out of a scheduler's queues. Its instances stay if they are still right;
+    /// else they go as soon as their delay lines are empty.
+    fn empty(&mut self, number: u32, layout: &Layout, moved: &mut Vec<Packet>, cx: &mut Cx<'_>) {
+        let slot = self.scheduler_slots[&number];
+        let new = layout.schedulers.get(&number);
+        let keeps_instances = {
+            let old = self.schedulers[slot as usize]
+                .as_ref()
+                .expect("a slot in use has a scheduler");
+            new.is_some_and(|new| new.mask == old.config.mask)
+        };
+        for instance in self.instances_of(number) {
+            if self.instances[instance as usize].link.is_some() {
+                self.with_link(instance, true, cx, |link, cx| {
+                    let queue = link.queue_mut(cx);
+                    while let Some(packet) = queue.pull() {
+                        moved.push(packet);
+                    }
+                });
+            }
+            while let Some(queue) = self.instances[instance as usize].queues.last() {
+                self.forget_queue(*queue);
+            }
+            if !keeps_instances {
+                let record = &mut self.instances[instance as usize];
+                record.scheduler = NONE;
+                let counters = record.counters;
+                let is_empty = record.is_empty();
+                let scheduler = self.schedulers[slot as usize]
+                    .as_mut()
+                    .expect("a slot in use has a scheduler");
+                scheduler.forgotten.absorb(&counters);
+                if is_empty {
+                    self.free(instance);
+                }
+            }
+        }
+        if !keeps_instances {
+            let scheduler = self.schedulers[slot as usize]
+                .as_mut()
+                .expect("a slot in use has a scheduler");
+            scheduler.single = NONE;
+            scheduler.by_flow.clear();
+        }
+    }
+
+    fn apply_scheduler(
+        &mut self,
+        number: u32,
+        layout: &Layout,
+        rebuilt: &BTreeSet<u32>,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(config) = layout.schedulers.get(&number) else {
+            if let Some(slot) = self.scheduler_slots.remove(&number) {
+                self.schedulers[slot as usize] = None;
+                self.free_schedulers.push(slot);
+            }
+            return;
+        };
+        let link = layout.link_of(number);
+        let internal = config.internal.and_then(|n| layout.flowsets.get(&n));
+        let Some(slot) = self.scheduler_slots.get(&number).copied() else {
+            let scheduler = Scheduler {
+                number,
+                config: Rc::new(config.clone()),
+                link: Rc::new(link.clone()),
+                internal: internal.cloned().map(Rc::new),
+                single: NONE,
+                by_flow: Map::with_hasher(self.hash),
+                forgotten: Counters::default(),
+            };
+            let slot = match self.free_schedulers.pop() {
+                Some(slot) => {
+                    self.schedulers[slot as usize] = Some(scheduler);
+                    slot
+                }
+                None => {
+                    self.schedulers.push(Some(scheduler));
+                    self.schedulers.len() as u32 - 1
+                }
+            };
+            self.scheduler_slots.insert(number, slot);
+            return;
+        };
+        let scheduler = self.schedulers[slot as usize]
+            .as_mut()
+            .expect("a slot in use has a scheduler");
+        let has_new_link = *scheduler.link != *link;
+        let has_new_choice = scheduler.config.choice != config.choice;
+        let old = scheduler.internal.as_deref();
+        let is_fifo = config.choice.algorithm.name == "fifo";
+        let has_new_queue = is_fifo && !is_same_queue(old, internal);
+        let has_new_loss = is_fifo && old.and_then(|f| f.loss) != internal.and_then(|f| f.loss);
+        if has_new_link {
+            scheduler.link = Rc::new(link.clone());
+        }
+        if *scheduler.config != *config {
+            scheduler.config = Rc::new(config.clone());
+        }
+        scheduler.internal = internal.cloned().map(Rc::new);
+        let replaces = rebuilt.contains(&number)
+            || (has_new_choice && !config.is_multi_queue)
+            || has_new_queue;
+        if !(has_new_link || has_new_loss || replaces) {
+            return;
+        }
+        for instance in self.instances_of(number) {
+            let scheduler = self.schedulers[slot as usize]
+                .as_ref()
+                .expect("a slot in use has a scheduler");
+            if has_new_loss || rebuilt.contains(&number) {
+                let loss = internal.filter(|_| is_fifo).and_then(|f| f.loss.as_ref());
+                self.instances[instance as usize].loss = LossState::new(loss);
+            }
+            if self.instances[instance as usize].link.is_none() {
+                continue;
+            }
+            let discipline = replaces.then(|| scheduler.discipline());
+            let params = has_new_link.then(|| (scheduler.link.params(), scheduler.link_files()));
+            self.with_link(instance, true, cx, |link, cx| {
+                if let Some((params, files)) = params {
+                    link.set_params(&params, files, cx);
+                }
+                if let Some(discipline) = discipline {
+                    link.replace_queue(discipline, cx);
+                }
+            });
+            self.schedule(instance, cx.now);
+        }
+    }
+
+    fn apply_flowset(
+        &mut self,
+        number: u32,
+        layout: &Layout,
+        rebuilt: &BTreeSet<u32>,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(config) = layout.flowsets.get(&number) else {
+            self.flowsets.remove(&number);
+            return;
+        };
+        let slot = self
+            .scheduler_slots
+            .get(&config.scheduler)
+            .copied()
+            .unwrap_or(NONE);
+        let config = Rc::new(config.clone());
+        let new = Flowset {
+            config: Rc::clone(&config),
+            scheduler: slot,
+        };
+        let Some(old) = self.flowsets.insert(number, new) else {
+            return;
+        };
+        let is_multi_queue = layout
+            .schedulers
+            .get(&config.scheduler)
+            .is_some_and(|s| s.is_multi_queue);
+        if !is_multi_queue || rebuilt.contains(&config.scheduler) || *old.config == *config {
+            return;
+        }
+        let has_new_share = discipline::share(&old.config) != discipline::share(&config);
+        let has_new_limits = old.config.queue != config.queue;
+        let has_new_aqm = old.config.aqm != config.aqm;
+        let has_new_loss = old.config.loss != config.loss;
+        for queue in 0..self.queues.len() as u32 {
+            let record = &mut self.queues[queue as usize];
+            if !record.is_used || record.flowset != number {
+                continue;
+            }
+            if has_new_loss {
+                record.loss = LossState::new(config.loss.as_ref());
+            }
+            let (instance, is_open) = (record.instance, record.is_open);
+            if !is_open {
+                continue;
+            }
+            let config = Rc::clone(&config);
+            let kept = self.with_link(instance, true, cx, |link, cx| {
+                let now = cx.now;
+                let queue_of = link.queue_mut(cx);
+                let classful = queue_of
+                    .as_classful()
+                    .expect("queues are of schedulers with several");
+                let mut is_kept = true;
+                if has_new_share {
+                    is_kept = classful
+                        .set_share(queue, discipline::share(&config))
+                        .is_ok();
+                }
+                if has_new_aqm {
+                    classful.set_aqm(queue, discipline::build_aqm(&config));
+                }
+                if has_new_limits {
+                    classful.set_limits(queue, &discipline::limits(&config), cx);
+                }
+                debug_assert_eq!(now, cx.now);
+                is_kept
+            });
+            // Shares are checked when they are configured, for one queue of each flowset; where a
+            // mask makes many, a refused change leaves the old share in force.
+            let _ = kept;
+            self.schedule(instance, cx.now);
+        }
+    }
+}
+
+/// Whether the one queue of a FIFO stays as it is.
+fn is_same_queue(old: Option<&FlowsetConfig>, new: Option<&FlowsetConfig>) -> bool {
+    match (old, new) {
+        (Some(old), Some(new)) => old.queue == new.queue && old.aqm == new.aqm,
+        (None, None) => true,
+        _ => false,
+    }
+}

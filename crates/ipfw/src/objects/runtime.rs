@@ -1,0 +1,695 @@
+//! Pipes and queues at work: a packet's way in, the order of events, expiry.
+
+use std::rc::Rc;
+
+use sluice_core::event::{Cx, DropReason};
+use sluice_core::link::{Departure, Link, LinkFiles};
+use sluice_core::packet::Packet;
+use sluice_core::sched::Wake;
+use sluice_core::units::{Span, Time};
+use sluice_core::{Discipline, Rng};
+
+use super::discipline;
+use super::heap::Agenda;
+use super::instance::{Instance, LossState, NONE, Queue};
+use super::layout::{FlowsetConfig, LinkConfig, STRIDE, SchedulerConfig};
+use super::packets::{Passage, Passages, Tap, Totals};
+use super::stats::Counters;
+use crate::flow::{FlowId, Mask};
+use crate::hash::{KeyedHash, Map};
+
+/// A scheduler with its instances.
+pub(crate) struct Scheduler {
+    pub number: u32,
+    pub config: Rc<SchedulerConfig>,
+    pub link: Rc<LinkConfig>,
+    /// The flowset of the only queue.
+    pub internal: Option<Rc<FlowsetConfig>>,
+    /// Without a mask: the one instance, or [`NONE`] before its first packet.
+    pub single: u32,
+    /// With a mask: by flow.
+    pub by_flow: Map<FlowId, u32>,
+    /// What instances counted that are forgotten.
+    pub forgotten: Counters,
+}
+
+/// A flowset.
+pub(crate) struct Flowset {
+    pub config: Rc<FlowsetConfig>,
+    /// Its scheduler's slot, or [`NONE`].
+    pub scheduler: u32,
+}
+
+/// A queue of a scheduler with several, by what makes it one of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct QueueKey {
+    pub instance: u32,
+    pub flowset: u32,
+    pub flow: FlowId,
+}
+
+/// Everything at work.
+pub(crate) struct Runtime {
+    pub(super) hash: KeyedHash,
+    pub(super) schedulers: Vec<Option<Scheduler>>,
+    pub(super) free_schedulers: Vec<u32>,
+    pub(super) scheduler_slots: Map<u32, u32>,
+    pub(super) flowsets: Map<u32, Flowset>,
+    pub(super) instances: Vec<Instance>,
+    pub(super) free_instances: Vec<u32>,
+    pub(super) queues: Vec<Queue>,
+    pub(super) free_queues: Vec<u32>,
+    pub(super) queue_slots: Map<QueueKey, u32>,
+    agenda: Agenda,
+    /// Instances that have something to do at `ready_at`, which is no later than anything on the
+    /// agenda: idle links that packets have just come to.
+    ready: std::collections::VecDeque<u32>,
+    ready_at: Time,
+    pub passages: Passages,
+    pub totals: Totals,
+    sweep: Sweep,
+    /// From which the links' own streams of randomness are forked.
+    pub(super) seed: Rng,
+}
+
+/// The slow search for what has been idle for long.
+#[derive(Default)]
+struct Sweep {
+    next: Time,
+    instance: usize,
+    queue: usize,
+}
+
+/// The most instances, and the most queues: beyond, idle ones are forgotten, and if there are none
+/// the packet is dropped.
+const MOST: usize = 1 << 18;
+/// How many of each a sweep looks at, and how often it does.
+const SWEEP_SIZE: usize = 64;
+const SWEEP_EVERY: Span = Span::from_ms(1);
+/// How long an instance stays idle before its memory is given back, per unit of `expire`. CoDel
+/// remembers a dropping state for 16 intervals (RFC 8289 section 5.5): 1.6 s at 100 ms.
+const IDLE: Span = Span::from_secs(10);
+/// The same under `compat`: dummynet visits one of 64 buckets per tick of 1 ms.
+const IDLE_COMPAT: Span = Span::from_ms(64);
+
+impl Runtime {
+    pub fn new(seed: &Rng, hash: KeyedHash) -> Self {
+        Runtime {
+            hash,
+            schedulers: Vec::new(),
+            free_schedulers: Vec::new(),
+            scheduler_slots: Map::with_hasher(hash),
+            flowsets: Map::with_hasher(hash),
+            instances: Vec::new(),
+            free_instances: Vec::new(),
+            queues: Vec::new(),
+            free_queues: Vec::new(),
+            queue_slots: Map::with_hasher(hash),
+            agenda: Agenda::default(),
+            ready: std::collections::VecDeque::new(),
+            ready_at: Time::ZERO,
+            passages: Passages::default(),
+            totals: Totals::default(),
+            sweep: Sweep::default(),
+            seed: seed.clone(),
+        }
+    }
+
+    pub fn instance_at(&self, instance: u32) -> &Instance {
+        &self.instances[instance as usize]
+    }
+
+    pub fn queue_at(&self, queue: u32) -> &Queue {
+        &self.queues[queue as usize]
+    }
+
+    /// The queues of a flowset.
+    pub fn queues_of(&self, flowset: u32) -> Vec<u32> {
+        let all = self.queues.iter().zip(0..);
+        all.filter(|(q, _)| q.is_used && q.flowset == flowset)
+            .map(|(_, i)| i)
+            .collect()
+    }
+
+    /// How many queues of a flowset their schedulers know.
+    pub fn open_queues(&self, flowset: u32) -> usize {
+        let is_open = |q: &&Queue| q.is_open && q.flowset == flowset;
+        self.queues.iter().filter(is_open).count()
+    }
+
+    /// How many schedulers, instances at work, flowsets and queues there are.
+    pub fn population(&self) -> [usize; 4] {
+        [
+            self.scheduler_slots.len(),
+            self.instances.iter().filter(|i| i.link.is_some()).count(),
+            self.flowsets.len(),
+            self.queues.iter().filter(|q| q.is_open).count(),
+        ]
+    }
+
+    /// When something is to be done next.
+    pub fn next_event(&self) -> Option<Time> {
+        let agenda = self.agenda.first().map(|(at, _)| at);
+        if self.ready.is_empty() {
+            return agenda;
+        }
+        Some(agenda.map_or(self.ready_at, |at| at.min(self.ready_at)))
+    }
+
+    /// Takes a packet into flowset `number` at `cx.now`. Its place is kept as a hint for the next
+    /// packet of its flow; the last one's is `hint`.
+    pub fn enter(
+        &mut self,
+        mut packet: Packet,
+        number: u32,
+        passage: Passage,
+        hint: u32,
+        cx: &mut Cx<'_>,
+    ) -> u32 {
+        self.totals.packets += u64::from(packet.segments);
+        packet.arrival = cx.now;
+        let flow = FlowId::of(&passage.headers, number % STRIDE);
+        self.passages.put(packet.slot, passage);
+        self.admit(packet, number, flow, hint, true, cx)
+    }
+
+    /// As [`Runtime::enter`], for a packet whose passage is known. Packets that are moved are not
+    /// counted again, and meet no loss.
+    pub(super) fn admit(
+        &mut self,
+        mut packet: Packet,
+        number: u32,
+        flow: FlowId,
+        hint: u32,
+        is_new: bool,
+        cx: &mut Cx<'_>,
+    ) -> u32 {
+        let place = self
+            .flowsets
+            .get(&number)
+            .and_then(|f| (f.scheduler != NONE).then(|| (f.scheduler, Rc::clone(&f.config))));
+        let Some((slot, flowset)) = place else {
+            self.refuse(packet, is_new, cx);
+            return NONE;
+        };
+        let scheduler = self.schedulers[slot as usize]
+            .as_ref()
+            .expect("a flowset's scheduler exists");
+        let config = Rc::clone(&scheduler.config);
+        let key = flow.masked(&config.mask);
+        // A hint is the queue, or else the instance, that the last packet of the flow went to.
+        let hinted = if config.is_multi_queue {
+            self.queues
+                .get(hint as usize)
+                .map_or(NONE, |queue| queue.instance)
+        } else {
+            hint
+        };
+        let Some(instance) = self.instance(slot, &config.mask, key, hinted, cx.now) else {
+            self.refuse(packet, is_new, cx);
+            return NONE;
+        };
+        let mut queue = NONE;
+        if config.is_multi_queue {
+            let mask = flowset.mask.or(&config.mask);
+            let queue_key = QueueKey {
+                instance,
+                flowset: number,
+                flow: flow.masked(&mask),
+            };
+            match self.queue(queue_key, &flowset, hint, cx.now) {
+                Some(found) => queue = found,
+                None => {
+                    self.refuse(packet, is_new, cx);
+                    return NONE;
+                }
+            }
+            packet.class = queue;
+        } else {
+            // What ranks packets by class ranks these by the weight of their queue.
+            packet.class = flowset.weight;
+        }
+        self.wake_up(instance);
+        if queue != NONE && !self.queues[queue as usize].is_open {
+            self.open(queue, &flowset, cx);
+        }
+        let record = &mut self.instances[instance as usize];
+        record.last_active = cx.now;
+        let mut is_lost = false;
+        if is_new {
+            record.counters.arrive(packet.segments, packet.len);
+            let loss = match self.queues.get_mut(queue as usize) {
+                Some(queue) => {
+                    queue.counters.arrive(packet.segments, packet.len);
+                    queue.last_active = cx.now;
+                    &mut queue.loss
+                }
+                None => &mut record.loss,
+            };
+            is_lost = loss.strikes(cx.rng);
+        }
+        self.with_link(instance, !is_new, cx, |link, cx| {
+            if is_lost {
+                // Before the queue: it takes no room and no time.
+                cx.discard(packet, DropReason::Loss);
+            } else {
+                link.enqueue(packet, cx);
+            }
+        });
+        self.schedule(instance, cx.now);
+        if queue != NONE { queue } else { instance }
+    }
+
+    /// Hands a packet that has no place to the host.
+    fn refuse(&mut self, packet: Packet, is_new: bool, cx: &mut Cx<'_>) {
+        self.totals.dropped += u64::from(packet.segments);
+        let reason = if is_new {
+            DropReason::NoRoute
+        } else {
+            DropReason::Reconfigured
+        };
+        cx.discard(packet, reason);
+    }
+
+    /// Calls `work` with an instance's link, and a context in which everything is counted.
+    pub fn with_link<T>(
+        &mut self,
+        instance: u32,
+        is_moving: bool,
+        cx: &mut Cx<'_>,
+        work: impl FnOnce(&mut Link, &mut Cx<'_>) -> T,
+    ) -> T {
+        let record = &mut self.instances[instance as usize];
+        let link = record
+            .link
+            .as_mut()
+            .expect("an instance at work has a link");
+        let now = cx.now;
+        let is_listening = cx.is_listening();
+        let has_queues = self
+            .schedulers
+            .get(record.scheduler as usize)
+            .is_some_and(|s| s.as_ref().is_some_and(|s| s.config.is_multi_queue));
+        let (rng, sink) = cx.parts();
+        let mut tap = Tap {
+            sink,
+            is_listening,
+            counters: &mut record.counters,
+            waits: &mut record.waits,
+            queues: has_queues.then_some(&mut self.queues[..]),
+            totals: &mut self.totals,
+            passages: &mut self.passages,
+            is_moving,
+        };
+        work(link, &mut Cx::new(now, rng, &mut tap))
+    }
+
+    /// The instance of a scheduler for a flow, made if need be.
+    fn instance(
+        &mut self,
+        slot: u32,
+        mask: &Mask,
+        key: FlowId,
+        hinted: u32,
+        now: Time,
+    ) -> Option<u32> {
+        let scheduler = self.schedulers[slot as usize]
+            .as_ref()
+            .expect("a flowset's scheduler exists");
+        if mask.is_empty() {
+            if scheduler.single != NONE {
+                return Some(scheduler.single);
+            }
+        } else {
+            if let Some(record) = self.instances.get(hinted as usize)
+                && record.scheduler == slot
+                && record.key == key
+                && record.is_used
+            {
+                return Some(hinted);
+            }
+            if let Some(found) = scheduler.by_flow.get(&key) {
+                return Some(*found);
+            }
+        }
+        let fifo = scheduler.internal.as_ref().filter(|_| scheduler.is_fifo());
+        let loss = LossState::new(fifo.and_then(|f| f.loss.as_ref()));
+        let mut instance = Instance::new(slot, key, now);
+        instance.loss = loss;
+        let index = match self.free_instances.pop() {
+            Some(index) => {
+                self.instances[index as usize] = instance;
+                index
+            }
+            None if self.instances.len() < MOST => {
+                self.instances.push(instance);
+                self.instances.len() as u32 - 1
+            }
+            None => {
+                let index = self.forget_an_instance()?;
+                self.instances[index as usize] = instance;
+                index
+            }
+        };
+        let scheduler = self.schedulers[slot as usize]
+            .as_mut()
+            .expect("a flowset's scheduler exists");
+        if mask.is_empty() {
+            scheduler.single = index;
+        } else {
+            scheduler.by_flow.insert(key, index);
+        }
+        Some(index)
+    }
+
+    /// The queue of a flowset for a flow, made if need be.
+    fn queue(
+        &mut self,
+        key: QueueKey,
+        flowset: &FlowsetConfig,
+        hint: u32,
+        now: Time,
+    ) -> Option<u32> {
+        if let Some(queue) = self.queues.get(hint as usize)
+            && queue.is_used
+            && (queue.instance, queue.flowset, queue.key) == (key.instance, key.flowset, key.flow)
+        {
+            return Some(hint);
+        }
+        if let Some(found) = self.queue_slots.get(&key) {
+            return Some(*found);
+        }
+        let of_instance = &mut self.instances[key.instance as usize].queues;
+        let queue = Queue {
+            instance: key.instance,
+            place: of_instance.len() as u32,
+            flowset: key.flowset,
+            key: key.flow,
+            counters: Counters::default(),
+            loss: LossState::new(flowset.loss.as_ref()),
+            is_open: false,
+            last_active: now,
+            is_used: true,
+        };
+        let index = match self.free_queues.pop() {
+            Some(index) => {
+                self.queues[index as usize] = queue;
+                index
+            }
+            None if self.queues.len() < MOST => {
+                self.queues.push(queue);
+                self.queues.len() as u32 - 1
+            }
+            None => {
+                let index = self.forget_a_queue()?;
+                self.queues[index as usize] = queue;
+                index
+            }
+        };
+        self.instances[key.instance as usize].queues.push(index);
+        self.queue_slots.insert(key, index);
+        Some(index)
+    }
+
+    /// Gives an instance its queue and link, if it has none.
+    fn wake_up(&mut self, instance: u32) {
+        let record = &self.instances[instance as usize];
+        if record.link.is_some() {
+            return;
+        }
+        let slot = record.scheduler;
+        let scheduler = self.schedulers[slot as usize]
+            .as_ref()
+            .expect("an instance at work has a scheduler");
+        let discipline = scheduler.discipline();
+        let (params, files) = (scheduler.link.params(), scheduler.link_files());
+        // A link's chances depend on what it is, not on when it was made.
+        let key = self.hash.of(&record.key.words());
+        let rng = self.seed.fork(key ^ u64::from(scheduler.number) << 32);
+        let link = Link::new(&params, files, discipline, &rng);
+        self.instances[instance as usize].link = Some(Box::new(link));
+    }
+
+    /// Makes a queue known to its scheduler.
+    pub(super) fn open(&mut self, queue: u32, flowset: &FlowsetConfig, cx: &mut Cx<'_>) {
+        let instance = self.queues[queue as usize].instance;
+        let opened = self.with_link(instance, true, cx, |link, cx| {
+            let classful = link.queue_mut(cx).as_classful();
+            let classful = classful.expect("queues are of schedulers with several");
+            let share = discipline::share(flowset);
+            classful.open(
+                queue,
+                share,
+                &discipline::limits(flowset),
+                discipline::build_aqm(flowset),
+            )
+        });
+        // A queue that was refused (too many weights together) stays closed; its packets meet the
+        // scheduler, which drops them as having no place.
+        self.queues[queue as usize].is_open = opened.is_ok();
+    }
+
+    /// Notes when an instance has something to do next.
+    #[inline]
+    pub(super) fn schedule(&mut self, instance: u32, now: Time) {
+        let link = self.instances[instance as usize].link.as_ref();
+        match link.map_or(Wake::OnEnqueue, |link| link.next_wake()) {
+            Wake::At(at) if at > now => self.agenda.set(instance, at),
+            Wake::OnEnqueue => self.agenda.remove(instance),
+            Wake::At(_) | Wake::Now => {
+                self.agenda.remove(instance);
+                let record = &mut self.instances[instance as usize];
+                if !std::mem::replace(&mut record.is_ready, true) {
+                    // What was ready earlier has been worked off before this instant.
+                    debug_assert!(self.ready.is_empty() || self.ready_at == now);
+                    self.ready_at = now;
+                    self.ready.push_back(instance);
+                }
+            }
+        }
+    }
+
+    /// Works off the next event that `is_due`; gives what arrived at the far end. To be called until
+    /// there is no such event.
+    pub fn advance(
+        &mut self,
+        is_due: impl Fn(Time) -> bool,
+        arrivals: &mut Vec<Departure>,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        let (at, instance) = match (self.ready.front(), self.agenda.first()) {
+            (Some(_), Some((at, instance))) if at < self.ready_at => (at, instance),
+            (Some(instance), _) => (self.ready_at, *instance),
+            (None, Some(first)) => first,
+            (None, None) => return false,
+        };
+        if !is_due(at) {
+            return false;
+        }
+        if self.ready.front() == Some(&instance) && at == self.ready_at {
+            self.ready.pop_front();
+            self.instances[instance as usize].is_ready = false;
+        }
+        let now = std::mem::replace(&mut cx.now, at);
+        if self.instances[instance as usize].link.is_some() {
+            self.with_link(instance, false, cx, |link, cx| {
+                while let Some(departure) = link.poll(cx) {
+                    arrivals.push(departure);
+                }
+            });
+            let record = &mut self.instances[instance as usize];
+            for departure in arrivals.iter() {
+                let packet = &departure.packet;
+                record.counters.departed += u64::from(packet.segments);
+                record.meter.add(departure.due, packet.len);
+                record.last_active = at;
+            }
+            self.schedule(instance, at);
+            let record = &self.instances[instance as usize];
+            if record.scheduler == NONE && record.is_empty() {
+                self.free(instance);
+            }
+        }
+        cx.now = now;
+        true
+    }
+
+    /// Looks at some instances and queues, and gives back the memory of those that were idle for
+    /// long. Their counters stay. Called for every packet that comes from outside, so that it depends
+    /// on the traffic alone.
+    pub fn sweep(&mut self, expire: u64, is_compat: bool, cx: &mut Cx<'_>) {
+        if expire == 0 || cx.now < self.sweep.next {
+            return;
+        }
+        self.sweep.next = cx.now.saturating_add(SWEEP_EVERY);
+        let idle = if is_compat { IDLE_COMPAT } else { IDLE };
+        let idle = Span::from_ns(idle.as_ns().saturating_mul(expire));
+        for _ in 0..SWEEP_SIZE.min(self.instances.len()) {
+            self.sweep.instance = (self.sweep.instance + 1) % self.instances.len();
+            let record = &self.instances[self.sweep.instance];
+            let is_old = record.is_used && cx.now.since(record.last_active) >= idle;
+            if is_old && record.link.is_some() && record.is_empty() {
+                self.put_to_sleep(self.sweep.instance as u32);
+                if is_compat {
+                    self.forget(self.sweep.instance as u32);
+                }
+            }
+        }
+        for _ in 0..SWEEP_SIZE.min(self.queues.len()) {
+            self.sweep.queue = (self.sweep.queue + 1) % self.queues.len();
+            let queue = &self.queues[self.sweep.queue];
+            let is_old = queue.is_used && cx.now.since(queue.last_active) >= idle;
+            if is_old
+                && queue.is_open
+                && self.close_if_empty(self.sweep.queue as u32, cx)
+                && is_compat
+            {
+                self.forget_queue(self.sweep.queue as u32);
+            }
+        }
+    }
+
+    /// Gives back the memory of an empty instance.
+    fn put_to_sleep(&mut self, instance: u32) {
+        self.totals.expired += 1;
+        self.unschedule(instance);
+        let record = &mut self.instances[instance as usize];
+        record.link = None;
+        for queue in &record.queues {
+            self.queues[*queue as usize].is_open = false;
+        }
+    }
+
+    /// Takes an instance off everything that would give it a turn.
+    fn unschedule(&mut self, instance: u32) {
+        self.agenda.remove(instance);
+        if std::mem::replace(&mut self.instances[instance as usize].is_ready, false) {
+            self.ready.retain(|i| *i != instance);
+        }
+    }
+
+    /// Closes a queue of a scheduler with several if it holds nothing; whether it did.
+    fn close_if_empty(&mut self, queue: u32, cx: &mut Cx<'_>) -> bool {
+        let instance = self.queues[queue as usize].instance;
+        if self.instances[instance as usize].link.is_none() {
+            self.queues[queue as usize].is_open = false;
+            return true;
+        }
+        let is_closed = self.with_link(instance, true, cx, |link, cx| {
+            let Some(classful) = link.queue_mut(cx).as_classful() else {
+                return true;
+            };
+            let is_empty = classful.class_backlog(queue).is_none_or(|b| b.is_empty());
+            if is_empty {
+                classful.close(queue, cx);
+            }
+            is_empty
+        });
+        if is_closed {
+            self.queues[queue as usize].is_open = false;
+        }
+        is_closed
+    }
+
+    /// Forgets an instance with its counters; those of its scheduler keep the sum.
+    pub(super) fn forget(&mut self, instance: u32) {
+        let record = &self.instances[instance as usize];
+        let (slot, key, counters) = (record.scheduler, record.key, record.counters);
+        if let Some(Some(scheduler)) = self.schedulers.get_mut(slot as usize) {
+            scheduler.forgotten.absorb(&counters);
+            if scheduler.single == instance {
+                scheduler.single = NONE;
+            }
+            if scheduler.by_flow.get(&key) == Some(&instance) {
+                scheduler.by_flow.remove(&key);
+            }
+        }
+        while let Some(queue) = self.instances[instance as usize].queues.last() {
+            self.forget_queue(*queue);
+        }
+        self.free(instance);
+    }
+
+    /// Frees the slot of an instance that nothing refers to any more.
+    pub(super) fn free(&mut self, instance: u32) {
+        self.unschedule(instance);
+        let record = &mut self.instances[instance as usize];
+        *record = Instance::new(NONE, FlowId::default(), Time::ZERO);
+        record.is_used = false;
+        self.free_instances.push(instance);
+    }
+
+    /// Forgets a queue with its counters.
+    pub(super) fn forget_queue(&mut self, queue: u32) {
+        let record = &self.queues[queue as usize];
+        let (instance, place) = (record.instance, record.place as usize);
+        let of_instance = &mut self.instances[instance as usize].queues;
+        of_instance.swap_remove(place);
+        if let Some(moved) = of_instance.get(place) {
+            self.queues[*moved as usize].place = place as u32;
+        }
+        let record = &mut self.queues[queue as usize];
+        let key = QueueKey {
+            instance: record.instance,
+            flowset: record.flowset,
+            flow: record.key,
+        };
+        record.is_used = false;
+        record.is_open = false;
+        if self.queue_slots.get(&key) == Some(&queue) {
+            self.queue_slots.remove(&key);
+        }
+        self.free_queues.push(queue);
+    }
+
+    /// Makes room for another instance at the cost of one that sleeps, or is idle.
+    fn forget_an_instance(&mut self) -> Option<u32> {
+        for _ in 0..SWEEP_SIZE {
+            self.sweep.instance = (self.sweep.instance + 1) % self.instances.len();
+            let index = self.sweep.instance as u32;
+            let record = &self.instances[index as usize];
+            if record.is_used && record.scheduler != NONE && record.is_empty() {
+                self.put_to_sleep(index);
+                self.forget(index);
+                return self.free_instances.pop();
+            }
+        }
+        None
+    }
+
+    fn forget_a_queue(&mut self) -> Option<u32> {
+        for _ in 0..SWEEP_SIZE {
+            self.sweep.queue = (self.sweep.queue + 1) % self.queues.len();
+            let index = self.sweep.queue as u32;
+            let queue = &self.queues[index as usize];
+            if queue.is_used && !queue.is_open {
+                self.forget_queue(index);
+                return self.free_queues.pop();
+            }
+        }
+        None
+    }
+}
+
+impl Scheduler {
+    /// Whether its one queue has the limits, the AQM and the loss of its flowset.
+    pub fn is_fifo(&self) -> bool {
+        self.config.choice.algorithm.name == "fifo"
+    }
+
+    /// A fresh discipline as it is configured.
+    pub fn discipline(&self) -> Box<dyn Discipline> {
+        match &self.internal {
+            Some(flowset) if self.is_fifo() => discipline::build_fifo(flowset),
+            _ => discipline::build(&self.config.choice),
+        }
+    }
+
+    pub fn link_files(&self) -> LinkFiles {
+        LinkFiles {
+            rate: None,
+            profile: self.link.profile.as_deref().cloned(),
+            jitter_table: None,
+        }
+    }
+}

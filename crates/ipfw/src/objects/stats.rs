@@ -1,0 +1,224 @@
+//! Counters, sojourn times and rates of pipes and queues.
+
+use sluice_core::event::DropReason;
+use sluice_core::units::{Rate, Span, Time};
+
+/// Reasons for drops.
+pub(crate) const REASONS: usize = DropReason::ALL.len();
+
+/// What a pipe or a queue has counted; super-packets count their segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    /// Packets that came, dropped ones included.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets whose CE codepoint was set here.
+    pub marked: u64,
+    /// Packets that arrived at the far end.
+    pub departed: u64,
+    dropped: [u64; REASONS],
+}
+
+impl Counters {
+    pub fn arrive(&mut self, packets: u16, bytes: u32) {
+        self.packets += u64::from(packets);
+        self.bytes += u64::from(bytes);
+    }
+
+    pub fn drop(&mut self, packets: u16, reason: DropReason) {
+        self.dropped[reason as usize] += u64::from(packets);
+    }
+
+    /// Packets dropped for one reason.
+    pub fn dropped_for(&self, reason: DropReason) -> u64 {
+        self.dropped[reason as usize]
+    }
+
+    /// Packets dropped for any reason.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// Adds what another one counted.
+    pub fn absorb(&mut self, other: &Counters) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.marked += other.marked;
+        self.departed += other.departed;
+        for (count, more) in self.dropped.iter_mut().zip(other.dropped) {
+            *count += more;
+        }
+    }
+}
+
+/// How long packets waited, in steps of an eighth of a power of two from 1 us to 137 s.
+#[derive(Clone, Debug)]
+pub(crate) struct Histogram {
+    counts: Box<[u32; BUCKETS]>,
+    total: u64,
+    longest: Span,
+}
+
+/// Powers of two of nanoseconds: below 2^10 everything is one step.
+const FIRST_POWER: u32 = 10;
+const LAST_POWER: u32 = 37;
+const STEPS: u32 = 8;
+const BUCKETS: usize = 1 + ((LAST_POWER - FIRST_POWER) * STEPS) as usize;
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram {
+            counts: Box::new([0; BUCKETS]),
+            total: 0,
+            longest: Span::ZERO,
+        }
+    }
+}
+
+impl Histogram {
+    pub fn add(&mut self, span: Span) {
+        let count = &mut self.counts[Self::bucket(span)];
+        *count = count.saturating_add(1);
+        self.total += 1;
+        self.longest = self.longest.max(span);
+    }
+
+    pub const fn longest(&self) -> Span {
+        self.longest
+    }
+
+    /// The least step's upper end below which `percent` of the packets waited; at most 1/8 too
+    /// high, never above the longest. Zero without packets.
+    pub fn percentile(&self, percent: u64) -> Span {
+        let wanted = (self.total * percent).div_ceil(100);
+        let mut seen = 0;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            seen += u64::from(*count);
+            if seen >= wanted && seen > 0 {
+                return Self::upper_end(bucket).min(self.longest);
+            }
+        }
+        self.longest
+    }
+
+    fn bucket(span: Span) -> usize {
+        let ns = span.as_ns().min((1 << LAST_POWER) - 1);
+        if ns < 1 << FIRST_POWER {
+            return 0;
+        }
+        let power = ns.ilog2();
+        let step = (ns >> (power - 3)) & 7;
+        (1 + (power - FIRST_POWER) * STEPS) as usize + step as usize
+    }
+
+    fn upper_end(bucket: usize) -> Span {
+        if bucket == 0 {
+            return Span::from_ns(1 << FIRST_POWER);
+        }
+        let (power, step) = (
+            (bucket as u32 - 1) / STEPS,
+            (bucket as u64 - 1) % u64::from(STEPS),
+        );
+        Span::from_ns((8 + step + 1) << (power + FIRST_POWER - 3))
+    }
+}
+
+/// The rate of the last second or more, from departures.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Meter {
+    since: Time,
+    bytes: u64,
+    last_bps: u64,
+    last_end: Time,
+}
+
+const WINDOW: Span = Span::from_secs(1);
+
+impl Meter {
+    pub fn add(&mut self, now: Time, bytes: u32) {
+        let elapsed = now.since(self.since);
+        if elapsed >= WINDOW {
+            self.last_bps = rate(self.bytes, elapsed);
+            self.last_end = now;
+            self.since = now;
+            self.bytes = 0;
+        }
+        self.bytes += u64::from(bytes);
+    }
+
+    /// Bits per second, as seen from `now`.
+    pub fn bps(&self, now: Time) -> u64 {
+        let elapsed = now.since(self.since);
+        if elapsed >= WINDOW {
+            rate(self.bytes, elapsed)
+        } else if now.since(self.last_end) <= WINDOW {
+            self.last_bps
+        } else {
+            0
+        }
+    }
+}
+
+fn rate(bytes: u64, span: Span) -> u64 {
+    let bits = u128::from(bytes) * 8_000_000_000;
+    let bps = bits / u128::from(span.as_ns().max(1));
+    u64::try_from(bps).unwrap_or(Rate::UNLIMITED.as_bps())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_at_most_an_eighth_too_high() {
+        let mut histogram = Histogram::default();
+        for us in 1..=1000 {
+            histogram.add(Span::from_us(us));
+        }
+        for percent in [1, 50, 95, 99, 100] {
+            let exact = percent * 10_000;
+            let got = histogram.percentile(percent).as_ns();
+            assert!(
+                got >= exact && got <= exact * 9 / 8 + 1024,
+                "p{percent}: {got} ns, not {exact}"
+            );
+        }
+        assert_eq!(histogram.longest(), Span::from_ms(1));
+        assert_eq!(Histogram::default().percentile(50), Span::ZERO);
+    }
+
+    #[test]
+    fn every_span_has_its_bucket() {
+        for ns in [
+            0,
+            1,
+            1023,
+            1024,
+            1151,
+            1152,
+            1 << 20,
+            (1 << 37) - 1,
+            u64::MAX,
+        ] {
+            let bucket = Histogram::bucket(Span::from_ns(ns));
+            assert!(bucket < BUCKETS, "{ns}");
+            assert!(
+                ns >= 1 << 37 || Histogram::upper_end(bucket).as_ns() >= ns,
+                "{ns}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_meter_gives_the_rate_of_the_last_window() {
+        let mut meter = Meter::default();
+        // 1250 B every 10 ms are 1 Mbit/s.
+        for i in 0..300 {
+            meter.add(Time::from_ns(i * 10_000_000), 1250);
+        }
+        let bps = meter.bps(Time::from_ns(2_995_000_000));
+        assert_eq!(bps, 1_000_000);
+        assert_eq!(meter.bps(Time::from_ns(60_000_000_000)) / 1000, 17);
+    }
+}

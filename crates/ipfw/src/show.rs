@@ -1,0 +1,12 @@
+//! The state of pipes, queues and rules: as values, and in dummynet's own text.
+
+pub(crate) mod collect;
+pub(crate) mod policy;
+pub(crate) mod rules;
+mod snapshot;
+pub(crate) mod text;
+
+pub use snapshot::{
+    CounterState, FlowState, FlowsetState, LinkState, PipeState, ProfileState, QueueState,
+    RuleState, SchedulerLine, SchedulerState, Snapshot, WaitState,
+};

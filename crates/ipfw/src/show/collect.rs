@@ -1,0 +1,261 @@
+//! From objects at work to a [`Snapshot`](super::Snapshot).
+
+use sluice_core::event::{Cx, DropReason};
+use sluice_core::units::Time;
+
+use super::policy;
+use super::{
+    CounterState, FlowState, FlowsetState, LinkState, PipeState, ProfileState, QueueState,
+    SchedulerLine, SchedulerState, WaitState,
+};
+use crate::flow::{FlowId, Mask, real_buckets};
+use crate::grammar::{Loss, QueueSize};
+use crate::objects::instance::Instance;
+use crate::objects::layout::{FlowsetConfig, Layout, LinkConfig, STRIDE};
+use crate::objects::runtime::Runtime;
+use crate::objects::stats::{Counters, Histogram};
+
+/// Looks at the objects.
+pub(crate) struct Collector<'a> {
+    pub layout: &'a Layout,
+    pub runtime: &'a mut Runtime,
+    pub is_compat: bool,
+}
+
+impl Collector<'_> {
+    pub fn pipe(&mut self, number: u32, now: Time) -> Option<PipeState> {
+        let link = self.layout.links.get(&number)?;
+        let flowset = self.layout.flowsets.get(&(number + 2 * STRIDE))?;
+        Some(PipeState {
+            link: link_state(number, link),
+            flowset: self.flowset(number + 2 * STRIDE, flowset),
+            scheduler: self.scheduler_line(number + STRIDE)?,
+            flows: self.instances(number + STRIDE, now),
+        })
+    }
+
+    pub fn scheduler(&mut self, number: u32, now: Time) -> Option<SchedulerState> {
+        let config = self.layout.schedulers.get(&number)?;
+        let internal = config
+            .internal
+            .and_then(|n| Some((n, self.layout.flowsets.get(&n)?)));
+        let queues = self.layout.queues().filter(|(_, f)| f.scheduler == number);
+        Some(SchedulerState {
+            link: link_state(number, self.layout.link_of(number)),
+            children: queues
+                .map(|(n, _)| n)
+                .filter(|n| config.internal != Some(*n))
+                .collect(),
+            flowset: internal.map(|(n, flowset)| self.flowset(n, flowset)),
+            scheduler: self.scheduler_line(number)?,
+            flows: self.instances(number, now),
+        })
+    }
+
+    pub fn queue(&mut self, number: u32, cx: &mut Cx<'_>) -> Option<QueueState> {
+        let config = self.layout.flowsets.get(&number)?;
+        Some(QueueState {
+            flowset: self.flowset(number, config),
+            flows: self.queues(number, cx),
+        })
+    }
+
+    fn flowset(&self, number: u32, config: &FlowsetConfig) -> FlowsetState {
+        let (limit_packets, limit_bytes) = match config.queue {
+            QueueSize::Slots(n) => (Some(n), None),
+            QueueSize::Bytes(n) => (None, Some(n)),
+        };
+        FlowsetState {
+            number,
+            limit_packets,
+            limit_bytes,
+            loss: match config.loss {
+                None => Vec::new(),
+                Some(Loss::Independent(p)) => vec![p.as_f64()],
+                Some(Loss::TwoState {
+                    good,
+                    to_bad,
+                    bad,
+                    to_good,
+                }) => [good, to_bad, bad, to_good].map(|p| p.as_f64()).to_vec(),
+            },
+            active: self.runtime.open_queues(number),
+            buckets: config.buckets,
+            scheduler: config.scheduler,
+            weight: config.weight,
+            max_len: config.max_len,
+            priority: config.priority,
+            policy: policy::policy(config.policy.as_ref(), config.aqm.as_ref(), self.is_compat),
+            mask: words(&config.mask),
+            mask_bits: config.mask,
+        }
+    }
+
+    fn scheduler_line(&self, number: u32) -> Option<SchedulerLine> {
+        let config = self.layout.schedulers.get(&number)?;
+        let at_work = self.runtime.scheduler(number);
+        let instances = self.runtime.instances_of(number);
+        let is_active = |i: &&u32| self.runtime.instance_at(**i).link.is_some();
+        Some(SchedulerLine {
+            number,
+            kind: config.choice.algorithm.name,
+            parameters: policy::scheduler(&config.choice, self.is_compat),
+            buckets: config.buckets,
+            active: instances.iter().filter(is_active).count(),
+            mask: words(&config.mask),
+            mask_bits: config.mask,
+            forgotten: at_work.map_or_else(CounterState::default, |s| counters(&s.forgotten)),
+        })
+    }
+
+    fn instances(&self, number: u32, now: Time) -> Vec<FlowState> {
+        let buckets = self.layout.schedulers.get(&number).map_or(0, |s| s.buckets);
+        let mut flows: Vec<(FlowId, FlowState)> = self
+            .runtime
+            .instances_of(number)
+            .into_iter()
+            .map(|i| {
+                let instance = self.runtime.instance_at(i);
+                (instance.key, instance_state(instance, buckets, now))
+            })
+            .collect();
+        flows.sort_by_key(|(key, _)| *key);
+        flows.into_iter().map(|(_, flow)| flow).collect()
+    }
+
+    fn queues(&mut self, number: u32, cx: &mut Cx<'_>) -> Vec<FlowState> {
+        let buckets = self.layout.flowsets.get(&number).map_or(1, |f| f.buckets);
+        let mut flows = Vec::new();
+        for index in self.runtime.queues_of(number) {
+            let queue = self.runtime.queue_at(index);
+            let (key, instance, is_open) = (queue.key, queue.instance, queue.is_open);
+            let mut flow = flow_state(key, buckets);
+            flow.counters = counters(&queue.counters);
+            flow.is_active = is_open;
+            if is_open && self.runtime.instance_at(instance).link.is_some() {
+                self.runtime.with_link(instance, true, cx, |link, cx| {
+                    let Some(classful) = link.queue_mut(cx).as_classful() else {
+                        return;
+                    };
+                    let held = classful.class_backlog(index).unwrap_or_default();
+                    flow.queued_packets = held.packets;
+                    flow.queued_bytes = held.bytes;
+                    classful.class_state(index, &mut |name, value| {
+                        flow.variables.push((0, name, value.as_f64()));
+                    });
+                });
+            }
+            flows.push((key, flow));
+        }
+        flows.sort_by_key(|(key, _)| *key);
+        flows.into_iter().map(|(_, flow)| flow).collect()
+    }
+}
+
+fn words(mask: &Mask) -> String {
+    if mask.is_empty() {
+        String::new()
+    } else {
+        mask.to_string()
+    }
+}
+
+fn link_state(number: u32, link: &LinkConfig) -> LinkState {
+    LinkState {
+        number,
+        rate_bps: if link.rate.is_unlimited() {
+            0
+        } else {
+            link.rate.as_bps()
+        },
+        delay_ns: link.delay.as_ns(),
+        burst_bytes: link.burst,
+        profile: link.profile.as_ref().map(|profile| ProfileState {
+            name: profile.name.clone(),
+            loss_level: profile.loss_level() as f64 / profile.samples_ms().len().max(1) as f64,
+            samples: profile.samples_ms().len(),
+        }),
+        effects: crate::grammar::words_of(&link.effects),
+    }
+}
+
+fn flow_state(key: FlowId, buckets: u32) -> FlowState {
+    FlowState {
+        // Without a mask there is no table: bucket 0.
+        bucket: if buckets <= 1 {
+            0
+        } else {
+            key.bucket_hash() & (real_buckets(buckets) - 1) & 0xff
+        },
+        has_extra: key.extra != 0,
+        proto: key.proto,
+        src: key.address(key.src),
+        src_port: key.src_port,
+        dst: key.address(key.dst),
+        dst_port: key.dst_port,
+        flow_label: key.flow_label,
+        is_active: false,
+        counters: CounterState::default(),
+        queued_packets: 0,
+        queued_bytes: 0,
+        in_flight_packets: 0,
+        in_flight_bytes: 0,
+        rate_bps: 0,
+        wait: None,
+        variables: Vec::new(),
+    }
+}
+
+fn instance_state(instance: &Instance, buckets: u32, now: Time) -> FlowState {
+    let mut flow = flow_state(instance.key, buckets);
+    flow.counters = counters(&instance.counters);
+    flow.rate_bps = instance.meter.bps(now);
+    flow.wait = instance.waits.as_ref().map(wait);
+    if let Some(link) = &instance.link {
+        let (held, in_flight) = (link.backlog(), link.in_flight());
+        flow.is_active = true;
+        flow.queued_packets = held.packets;
+        flow.queued_bytes = held.bytes;
+        flow.in_flight_packets = in_flight.packets;
+        flow.in_flight_bytes = in_flight.bytes;
+        link.queue().state(&mut |queue, name, value| {
+            flow.variables.push((queue, name, value.as_f64()));
+        });
+    }
+    flow
+}
+
+fn wait(waits: &Histogram) -> WaitState {
+    WaitState {
+        p50_ns: waits.percentile(50).as_ns(),
+        p95_ns: waits.percentile(95).as_ns(),
+        p99_ns: waits.percentile(99).as_ns(),
+        max_ns: waits.longest().as_ns(),
+    }
+}
+
+fn counters(counters: &Counters) -> CounterState {
+    let reasons = DropReason::ALL.iter().copied();
+    CounterState {
+        packets: counters.packets,
+        bytes: counters.bytes,
+        departed: counters.departed,
+        marked: counters.marked,
+        dropped: counters.dropped(),
+        dropped_for: reasons
+            .map(|reason| (reason.name(), counters.dropped_for(reason)))
+            .filter(|(_, count)| *count > 0)
+            .collect(),
+    }
+}
+
+/// Whether a number of an object is one of those asked for; all without a question.
+pub(crate) fn is_selected(
+    number: u32,
+    spans: &[crate::grammar::At<crate::grammar::NumberSpan>],
+) -> bool {
+    spans.is_empty()
+        || spans
+            .iter()
+            .any(|s| (s.value.first..=s.value.last).contains(&number))
+}

@@ -1,0 +1,618 @@
+//! Traffic in virtual time: rates, weights, masks, one_pass, changes under load.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Bench, MS, S, ip, out, udp};
+use proptest::prelude::*;
+use sluice_core::DropReason;
+use sluice_ipfw::headers::{ICMP, TCP, UDP};
+use sluice_ipfw::{Direction, Headers};
+
+/// Sends `bytes` every `every` ns from now until `until`, for each of `flows`; gives bytes that
+/// passed, by flow.
+fn flood(bench: &mut Bench, flows: &[Headers], bytes: u32, every: u64, until: u64) -> Vec<u64> {
+    let mut flow_of: BTreeMap<u32, usize> = BTreeMap::new();
+    let mut passed = vec![0; flows.len()];
+    let mut at = bench.now;
+    while at < until {
+        bench.run_until(at);
+        for (_, slot, len) in bench.out.drain(..) {
+            // What was sent before is not counted.
+            if let Some(flow) = flow_of.get(&slot) {
+                passed[*flow] += u64::from(len);
+            }
+        }
+        for (index, headers) in flows.iter().enumerate() {
+            flow_of.insert(bench.send(bytes, headers), index);
+        }
+        at += every;
+    }
+    bench.run_until(until);
+    for (_, slot, len) in bench.out.drain(..) {
+        if let Some(flow) = flow_of.get(&slot) {
+            passed[*flow] += u64::from(len);
+        }
+    }
+    passed
+}
+
+/// Bits per second.
+fn bps(bytes: u64, ns: u64) -> u64 {
+    bytes * 8 * S / ns
+}
+
+#[test]
+fn a_pipe_has_its_rate_and_delay() {
+    let mut bench = Bench::new();
+    bench.script("pipe 1 config bw 10Mbit/s delay 20\nadd pipe 1 ip from any to any");
+    // 1250 B at 10 Mbit/s take 1 ms; the far end is 20 ms away.
+    bench.send(1250, &udp(1));
+    bench.send(1250, &udp(1));
+    bench.drain();
+    let due: Vec<u64> = bench.out.drain(..).map(|(due, ..)| due).collect();
+    assert_eq!(due, [21 * MS, 22 * MS]);
+    let start = bench.now;
+    let passed = flood(&mut bench, &[udp(1)], 1250, 100_000, start + 10 * S);
+    // Ten times the rate comes; the link is busy from the first packet on, the first arrives after
+    // 21 ms: at most one packet is missing from 10 s less that.
+    let expected = 10_000_000 * (10_000 - 20) / 1000 / 8;
+    assert!(
+        passed[0].abs_diff(expected) <= 1250,
+        "{}, not {expected}",
+        passed[0]
+    );
+}
+
+#[test]
+fn subscribers_behind_a_mask_have_their_own_rate_each() {
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config bw 2Mbit/s mask src-ip 0xffffffff
+         add pipe 1 ip from 10.0.1.0/24 to any",
+    );
+    let passed = flood(&mut bench, &[udp(1), udp(2)], 1250, MS, 10 * S);
+    for bytes in passed {
+        // 8 Mbit/s come from each, 2 may pass; the first packet arrives after 5 ms.
+        assert!(bps(bytes, 10 * S).abs_diff(2_000_000) <= 2_000, "{bytes}");
+    }
+    let text = bench.ok("pipe 1 show");
+    assert!(
+        text.contains(" 2 active") && text.contains("10.0.1.1/0") && text.contains("10.0.1.2/0"),
+        "{text}"
+    );
+}
+
+#[test]
+fn weights_share_the_link_of_wf2q() {
+    // The article's network: TCP 69, UDP 30, ICMP 1, all on one link of 10 Mbit/s.
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config bw 10MBit/s delay 10ms
+         sched 1 config pipe 1 type wf2q+
+         queue 100 config sched 1 weight 69 mask all
+         queue 200 config sched 1 weight 30 mask all
+         queue 300 config sched 1 weight 1 mask all
+         add 1000 queue 100 tcp from 10.0.1.0/24 to any out
+         add 1001 queue 200 udp from 10.0.1.0/24 to any out
+         add 1002 queue 300 icmp from 10.0.1.0/24 to any out",
+    );
+    let flow = |proto| out(proto, ip(10, 0, 1, 2), ip(10, 0, 2, 2), (1000, 2000));
+    let flows = [flow(TCP), flow(UDP), flow(ICMP)];
+    let passed = flood(&mut bench, &flows, 1250, 500_000, 10 * S);
+    let all: u64 = passed.iter().sum();
+    for (bytes, weight) in passed.iter().zip([69, 30, 1]) {
+        // 8000 packets pass; WF2Q+ is never more than a packet or two from the fluid share, and what
+        // is in the delay line at the end is 10 packets.
+        let expected = all * weight / 100;
+        assert!(
+            bytes.abs_diff(expected) <= 15 * 1250,
+            "{bytes} of {all}, not {expected}"
+        );
+    }
+    // 70/30 between TCP and UDP.
+    let share = passed[0] * 1000 / (passed[0] + passed[1]);
+    assert!(share.abs_diff(697) <= 3, "{share}");
+    // Alone, one has the whole link.
+    bench.drain();
+    let start = bench.now;
+    let passed = flood(&mut bench, &[flow(UDP)], 1250, 500_000, start + 10 * S);
+    assert!(bps(passed[0], 10 * S) > 9_900_000, "{passed:?}");
+    assert!(bench.ok("queue 200 show").contains(" udp "));
+}
+
+#[test]
+fn a_mask_on_a_queue_gives_each_flow_the_whole_weight() {
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config bw 10Mbit/s
+         sched 1 config type rr
+         queue 1 config sched 1 weight 1 mask src-ip 0xffffffff
+         queue 2 config sched 1 weight 1
+         add queue 1 ip from 10.0.1.0/30 to any
+         add queue 2 ip from any to any",
+    );
+    // Weights are per queue, not per flowset: three sources, and a fourth in the other queue.
+    let flows = [udp(1), udp(2), udp(3), udp(9)];
+    let passed = flood(&mut bench, &flows, 1250, MS, 4 * S);
+    for bytes in &passed {
+        assert!(bytes.abs_diff(passed[0]) <= 2 * 1250, "{passed:?}");
+    }
+}
+
+#[test]
+fn a_mask_on_a_scheduler_gives_each_flow_a_link() {
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config bw 1Mbit/s
+         sched 1 config mask src-ip 0xffffffff type fq_droptail
+         queue 1 config sched 1
+         add queue 1 ip from any to any",
+    );
+    let passed = flood(&mut bench, &[udp(1), udp(2)], 1250, 5 * MS, 10 * S);
+    for bytes in passed {
+        assert!(bps(bytes, 10 * S).abs_diff(1_000_000) < 2_000, "{bytes}");
+    }
+    assert!(bench.ok("sched 1 show").contains(" 2 active"));
+}
+
+#[test]
+fn one_pass_decides_when_a_packet_goes_in() {
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config delay 5
+         pipe 2 config delay 7
+         add 10 pipe 1 ip from any to any
+         add 20 pipe 2 ip from any to any
+         add 30 allow ip from any to any",
+    );
+    bench.send(1000, &udp(1));
+    bench.ok("disable one_pass");
+    bench.send(1000, &udp(2));
+    bench.ok("enable one_pass");
+    bench.drain();
+    let due: Vec<u64> = bench.out.iter().map(|(due, ..)| *due).collect();
+    // The first is through after 5 ms; the second goes on to the other pipe, 7 ms more.
+    assert_eq!(due, [5 * MS, 12 * MS]);
+    // The pipe's rule counts once; the others saw the second packet only.
+    assert_eq!(
+        bench.ok("show"),
+        "00010 2 3000 pipe 1 ip from any to any\n\
+         00020 1 1500 pipe 2 ip from any to any\n\
+         00030 0    0 allow ip from any to any\n\
+         65535 0    0 deny ip from any to any\n"
+    );
+    // What comes out of the second pipe entered it under one_pass 1 again. With 0, the rules behind
+    // it decide, here the built-in one.
+    bench.script("delete 30\ndisable one_pass");
+    bench.send(1000, &udp(3));
+    bench.drain();
+    assert_eq!(bench.drops(DropReason::Denied), 1);
+}
+
+#[test]
+fn late_polls_change_no_instant_of_a_chain_of_pipes() {
+    let script = "pipe 1 config bw 8Mbit/s delay 3
+         pipe 2 config bw 4Mbit/s delay 1
+         disable one_pass
+         add 10 pipe 1 ip from any to any
+         add 20 pipe 2 ip from any to any
+         add 30 allow ip from any to any";
+    let run = |poll_every: Option<u64>| {
+        let mut bench = Bench::new();
+        bench.script(script);
+        for i in 0..100 {
+            bench.now = i * MS / 2;
+            bench.send(1000, &udp((i % 7) as u8));
+            if let Some(every) = poll_every
+                && i % every == 0
+            {
+                bench.now += MS / 4;
+                bench.poll();
+            }
+        }
+        bench.drain();
+        let mut due: Vec<u64> = bench.out.iter().map(|(due, ..)| *due).collect();
+        due.sort_unstable();
+        due
+    };
+    let exact = run(Some(1));
+    assert_eq!(run(None), exact);
+    assert_eq!(run(Some(13)), exact);
+    // 1000 B: 1 ms on the first link, 2 ms on the second, which is the bottleneck. It holds 50: from
+    // the first packet at 1 + 3 + 2 + 1 = 7 ms on, one every 2 ms.
+    assert_eq!(exact[..3], [7 * MS, 9 * MS, 11 * MS]);
+}
+
+#[test]
+fn rules_that_send_packets_round_and_round_end() {
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config
+         disable one_pass
+         add 10 pipe 1 ip from any to any
+         add 20 call 10 ip from any to any",
+    );
+    bench.send(1000, &udp(1));
+    bench.drain();
+    assert_eq!(bench.drops(DropReason::NoRoute), 1);
+}
+
+#[test]
+fn a_pipe_that_is_changed_under_load_loses_nothing_but_what_its_queue_drops() {
+    let mut bench = Bench::new();
+    bench.script("pipe 1 config bw 10Mbit/s delay 5 queue 100\nadd pipe 1 ip from any to any");
+    let changes = [
+        "pipe 1 config bw 12Mbit/s delay 1 queue 100",
+        "pipe 1 config bw 8Mbit/s delay 20 queue 200 codel target 50ms",
+        "pipe 1 config bw 10Mbit/s queue 100KBytes",
+        "pipe 1 config bw 10Mbit/s delay 5 queue 100 mask src-ip 0xff",
+        "pipe 1 config bw 10Mbit/s delay 5 queue 100",
+    ];
+    // 9.6 Mbit/s on average over 10 s: a packet of 1200 B every ms.
+    let mut sent = 0;
+    for ms in 0..10_000 {
+        bench.run_until(ms * MS);
+        bench.send(1200, &udp((ms % 3) as u8));
+        sent += 1;
+        if ms % 100 == 99 {
+            bench.ok(changes[(ms / 100) as usize % changes.len()]);
+        }
+    }
+    bench.drain();
+    assert_eq!(bench.drops(DropReason::Reconfigured), 0);
+    let other = bench.drops(DropReason::Overflow) + bench.drops(DropReason::Congestion);
+    assert_eq!(bench.out.len() + other, sent);
+    // 8 Mbit/s for a fifth of the time is too little by 160 kB each time; the queue takes 240.
+    assert_eq!(other, 0);
+}
+
+#[test]
+fn a_scheduler_that_changes_its_type_keeps_packets_and_their_queues() {
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config bw 1Mbit/s
+         sched 1 config type wf2q+
+         queue 1 config sched 1 weight 10
+         queue 2 config sched 1 weight 1
+         add queue 1 ip from 10.0.1.1 to any
+         add queue 2 ip from any to any",
+    );
+    for i in 0..40 {
+        bench.send(1250, &udp(1 + i % 2));
+    }
+    for kind in ["qfq", "rr", "fq_codel", "fifo", "prio", "wf2q+"] {
+        bench.ok(&format!("sched 1 config type {kind}"));
+    }
+    let text = bench.ok("queue show");
+    assert!(text.contains("q00001  50 sl. 1 flows"), "{text}");
+    bench.drain();
+    assert_eq!(bench.out.len(), 40);
+    assert!(bench.dropped.0.is_empty());
+    // The link was never idle and never faster: 1250 B at 1 Mbit/s are 10 ms each.
+    let due: Vec<u64> = bench.out.iter().map(|(due, ..)| *due).collect();
+    let expected: Vec<u64> = (1..=40).map(|i| i * 10 * MS).collect();
+    assert_eq!(due, expected);
+}
+
+#[test]
+fn a_smaller_limit_drops_the_youngest_and_says_why() {
+    let mut bench = Bench::new();
+    bench.script("pipe 1 config bw 1Mbit/s queue 50\nadd pipe 1 ip from any to any");
+    let slots: Vec<u32> = (0..21).map(|_| bench.send(1250, &udp(1))).collect();
+    bench.run_until(1);
+    // One is on the link, 20 wait; 5 may stay.
+    bench.ok("pipe 1 config bw 1Mbit/s queue 5");
+    assert_eq!(bench.drops(DropReason::Reconfigured), 15);
+    let gone: Vec<u32> = bench.dropped.0.iter().map(|(_, slot, _)| *slot).collect();
+    assert_eq!(gone, slots[6..]);
+    bench.drain();
+    assert_eq!(bench.out.len(), 6);
+    let text = bench.ok("pipe 1 show");
+    assert!(text.contains("   21    26250  0    0  15\n"), "{text}");
+}
+
+#[test]
+fn deleting_drops_what_waits_and_lets_arrive_what_is_under_way() {
+    let mut bench = Bench::new();
+    bench.script("pipe 1 config bw 1Mbit/s delay 100\nadd pipe 1 ip from any to any");
+    for _ in 0..5 {
+        bench.send(1250, &udp(1));
+    }
+    // After 25 ms two are in the delay line, one is on the link, two wait.
+    bench.run_until(25 * MS);
+    bench.ok("pipe 1 delete");
+    assert_eq!(bench.drops(DropReason::Reconfigured), 2);
+    bench.drain();
+    assert_eq!(bench.out.len(), 3);
+    bench.send(1250, &udp(1));
+    assert_eq!(bench.drops(DropReason::NoRoute), 1);
+}
+
+#[test]
+fn a_whole_configuration_is_exchanged_without_losing_a_packet() {
+    let config = "-f flush\npipe flush\npipe 1 config bw 1Mbit/s delay 10\nsched 1 config type fq_codel\n\
+         queue 1 config sched 1\nadd 100 queue 1 ip from any to any\n";
+    let mut bench = Bench::new();
+    bench.ok(config);
+    for _ in 0..10 {
+        bench.send(1250, &udp(1));
+    }
+    bench
+        .files
+        .0
+        .push(("/etc/ipfw.rules", config.replace("delay 10", "delay 30")));
+    bench.ok("--atomic /etc/ipfw.rules");
+    bench.drain();
+    assert_eq!(bench.out.len(), 10);
+    assert!(bench.dropped.0.is_empty());
+}
+
+#[test]
+fn loss_comes_before_the_queue_and_counts() {
+    let mut bench = Bench::new();
+    bench.script("pipe 1 config plr 0.1\nadd pipe 1 ip from any to any");
+    for _ in 0..10_000 {
+        bench.send(100, &udp(1));
+        bench.drain();
+    }
+    // 10 000 draws at 0.1: mean 1000, standard deviation 30; five of them either way.
+    let lost = bench.drops(DropReason::Loss);
+    assert!((850..=1150).contains(&lost), "{lost}");
+    let text = bench.ok("pipe 1 show");
+    assert!(
+        text.contains(&format!(" 10000  1000000  0    0 {lost}\n")),
+        "{text}"
+    );
+    assert_eq!(bench.ok("sysctl -n net.inet.ip.dummynet.io_pkt"), "10000\n");
+    assert_eq!(
+        bench.ok("sysctl -n net.inet.ip.dummynet.io_pkt_drop"),
+        format!("{lost}\n")
+    );
+}
+
+#[test]
+fn idle_flows_give_their_memory_back_and_keep_their_counters() {
+    let mut bench = Bench::new();
+    bench.script("pipe 1 config mask src-ip 0xffffffff\nadd pipe 1 ip from any to any");
+    bench.send(1000, &udp(1));
+    bench.drain();
+    // The search for idle ones goes with the traffic: 64 flows are looked at per ms.
+    for ms in 0..11_000 {
+        bench.now = ms * MS;
+        bench.send(100, &udp(2));
+        bench.drain();
+    }
+    let text = bench.ok("pipe 1 show");
+    assert!(text.contains(" 1 active"), "{text}");
+    assert!(
+        text.contains("10.0.1.1/0             0.0.0.0/0        1     1000  0    0   0\n"),
+        "{text}"
+    );
+    // Its next packet brings it back, and it goes on counting.
+    bench.send(1000, &udp(1));
+    bench.drain();
+    let text = bench.ok("pipe 1 show");
+    assert!(
+        text.contains(" 2 active") && text.contains("    2     2000  0    0   0\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_snapshot_has_what_the_text_lacks() {
+    let mut bench = Bench::new();
+    // A packet takes 10 ms: below that a target would empty the queue.
+    bench.script(
+        "pipe 1 config bw 1Mbit/s delay 50 codel target 15ms ecn\nadd pipe 1 ip from any to any",
+    );
+    let mut at = 0;
+    while at < 4 * S {
+        bench.run_until(at);
+        bench.send(1250, &udp(1));
+        at += 9 * MS;
+    }
+    let output = bench.run("--json pipe 1 show").unwrap();
+    let snapshot = output.snapshot.expect("--json gives values");
+    let flow = &snapshot.pipes[0].flows[0];
+    // 4 s in steps of 9 ms.
+    assert_eq!(flow.counters.packets, 445);
+    // The link is busy all the time: 1 Mbit/s at the far end, five packets of 10 ms under way.
+    assert!(
+        flow.rate_bps.abs_diff(1_000_000) < 15_000,
+        "{}",
+        flow.rate_bps
+    );
+    assert_eq!(flow.in_flight_packets, 6);
+    let wait = flow.wait.expect("packets have waited");
+    assert!(wait.p50_ns <= wait.p95_ns && wait.p99_ns <= wait.max_ns && wait.max_ns > 5 * MS);
+    assert!(
+        flow.counters
+            .dropped_for
+            .iter()
+            .any(|(reason, n)| *reason == "congestion" && *n > 0)
+    );
+    assert!(flow.variables.iter().any(|(_, name, _)| *name == "count"));
+    assert_eq!(output.stdout, "");
+}
+
+#[test]
+fn passes_in_both_directions_are_told_apart() {
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config delay 5
+         pipe 2 config delay 9
+         add pipe 1 ip from any to any in recv em0
+         add pipe 2 ip from any to any out xmit em1",
+    );
+    bench.send(
+        100,
+        &Headers {
+            direction: Direction::In,
+            ..udp(1)
+        },
+    );
+    bench.send(100, &udp(1));
+    bench.drain();
+    let due: Vec<u64> = bench.out.iter().map(|(due, ..)| *due).collect();
+    assert_eq!(due, [5 * MS, 9 * MS]);
+}
+
+#[test]
+fn link_local_traffic_is_shaped_here_and_dropped_under_compat() {
+    let link_local: std::net::IpAddr = "fe80::1".parse().unwrap();
+    for (mut bench, passed) in [(Bench::new(), 1), (Bench::compat(), 0)] {
+        bench.script("pipe 1 config\nadd pipe 1 ip6 from any to any");
+        bench.send(100, &out(ICMP, link_local, link_local, (0, 0)));
+        bench.drain();
+        assert_eq!(bench.out.len(), passed);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send(u8, u8),
+    Wait(u32),
+    Command(usize),
+}
+
+const COMMANDS: &[&str] = &[
+    "pipe 1 config bw 1Mbit/s delay 3",
+    "pipe 1 config bw 10Mbit/s queue 3",
+    "pipe 1 config bw 2Mbit/s queue 4000B mask src-ip 0xff",
+    "pipe 1 config codel target 1ms interval 2ms",
+    "pipe 1 config bw 1Mbit/s plr 0.2 jitter 1ms delay 2",
+    "pipe 1 config bw 500Kbit/s burst 5000 droptail",
+    "pipe 1 delete",
+    "sched 1 config type wf2q+",
+    "sched 1 config type rr mask dst-port 0xff",
+    "sched 1 config type qfq",
+    "sched 1 config type prio",
+    "sched 1 config type fifo queue 5",
+    "sched 1 config type fq_codel flows 4 limit 6",
+    "sched 1 config type sfq",
+    "queue 1 config sched 1 weight 3",
+    "queue 1 config sched 1 mask all codel",
+    "queue 1 config sched 1 queue 2 weight 9",
+    "queue 1 config sched 2",
+    "queue 2 config pipe 1",
+    "queue 2 delete",
+    "pipe 2 config bw 3Mbit/s",
+    "pipe flush",
+    "sysctl net.inet.ip.fw.one_pass=0",
+    "sysctl net.inet.ip.fw.one_pass=1",
+    "sysctl net.inet.ip.dummynet.compat=1",
+    "sysctl net.inet.ip.dummynet.compat=0",
+    "add 10 pipe 1 udp from any to any",
+    "add 20 queue 1 tcp from any to any",
+    "add 30 queue 2 ip from any to any iplen 0-700",
+    "add 40 pipe 2 ip from any to any",
+    "add 50 allow ip from any to any",
+    "-q flush",
+    "delete 10",
+    "pipe show",
+    "sched show",
+    "queue show",
+    "--json pipe show",
+    "-d show",
+];
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (any::<u8>(), any::<u8>()).prop_map(|(flow, size)| Step::Send(flow, size)),
+        2 => (0u32..5_000_000).prop_map(Step::Wait),
+        2 => (0..COMMANDS.len()).prop_map(Step::Command),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+fn headers_of(flow: u8) -> Headers {
+    let proto = if flow & 1 == 0 { UDP } else { TCP };
+    let mut headers = out(
+        proto,
+        ip(10, 0, 1, flow >> 1 & 3),
+        ip(10, 0, 2, 2),
+        (1000, u16::from(flow >> 3)),
+    );
+    if flow >= 200 {
+        headers.src = "2001:db8::1".parse().unwrap();
+        headers.dst = "2001:db8::2".parse().unwrap();
+    }
+    headers.ip_len = u32::from(flow) * 8;
+    headers
+}
+
+/// What passed, what was dropped, and how many packets were sent.
+type Carried = (Vec<(u64, u32, u32)>, Vec<(u64, u32, DropReason)>, usize);
+
+/// Carries out steps.
+fn carry_out(steps: &[Step], extra_polls: bool) -> Carried {
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config bw 1Mbit/s
+         queue 1 config pipe 1
+         add 20 queue 1 tcp from any to any
+         add 40 pipe 1 ip from any to any",
+    );
+    let mut sent = 0;
+    let mut slot = 0;
+    for step in steps {
+        match step {
+            Step::Send(flow, size) => {
+                // Slots are not used again, so that both runs name packets alike.
+                let mut packet = sluice_core::Packet::new(slot, 64 + u32::from(*size) * 5);
+                packet.flow = u32::from(*flow);
+                slot += 1;
+                sent += 1;
+                let mut cx = sluice_core::Cx::new(
+                    sluice_core::Time::from_ns(bench.now),
+                    &mut bench.rng,
+                    &mut bench.dropped,
+                );
+                let taken = bench.firewall.handle(packet, &headers_of(*flow), &mut cx);
+                if let sluice_ipfw::Disposition::Pass(packet) = taken {
+                    bench.out.push((bench.now, packet.slot, packet.len));
+                }
+            }
+            Step::Wait(ns) => {
+                if extra_polls {
+                    bench.run_until(bench.now + u64::from(*ns) / 2);
+                    bench.now += u64::from(*ns) - u64::from(*ns) / 2;
+                } else {
+                    bench.now += u64::from(*ns);
+                }
+            }
+            // Refusals change nothing; which there are depends on the steps before.
+            Step::Command(index) => drop(bench.run(COMMANDS[*index])),
+        }
+    }
+    bench.drain();
+    (bench.out, bench.dropped.0, sent)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whatever is configured in between: every packet leaves exactly once.
+    #[test]
+    fn no_packet_is_lost_or_doubled(steps in steps()) {
+        let (out, dropped, sent) = carry_out(&steps, false);
+        let mut slots: Vec<u32> = out.iter().map(|(_, slot, _)| *slot).collect();
+        slots.extend(dropped.iter().map(|(_, slot, _)| *slot));
+        slots.sort_unstable();
+        let expected: Vec<u32> = (0..sent as u32).collect();
+        prop_assert_eq!(slots, expected);
+    }
+
+    /// Polling at other instants changes neither what happens to packets nor when.
+    #[test]
+    fn polls_change_nothing(steps in steps()) {
+        let sort = |(mut out, mut dropped, _): (Vec<_>, Vec<_>, usize)| {
+            out.sort_unstable();
+            dropped.sort_unstable();
+            (out, dropped)
+        };
+        prop_assert_eq!(sort(carry_out(&steps, true)), sort(carry_out(&steps, false)));
+    }
+}

@@ -1,0 +1,192 @@
+//! What a user writes for queue and rate, and what to answer when it is wrong.
+
+use std::fmt;
+use std::fs;
+use std::path::PathBuf;
+
+use sluice_core::Rate;
+use sluice_core::link::{Schedule, TextError};
+use sluice_core::registry::{Spec, SpecError, SpecErrorKind};
+use sluice_core::units::UnitError;
+
+use super::LinkRate;
+
+/// Why a text is no queue: the message, the place under the text, and what may be meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueError {
+    /// What was written.
+    pub text: String,
+    /// What is wrong, and where.
+    pub error: Box<SpecError>,
+}
+
+impl fmt::Display for QueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.error)?;
+        if let SpecErrorKind::UnknownAlgorithm(word) | SpecErrorKind::UnknownParam { word, .. } =
+            &self.error.kind
+        {
+            match nearest(word, self.error.candidates().into_iter()).as_slice() {
+                [] => f.write_str("; `sluice list` shows what there is")?,
+                near => write!(f, "; is `{}` meant?", near.join("` or `"))?,
+            }
+        }
+        let before = self.text[..self.error.span.start].chars().count();
+        let marked = self.text[self.error.span.clone()].chars().count().max(1);
+        let marks = "^".repeat(marked);
+        write!(f, "\n  {}\n  {:before$}{marks}", self.text, "")
+    }
+}
+
+impl std::error::Error for QueueError {}
+
+/// Reads a queue.
+///
+/// # Errors
+/// [`QueueError`].
+pub fn parse_queue(text: &str) -> Result<Spec, QueueError> {
+    Spec::parse(text).map_err(|error| QueueError {
+        // One line, so that the marks are under what they mark.
+        text: text.replace(|c: char| c.is_whitespace(), " "),
+        error: Box::new(error),
+    })
+}
+
+/// Why a text is no rate.
+#[derive(Debug, thiserror::Error)]
+pub enum RateError {
+    /// Neither a rate nor a file.
+    #[error("`{text}` is neither a rate ({error}) nor a file with a schedule of rates")]
+    Neither {
+        /// What was written.
+        text: String,
+        /// Why it is no rate.
+        error: UnitError,
+    },
+    /// The file cannot be read.
+    #[error("cannot read `{}`: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The file's text is wrong.
+    #[error("{}:{}:{}: {}", path.display(), error.line, error.column, error.kind)]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// What and where.
+        error: TextError,
+    },
+    /// The link would never come back.
+    #[error("{}: the last rate is 0, so what is queued then would never be sent", path.display())]
+    Outage {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// Reads a rate, where a bare number counts bits per second, or the file that the text names.
+///
+/// # Errors
+/// [`RateError`].
+pub fn parse_rate(text: &str) -> Result<LinkRate, RateError> {
+    let error = match Rate::parse(text) {
+        Ok(rate) => return Ok(LinkRate::Constant(rate)),
+        Err(error) => error,
+    };
+    if let (UnitError::NoUnit(_), Ok(bps @ 1..)) = (&error, text.parse::<u64>()) {
+        return Ok(LinkRate::Constant(Rate::from_bps(bps)));
+    }
+    let path = PathBuf::from(text);
+    if !path.exists() {
+        let text = text.to_owned();
+        return Err(RateError::Neither { text, error });
+    }
+    let content = match fs::read_to_string(&path) {
+        Ok(content) => content,
+        Err(error) => return Err(RateError::Read { path, error }),
+    };
+    match Schedule::parse(&content) {
+        Ok(schedule) if schedule.ends_in_outage() => Err(RateError::Outage { path }),
+        Ok(schedule) => Ok(LinkRate::Schedule(schedule)),
+        Err(error) => Err(RateError::Text { path, error }),
+    }
+}
+
+/// The words of `candidates` that are closest to `word`, best first, at most three; none if all are
+/// far off.
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut near: Vec<(usize, &str)> = candidates
+        .map(|candidate| match candidate.strip_prefix(word) {
+            // The beginning of a word is nearly the word.
+            Some(_) if word.len() > 1 => (1, candidate),
+            _ => (strsim::osa_distance(word, candidate), candidate),
+        })
+        // Half of the letters wrong is another word.
+        .filter(|(distance, candidate)| *distance * 2 <= candidate.chars().count().max(3))
+        .collect();
+    near.sort_unstable();
+    near.truncate(3);
+    near.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_word_is_marked_and_the_nearest_named() {
+        let error = parse_queue("codel tarqet 5ms").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "`codel` has no parameter `tarqet`; is `target` meant?\n  codel tarqet 5ms\n        ^^^^^^"
+        );
+        let error = parse_queue("fq_coddle").unwrap_err().to_string();
+        assert!(
+            error.starts_with("unknown queue `fq_coddle`; is `fq_codel`"),
+            "{error}"
+        );
+        let error = parse_queue("codel target 7h").unwrap_err().to_string();
+        assert!(error.ends_with("             ^^"), "{error}");
+        assert!(parse_queue("").is_err());
+    }
+
+    #[test]
+    fn a_rate_has_a_unit_or_counts_bits() {
+        let bps = |text: &str| match parse_rate(text) {
+            Ok(LinkRate::Constant(rate)) => Some(rate.as_bps()),
+            _ => None,
+        };
+        assert_eq!(bps("10Mbit/s"), Some(10_000_000));
+        assert_eq!(bps("10000000"), Some(10_000_000));
+        assert_eq!(bps("0"), None);
+        let error = parse_rate("10Mbit/h").unwrap_err().to_string();
+        assert!(
+            error.starts_with("`10Mbit/h` is neither a rate (unknown unit"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_schedule_file_is_told_with_line_and_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rates.csv");
+        let read = |content: &str| {
+            fs::write(&path, content).unwrap();
+            parse_rate(path.to_str().unwrap())
+        };
+        assert!(matches!(
+            read("0,1000000\n5,2000000"),
+            Ok(LinkRate::Schedule(_))
+        ));
+        let error = read("0,1000000\n5;2000000").unwrap_err().to_string();
+        assert!(
+            error.contains("rates.csv:2:1: `5;2000000` is not"),
+            "{error}"
+        );
+        let error = read("0,1000000\n5,0").unwrap_err().to_string();
+        assert!(error.contains("the last rate is 0"), "{error}");
+    }
+}

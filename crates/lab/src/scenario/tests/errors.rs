@@ -1,0 +1,395 @@
+//! How mistakes are told: the whole text, as a user sees it.
+
+use super::super::*;
+use super::PLAIN;
+
+fn errors(text: &str, sets: &[&str]) -> String {
+    let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
+    match Scenario::parse("x.toml", text, &sets) {
+        Ok(variants) => panic!("nothing is wrong with {variants:?}"),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+#[test]
+fn an_unknown_key_is_answered_with_the_nearest() {
+    assert_eq!(
+        errors(&PLAIN.replace("rtt", "rte"), &[]),
+        "\
+error: unknown key `rte` in [link]
+ --> x.toml:6:1
+  |
+6 | rte = \"20ms\"
+  | ^^^ did you mean `rate`?"
+    );
+}
+
+#[test]
+fn a_key_like_no_other_is_answered_with_all_of_them() {
+    assert_eq!(
+        errors(&format!("{PLAIN}colour = \"blue\""), &[]),
+        "\
+error: unknown key `colour` in a flow of type `tcp`
+  --> x.toml:10:1
+   |
+10 | colour = \"blue\"
+   | ^^^^^^ one of: type, name, count, direction, start, stop, cc, ecn, bytes, dscp"
+    );
+}
+
+#[test]
+fn a_missing_key_is_named_with_what_it_takes() {
+    assert_eq!(
+        errors(&PLAIN.replace("rate = \"10Mbit/s\"\n", ""), &[]),
+        "\
+error: [link] needs `rate`
+ --> x.toml:4:1
+  |
+4 | [link]
+  | ^^^^^^ `rate` is a rate or schedule"
+    );
+}
+
+#[test]
+fn a_value_of_the_wrong_type_is_told_what_is_accepted() {
+    assert_eq!(
+        errors(&PLAIN.replace("\"10s\"", "true"), &[]),
+        "\
+error: `duration` takes a time such as \"20ms\", not a truth value
+ --> x.toml:2:12
+  |
+2 | duration = true
+  |            ^^^^"
+    );
+}
+
+#[test]
+fn a_missing_unit_is_asked_for() {
+    assert_eq!(
+        errors(&PLAIN.replace("\"20ms\"", "20"), &[]),
+        "\
+error: `rtt` has no unit
+ --> x.toml:6:7
+  |
+6 | rtt = 20
+  |       ^^ write it as in \"20ms\"; units: ns, us, ms, s, min, h"
+    );
+    assert_eq!(
+        errors(&PLAIN.replace("20ms", "20"), &[]),
+        "\
+error: `rtt` has no unit
+ --> x.toml:6:8
+  |
+6 | rtt = \"20\"
+  |        ^^ units: ns, us, ms, s, min, h"
+    );
+}
+
+#[test]
+fn a_wrong_unit_is_pointed_at_within_its_string() {
+    assert_eq!(
+        errors(&PLAIN.replace("10Mbit/s", "10 Mbits"), &[]),
+        "\
+error: `Mbits` is not a unit of rate
+ --> x.toml:5:12
+  |
+5 | rate = \"10 Mbits\"
+  |            ^^^^^ did you mean `Mbit/s`?"
+    );
+}
+
+#[test]
+fn an_impossible_value_is_answered_with_the_range() {
+    let text = format!("{PLAIN}[[flow]]\ntype = \"ping\"\nsize = 4000\n");
+    assert_eq!(
+        errors(&text, &[]),
+        "\
+error: `size` cannot be 4000
+  --> x.toml:12:8
+   |
+12 | size = 4000
+   |        ^^^^ 24 to 1472 is accepted"
+    );
+    assert_eq!(
+        errors(&PLAIN.replace("10Mbit/s", "0Mbit/s"), &[]),
+        "\
+error: `rate` cannot be 0Mbit/s
+ --> x.toml:5:9
+  |
+5 | rate = \"0Mbit/s\"
+  |         ^^^^^^^ must be more than zero"
+    );
+}
+
+#[test]
+fn a_delay_contradicts_a_round_trip_time() {
+    assert_eq!(
+        errors(
+            &PLAIN.replace("rtt = \"20ms\"", "rtt = \"20ms\"\ndelay = \"10ms\""),
+            &[]
+        ),
+        "\
+error: `delay` contradicts `rtt`
+ --> x.toml:7:1
+  |
+6 | rtt = \"20ms\"
+  | --- `rtt` is set
+7 | delay = \"10ms\"
+  | ^^^^^ give one of them"
+    );
+}
+
+#[test]
+fn a_flow_outside_the_run_is_refused() {
+    assert_eq!(
+        errors(&format!("{PLAIN}start = \"5s\"\nstop = \"3s\"\n"), &[]),
+        "\
+error: flow `tcp` stops at 3s before it starts
+  --> x.toml:11:8
+   |
+11 | stop = \"3s\"
+   |        ^^^^ it starts at 5s"
+    );
+    assert_eq!(
+        errors(&format!("{PLAIN}start = \"20s\"\n"), &[]),
+        "\
+error: flow `tcp` starts at 20s, when the run is over
+  --> x.toml:10:9
+   |
+10 | start = \"20s\"
+   |         ^^^^^ the run lasts 10s"
+    );
+}
+
+#[test]
+fn a_warm_up_that_leaves_nothing_is_refused() {
+    assert_eq!(
+        errors(&format!("{PLAIN}[measure]\nwarmup = \"10s\"\n"), &[]),
+        "\
+error: nothing is left after a warm-up of 10s
+  --> x.toml:11:10
+   |
+11 | warmup = \"10s\"
+   |          ^^^^^ the run lasts 10s"
+    );
+    assert_eq!(
+        errors(&format!("{PLAIN}start = \"9.5s\"\n"), &[]),
+        "\
+error: flow `tcp` lasts 500ms, and its warm-up is 1s
+  --> x.toml:10:9
+   |
+10 | start = \"9.5s\"
+   |         ^^^^^^ it must last longer, or `warmup` in [measure] be shorter"
+    );
+}
+
+#[test]
+fn a_queue_is_pointed_at_word_by_word() {
+    let queue = |words: &str| errors(PLAIN, &[&format!("link.queue={words}")]);
+    assert_eq!(
+        queue("codel tarqet 5ms"),
+        "\
+error: `codel` has no parameter `tarqet`
+ |
+ | --set link.queue=codel tarqet 5ms
+ |                        ^^^^^^ did you mean `target`?"
+    );
+    assert_eq!(
+        queue("codel target"),
+        "\
+error: `target` needs a value
+ |
+ | --set link.queue=codel target
+ |                        ^^^^^^"
+    );
+    let text =
+        format!("{PLAIN}[matrix]\n\"link.queue\" = [\"fifo\", \"fq_codel  interval 200s\"]\n");
+    assert_eq!(
+        errors(&text, &[]),
+        "\
+error: `interval 200s` is outside 1us to 100s
+  --> x.toml:11:45
+   |
+11 | \"link.queue\" = [\"fifo\", \"fq_codel  interval 200s\"]
+   |                                             ^^^^"
+    );
+}
+
+#[test]
+fn two_flows_of_one_name_are_refused() {
+    let text = format!(
+        "{PLAIN}name = \"a-2\"\n[[flow]]\ntype = \"udp\"\nrate = \"1Mbit/s\"\nname = \"a\"\ncount = 3\n"
+    );
+    assert_eq!(
+        errors(&text, &[]),
+        "\
+error: two flows are named `a-2`
+  --> x.toml:14:8
+   |
+10 | name = \"a-2\"
+   |        ----- the first is named
+...
+14 | name = \"a\"
+   |        ^^^"
+    );
+}
+
+#[test]
+fn an_empty_matrix_is_refused() {
+    assert_eq!(
+        errors(&format!("{PLAIN}[matrix]\n\"link.queue\" = []\n"), &[]),
+        "\
+error: `link.queue` in [matrix] has no values
+  --> x.toml:11:16
+   |
+11 | \"link.queue\" = []
+   |                ^^ give at least one"
+    );
+    assert_eq!(
+        errors(&format!("{PLAIN}[matrix]\n"), &[]),
+        "\
+error: [matrix] is empty
+  --> x.toml:10:2
+   |
+10 | [matrix]
+   |  ^^^^^^ give a key with values, such as \"link.queue\" = [\"fifo\", \"fq_codel\"]"
+    );
+}
+
+#[test]
+fn a_matrix_of_a_key_that_is_not_there_is_refused_once() {
+    let text = format!("{PLAIN}[matrix]\n\"link.quue\" = [\"fifo\", \"codel\"]\n");
+    assert_eq!(
+        errors(&text, &[]),
+        "\
+error: unknown key `quue` in [link]
+  --> x.toml:11:1
+   |
+11 | \"link.quue\" = [\"fifo\", \"codel\"]
+   | ^^^^^^^^^^^ did you mean `queue`?"
+    );
+}
+
+#[test]
+fn an_expectation_of_nothing_is_refused() {
+    let text = format!(
+        "{PLAIN}[[expect]]\nmetric = \"tcp.goodputs\"\nmin = \"1Mbit/s\"\n\
+         [[expect]]\nmetric = \"jain\"\nvariant = \"fifi\"\nmin = 0.9\n\
+         [[expect]]\nmetric = \"jain\"\n\
+         [[expect]]\nmetric = \"up.sojourn.p50\"\nmin = \"3ms\"\nmax = \"2ms\"\n"
+    );
+    assert_eq!(
+        errors(&text, &[]),
+        "\
+error: `tcp` has no metric `goodputs`
+  --> x.toml:11:15
+   |
+11 | metric = \"tcp.goodputs\"
+   |               ^^^^^^^^ did you mean `goodput`?
+
+error: there is no variant `fifi`
+  --> x.toml:15:11
+   |
+15 | variant = \"fifi\"
+   |           ^^^^^^ did you mean `fifo`?
+
+error: [[expect]] has neither `min` nor `max`
+  --> x.toml:17:1
+   |
+17 | [[expect]]
+   | ^^^^^^^^^^ give one of them or both
+
+error: no value is at least 3ms and at most 2ms
+  --> x.toml:22:7
+   |
+21 | min = \"3ms\"
+   |       ----- `min` is set
+22 | max = \"2ms\"
+   |       ^^^^^"
+    );
+}
+
+#[test]
+fn errors_of_syntax_are_told_all_at_once() {
+    assert_eq!(
+        errors("duration = 10s\n[link\nrate = \"1Mbit/s\"\n", &[]),
+        "\
+error: a string must be quoted
+ --> x.toml:1:12
+  |
+1 | duration = 10s
+  |            ^^^ write \"10s\"
+
+error: not TOML: unclosed table, expected `]`
+ --> x.toml:2:6
+  |
+2 | [link
+  |      ^"
+    );
+}
+
+#[test]
+fn a_wrong_override_is_shown_as_it_was_given() {
+    assert_eq!(
+        errors(
+            PLAIN,
+            &["link.rate", "flow.bulk.cc=bbr", "flow.tcp.start=1"]
+        ),
+        "\
+error: an override needs `=`
+ |
+ | --set link.rate
+ |       ^^^^^^^^^ write it as KEY=VALUE, such as link.rate=10Mbit/s
+
+error: there is no flow `bulk`
+ |
+ | --set flow.bulk.cc=bbr
+ |       ^^^^^^^^^^^^ one of: tcp
+
+error: `start` has no unit
+ |
+ | --set flow.tcp.start=1
+ |                      ^ write it as in \"20ms\"; units: ns, us, ms, s, min, h"
+    );
+}
+
+#[test]
+fn a_schedule_out_of_order_is_refused() {
+    let rate = r#"[["0s", "1Mbit/s"], ["3s", "2Mbit/s"], ["2s", "1Mbit/s"]]"#;
+    let text = PLAIN.replace(r#""10Mbit/s""#, rate);
+    let expected = "error: a step at 2s cannot follow one at 3s\n --> x.toml:5:48\n";
+    assert!(
+        errors(&text, &[]).starts_with(expected),
+        "{}",
+        errors(&text, &[])
+    );
+    let text = PLAIN.replace(
+        r#""10Mbit/s""#,
+        r#"[["0s", "1Mbit/s"], ["30s", "2Mbit/s"]]"#,
+    );
+    let expected = "error: the rate's step at 30s comes after the run\n --> x.toml:5:8\n";
+    assert!(
+        errors(&text, &[]).starts_with(expected),
+        "{}",
+        errors(&text, &[])
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Scenario::load("no/such.toml".as_ref(), &[])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("cannot read the scenario `no/such.toml`: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_empty_file_is_told_what_it_lacks() {
+    let errors = errors("", &[]);
+    assert!(errors.contains("the scenario needs `duration`"), "{errors}");
+    assert!(errors.contains("there is no [link]"), "{errors}");
+    assert!(errors.contains("x.toml:1:1"), "{errors}");
+}

@@ -1,0 +1,259 @@
+//! What an ACK means.
+
+use super::{Sender, Timer};
+use crate::cc::{Ack, Phase, Signal};
+use crate::config::EcnMode;
+use crate::rate::Newest;
+use crate::scoreboard::Entry;
+use crate::segment::{Flags, Segment, expand};
+use sluice_core::{Span, Time};
+
+/// What one call of `handle_ack` gathers from the segments it delivers.
+struct Gathered {
+    delivered: u64,
+    /// Oldest and newest first transmission among them, for the RTT.
+    oldest: Option<Time>,
+    newest: Option<Time>,
+    /// Whether a retransmission is among them.
+    has_retransmission: bool,
+    /// For the delivery rate.
+    rate: Newest,
+}
+
+impl Sender {
+    /// Takes the acknowledgement, window, SACK and ECN fields of a segment.
+    pub fn handle_ack(&mut self, now: Time, segment: &Segment) {
+        let ack = expand(segment.ack, self.board.una());
+        if ack > self.board.nxt() {
+            return;
+        }
+        let window_moved = self.update_window(ack, segment);
+        let prior_una = self.board.una();
+        let prior_in_flight = self.board.in_flight();
+        let is_quiet = ack == prior_una && segment.sack_count == 0;
+        if is_quiet && self.board.is_empty() {
+            // Data from the peer while this side has nothing outstanding.
+            return;
+        }
+        let mut gathered = Gathered {
+            delivered: 0,
+            oldest: None,
+            newest: None,
+            has_retransmission: false,
+            rate: Newest::default(),
+        };
+        self.rack.start_ack();
+        let dsack = self.take_sacks(now, segment, ack, &mut gathered);
+        while let Some(entry) = self.board.pop_acked(ack) {
+            let end = self.board.una();
+            if !entry.is_sacked() {
+                self.take_delivered(now, &entry, end, segment.ts_echo, &mut gathered);
+            }
+        }
+        let advanced = self.board.una() > prior_una;
+        if advanced {
+            // RFC 6298 §5.3: a new ACK restarts the timer; and ends the backoff.
+            self.rto_base = now;
+            self.rtt.end_backoff();
+        }
+        let rtt = self.sample_rtt(now, segment, advanced, &gathered);
+        let sample = self.rate.finish(&gathered.rate, self.rtt.min());
+        let ce_bytes = self.take_ce(segment, gathered.delivered);
+        let has_ece =
+            matches!(self.ecn, EcnMode::Classic | EcnMode::Dctcp) && segment.flags.has(Flags::ECE);
+        let is_plain_duplicate = is_quiet && segment.len == 0 && !window_moved;
+        self.end_tail_probe(now, ack, dsack || is_plain_duplicate);
+        if dsack {
+            self.rack.on_dsack(self.board.una(), self.board.nxt());
+        }
+        let lost = if self.board.has_sacked() || self.board.is_repairing() {
+            self.detect_losses(now)
+        } else {
+            self.reordering_deadline = Time::MAX;
+            0
+        };
+        self.try_undo(segment, advanced);
+        self.end_episode();
+        if lost > 0 {
+            self.on_loss_found(now, prior_in_flight, gathered.delivered, advanced);
+        } else if (has_ece || ce_bytes > 0) && self.phase == Phase::Open && !self.cc.handles_marks()
+        {
+            self.on_mark(now, prior_in_flight, gathered.delivered, advanced);
+        } else if matches!(self.phase, Phase::Recovery | Phase::Reducing)
+            && !self.cc.owns_window()
+            && gathered.delivered > 0
+        {
+            self.reduce(gathered.delivered, advanced, lost == 0);
+        }
+        let is_round_start = self.board.una() > self.round_end;
+        if is_round_start {
+            self.round_end = self.board.nxt();
+        }
+        let event = Ack {
+            now,
+            phase: self.phase,
+            has_progress: advanced,
+            is_round_start,
+            delivered: gathered.delivered,
+            lost,
+            una: self.board.una(),
+            nxt: self.board.nxt(),
+            rtt,
+            srtt: self.rtt.srtt().unwrap_or(Span::ZERO),
+            min_rtt: self.rtt.min(),
+            prior_in_flight,
+            in_flight: self.board.in_flight(),
+            is_cwnd_limited: self.is_cwnd_limited
+                || (self.window.is_slow_start() && self.window.cwnd < 2 * self.largest_flight),
+            has_ece,
+            ce_bytes,
+            total_delivered: self.rate.delivered,
+            rate: sample,
+        };
+        self.cc.on_ack(&event, &mut self.window);
+        if !is_quiet || self.board.is_empty() {
+            self.arm(now);
+        }
+    }
+
+    /// RFC 9293 §3.10.7.4: takes the peer's window; returns whether its right edge moved.
+    fn update_window(&mut self, ack: u64, segment: &Segment) -> bool {
+        if ack < self.board.una() {
+            return false;
+        }
+        let window = u64::from(segment.window) << self.peer_scale;
+        self.largest_window = self.largest_window.max(window);
+        let edge = ack + window;
+        if edge <= self.edge {
+            return false;
+        }
+        self.edge = edge;
+        if self.timer == Timer::Persist {
+            self.set_timer(Timer::Off, Time::MAX);
+            self.rtt.end_backoff();
+        }
+        true
+    }
+
+    /// Enters SACK blocks into the scoreboard; returns whether one reported a duplicate.
+    fn take_sacks(
+        &mut self,
+        now: Time,
+        segment: &Segment,
+        ack: u64,
+        gathered: &mut Gathered,
+    ) -> bool {
+        let mut dsack = false;
+        let una = self.board.una();
+        for (i, block) in segment.sacks().iter().enumerate() {
+            let start = expand(block.start, una);
+            let end = expand(block.end, una);
+            // RFC 2883 §4: the first block is a duplicate if it lies below the cumulative ACK
+            // or inside the second block.
+            let inside_second = || {
+                segment.sacks().get(1).is_some_and(|second| {
+                    expand(second.start, una) <= start && end <= expand(second.end, una)
+                })
+            };
+            if i == 0 && (start < ack || inside_second()) {
+                dsack = true;
+                if let Some(undo) = &mut self.undo {
+                    undo.unaccounted = undo.unaccounted.saturating_sub(1);
+                }
+                continue;
+            }
+            let (rack, rate) = (&mut self.rack, &mut self.rate);
+            let (min_rtt, ts_echo) = (self.rtt.min(), segment.ts_echo);
+            self.board.sack(start, end, |entry, end| {
+                rack.on_delivered(now, entry, end, ts_echo, min_rtt);
+                rate.on_delivered(now, entry, &mut gathered.rate);
+                gathered.note(entry);
+            });
+        }
+        dsack
+    }
+
+    fn take_delivered(
+        &mut self,
+        now: Time,
+        entry: &Entry,
+        end: u64,
+        ts_echo: Time,
+        gathered: &mut Gathered,
+    ) {
+        self.rack
+            .on_delivered(now, entry, end, ts_echo, self.rtt.min());
+        self.rate.on_delivered(now, entry, &mut gathered.rate);
+        gathered.note(entry);
+    }
+
+    /// RFC 6298 §3: the oldest segment of the ACK, if all were sent once only. A segment that
+    /// was retransmitted may have held up the others at the receiver; then the echoed timestamp
+    /// tells (RFC 7323 §4.1). Returns the RTT of the newest, which no delayed ACK stretches.
+    fn sample_rtt(
+        &mut self,
+        now: Time,
+        segment: &Segment,
+        advanced: bool,
+        gathered: &Gathered,
+    ) -> Option<Span> {
+        if gathered.has_retransmission {
+            if advanced && segment.ts_echo > Time::ZERO {
+                self.rtt.on_sample(now, now.since(segment.ts_echo));
+            }
+            return None;
+        }
+        if let Some(oldest) = gathered.oldest {
+            self.rtt.on_sample(now, now.since(oldest));
+        }
+        gathered.newest.map(|newest| now.since(newest))
+    }
+
+    /// RFC 9768 §3.2.2: how many segments were marked since the last ACK, from three bits; the
+    /// bytes are those of the newly delivered segments at most (§3.2.2.5.2).
+    fn take_ce(&mut self, segment: &Segment, delivered: u64) -> u64 {
+        if self.ecn != EcnMode::Accurate {
+            if segment.flags.has(Flags::ECE) && self.ecn != EcnMode::Off {
+                self.counters.ce_segments += 1;
+            }
+            return 0;
+        }
+        let new = u32::from(segment.flags.ace()).wrapping_sub(self.ce_seen) & 7;
+        self.ce_seen = self.ce_seen.wrapping_add(new);
+        self.counters.ce_segments += u64::from(new);
+        (u64::from(new) * self.mss).min(delivered)
+    }
+
+    /// RFC 8985 §7.4: whether the probe repaired a loss that nothing else has told of.
+    /// §7.4.2: a report of a duplicate or a plain duplicate ACK says that both copies arrived.
+    fn end_tail_probe(&mut self, now: Time, ack: u64, both_arrived: bool) {
+        let Some(probe) = self.tail_probe else {
+            return;
+        };
+        if ack < probe.end {
+            return;
+        }
+        self.tail_probe = None;
+        if probe.is_retransmission && !both_arrived && self.phase == Phase::Open {
+            let episode = self.episode(now);
+            self.cc
+                .on_congestion(Signal::Loss, &episode, &mut self.window);
+            if !self.cc.owns_window() {
+                self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
+            }
+        }
+    }
+}
+
+impl Gathered {
+    fn note(&mut self, entry: &Entry) {
+        self.delivered += entry.len();
+        if entry.was_retransmitted() {
+            self.has_retransmission = true;
+        } else {
+            let sent_at = entry.sent_at;
+            self.oldest = Some(self.oldest.map_or(sent_at, |t| t.min(sent_at)));
+            self.newest = Some(self.newest.map_or(sent_at, |t| t.max(sent_at)));
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The sending half: what may leave and when (`transmit`), what each ACK means (`ack`), and
+//! what is done about losses, marks and silence (`recovery`).
+
+mod ack;
+mod recovery;
+mod transmit;
+
+use crate::cc::{CongestionControl, Descriptor, Episode, Params, Phase, Window};
+use crate::config::{Config, EcnMode, LossDetection, Pacing};
+use crate::prr::Prr;
+use crate::rack::Rack;
+use crate::rate::RateEstimator;
+use crate::receiver::CE_COUNT_START;
+use crate::rtt::RttEstimator;
+use crate::scoreboard::Scoreboard;
+use alloc::boxed::Box;
+use sluice_core::{Rate, Span, Time};
+
+/// What the sender has counted since the connection opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Segments with payload or FIN, first transmissions and retransmissions.
+    pub segments: u64,
+    /// Payload bytes in them.
+    pub bytes: u64,
+    /// Segments sent again, and the payload bytes in them.
+    pub retransmits: u64,
+    /// See [`Counters::retransmits`].
+    pub bytes_retransmitted: u64,
+    /// Expiries of the retransmission timer.
+    pub timeouts: u64,
+    /// Tail loss probes (RFC 8985 §7).
+    pub probes: u64,
+    /// Recoveries entered.
+    pub recoveries: u64,
+    /// Reductions because of marks.
+    pub ecn_reductions: u64,
+    /// Reductions taken back because their losses were none.
+    pub undos: u64,
+    /// Segments that the receiver reported as CE-marked, as far as its feedback tells.
+    pub ce_segments: u64,
+}
+
+/// What expires next (RFC 8985 §5.4: one timer for all).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Timer {
+    Off,
+    /// RFC 6298 §5.
+    Retransmission,
+    /// RFC 8985 §6.2: overtaken segments become losses.
+    Reordering,
+    /// RFC 8985 §7.2.
+    Probe,
+    /// RFC 9293 §3.8.6.1: the peer's window is closed.
+    Persist,
+}
+
+/// What a reduction replaced, for the case that it was spurious.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    window: Window,
+    /// When the first segment was retransmitted in this episode; [`Time::MAX`] before that.
+    first_retransmit: Time,
+    /// Retransmissions that have not been reported as duplicates.
+    unaccounted: u32,
+}
+
+/// A tail loss probe in flight (RFC 8985 §7.4).
+#[derive(Clone, Copy, Debug)]
+struct TailProbe {
+    /// TLP.end_seq.
+    end: u64,
+    is_retransmission: bool,
+}
+
+/// The sending half of an endpoint.
+///
+/// The order of the fields is that of their use: what every ACK and every segment touches
+/// comes first and together, so that among thousands of connections each event loads as few
+/// cache lines as possible. Instants that may be absent are [`Time::MAX`] for the same reason.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Sender {
+    // ---- every segment and every ACK ----
+    board: Scoreboard,
+    /// The sequence number after the last byte that the application has made available.
+    limit: u64,
+    /// The right edge of the peer's window.
+    edge: u64,
+    pub window: Window,
+    mss: u64,
+    timer_at: Time,
+    /// When poll wants to be called although no timer runs; [`Time::MAX`] for never.
+    wake_at: Time,
+    /// When the retransmission timer was last started.
+    rto_base: Time,
+    last_sent: Time,
+    usage_end: u64,
+    largest_flight: u64,
+    /// SND.NXT at the start of the present round trip.
+    round_end: u64,
+    send_buffer: u64,
+    timer: Timer,
+    pub phase: Phase,
+    peer_scale: u8,
+    ecn: EcnMode,
+    detection: LossDetection,
+    is_closing: bool,
+    fin_sent: bool,
+    nagle: bool,
+    is_paced: bool,
+    is_cwnd_limited: bool,
+    /// A probe must leave with the next poll, whatever the window.
+    owes_probe: bool,
+    /// A probe of a closed window must leave with the next poll.
+    owes_window_probe: bool,
+    owes_cwr: bool,
+    pub has_given_up: bool,
+    /// Low three bits: s.cep (RFC 9768 §3.2.2).
+    ce_seen: u32,
+    rate: RateEstimator,
+    // ---- every ACK ----
+    pub rtt: RttEstimator,
+    rack: Rack,
+    pub cc: Box<dyn CongestionControl>,
+    reordering_deadline: Time,
+    largest_window: u64,
+    tail_probe: Option<TailProbe>,
+    pub counters: Counters,
+    // ---- pacing, recovery, the beginning ----
+    /// When the next burst may leave, and what is left of the present one.
+    pace_at: Time,
+    burst_left: u64,
+    prr: Prr,
+    /// SND.NXT at the start of the episode (RFC 6675 §5: RecoveryPoint).
+    recovery_end: u64,
+    undo: Option<Undo>,
+    max_retries: u32,
+    params: Params,
+    descriptor: &'static Descriptor,
+}
+
+impl Sender {
+    pub fn new(config: &Config, start: u64) -> Self {
+        let descriptor = config.congestion_control;
+        let is_paced = match config.pacing {
+            Pacing::Auto => descriptor.paces,
+            Pacing::Off => false,
+            Pacing::On => true,
+        };
+        let mss = u64::from(config.mss);
+        let initial_window = mss * u64::from(config.initial_window);
+        let params = Params {
+            mss,
+            initial_window,
+            slow_start: config.slow_start,
+            abe: config.abe,
+            is_paced,
+            seed: config.seed,
+        };
+        Sender {
+            board: Scoreboard::new(start, config.mss),
+            limit: start,
+            edge: start,
+            window: Window {
+                cwnd: initial_window,
+                ssthresh: u64::MAX,
+            },
+            mss,
+            timer_at: Time::MAX,
+            wake_at: Time::MAX,
+            rto_base: Time::ZERO,
+            last_sent: Time::ZERO,
+            usage_end: start,
+            largest_flight: 0,
+            round_end: start,
+            send_buffer: config.send_buffer,
+            timer: Timer::Off,
+            phase: Phase::Open,
+            peer_scale: 0,
+            ecn: EcnMode::Off,
+            detection: config.loss_detection,
+            is_closing: false,
+            fin_sent: false,
+            nagle: config.nagle,
+            is_paced,
+            is_cwnd_limited: false,
+            owes_probe: false,
+            owes_window_probe: false,
+            owes_cwr: false,
+            has_given_up: false,
+            ce_seen: CE_COUNT_START,
+            rate: RateEstimator::default(),
+            rtt: RttEstimator::new(config.rto_floor, config.rto_initial, config.rto_max),
+            rack: Rack::new(),
+            cc: (descriptor.create)(&params),
+            reordering_deadline: Time::MAX,
+            largest_window: 0,
+            tail_probe: None,
+            counters: Counters::default(),
+            pace_at: Time::ZERO,
+            burst_left: 0,
+            prr: Prr::default(),
+            recovery_end: start,
+            undo: None,
+            max_retries: config.max_retries,
+            params,
+            descriptor,
+        }
+    }
+
+    /// The peer's SYN has told its segment size, window scale and first window.
+    pub fn open(&mut self, peer_mss: u32, peer_scale: u8, window: u16, ecn: EcnMode) {
+        // RFC 9293 §3.7.1: the smaller of the two sizes
+        if u64::from(peer_mss) < self.mss && peer_mss >= 64 {
+            self.mss = u64::from(peer_mss);
+            self.board.set_mss(peer_mss);
+            self.params.initial_window = self.params.initial_window / self.params.mss * self.mss;
+            self.params.mss = self.mss;
+            self.window.cwnd = self.params.initial_window;
+            self.cc = (self.descriptor.create)(&self.params);
+        }
+        self.peer_scale = peer_scale;
+        self.ecn = ecn;
+        // RFC 7323 §2.2: the window of a SYN is never scaled.
+        self.edge = self.board.una() + u64::from(window);
+        self.largest_window = u64::from(window);
+    }
+
+    /// The window of the peer's last segment, of which an idle sender was not told.
+    pub fn set_peer_window(&mut self, window: u16) {
+        let window = u64::from(window) << self.peer_scale;
+        self.largest_window = self.largest_window.max(window);
+        self.edge = self.edge.max(self.board.una() + window);
+    }
+
+    /// The application writes after a pause: what follows was limited by it, not by the network.
+    pub fn on_wake(&mut self) {
+        self.rate.on_app_limited(0);
+    }
+
+    /// RFC 5681 §3.1: one segment if the SYN or its answer was lost.
+    pub fn on_handshake_loss(&mut self) {
+        self.window.cwnd = self.mss;
+        // RFC 6298 §5.7
+        self.rtt.raise_initial(Span::from_secs(3));
+    }
+
+    /// Payload bytes of a full segment, as agreed.
+    pub fn mss(&self) -> u64 {
+        self.mss
+    }
+
+    /// SND.NXT.
+    pub fn nxt(&self) -> u64 {
+        self.board.nxt()
+    }
+
+    pub fn in_flight(&self) -> u64 {
+        self.board.in_flight()
+    }
+
+    /// Whether nothing is outstanding and nothing waits, so that ACKs and polls mean nothing.
+    pub fn is_idle(&self) -> bool {
+        self.board.is_empty()
+            && self.limit == self.board.nxt()
+            && (!self.is_closing || self.fin_sent)
+    }
+
+    /// Bytes that the application has written and the peer has not acknowledged.
+    pub fn unacknowledged(&self) -> u64 {
+        if self.limit == u64::MAX {
+            return u64::MAX;
+        }
+        self.limit.saturating_sub(self.board.una())
+    }
+
+    /// The delivery rate of the last ACK that gave one.
+    pub fn delivery_rate(&self) -> Option<Rate> {
+        self.rate.last_rate()
+    }
+
+    /// Bytes that have arrived at the receiver, as far as its ACKs tell.
+    pub fn delivered(&self) -> u64 {
+        self.rate.delivered
+    }
+
+    /// Makes `bytes` more available; `u64::MAX` for an endless source.
+    pub fn write(&mut self, bytes: u64) {
+        if !self.is_closing {
+            self.limit = self.limit.saturating_add(bytes);
+        }
+    }
+
+    /// Sends FIN after everything written; an endless source ends with what has been sent.
+    pub fn close(&mut self) {
+        if self.limit == u64::MAX {
+            self.limit = self.board.nxt();
+        }
+        self.is_closing = true;
+    }
+
+    /// Whether everything including the FIN has been acknowledged.
+    pub fn is_finished(&self) -> bool {
+        self.fin_sent && self.board.is_empty()
+    }
+
+    /// When `poll` or `handle_timeout` has something to do; [`Time::MAX`] for never.
+    pub fn next_timeout(&self) -> Time {
+        self.timer_at.min(self.wake_at)
+    }
+
+    fn set_timer(&mut self, timer: Timer, at: Time) {
+        self.timer = timer;
+        self.timer_at = at;
+    }
+
+    fn episode(&self, now: Time) -> Episode {
+        Episode {
+            now,
+            flight: self.board.flight(),
+            in_flight: self.board.in_flight(),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! What is done about losses, marks and silence.
+
+use super::{Sender, Timer, Undo};
+use crate::cc::{Phase, Signal};
+use crate::config::{EcnMode, LossDetection};
+use crate::prr::Prr;
+use crate::segment::Segment;
+use sluice_core::{Span, Time};
+
+impl Sender {
+    // ---- timers ------------------------------------------------------------------------
+
+    /// Chooses the timer that runs (RFC 8985 §5.4, §7.2; RFC 6298 §5).
+    pub(super) fn arm(&mut self, now: Time) {
+        if self.board.is_empty() {
+            self.set_timer(Timer::Off, Time::MAX);
+            return;
+        }
+        let rto_at = self.rto_base.saturating_add(self.rtt.rto());
+        let (timer, at) = if self.reordering_deadline != Time::MAX {
+            (Timer::Reordering, self.reordering_deadline)
+        } else if self.may_probe() {
+            // RFC 8985 §7.2: the probe leaves when the timer would have expired at the latest.
+            let probe_at = now.saturating_add(self.probe_timeout());
+            (Timer::Probe, probe_at.min(rto_at))
+        } else {
+            (Timer::Retransmission, rto_at)
+        };
+        self.set_timer(timer, at);
+    }
+
+    /// RFC 8985 §7.2: one probe at a time, and none in recovery or with segments SACKed.
+    fn may_probe(&self) -> bool {
+        self.detection == LossDetection::RackTlp
+            && self.tail_probe.is_none()
+            && matches!(self.phase, Phase::Open | Phase::Reducing)
+            && !self.board.has_sacked()
+            && !self.board.is_repairing()
+    }
+
+    /// RFC 8985 §7.2: PTO = 2 * SRTT, and the peer's delayed ACK if one segment is out.
+    fn probe_timeout(&self) -> Span {
+        match self.rtt.srtt() {
+            None => Span::from_secs(1),
+            Some(srtt) if self.board.len() == 1 => srtt * 2 + WORST_ACK_DELAY,
+            Some(srtt) => srtt * 2,
+        }
+    }
+
+    /// Acts on the timer if it is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if now < self.timer_at {
+            return;
+        }
+        let timer = self.timer;
+        self.set_timer(Timer::Off, Time::MAX);
+        match timer {
+            Timer::Off => {}
+            Timer::Probe => {
+                self.owes_probe = true;
+                self.arm(now);
+            }
+            Timer::Reordering => {
+                let lost = self.detect_losses(now);
+                if lost > 0 {
+                    self.on_loss_found(now, self.board.in_flight() + lost, 0, false);
+                }
+                self.arm(now);
+            }
+            Timer::Retransmission => self.on_rto(now),
+            Timer::Persist => {
+                self.rtt.back_off();
+                self.owes_window_probe = true;
+            }
+        }
+    }
+
+    fn on_rto(&mut self, now: Time) {
+        if self.board.is_empty() {
+            return;
+        }
+        self.counters.timeouts += 1;
+        if self.rtt.backoff() >= self.max_retries {
+            self.has_given_up = true;
+            return;
+        }
+        // RFC 5681 §3.1: ssthresh is reduced once for a flight, not again for each backoff.
+        let is_new = matches!(self.phase, Phase::Open | Phase::Reducing);
+        if is_new || self.board.una() >= self.recovery_end {
+            self.remember_for_undo();
+            let episode = self.episode(now);
+            self.cc
+                .on_congestion(Signal::Timeout, &episode, &mut self.window);
+        }
+        self.phase = Phase::Loss;
+        self.recovery_end = self.board.nxt();
+        self.tail_probe = None;
+        self.reordering_deadline = Time::MAX;
+        self.board.forget_sacks_of_reneging_receiver();
+        // RFC 8985 §6.3: the first segment is lost, and all that are older than an RTT.
+        self.board.mark_head_lost();
+        let window = self.reordering_window();
+        let (rack, is_rack) = (&self.rack, self.detection == LossDetection::RackTlp);
+        self.board
+            .mark_lost_while(|entry, _| !is_rack || rack.deadline(entry.sent_at, window) <= now);
+        // RFC 5681 §3.1: the loss window is one segment, beside what may still be in flight.
+        self.window.cwnd = self.board.in_flight() + self.mss;
+        self.rtt.back_off();
+        self.rto_base = now;
+        self.arm(now);
+    }
+
+    // ---- loss and recovery -------------------------------------------------------------
+
+    fn reordering_window(&self) -> Span {
+        let expects_loss =
+            matches!(self.phase, Phase::Recovery | Phase::Loss) || self.board.has_dup_thresh();
+        self.rack.reordering_window(
+            expects_loss,
+            self.rtt.min(),
+            self.rtt.srtt().unwrap_or(Span::ZERO),
+        )
+    }
+
+    /// Marks losses and sets the deadline of those that may become some; returns the bytes.
+    pub(super) fn detect_losses(&mut self, now: Time) -> u64 {
+        self.reordering_deadline = Time::MAX;
+        match self.detection {
+            LossDetection::DupAck => self.board.mark_lost_by_dup_thresh(),
+            LossDetection::RackTlp => {
+                let window = self.reordering_window();
+                let rack = &self.rack;
+                let mut waiting = false;
+                let lost = self.board.mark_lost_while(|entry, end| {
+                    if !rack.is_overtaken(entry.sent_at, end) {
+                        return false;
+                    }
+                    let is_lost = rack.deadline(entry.sent_at, window) <= now;
+                    waiting |= !is_lost;
+                    is_lost
+                });
+                if waiting {
+                    self.reordering_deadline = self.rack.last_deadline(window);
+                }
+                lost
+            }
+        }
+    }
+
+    fn remember_for_undo(&mut self) {
+        self.undo = Some(Undo {
+            window: self.window,
+            first_retransmit: Time::MAX,
+            unaccounted: 0,
+        });
+    }
+
+    /// Enters recovery unless the window is already being reduced for this flight.
+    pub(super) fn on_loss_found(
+        &mut self,
+        now: Time,
+        prior_in_flight: u64,
+        delivered: u64,
+        advanced: bool,
+    ) {
+        match self.phase {
+            Phase::Open => {
+                self.remember_for_undo();
+                let episode = self.episode(now);
+                self.cc
+                    .on_congestion(Signal::Loss, &episode, &mut self.window);
+                self.prr = Prr::start(prior_in_flight);
+            }
+            // The reduction for a mark in the same window is enough (RFC 3168 §6.1.2).
+            Phase::Reducing => {}
+            Phase::Recovery | Phase::Loss => {
+                if self.phase == Phase::Recovery && !self.cc.owns_window() && delivered > 0 {
+                    self.reduce(delivered, advanced, false);
+                }
+                return;
+            }
+        }
+        self.counters.recoveries += 1;
+        self.phase = Phase::Recovery;
+        self.recovery_end = self.board.nxt();
+        self.tail_probe = None;
+        if !self.cc.owns_window() {
+            self.reduce(delivered, advanced, false);
+        }
+    }
+
+    pub(super) fn on_mark(
+        &mut self,
+        now: Time,
+        prior_in_flight: u64,
+        delivered: u64,
+        advanced: bool,
+    ) {
+        let episode = self.episode(now);
+        self.undo = None;
+        self.cc
+            .on_congestion(Signal::Ecn, &episode, &mut self.window);
+        self.counters.ecn_reductions += 1;
+        self.owes_cwr = self.ecn != EcnMode::Accurate;
+        self.phase = Phase::Reducing;
+        self.recovery_end = self.board.nxt();
+        self.prr = Prr::start(prior_in_flight);
+        self.reduce(delivered, advanced, true);
+    }
+
+    /// RFC 9937 §6.2.
+    pub(super) fn reduce(&mut self, delivered: u64, advanced: bool, nothing_lost: bool) {
+        self.window.cwnd = self.prr.window(
+            self.board.in_flight(),
+            self.window.ssthresh,
+            self.mss,
+            delivered,
+            advanced && nothing_lost,
+        );
+    }
+
+    /// Ends the episode once everything sent before it has been acknowledged.
+    pub(super) fn end_episode(&mut self) {
+        let una = self.board.una();
+        let is_over = match self.phase {
+            Phase::Open => return,
+            Phase::Recovery | Phase::Loss => una >= self.recovery_end,
+            // One segment more, so that the receiver has seen CWR.
+            Phase::Reducing => una > self.recovery_end || self.board.is_empty(),
+        };
+        if !is_over {
+            return;
+        }
+        if self.phase != Phase::Reducing {
+            self.rack.on_recovered();
+        }
+        // RFC 9937 §6.4: cwnd = ssthresh; after a timeout slow start goes on from where it is.
+        if self.phase != Phase::Loss && !self.cc.owns_window() {
+            self.window.cwnd = self.window.ssthresh;
+        }
+        self.phase = Phase::Open;
+    }
+
+    /// Takes a reduction back when its losses turn out to be none: by timestamps (RFC 3522
+    /// §3.2: the ACK echoes a segment sent before the first retransmission) or because every
+    /// retransmission was reported as a duplicate (RFC 2883 §5, RFC 4015 §3.2).
+    pub(super) fn try_undo(&mut self, segment: &Segment, advanced: bool) {
+        let Some(undo) = self.undo else { return };
+        if undo.first_retransmit == Time::MAX {
+            return;
+        }
+        let echoes_original =
+            advanced && segment.ts_echo > Time::ZERO && segment.ts_echo < undo.first_retransmit;
+        if !echoes_original && undo.unaccounted > 0 {
+            if self.phase == Phase::Open && self.board.una() > self.recovery_end {
+                self.undo = None;
+            }
+            return;
+        }
+        self.undo = None;
+        self.counters.undos += 1;
+        self.board.unmark_losses();
+        self.reordering_deadline = Time::MAX;
+        self.window.cwnd = self.window.cwnd.max(undo.window.cwnd);
+        self.window.ssthresh = self.window.ssthresh.max(undo.window.ssthresh);
+        self.cc.on_undo(&mut self.window);
+        self.phase = Phase::Open;
+    }
+}
+
+/// RFC 8985 §7.2: WCDelAckT.
+const WORST_ACK_DELAY: Span = Span::from_ms(200);

@@ -1,0 +1,301 @@
+//! What may leave, and when.
+
+use super::{Sender, TailProbe, Timer};
+use crate::cc::Phase;
+use crate::config::EcnMode;
+use crate::scoreboard::Id;
+use crate::segment::{Flags, Segment};
+use sluice_core::{Ecn, Rate, Span, Time};
+
+impl Sender {
+    /// Puts the next segment's sequence number, length and flags into `out`, if one may leave.
+    pub fn poll(&mut self, now: Time, out: &mut Segment) -> bool {
+        self.wake_at = Time::MAX;
+        if self.owes_window_probe {
+            self.owes_window_probe = false;
+            return self.send_window_probe(now, out);
+        }
+        if self.owes_probe {
+            self.owes_probe = false;
+            return self.send_probe(now, out);
+        }
+        if let Some(id) = self.board.next_lost() {
+            let len = self.board.entry(id).len();
+            if !self.has_room(len) {
+                self.is_cwnd_limited = true;
+                return false;
+            }
+            if !self.may_leave(now) {
+                return false;
+            }
+            self.retransmit(now, id, out);
+            return true;
+        }
+        let Some((len, fin)) = self.next_new(now) else {
+            return false;
+        };
+        // RFC 6675 §5 (C): a segment leaves when the pipe has room for it. Segments SACKed
+        // have left the pipe, so the first two duplicate ACKs let new segments out, which is
+        // limited transmit (RFC 3042).
+        if !self.has_room(len) {
+            self.is_cwnd_limited = true;
+            return false;
+        }
+        if !self.may_leave(now) {
+            return false;
+        }
+        self.transmit(now, len, fin, out);
+        true
+    }
+
+    /// Whether the window takes a segment more; FIN at the end of a full one does not count.
+    fn has_room(&self, len: u64) -> bool {
+        self.board.in_flight() + len.min(self.mss) <= self.window.cwnd
+    }
+
+    /// The length of the next new segment in sequence space and whether FIN ends it, if the
+    /// application, the peer's window and the rules against small segments let it go.
+    fn next_new(&mut self, now: Time) -> Option<(u64, bool)> {
+        let nxt = self.board.nxt();
+        let available = self.limit - nxt.min(self.limit);
+        if available == 0 {
+            if self.is_closing && !self.fin_sent {
+                return Some((1, true));
+            }
+            if self.board.in_flight() < self.window.cwnd && self.board.next_lost().is_none() {
+                self.rate.on_app_limited(self.board.in_flight());
+            }
+            return None;
+        }
+        let buffered = self.send_buffer.saturating_sub(self.board.flight());
+        let room = self.edge.saturating_sub(nxt).min(buffered);
+        let len = available.min(self.mss).min(room);
+        if len < self.mss && len < available {
+            // RFC 9293 §3.8.6.2.1: a window that cannot take a full segment is used only if
+            // it is at least half the largest one; else the persist timer decides.
+            if len == 0 || len < self.largest_window / 2 {
+                if self.board.is_empty() && self.timer == Timer::Off && buffered >= self.mss {
+                    let at = now.saturating_add(self.rtt.rto());
+                    self.set_timer(Timer::Persist, at);
+                }
+                return None;
+            }
+        } else if len < self.mss && self.nagle && !self.is_closing && !self.board.is_empty() {
+            // RFC 9293 §3.7.4 (Nagle): a small segment waits while anything is outstanding.
+            return None;
+        }
+        let fin = self.is_closing && len == available;
+        Some((len + u64::from(fin), fin))
+    }
+
+    fn transmit(&mut self, now: Time, len: u64, fin: bool, out: &mut Segment) -> Id {
+        if self.board.is_empty() {
+            self.resume(now);
+            self.rto_base = now;
+        }
+        let sent_at = self.stamp(now);
+        let tx = self.rate.on_send(now, self.board.in_flight() == 0);
+        out.seq = self.board.nxt() as u32;
+        out.ts = sent_at;
+        let id = self.board.push(len as u16, fin, sent_at, tx);
+        self.fin_sent |= fin;
+        out.len = (len - u64::from(fin)) as u32;
+        if fin {
+            out.flags = out.flags.with(Flags::FIN);
+        }
+        if self.board.nxt() >= self.limit {
+            out.flags = out.flags.with(Flags::PSH);
+        }
+        // RFC 3168 §6.1.2: CWR goes with the first new data after the reduction.
+        if self.owes_cwr {
+            self.owes_cwr = false;
+            out.flags = out.flags.with(Flags::CWR);
+        }
+        out.ecn = match self.ecn {
+            EcnMode::Off => Ecn::NotEct,
+            EcnMode::Classic | EcnMode::Dctcp => Ecn::Ect0,
+            EcnMode::Accurate => Ecn::Ect1,
+        };
+        self.on_sent(now, len, u64::from(out.len));
+        id
+    }
+
+    fn retransmit(&mut self, now: Time, id: Id, out: &mut Segment) {
+        let sent_at = self.stamp(now);
+        let tx = self.rate.on_send(now, self.board.in_flight() == 0);
+        let entry = *self.board.entry(id);
+        out.ts = sent_at;
+        out.seq = self.board.seq(id) as u32;
+        out.len = (entry.len() - u64::from(entry.is_fin())) as u32;
+        if entry.is_fin() {
+            out.flags = out.flags.with(Flags::FIN);
+        }
+        // RFC 3168 §6.1.5: retransmissions are Not-ECT; L4S marks them all the same
+        // (RFC 9331 §4.1).
+        if self.ecn == EcnMode::Accurate {
+            out.ecn = Ecn::Ect1;
+        }
+        if self.board.head() == Some(id) {
+            self.rto_base = now;
+        }
+        self.board.on_retransmit(id, sent_at, tx);
+        self.counters.retransmits += 1;
+        self.counters.bytes_retransmitted += u64::from(out.len);
+        if let Some(undo) = &mut self.undo {
+            undo.first_retransmit = undo.first_retransmit.min(sent_at);
+            undo.unaccounted += 1;
+        }
+        self.on_sent(now, entry.len(), u64::from(out.len));
+    }
+
+    /// The transmission time to remember. Several segments leave at one instant of virtual time,
+    /// and loss detection orders transmissions by time (RFC 8985 §5.2), so each gets its own
+    /// nanosecond.
+    fn stamp(&mut self, now: Time) -> Time {
+        self.last_sent = now.max(self.last_sent + Span::from_ns(1));
+        self.last_sent
+    }
+
+    fn on_sent(&mut self, now: Time, len: u64, payload: u64) {
+        self.counters.segments += 1;
+        self.counters.bytes += payload;
+        if matches!(self.phase, Phase::Recovery | Phase::Reducing) {
+            self.prr.on_sent(len);
+        }
+        if self.is_paced {
+            self.pace(now, len);
+        }
+        // RFC 7661 §4.1 in the manner of Linux: the window counts as used when it was full at
+        // least once in the last round trip.
+        let is_full = self.board.in_flight() + self.mss > self.window.cwnd;
+        let flight = self.board.flight();
+        if is_full
+            || self.board.una() >= self.usage_end
+            || (!self.is_cwnd_limited && flight > self.largest_flight)
+        {
+            self.is_cwnd_limited = is_full;
+            self.largest_flight = flight;
+            self.usage_end = self.board.nxt();
+        }
+        self.arm(now);
+    }
+
+    /// RFC 2861 §3, as Linux does it: an idle sender halves its window for each timeout that
+    /// has passed, down to the initial window.
+    fn resume(&mut self, now: Time) {
+        if self.last_sent == Time::ZERO {
+            return;
+        }
+        let mut idle = now.since(self.last_sent);
+        self.cc.on_resume(now, idle, &mut self.window);
+        let rto = self.rtt.rto();
+        if self.cc.owns_window() || idle <= rto {
+            return;
+        }
+        let cwnd = self.window.cwnd;
+        let restart = self.params.initial_window.min(cwnd);
+        if self.window.ssthresh != u64::MAX {
+            self.window.ssthresh = self.window.ssthresh.max(cwnd / 4 * 3);
+        }
+        while idle > rto && self.window.cwnd > restart {
+            idle = idle.saturating_sub(rto);
+            self.window.cwnd /= 2;
+        }
+        self.window.cwnd = self.window.cwnd.max(restart);
+    }
+
+    /// RFC 8985 §7.3: a new segment if there is one, else the last one again.
+    fn send_probe(&mut self, now: Time, out: &mut Segment) -> bool {
+        let Some(last) = self.board.last() else {
+            return false;
+        };
+        self.counters.probes += 1;
+        let is_retransmission = match self.next_new(now) {
+            Some((len, fin)) => {
+                self.transmit(now, len, fin, out);
+                false
+            }
+            None => {
+                self.retransmit(now, last, out);
+                true
+            }
+        };
+        self.tail_probe = Some(TailProbe {
+            end: self.board.nxt(),
+            is_retransmission,
+        });
+        // RFC 8985 §7.3: the retransmission timer starts afresh after the probe.
+        self.rto_base = now;
+        self.arm(now);
+        true
+    }
+
+    /// RFC 9293 §3.8.6.1: asks for the window with a segment that the peer must answer, or
+    /// uses a small window that has been open for a timeout.
+    fn send_window_probe(&mut self, now: Time, out: &mut Segment) -> bool {
+        let nxt = self.board.nxt();
+        let room = self.edge.saturating_sub(nxt);
+        let available = self.limit.saturating_sub(nxt);
+        if room > 0 && available > 0 {
+            let len = room.min(available).min(self.mss);
+            self.transmit(now, len, false, out);
+        } else {
+            out.seq = self.board.una().wrapping_sub(1) as u32;
+            let at = now.saturating_add(self.rtt.rto());
+            self.set_timer(Timer::Persist, at);
+        }
+        true
+    }
+
+    fn may_leave(&mut self, now: Time) -> bool {
+        if !self.is_paced || self.burst_left > 0 || now >= self.pace_at {
+            return true;
+        }
+        self.wake_at = self.pace_at;
+        false
+    }
+
+    fn pace(&mut self, now: Time, len: u64) {
+        let Some(rate) = self.pacing_rate() else {
+            return;
+        };
+        if now >= self.pace_at {
+            self.pace_at = now;
+            self.burst_left = burst(rate, self.cc.burst(), self.mss);
+        }
+        self.burst_left = self.burst_left.saturating_sub(len);
+        self.pace_at += rate.transmission(len);
+    }
+
+    /// The rate of the congestion control, or Linux's multiple of window / SRTT.
+    pub fn pacing_rate(&self) -> Option<Rate> {
+        if let Some(rate) = self.cc.pacing_rate() {
+            return Some(rate);
+        }
+        let srtt = self.rtt.srtt()?;
+        // sysctl tcp_pacing_ss_ratio and tcp_pacing_ca_ratio, in percent
+        let percent = if self.window.cwnd < self.window.ssthresh / 2 {
+            200
+        } else {
+            120
+        };
+        let bits = u128::from(self.window.cwnd) * 8 * percent / 100;
+        let bps = bits * 1_000_000_000 / u128::from(srtt.as_ns().max(1));
+        Some(Rate::from_bps(
+            u64::try_from(bps).unwrap_or(u64::MAX - 1).max(1),
+        ))
+    }
+}
+
+/// What leaves at once when pacing: `span`'s worth, between one segment and 64 KiB, but two
+/// segments from 1.2 Mbit/s on (draft-cardwell-iccrg-bbr-congestion-control-00 §4.2.2).
+fn burst(rate: Rate, span: Span, mss: u64) -> u64 {
+    let bps = rate.as_bps();
+    if bps < 1_200_000 {
+        mss
+    } else if bps < 24_000_000 {
+        2 * mss
+    } else {
+        rate.bytes_in(span).clamp(2 * mss, 65_536.max(2 * mss))
+    }
+}
