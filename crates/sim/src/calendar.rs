@@ -49,6 +49,8 @@ pub(crate) struct Calendar {
     waiting: usize,
     /// The next slot with events after the current one; [`u64::MAX`] for none.
     upcoming: u64,
+    /// Nobody has asked about the current slot yet.
+    is_fresh: bool,
 }
 
 /// A slot is 2^14 ns = 16.4 us wide: the time in which a 1 Gbit/s link sends one or two packets.
@@ -73,6 +75,7 @@ impl Calendar {
             order: 0,
             waiting: 0,
             upcoming: u64::MAX,
+            is_fresh: false,
         }
     }
 
@@ -120,6 +123,17 @@ impl Calendar {
         (at <= limit).then_some(at)
     }
 
+    /// The indices of one kind of event in the current slot, once for each slot with several.
+    pub fn fresh(&mut self, kind: u8) -> Option<impl Iterator<Item = u32>> {
+        if !std::mem::take(&mut self.is_fresh) || self.current.len() < 4 {
+            return None;
+        }
+        let mask = (1 << KIND_BITS) - 1;
+        let is_kind = move |key: u64| key & mask == u64::from(kind);
+        let events = self.current.iter();
+        Some(events.filter_map(move |(key, index)| is_kind(*key).then_some(*index)))
+    }
+
     /// Takes the event that [`Calendar::next_until`] has announced.
     pub fn pop(&mut self) -> Option<What> {
         let (key, index) = self.current.pop()?;
@@ -154,6 +168,7 @@ impl Calendar {
             return;
         }
         self.base = base;
+        self.is_fresh = true;
         while let Some(Reverse((at, order, what))) = self.far.peek() {
             if slot_of(*at) - base >= SLOTS {
                 break;

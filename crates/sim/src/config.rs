@@ -24,7 +24,9 @@ pub struct Config {
     /// Each packet waits between zero and this long at the host that receives it, uniformly
     /// drawn, without overtaking. Real hosts do so; without it flows of equal RTT lock into
     /// phase with the bottleneck's departures and see absurd loss patterns (Floyd and Jacobson,
-    /// "On Traffic Phase Effects in Packet-Switched Gateways", 1992).
+    /// "On Traffic Phase Effects in Packet-Switched Gateways", 1992). To end the phases of a slow
+    /// tail-drop queue for certain it must reach the transmission time of a packet there; the
+    /// default is what real hosts do, and shifts an RTT by 50 us only.
     pub jitter: Span,
     /// How often TCP variables, link backlogs and algorithm states are reported.
     pub sample_interval: Option<Span>,

@@ -30,6 +30,10 @@ struct End {
     timer_at: Time,
     hash: u32,
     has_closed: bool,
+    /// Packets sent, received and received with a mark.
+    sent: u64,
+    received: u64,
+    marked: u64,
     tcp: Endpoint,
 }
 
@@ -52,6 +56,16 @@ enum App {
 }
 
 impl Connection {
+    /// Reads a little of what a segment for one of the ends is going to need.
+    pub fn peek(&self, is_server: bool) -> u32 {
+        let end = if is_server {
+            &self.server
+        } else {
+            &self.client
+        };
+        u32::from(self.generation) ^ end.hash ^ end.tcp.peek()
+    }
+
     fn end(&mut self, is_server: bool) -> &mut End {
         if is_server {
             &mut self.server
@@ -73,6 +87,11 @@ impl Connection {
 
     pub fn add_to(&self, totals: &mut FlowTotals) {
         let (sender, receiver) = self.roles();
+        for end in [&self.client, &self.server] {
+            totals.packets_sent += end.sent;
+            totals.packets_received += end.received;
+            totals.packets_marked += end.marked;
+        }
         totals.bytes_received += receiver.received();
         totals.retransmits += sender.counters().retransmits;
     }
@@ -205,6 +224,9 @@ impl Simulation {
             timer_at: Time::MAX,
             hash: simulation.hash_of(flow, serial, to_server),
             has_closed: false,
+            sent: 0,
+            received: 0,
+            marked: 0,
         };
         let valid = "the configuration was validated";
         let mut client = Endpoint::client(&config).expect(valid);
@@ -243,9 +265,13 @@ impl Simulation {
         let connection = &mut self.connections[id as usize];
         // A straggler of a connection that has ended.
         if !connection.is_open || connection.generation != tag.generation {
+            self.count_arrival(tag);
             return;
         }
-        connection.end(to_server).tcp.handle_segment(now, segment);
+        let end = connection.end(to_server);
+        end.received += 1;
+        end.marked += u64::from(segment.ecn == Ecn::Ce);
+        end.tcp.handle_segment(now, segment);
         self.run_app(id, observer);
         self.pump(id, to_server, observer);
     }
@@ -278,6 +304,7 @@ impl Simulation {
             let Some(segment) = end.tcp.poll_transmit(now) else {
                 break;
             };
+            end.sent += 1;
             let tag = Tag {
                 flow,
                 hash: end.hash,

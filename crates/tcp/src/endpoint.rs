@@ -279,6 +279,18 @@ impl Endpoint {
         }
     }
 
+    /// Reads a word of each cache line that the next segment is going to need, and says nothing
+    /// else. A host that is about to hand over segments to thousands of endpoints can look at all
+    /// of them first, so that their memory accesses overlap.
+    pub fn peek(&self) -> u32 {
+        let sum = self.receiver.peek();
+        if self.is_sending {
+            sum ^ self.sender.peek()
+        } else {
+            sum
+        }
+    }
+
     // ---- observation -------------------------------------------------------------------
 
     /// Where the connection stands.

@@ -122,6 +122,11 @@ impl Receiver {
         self.ecn = ecn;
     }
 
+    /// See [`crate::Endpoint::peek`].
+    pub fn peek(&self) -> u32 {
+        self.nxt as u32 ^ self.mss ^ self.out_of_order.len() as u32
+    }
+
     /// RCV.NXT.
     pub fn nxt(&self) -> u64 {
         self.nxt

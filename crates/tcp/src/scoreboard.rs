@@ -163,6 +163,11 @@ impl Scoreboard {
         self.mss = u64::from(mss);
     }
 
+    /// See [`crate::Endpoint::peek`].
+    pub fn peek(&self) -> u32 {
+        self.cursor ^ self.entry(self.head).seq ^ self.entry(self.tail).seq
+    }
+
     /// The first unacknowledged sequence number.
     pub fn una(&self) -> u64 {
         self.una

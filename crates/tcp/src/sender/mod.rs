@@ -251,6 +251,13 @@ impl Sender {
         self.mss
     }
 
+    /// See [`crate::Endpoint::peek`].
+    pub fn peek(&self) -> u32 {
+        let line = self.limit ^ self.round_end ^ self.rate.delivered ^ self.largest_window;
+        let rtt = self.rtt.latest().as_ns() ^ self.rtt.min().as_ns();
+        (line ^ rtt ^ self.counters.bytes) as u32 ^ self.board.peek()
+    }
+
     /// SND.NXT.
     pub fn nxt(&self) -> u64 {
         self.board.nxt()
