@@ -83,12 +83,12 @@ pub enum ReplayError {
         /// What the system or the library said.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The ending of a file says nothing.
-    #[error("`{}` ends in neither {}, so its format is not known", path.display(), .endings.join(" nor "))]
+    /// The ending of a file is of no format that is written.
+    #[error("cannot write `{}`: its name must end in {}", path.display(), .endings.join(" or "))]
     Ending {
         /// The file.
         path: PathBuf,
-        /// The endings that say something.
+        /// The endings of the formats that are written.
         endings: &'static [&'static str],
     },
     /// There are no bytes to write.

@@ -290,7 +290,7 @@ fn what_cannot_be_written_is_said_before_anything_runs() {
         rows: in_folder("rows.txt"),
         ..Outputs::default()
     });
-    assert!(text.contains("ends in neither .csv nor .parquet"), "{text}");
+    assert!(text.contains("must end in .csv or .parquet"), "{text}");
     let text = error(Outputs {
         state: Some(Path::new("/nowhere/state.csv").to_owned()),
         ..Outputs::default()
@@ -304,4 +304,29 @@ fn what_cannot_be_written_is_said_before_anything_runs() {
         ..Outputs::default()
     });
     assert!(text.contains("is CSV and has no bytes"), "{text}");
+}
+
+#[test]
+fn a_capture_is_written_as_pcap_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("in.pcap");
+    // The head of a classic capture of Ethernet without a packet.
+    let head: [u32; 6] = [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 1 << 18, 1];
+    fs::write(&trace, head.map(u32::to_le_bytes).concat()).unwrap();
+    let job = Job {
+        trace,
+        queue: parse_queue("fifo").unwrap(),
+        rate: parse_rate("8Mbit/s").unwrap(),
+        hash: Hash::Flow,
+        seed: 1,
+        outputs: Outputs {
+            capture: Some(folder.path().join("x.pcapng")),
+            ..Outputs::default()
+        },
+    };
+    let text = run(&job, &mut |_, _| {}).unwrap_err().to_string();
+    assert!(
+        text.ends_with("x.pcapng`: its name must end in .pcap"),
+        "{text}"
+    );
 }
