@@ -330,3 +330,52 @@ fn a_capture_is_written_as_pcap_only() {
         "{text}"
     );
 }
+
+/// What a folder holds, in order.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Replays `trace` to CSV and Parquet in `folder` and gives the error.
+fn failing(folder: &Path, trace: &str) -> String {
+    fs::write(folder.join("trace.csv"), trace).unwrap();
+    let job = Job {
+        trace: folder.join("trace.csv"),
+        queue: parse_queue("fifo").unwrap(),
+        rate: parse_rate("8Mbit/s").unwrap(),
+        hash: Hash::Flow,
+        seed: 1,
+        outputs: Outputs {
+            rows: Some(folder.join("rows.csv")),
+            state: Some(folder.join("state.parquet")),
+            capture: None,
+        },
+    };
+    run(&job, &mut |_, _| {}).unwrap_err().to_string()
+}
+
+#[test]
+fn a_trace_without_packets_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for trace in ["", "# nothing\n", "time_ns,flow,size_bytes,ecn\n"] {
+        let text = failing(folder.path(), trace);
+        assert!(text.ends_with("trace.csv` has no packets"), "{text}");
+        for name in ["rows.csv", "state.parquet"] {
+            assert!(!folder.path().join(name).exists());
+        }
+    }
+}
+
+#[test]
+fn an_error_leaves_no_file_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    for trace in ["", "0,1,1000,0\n0,1,x,0\n"] {
+        failing(folder.path(), trace);
+        assert_eq!(names(folder.path()), ["trace.csv"]);
+    }
+}
