@@ -306,7 +306,6 @@ fn what_cannot_be_written_is_said_before_anything_runs() {
     assert!(text.contains("is CSV and has no bytes"), "{text}");
 }
 
-<<<<<<< HEAD
 /// What the fuzzer found interesting: a trace, or an error, but no panic.
 #[test]
 fn traces_of_the_corpus_are_read_or_refused() {
@@ -329,7 +328,7 @@ fn traces_of_the_corpus_are_read_or_refused() {
         }
     }
 }
-=======
+
 #[test]
 fn a_capture_is_written_as_pcap_only() {
     let folder = tempfile::tempdir().unwrap();
@@ -403,4 +402,3 @@ fn an_error_leaves_no_file_behind() {
         assert_eq!(names(folder.path()), ["trace.csv"]);
     }
 }
->>>>>>> fix
