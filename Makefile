@@ -61,7 +61,10 @@ fmt: ## format everything
 	$(VENV)/ruff check -q --fix python && $(VENV)/ruff format -q python
 
 bench: build ## benchmarks, each beside something measured in the same minute
-	$(CARGO) bench --locked -p sluice-core
+	$(CARGO) bench --locked -q -p sluice-core --bench queues
+	$(CARGO) bench --locked -q -p sluice-ipfw
+	$(CARGO) run --release --locked -q -p sluice-sim --example speed
+	$(CARGO) run --release --locked -q -p sluice-net --example forward_rate
 
 clean: ## remove what was built
 	rm -rf target web/dist web/node_modules .venv artifacts

@@ -1,12 +1,12 @@
-//! `sluice list`: the algorithms of the registry with what can be set.
+//! `sluice list`: the algorithms of the registry, and links, with what can be set.
 
 use std::fmt::Write as _;
-use std::io::{ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use serde_json::{Value as Json, json};
+use sluice_core::link::LinkParams;
 use sluice_core::param::{Kind, ParamDecl, Value};
-use sluice_core::registry::{self, Algorithm};
+use sluice_core::registry;
 use sluice_lab::replay::nearest;
 
 /// What to list.
@@ -39,52 +39,86 @@ pub enum ListError {
 /// [`ListError::Unknown`] with the nearest names, or that there is nowhere to print.
 pub fn run(args: &Args) -> Result<ExitCode, ListError> {
     let text = match &args.name {
-        None if args.json => pretty(&registry::algorithms().map(as_json).collect()),
+        None if args.json => pretty(&entries().iter().map(Entry::to_json).collect()),
         None => overview(),
         Some(name) => {
-            let algorithm =
-                registry::find(name).ok_or_else(|| ListError::Unknown { name: name.clone() })?;
+            let all = entries().into_iter().chain([link()]);
+            let entry = all
+                .into_iter()
+                .find(|entry| entry.name == *name)
+                .ok_or_else(|| ListError::Unknown { name: name.clone() })?;
             if args.json {
-                pretty(&as_json(algorithm))
+                pretty(&entry.to_json())
             } else {
-                in_full(algorithm)
+                entry.in_full()
             }
         }
     };
-    match std::io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough (`sluice list | head`).
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    crate::print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Columns of a terminal that everything fits into.
 const WIDTH: usize = 80;
 
+/// Something whose parameters are declared.
+struct Entry {
+    name: &'static str,
+    form: &'static str,
+    doc: &'static str,
+    /// With the default that holds for this entry.
+    params: Vec<(&'static ParamDecl, Value)>,
+}
+
+/// All algorithms.
+fn entries() -> Vec<Entry> {
+    registry::algorithms()
+        .map(|algorithm| Entry {
+            name: algorithm.name,
+            form: algorithm.form.name(),
+            doc: algorithm.doc,
+            params: algorithm
+                .params()
+                .map(|decl| (decl, algorithm.default_of(decl)))
+                .collect(),
+        })
+        .collect()
+}
+
+/// What can be set for a link.
+fn link() -> Entry {
+    Entry {
+        name: "link",
+        form: "link",
+        doc: "what lies between a queue and the far end: time, loss, disorder",
+        params: LinkParams::decls()
+            .map(|decl| (decl, decl.default))
+            .collect(),
+    }
+}
+
 /// All algorithms, by form, with their parameters and defaults.
 fn overview() -> String {
     let mut out = String::new();
+    let entries = entries();
     let mut forms: Vec<&str> = Vec::new();
-    for algorithm in registry::algorithms() {
-        if !forms.contains(&algorithm.form.name()) {
-            forms.push(algorithm.form.name());
+    for entry in &entries {
+        if !forms.contains(&entry.form) {
+            forms.push(entry.form);
         }
     }
     for form in forms {
         let _ = writeln!(out, "{}", heading(form));
-        for algorithm in registry::algorithms().filter(|a| a.form.name() == form) {
-            let _ = writeln!(out, "  {}", algorithm.name);
-            wrap(&mut out, 6, algorithm.doc.split(' ').map(String::from));
-            let mut settings: Vec<String> = brief(algorithm).collect();
-            if let Some((_, all_but_last)) = settings.split_last_mut() {
-                all_but_last.iter_mut().for_each(|text| text.push(','));
-            }
-            wrap(&mut out, 6, settings.into_iter());
+        for entry in entries.iter().filter(|entry| entry.form == form) {
+            let _ = writeln!(out, "  {}", entry.name);
+            wrap(&mut out, 6, entry.doc.split(' ').map(String::from));
+            wrap(&mut out, 6, entry.brief().into_iter());
         }
         out.push('\n');
     }
     out.push_str("After each parameter: its default and, in brackets, what is accepted.\n");
-    out.push_str("`sluice list NAME` shows one algorithm in full, --json all of it.\n");
+    out.push_str("`sluice list NAME` shows one in full, `sluice list link` what a link can do,\n");
+    out.push_str("--json everything.\n");
     out
 }
 
@@ -97,52 +131,87 @@ fn heading(form: &str) -> String {
     }
 }
 
-/// `target 5ms [1us to 100s]` for each parameter.
-fn brief(algorithm: &Algorithm) -> impl Iterator<Item = String> {
-    algorithm.params().map(|decl| {
-        let setting = setting(algorithm, decl);
-        match (decl.kind, decl.range) {
-            (Kind::Choice(words), _) => format!("{setting} [{}]", words.join(" | ")),
-            (_, Some((low, high))) => format!("{setting} [{low} to {high}]"),
-            _ => setting,
+impl Entry {
+    /// `target 5ms [1us to 100s],` for each parameter; the last one without a comma.
+    fn brief(&self) -> Vec<String> {
+        let last = self.params.len().saturating_sub(1);
+        let texts = self.params.iter().enumerate().map(|(i, (decl, default))| {
+            let setting = setting(decl, *default);
+            let comma = if i < last { "," } else { "" };
+            match (decl.kind, decl.range) {
+                (Kind::Choice(words), _) => format!("{setting} [{}]{comma}", words.join(" | ")),
+                (_, Some((low, high))) => format!("{setting} [{low} to {high}]{comma}"),
+                _ => format!("{setting}{comma}"),
+            }
+        });
+        texts.collect()
+    }
+
+    /// Everything that the declarations say.
+    fn in_full(&self) -> String {
+        let mut out = format!("{} ({})\n", self.name, self.form);
+        wrap(&mut out, 2, self.doc.split(' ').map(String::from));
+        if self.params.is_empty() {
+            out.push_str("\nIt has no parameters.\n");
+            return out;
         }
-    })
+        out.push_str("\nWith its defaults written out:\n");
+        // A queue begins with its name, a link does not.
+        let name = (self.form != "link").then(|| self.name.to_string());
+        let defaults = self
+            .params
+            .iter()
+            .map(|(decl, value)| setting(decl, *value));
+        wrap(&mut out, 2, name.into_iter().chain(defaults));
+        for (decl, default) in &self.params {
+            let _ = writeln!(out, "\n{}", setting(decl, *default));
+            wrap(&mut out, 4, decl.doc.split(' ').map(String::from));
+            let lines = [("accepts", accepted(decl)), ("source", decl.source.into())];
+            for (label, text) in lines {
+                let words = std::iter::once(format!("{label}:"));
+                wrap(&mut out, 4, words.chain(text.split(' ').map(String::from)));
+            }
+        }
+        out
+    }
+
+    fn to_json(&self) -> Json {
+        let params = self.params.iter().map(|(decl, default)| {
+            let (low, high) = match decl.range {
+                Some((low, high)) => (json!(low.to_string()), json!(high.to_string())),
+                None => (Json::Null, Json::Null),
+            };
+            let words = match decl.kind {
+                Kind::Choice(words) => json!(words),
+                _ => Json::Null,
+            };
+            json!({
+                "name": decl.name,
+                "kind": kind_name(decl.kind),
+                "default": default.to_string(),
+                "low": low,
+                "high": high,
+                "words": words,
+                "doc": decl.doc,
+                "source": decl.source,
+            })
+        });
+        json!({
+            "name": self.name,
+            "form": self.form,
+            "doc": self.doc,
+            "params": params.collect::<Vec<Json>>(),
+        })
+    }
 }
 
 /// The default as a user would write it: `target 5ms`, `noecn`.
-fn setting(algorithm: &Algorithm, decl: &ParamDecl) -> String {
-    match algorithm.default_of(decl) {
+fn setting(decl: &ParamDecl, default: Value) -> String {
+    match default {
         Value::Flag(true) => decl.name.to_string(),
         Value::Flag(false) => format!("no{}", decl.name),
         value => format!("{} {value}", decl.name),
     }
-}
-
-/// One algorithm with everything that its declarations say.
-fn in_full(algorithm: &Algorithm) -> String {
-    let mut out = format!("{} ({})\n", algorithm.name, algorithm.form.name());
-    wrap(&mut out, 2, algorithm.doc.split(' ').map(String::from));
-    if algorithm.params().next().is_none() {
-        out.push_str("\nIt has no parameters.\n");
-        return out;
-    }
-    out.push_str("\nWith its defaults written out:\n");
-    let defaults = algorithm.params().map(|d| setting(algorithm, d));
-    wrap(
-        &mut out,
-        2,
-        std::iter::once(algorithm.name.to_string()).chain(defaults),
-    );
-    for decl in algorithm.params() {
-        let _ = writeln!(out, "\n{}", setting(algorithm, decl));
-        wrap(&mut out, 4, decl.doc.split(' ').map(String::from));
-        let lines = [("accepts", accepted(decl)), ("source", decl.source.into())];
-        for (label, text) in lines {
-            let words = std::iter::once(format!("{label}:"));
-            wrap(&mut out, 4, words.chain(text.split(' ').map(String::from)));
-        }
-    }
-    out
 }
 
 /// What a parameter takes, in words.
@@ -200,7 +269,7 @@ fn wrap(out: &mut String, indent: usize, texts: impl Iterator<Item = String>) {
 
 fn hint(name: &str) -> String {
     let names = registry::algorithms().map(|a| a.name);
-    match nearest(name, names).as_slice() {
+    match nearest(name, names.chain(["link"])).as_slice() {
         [] => "`sluice list` shows all".to_string(),
         near => format!("the nearest are {}", near.join(", ")),
     }
@@ -210,46 +279,19 @@ fn pretty(value: &Json) -> String {
     format!("{value:#}\n")
 }
 
-fn as_json(algorithm: &'static Algorithm) -> Json {
-    let params: Vec<Json> = algorithm
-        .params()
-        .map(|decl| {
-            let (low, high) = match decl.range {
-                Some((low, high)) => (json!(low.to_string()), json!(high.to_string())),
-                None => (Json::Null, Json::Null),
-            };
-            let words = match decl.kind {
-                Kind::Choice(words) => json!(words),
-                _ => Json::Null,
-            };
-            json!({
-                "name": decl.name,
-                "kind": kind_name(decl.kind),
-                "default": algorithm.default_of(decl).to_string(),
-                "low": low,
-                "high": high,
-                "words": words,
-                "doc": decl.doc,
-                "source": decl.source,
-            })
-        })
-        .collect();
-    json!({
-        "name": algorithm.name,
-        "form": algorithm.form.name(),
-        "doc": algorithm.doc,
-        "params": params,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn find(name: &str) -> Entry {
+        let mut all = entries().into_iter().chain([link()]);
+        all.find(|entry| entry.name == name).unwrap()
+    }
+
     #[test]
     fn everything_fits_80_columns() {
-        let mut texts = vec![overview()];
-        texts.extend(registry::algorithms().map(in_full));
+        let mut texts = vec![overview(), link().in_full()];
+        texts.extend(entries().iter().map(Entry::in_full));
         for text in texts {
             for line in text.lines() {
                 assert!(line.chars().count() <= WIDTH, "{line}");
@@ -258,13 +300,16 @@ mod tests {
     }
 
     #[test]
-    fn one_algorithm_is_shown_with_the_source_of_every_default() {
-        let algorithm = registry::find("codel").unwrap();
-        let text = in_full(algorithm).replace("\n    ", " ");
-        for decl in algorithm.params() {
-            assert!(text.contains(decl.source), "{} is missing", decl.source);
-            assert!(text.contains(decl.doc), "{} is missing", decl.doc);
+    fn an_entry_is_shown_with_the_source_of_every_default() {
+        for name in ["codel", "link"] {
+            let entry = find(name);
+            let text = entry.in_full().replace("\n    ", " ");
+            for (decl, _) in &entry.params {
+                assert!(text.contains(decl.source), "{} is missing", decl.source);
+                assert!(text.contains(decl.doc), "{} is missing", decl.doc);
+            }
         }
+        let text = find("codel").in_full();
         assert!(text.contains("target 5ms"), "{text}");
         assert!(text.contains("accepts: ecn or noecn"), "{text}");
     }
@@ -273,7 +318,7 @@ mod tests {
     fn a_default_of_a_form_is_the_one_shown() {
         // RFC 8290 section 5.2.2 marks by default, RFC 8289 drops.
         let has = |name: &str, word: &str| {
-            let text = in_full(registry::find(name).unwrap());
+            let text = find(name).in_full();
             text.lines().any(|line| line == word)
         };
         assert!(has("fq_codel", "ecn"));
@@ -292,8 +337,8 @@ mod tests {
 
     #[test]
     fn json_has_every_algorithm_and_parameter() {
-        for algorithm in registry::algorithms() {
-            let json = as_json(algorithm);
+        for (algorithm, entry) in registry::algorithms().zip(entries()) {
+            let json = entry.to_json();
             let params = json["params"].as_array().unwrap();
             assert_eq!(params.len(), algorithm.params().count());
             assert_eq!(json["name"], algorithm.name);

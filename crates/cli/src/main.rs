@@ -1,5 +1,6 @@
 //! The `sluice` command.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -40,4 +41,15 @@ fn main() -> ExitCode {
         eprintln!("sluice: {error}");
         ExitCode::FAILURE
     })
+}
+
+/// Prints to standard output. Whoever reads may have seen enough (`sluice list | head`).
+///
+/// # Errors
+/// Standard output cannot be written.
+fn print(text: &str) -> io::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
 }

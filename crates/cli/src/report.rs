@@ -13,6 +13,7 @@ use sluice_lab::table;
 
 /// What to draw.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("picture").multiple(true))]
 pub struct Args {
     /// Folders of runs, or folders that hold them
     #[arg(required = true, value_name = "DIR")]
@@ -21,16 +22,16 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Draw a picture for papers instead of the page
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "picture")]
     svg: Option<PathBuf>,
     /// The same as PNG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "picture")]
     png: Option<PathBuf>,
     /// What the picture shows
     #[arg(long, value_enum, default_value_t = Kind::Time)]
     figure: Kind,
     /// Draw the picture without title and caption, for a text that sets its own
-    #[arg(long)]
+    #[arg(long, requires = "picture")]
     bare: bool,
     /// Draw at so many times the size in pixels
     #[arg(long, default_value_t = 2.0, value_name = "FACTOR")]
@@ -70,6 +71,17 @@ pub enum ReportError {
     /// A picture cannot be drawn.
     #[error(transparent)]
     Figure(#[from] FigureError),
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+    /// There is no such folder, or it may not be read.
+    #[error("cannot read the folder `{}`: {error}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
     /// A file cannot be written.
     #[error("cannot write `{}`: {error}", path.display())]
     Write {
@@ -95,35 +107,40 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
         Kind::Distribution => Figure::distribution(),
     };
     let figure = if args.bare { figure.bare() } else { figure };
-    let mut written = Vec::new();
+    // Everything is read and drawn before anything is written; recordings are not touched.
+    let results = recordings
+        .iter()
+        .map(run::figures)
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut pictures = Vec::new();
     if let Some(path) = &args.svg {
-        write_file(path, report::svg(&report, &figure)?.as_bytes())?;
-        written.push(path.clone());
+        pictures.push((path.clone(), report::svg(&report, &figure)?.into_bytes()));
     }
     if let Some(path) = &args.png {
-        write_file(path, &report::png(&report, &figure, args.scale)?)?;
-        written.push(path.clone());
+        pictures.push((path.clone(), report::png(&report, &figure, args.scale)?));
     }
-    if written.is_empty() || args.output.is_some() {
+    if pictures.is_empty() || args.output.is_some() {
         let path = args
             .output
             .clone()
             .unwrap_or_else(|| args.folders[0].join(PAGE));
-        write_file(&path, report::html(&report).as_bytes())?;
-        written.push(path);
+        pictures.push((path, report::html(&report).into_bytes()));
     }
-    let results = recordings
-        .iter()
-        .map(run::measure)
-        .collect::<Result<Vec<_>, _>>()?;
-    if args.json {
-        println!("{}", table::json(&results).trim_end());
+    for (path, content) in &pictures {
+        write_file(path, content)?;
+    }
+    let mut text = if args.json {
+        table::json(&results)
     } else {
-        println!("{}\n", table::text(&results).trim_end());
-        for path in written {
-            println!("report: {}", path.display());
+        table::text(&results)
+    };
+    if !args.json {
+        text.push('\n');
+        for (path, _) in &pictures {
+            text.push_str(&format!("report: {}\n", path.display()));
         }
     }
+    crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -147,13 +164,15 @@ pub fn write(finished: &[Finished], output: &Path) -> Result<PathBuf, ReportErro
 
 /// The run in `folder`, or the runs in its folders in the order in which they were carried out.
 fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
+    let entries = fs::read_dir(folder).map_err(|error| ReportError::Folder {
+        path: folder.to_owned(),
+        error,
+    })?;
     settle_abandoned(folder)?;
     if folder.join(RUN_JSON).is_file() {
         return Ok(vec![Recording::open(folder)?]);
     }
-    let mut dirs: Vec<PathBuf> = fs::read_dir(folder)
-        .into_iter()
-        .flatten()
+    let mut dirs: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.path())
         .filter(|path| path.join(RUN_JSON).is_file())
@@ -175,20 +194,26 @@ fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
     Ok(recordings)
 }
 
-/// Writes beside the file first, so that it is either whole or not there.
+/// Writes beside the file first, so that it is either whole or not there. A link is followed, and
+/// what is no regular file (a device, a pipe) is written to as it is.
 fn write_file(path: &Path, content: &[u8]) -> Result<(), ReportError> {
-    let mut part = path.as_os_str().to_owned();
+    let fail = |error| ReportError::Write {
+        path: path.to_owned(),
+        error,
+    };
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if fs::metadata(&target).is_ok_and(|there| !there.is_file()) {
+        return fs::write(&target, content).map_err(fail);
+    }
+    let mut part = target.as_os_str().to_owned();
     part.push(".part");
     let part = PathBuf::from(part);
     fs::write(&part, content)
-        .and_then(|()| fs::rename(&part, path))
+        .and_then(|()| fs::rename(&part, &target))
         .map_err(|error| {
             // What is left of a full disk helps nobody.
             let _ = fs::remove_file(&part);
-            ReportError::Write {
-                path: path.to_owned(),
-                error,
-            }
+            fail(error)
         })
 }
 

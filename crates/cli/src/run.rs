@@ -1,6 +1,5 @@
 //! `sluice run`: carries out a scenario and says what came out.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -155,17 +154,15 @@ fn conclude(
     let is_interrupted = finished.iter().any(|f| f.is_interrupted);
     let done = finished.len();
     let results: Vec<_> = finished.into_iter().map(|f| f.result).collect();
-    let text = if args.json {
+    let mut text = if args.json {
         table::json(&results)
     } else {
         table::text(&results)
     };
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", text.trim_end())?;
     if !args.json {
-        writeln!(out, "\nreport: {}", page.display())?;
+        text.push_str(&format!("\nreport: {}\n", page.display()));
     }
-    drop(out);
+    crate::print(&text)?;
     if is_interrupted {
         eprintln!("sluice: interrupted in run {done} of {planned}; what was recorded is kept");
         return Ok(ExitCode::from(INTERRUPTED));

@@ -4,7 +4,7 @@
 //! head and about to leave. The answer already says what the signal becomes: an AQM looks at the
 //! packet's ECN codepoint and its own `ecn` parameter, so it knows whether it marked or dropped.
 //!
-//! Adding an AQM is one file beside this one and one line in [`aqms!`] below. Its plain form
+//! Adding an AQM is one file beside this one and one line in `aqms!` below. Its plain form
 //! (`codel`: one FIFO queue) and its flow-queued form (`fq_codel`) come from that line.
 
 use alloc::sync::Arc;

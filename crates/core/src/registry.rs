@@ -219,6 +219,9 @@ pub enum SpecErrorKind {
         /// The word.
         word: String,
     },
+    /// A parameter is set a second time: which of the two is meant?
+    #[error("`{0}` is set twice")]
+    Repeated(&'static str),
     /// A parameter stands last, without its value.
     #[error("`{0}` needs a value")]
     MissingValue(&'static str),
@@ -237,7 +240,9 @@ impl SpecError {
             SpecErrorKind::UnknownParam { algorithm, .. } => find(algorithm)
                 .map(|a| a.params().map(|d| d.name).collect())
                 .unwrap_or_default(),
-            SpecErrorKind::MissingValue(_) | SpecErrorKind::Param(_) => Vec::new(),
+            SpecErrorKind::Repeated(_)
+            | SpecErrorKind::MissingValue(_)
+            | SpecErrorKind::Param(_) => Vec::new(),
         }
     }
 }
@@ -255,6 +260,8 @@ impl Spec {
     /// let error = Spec::parse("codel tarqet 5ms").unwrap_err();
     /// assert_eq!(error.to_string(), "`codel` has no parameter `tarqet`");
     /// assert_eq!(error.span, 6..12);
+    /// let error = Spec::parse("codel ecn noecn").unwrap_err();
+    /// assert_eq!(error.to_string(), "`ecn` is set twice");
     /// ```
     pub fn parse(text: &str) -> Result<Spec, SpecError> {
         let mut words = words(text);
@@ -277,6 +284,11 @@ impl Spec {
                 .strip_prefix("no")
                 .and_then(|rest| algorithm.params().find(|d| d.name == rest))
                 .filter(is_flag);
+            if let Some(decl) = decl.or(negated)
+                && values.find(decl.name).is_some()
+            {
+                return fail(span, SpecErrorKind::Repeated(decl.name));
+            }
             match (decl, negated) {
                 (Some(decl), _) if decl.kind == Kind::Flag => {
                     values.set(decl.name, Value::Flag(true));

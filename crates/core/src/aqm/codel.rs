@@ -15,9 +15,9 @@
 //! Units: nanoseconds (`linux`: ticks of 1024 ns; `dummynet`: microseconds); `mtu` is the byte
 //! floor `maxpacket` of the pseudo-code.
 
-mod dummynet;
-mod linux;
-mod rfc;
+pub mod dummynet;
+pub mod linux;
+pub mod rfc;
 
 use alloc::sync::Arc;
 

@@ -15,10 +15,10 @@
 //!
 //! Units: nanoseconds; probabilities in 2^-56 (`linux` too; `dummynet`: 2^-31 and microseconds).
 
-mod classic;
-mod dummynet;
-mod linux;
-mod rfc;
+pub mod classic;
+pub mod dummynet;
+pub mod linux;
+pub mod rfc;
 
 use alloc::string::ToString;
 use alloc::sync::Arc;

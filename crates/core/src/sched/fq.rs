@@ -30,7 +30,7 @@
 //! Not taken over: Linux raises a quantum below 256 to 256, and its `fq_pie` refuses the arriving
 //! packet when the limit is reached; dummynet bounds quantum, limit and flows silently.
 //!
-//! Cost: a packet touches its queue (one cache line with CoDel inside) and one node of the pool on
+//! Cost: queues take memory from their first packet on. A packet touches its queue (one cache line with CoDel inside) and one node of the pool on
 //! its way in and out, whatever the number of queues. The tree that finds the fattest queue is
 //! filled at the first overflow and kept up until as many packets as there are queues arrived
 //! without another, so that filling it costs less than a visit per packet.
@@ -38,17 +38,18 @@
 //! Units: bytes as in [`Packet::len`](crate::packet::Packet), wire packets as in `segments`.
 
 pub(super) mod fattest;
+mod pages;
 mod pool;
 mod timers;
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use self::fattest::Fattest;
+use self::pages::Queues;
 use self::pool::{NONE, Pool};
 use self::timers::Timers;
 use super::{Discipline, Wake};
-use crate::aqm::{Aqm, AqmAlgorithm, QueueView, Verdict};
+use crate::aqm::{AqmAlgorithm, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::packet::Packet;
 use crate::param::Variant;
@@ -74,20 +75,21 @@ params! {
 }
 
 /// A flow-queueing discipline whose queues ask `A`.
-pub struct Fq<A> {
+pub struct Fq<A: AqmAlgorithm> {
     variant: Variant,
     quantum: i32,
     /// A queue with fewer credits waits for its next turn.
     least_credits: i32,
     limit: Backlog,
     drop_batch: u32,
-    queues: Vec<Queue<A>>,
+    queues: Queues<A>,
     new: List,
     old: List,
     pool: Pool,
     backlog: Backlog,
     timers: Timers,
-    fattest: Fattest,
+    /// Made at the first overflow.
+    fattest: Option<Fattest>,
     /// Arrivals for which `fattest` is still kept up; zero while it is not.
     fattest_for: u32,
 }
@@ -125,18 +127,7 @@ enum Which {
 impl<A: AqmAlgorithm> Fq<A> {
     /// Empty queues.
     pub fn new(params: &FqParams, aqm: A::Params) -> Self {
-        let aqm = Arc::new(aqm);
-        let queues: Vec<Queue<A>> = (0..params.flows)
-            .map(|_| Queue {
-                head: NONE,
-                tail: NONE,
-                next: OFF_LIST,
-                credits: 0,
-                packets: 0,
-                bytes: 0,
-                aqm: A::for_flow(&aqm),
-            })
-            .collect();
+        let queues = Queues::new(params.flows as usize, aqm);
         Fq {
             variant: params.variant,
             quantum: params.quantum as i32,
@@ -154,14 +145,14 @@ impl<A: AqmAlgorithm> Fq<A> {
             pool: Pool::EMPTY,
             backlog: Backlog::default(),
             timers: Timers::default(),
-            fattest: Fattest::new(queues.len()),
+            fattest: None,
             fattest_for: 0,
             queues,
         }
     }
 }
 
-impl<A: Aqm> Fq<A> {
+impl<A: AqmAlgorithm> Fq<A> {
     fn view(&self, queue: u32) -> QueueView {
         let queue = &self.queues[queue as usize];
         QueueView {
@@ -266,12 +257,14 @@ impl<A: Aqm> Fq<A> {
     /// RFC 8290 section 4.1.2: packets go from the head of the fattest queue.
     #[inline(never)]
     fn relieve(&mut self, cx: &mut Cx<'_>) {
+        let tree = self
+            .fattest
+            .get_or_insert_with(|| Fattest::new(self.queues.len()));
         if self.fattest_for == 0 {
             let variant = self.variant;
-            self.fattest
-                .fill(self.queues.iter().map(|queue| queue.weight(variant)));
+            tree.fill(self.queues.iter().map(|queue| queue.weight(variant)));
         }
-        let fattest = self.fattest.find();
+        let fattest = tree.find();
         // The tree is told once, after the last of them.
         self.fattest_for = 0;
         let q = &self.queues[fattest as usize];
@@ -297,7 +290,9 @@ impl<A: Aqm> Fq<A> {
 
     fn weigh(&mut self, queue: u32) {
         let weight = self.queues[queue as usize].weight(self.variant);
-        self.fattest.set(queue, weight);
+        if let Some(tree) = &mut self.fattest {
+            tree.set(queue, weight);
+        }
     }
 
     /// Sees to it that the AQM's timer is called.
@@ -308,7 +303,7 @@ impl<A: Aqm> Fq<A> {
     }
 }
 
-impl<A: Aqm> Discipline for Fq<A> {
+impl<A: AqmAlgorithm> Discipline for Fq<A> {
     fn enqueue(&mut self, mut packet: Packet, cx: &mut Cx<'_>) {
         let queue = packet.flow % self.queues.len() as u32;
         let view = self.view(queue);
@@ -432,7 +427,20 @@ impl<A: Aqm> Discipline for Fq<A> {
     }
 }
 
-impl<A> Queue<A> {
+impl<A: AqmAlgorithm> Queue<A> {
+    /// A queue that has not seen a packet.
+    fn new(params: &Arc<A::Params>) -> Self {
+        Queue {
+            head: NONE,
+            tail: NONE,
+            next: OFF_LIST,
+            credits: 0,
+            packets: 0,
+            bytes: 0,
+            aqm: A::for_flow(params),
+        }
+    }
+
     /// What the fattest queue has most of.
     fn weight(&self, variant: Variant) -> u32 {
         match variant {

@@ -361,7 +361,7 @@ fn flow_queued_pie_equals_models_that_are_updated_when_idle_too() {
             if scene.name.contains("clock") {
                 continue;
             }
-            for s in pie_settings(variant).into_iter().filter(|s| !s.onoff) {
+            for s in pie_settings(variant) {
                 let spec = pie_spec(variant, true, &s);
                 let controller = || pie_controller(variant, true, s);
                 let mut model = pie::Fair::new(variant, 5, s.limit, controller);

@@ -102,6 +102,11 @@ impl<R: BufRead> CsvTrace<R> {
                 return Err(self.senseless("the line is too long for a trace"));
             }
             let line = line.trim_end_matches(['\n', '\r']);
+            // Spreadsheets put a byte order mark in front of UTF-8.
+            let line = match self.line {
+                1 => line.strip_prefix('\u{feff}').unwrap_or(line),
+                _ => line,
+            };
             if text::is_silent(line) {
                 continue;
             }
@@ -244,6 +249,19 @@ mod tests {
             all.push(arrival);
         }
         Ok(all)
+    }
+
+    #[test]
+    fn a_byte_order_mark_says_nothing() {
+        let plain = read("5,1,1500,2\n");
+        assert!(plain.is_ok());
+        assert_eq!(read("\u{feff}5,1,1500,2\n"), plain);
+        assert_eq!(
+            read("\u{feff}time_ns,flow,size_bytes,ecn\n5,1,1500,2\n"),
+            plain
+        );
+        let later = read("5,1,1500,2\n\u{feff}5,1,1500,2\n").unwrap_err();
+        assert!(later.starts_with("t.csv:2:1: "), "{later}");
     }
 
     #[test]

@@ -83,12 +83,18 @@ pub enum ReplayError {
         /// What the system or the library said.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The ending of a file says nothing.
-    #[error("`{}` ends in neither {}, so its format is not known", path.display(), .endings.join(" nor "))]
+    /// There is nothing to replay.
+    #[error("`{}` has no packets", trace.display())]
+    NoPackets {
+        /// The trace.
+        trace: PathBuf,
+    },
+    /// The ending of a file is of no format that is written.
+    #[error("cannot write `{}`: its name must end in {}", path.display(), .endings.join(" or "))]
     Ending {
         /// The file.
         path: PathBuf,
-        /// The endings that say something.
+        /// The endings of the formats that are written.
         endings: &'static [&'static str],
     },
     /// There are no bytes to write.
@@ -112,7 +118,7 @@ pub enum ReplayError {
 /// how many there are.
 ///
 /// # Errors
-/// [`ReplayError`]. Files that were begun stay under their temporary names.
+/// [`ReplayError`]. Files that were begun are removed.
 pub fn run(job: &Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Summary, ReplayError> {
     let mut trace = Trace::open(&job.trace, job.hash, job.seed)?;
     let mut writer = Writer::create(&job.outputs, job, trace.capture().is_some())?;
@@ -128,6 +134,10 @@ pub fn run(job: &Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Summary, Rep
         }
         replay.arrive(arrival.packet(slot), arrival.flow, &mut writer)?;
         writer.check()?;
+    }
+    if replay.arrived() == 0 {
+        let trace = job.trace.clone();
+        return Err(ReplayError::NoPackets { trace });
     }
     let end = replay.finish(&mut writer)?;
     writer.finish(end, trace.warnings())

@@ -4,9 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// A file under a temporary name (`NAME.part`), or a device, which is written to directly.
+/// A file under a temporary name (`NAME.part`), or a device, which is written to directly. What is
+/// dropped unfinished is removed.
 pub(super) struct Part {
     path: PathBuf,
+    /// None for a device, and once the file has its name.
     temporary: Option<PathBuf>,
     file: BufWriter<File>,
 }
@@ -14,11 +16,7 @@ pub(super) struct Part {
 impl Part {
     pub(super) fn create(path: &Path) -> io::Result<Self> {
         let is_device = fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
-        let temporary = (!is_device).then(|| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(".part");
-            PathBuf::from(name)
-        });
+        let temporary = (!is_device).then(|| temporary(path));
         let file = match &temporary {
             Some(temporary) => File::create(temporary)?,
             None => File::options().write(true).open(path)?,
@@ -34,10 +32,28 @@ impl Part {
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.file.flush()?;
         match &self.temporary {
-            Some(temporary) => fs::rename(temporary, &self.path),
-            None => Ok(()),
+            Some(temporary) => fs::rename(temporary, &self.path)?,
+            None => return Ok(()),
+        }
+        self.temporary = None;
+        Ok(())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // What cannot be removed stays under a name that says it is unfinished.
+            let _ = fs::remove_file(temporary);
         }
     }
+}
+
+/// The name that the file at `path` has until it is whole.
+pub(super) fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
 }
 
 impl Write for Part {

@@ -290,7 +290,7 @@ fn what_cannot_be_written_is_said_before_anything_runs() {
         rows: in_folder("rows.txt"),
         ..Outputs::default()
     });
-    assert!(text.contains("ends in neither .csv nor .parquet"), "{text}");
+    assert!(text.contains("must end in .csv or .parquet"), "{text}");
     let text = error(Outputs {
         state: Some(Path::new("/nowhere/state.csv").to_owned()),
         ..Outputs::default()
@@ -304,4 +304,101 @@ fn what_cannot_be_written_is_said_before_anything_runs() {
         ..Outputs::default()
     });
     assert!(text.contains("is CSV and has no bytes"), "{text}");
+}
+
+/// What the fuzzer found interesting: a trace, or an error, but no panic.
+#[test]
+fn traces_of_the_corpus_are_read_or_refused() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/trace");
+    let mut files: Vec<_> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} is empty", folder.display());
+    for file in files {
+        println!("{}", file.display());
+        let Ok(mut trace) = Trace::from_bytes(fs::read(&file).unwrap(), Hash::Flow, 1) else {
+            continue;
+        };
+        let mut before = sluice_core::Time::ZERO;
+        while let Ok(Some(arrival)) = trace.read() {
+            assert!(arrival.time >= before && arrival.len > 0);
+            before = arrival.time;
+        }
+    }
+}
+
+#[test]
+fn a_capture_is_written_as_pcap_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("in.pcap");
+    // The head of a classic capture of Ethernet without a packet.
+    let head: [u32; 6] = [0xa1b2_3c4d, 4 << 16 | 2, 0, 0, 1 << 18, 1];
+    fs::write(&trace, head.map(u32::to_le_bytes).concat()).unwrap();
+    let job = Job {
+        trace,
+        queue: parse_queue("fifo").unwrap(),
+        rate: parse_rate("8Mbit/s").unwrap(),
+        hash: Hash::Flow,
+        seed: 1,
+        outputs: Outputs {
+            capture: Some(folder.path().join("x.pcapng")),
+            ..Outputs::default()
+        },
+    };
+    let text = run(&job, &mut |_, _| {}).unwrap_err().to_string();
+    assert!(
+        text.ends_with("x.pcapng`: its name must end in .pcap"),
+        "{text}"
+    );
+}
+
+/// What a folder holds, in order.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Replays `trace` to CSV and Parquet in `folder` and gives the error.
+fn failing(folder: &Path, trace: &str) -> String {
+    fs::write(folder.join("trace.csv"), trace).unwrap();
+    let job = Job {
+        trace: folder.join("trace.csv"),
+        queue: parse_queue("fifo").unwrap(),
+        rate: parse_rate("8Mbit/s").unwrap(),
+        hash: Hash::Flow,
+        seed: 1,
+        outputs: Outputs {
+            rows: Some(folder.join("rows.csv")),
+            state: Some(folder.join("state.parquet")),
+            capture: None,
+        },
+    };
+    run(&job, &mut |_, _| {}).unwrap_err().to_string()
+}
+
+#[test]
+fn a_trace_without_packets_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for trace in ["", "# nothing\n", "time_ns,flow,size_bytes,ecn\n"] {
+        let text = failing(folder.path(), trace);
+        assert!(text.ends_with("trace.csv` has no packets"), "{text}");
+        for name in ["rows.csv", "state.parquet"] {
+            assert!(!folder.path().join(name).exists());
+        }
+    }
+}
+
+#[test]
+fn an_error_leaves_no_file_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    for trace in ["", "0,1,1000,0\n0,1,x,0\n"] {
+        failing(folder.path(), trace);
+        assert_eq!(names(folder.path()), ["trace.csv"]);
+    }
 }

@@ -1,7 +1,7 @@
 //! Where recorded arrivals come from: CSV or a packet capture, recognised by its first bytes.
 
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Read};
+use std::io::{self, BufRead as _, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::{cell::Cell, fmt};
@@ -170,13 +170,36 @@ impl Trace {
         };
         let file = File::open(path).map_err(fail)?;
         let size = file.metadata().map_err(fail)?.len();
+        Self::from_reader(Box::new(file), size, path, hash, seed)
+    }
+
+    /// Reads a trace that is in memory; errors call it `input`.
+    ///
+    /// # Errors
+    /// As [`Trace::open`].
+    pub fn from_bytes(bytes: Vec<u8>, hash: Hash, seed: u64) -> Result<Trace, TraceError> {
+        let size = bytes.len() as u64;
+        let reader = Box::new(Cursor::new(bytes));
+        Self::from_reader(reader, size, Path::new("input"), hash, seed)
+    }
+
+    fn from_reader(
+        inner: Box<dyn Read>,
+        size: u64,
+        path: &Path,
+        hash: Hash,
+        seed: u64,
+    ) -> Result<Trace, TraceError> {
         let read = Rc::new(Cell::new(0));
         let counted = Counted {
-            file,
+            inner,
             read: Rc::clone(&read),
         };
         let mut reader = BufReader::with_capacity(1 << 16, counted);
-        let head = reader.fill_buf().map_err(fail)?;
+        let head = reader.fill_buf().map_err(|error| TraceError::Read {
+            path: path.to_owned(),
+            error,
+        })?;
         let source = if Capture::is_one(head) {
             Source::Capture(Box::new(Capture::new(reader, path, hash, seed)?))
         } else {
@@ -215,15 +238,15 @@ impl Trace {
     }
 }
 
-/// A file that counts what was read from it.
-pub(super) struct Counted {
-    file: File,
+/// A reader that counts what was read from it.
+struct Counted {
+    inner: Box<dyn Read>,
     read: Rc<Cell<u64>>,
 }
 
 impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = self.file.read(buffer)?;
+        let n = self.inner.read(buffer)?;
         self.read.set(self.read.get() + n as u64);
         Ok(n)
     }

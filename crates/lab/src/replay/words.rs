@@ -108,7 +108,9 @@ pub fn parse_rate(text: &str) -> Result<LinkRate, RateError> {
         Ok(content) => content,
         Err(error) => return Err(RateError::Read { path, error }),
     };
-    match Schedule::parse(&content) {
+    // Spreadsheets put a byte order mark in front of UTF-8.
+    let content = content.strip_prefix('\u{feff}').unwrap_or(&content);
+    match Schedule::parse(content) {
         Ok(schedule) if schedule.ends_in_outage() => Err(RateError::Outage { path }),
         Ok(schedule) => Ok(LinkRate::Schedule(schedule)),
         Err(error) => Err(RateError::Text { path, error }),
@@ -179,6 +181,10 @@ mod tests {
         };
         assert!(matches!(
             read("0,1000000\n5,2000000"),
+            Ok(LinkRate::Schedule(_))
+        ));
+        assert!(matches!(
+            read("\u{feff}time_ns,bits_per_second\n0,1000000"),
             Ok(LinkRate::Schedule(_))
         ));
         let error = read("0,1000000\n5;2000000").unwrap_err().to_string();

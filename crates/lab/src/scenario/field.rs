@@ -529,7 +529,9 @@ impl Field for Queue {
                 problem.nearest(word, candidates)
             }
             SpecErrorKind::Empty => problem.hint("write it as in \"fq_codel target 5ms\""),
-            SpecErrorKind::MissingValue(_) | SpecErrorKind::Param(_) => problem,
+            SpecErrorKind::Repeated(_)
+            | SpecErrorKind::MissingValue(_)
+            | SpecErrorKind::Param(_) => problem,
         };
         problems.push(problem);
         None

@@ -70,12 +70,12 @@ impl Fattest {
             index /= FAN;
             let largest = self.nodes[above + index / FAN].0[index % FAN];
             if new < largest {
-                if old < largest {
+                // Others are often as heavy, and to see that takes no maximum.
+                if old < largest || self.nodes[level + index].holds(largest) {
                     return;
                 }
                 new = self.nodes[level + index].largest();
-            }
-            if new == largest {
+            } else if new == largest {
                 return;
             }
             level = above;
@@ -97,10 +97,19 @@ impl Node {
         self.0.iter().fold(0, |a, b| a.max(*b))
     }
 
-    /// The first child with `weight`, which one of them has. Without a branch per child.
+    fn holds(&self, weight: u32) -> bool {
+        self.equal(weight) != 0
+    }
+
+    /// The first child with `weight`, which one of them has.
     fn first(&self, weight: u32) -> u32 {
-        let equal = |mask, (i, w): (usize, &u32)| mask | u32::from(*w == weight) << i;
-        self.0.iter().enumerate().fold(0, equal).trailing_zeros()
+        self.equal(weight).trailing_zeros()
+    }
+
+    /// A bit for each child with `weight`, without a branch per child.
+    fn equal(&self, weight: u32) -> u32 {
+        let bit = |bits, (i, w): (usize, &u32)| bits | u32::from(*w == weight) << i;
+        self.0.iter().enumerate().fold(0, bit)
     }
 }
 

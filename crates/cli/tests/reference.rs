@@ -1,0 +1,174 @@
+//! The reference pages that are made from the registry are up to date.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p sluice-cli --test reference` writes them anew.
+
+use std::fmt::Write as _;
+use std::process::Command;
+
+use expect_test::expect_file;
+use serde_json::Value as Json;
+use sluice_core::link::LinkParams;
+use sluice_core::param::{Kind, ParamDecl};
+
+/// What `sluice list --json` says.
+fn algorithms() -> Vec<Json> {
+    let output = Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .args(["list", "--json"])
+        .output()
+        .expect("the command runs");
+    assert!(output.status.success());
+    let json: Json = serde_json::from_slice(&output.stdout).expect("it prints JSON");
+    json.as_array().expect("a list").clone()
+}
+
+fn text<'a>(json: &'a Json, key: &str) -> &'a str {
+    json[key].as_str().unwrap_or_default()
+}
+
+fn params(algorithm: &Json) -> &[Json] {
+    algorithm["params"].as_array().expect("a list")
+}
+
+/// `target 5ms` or `noecn`: a parameter with its default, as a user would write it.
+fn setting(param: &Json) -> String {
+    match (text(param, "kind"), text(param, "default")) {
+        ("switch", "on") => text(param, "name").to_string(),
+        ("switch", _) => format!("no{}", text(param, "name")),
+        (_, default) => format!("{} {default}", text(param, "name")),
+    }
+}
+
+/// What a parameter accepts.
+fn accepted(param: &Json) -> String {
+    if let Some(words) = param["words"].as_array() {
+        let words: Vec<&str> = words.iter().filter_map(Json::as_str).collect();
+        return format!("`{}`", words.join("`, `"));
+    }
+    match text(param, "kind") {
+        "switch" => format!("`{0}` or `no{0}`", text(param, "name")),
+        kind => format!("{kind}, {} to {}", text(param, "low"), text(param, "high")),
+    }
+}
+
+/// A text in a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+const FORMS: [(&str, &str); 3] = [
+    ("discipline", "Disciplines"),
+    ("aqm", "AQMs on a single queue"),
+    (
+        "flow-queued aqm",
+        "AQMs in every queue of a flow-queueing discipline",
+    ),
+];
+
+#[test]
+fn the_index_of_algorithms_is_up_to_date() {
+    let algorithms = algorithms();
+    let mut page = String::from(
+        "# Algorithms\n\n\
+         Made from the registry by `UPDATE_EXPECT=1 cargo test -p sluice-cli --test reference`; do not edit.\n\
+         [parameters.md](parameters.md) explains every parameter and says where its default comes from.\n\
+         A queue is written as words, `codel target 7ms ecn`, the same in every scenario, rule and command.\n",
+    );
+    let known: Vec<&str> = FORMS.iter().map(|(form, _)| *form).collect();
+    for algorithm in &algorithms {
+        assert!(
+            known.contains(&text(algorithm, "form")),
+            "a form is missing above"
+        );
+    }
+    for (form, heading) in FORMS {
+        let _ = write!(
+            page,
+            "\n## {heading}\n\n| name | what it does | parameters and defaults |\n|---|---|---|\n"
+        );
+        for algorithm in algorithms.iter().filter(|a| text(a, "form") == form) {
+            let name = text(algorithm, "name");
+            let settings: Vec<String> = params(algorithm).iter().map(setting).collect();
+            let link = match form {
+                "flow-queued aqm" => format!("`{name}`"),
+                _ => format!("[`{name}`]({name}.md)"),
+            };
+            let doc = cell(text(algorithm, "doc"));
+            let _ = writeln!(page, "| {link} | {doc} | {} |", settings.join(", "));
+        }
+    }
+    expect_file!["../../../docs/algorithms/README.md"].assert_eq(&page);
+}
+
+#[test]
+fn the_reference_of_parameters_is_up_to_date() {
+    let mut page = String::from(
+        "# Parameters\n\n\
+         Made from the registry by `UPDATE_EXPECT=1 cargo test -p sluice-cli --test reference`; do not edit.\n\
+         A time without a unit counts milliseconds, a size bytes. Switches are written `word` or `noword`.\n",
+    );
+    for algorithm in &algorithms() {
+        let _ = write!(
+            page,
+            "\n## {}\n\n{}.\n",
+            text(algorithm, "name"),
+            text(algorithm, "doc")
+        );
+        if params(algorithm).is_empty() {
+            page.push_str("\nNo parameters.\n");
+            continue;
+        }
+        page.push_str(
+            "\n| default | accepts | meaning | source of the default |\n|---|---|---|---|\n",
+        );
+        for param in params(algorithm) {
+            let _ = writeln!(
+                page,
+                "| `{}` | {} | {} | {} |",
+                setting(param),
+                cell(&accepted(param)),
+                cell(text(param, "doc")),
+                cell(text(param, "source")),
+            );
+        }
+    }
+    expect_file!["../../../docs/algorithms/parameters.md"].assert_eq(&page);
+}
+
+#[test]
+fn every_algorithm_has_its_page() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/algorithms");
+    for algorithm in &algorithms() {
+        if text(algorithm, "form") != "flow-queued aqm" {
+            let page = format!("{folder}/{}.md", text(algorithm, "name"));
+            assert!(std::fs::exists(&page).unwrap_or(false), "{page} is missing");
+        }
+    }
+}
+
+/// The table of `docs/links.md` names every parameter of a link as it is declared.
+#[test]
+fn the_table_of_link_parameters_is_complete() {
+    let page = include_str!("../../../docs/links.md");
+    let missing: Vec<String> = LinkParams::decls()
+        .map(row)
+        .filter(|row| !page.contains(row.as_str()))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "docs/links.md lacks these rows:\n{}",
+        missing.join("\n")
+    );
+}
+
+fn row(decl: &ParamDecl) -> String {
+    let default = match decl.kind {
+        Kind::Flag => format!("no{}", decl.name),
+        _ => format!("{} {}", decl.name, decl.default),
+    };
+    let accepts = match (decl.kind, decl.range) {
+        (Kind::Choice(words), _) => format!("`{}`", words.join("`, `")),
+        (_, Some((low, high))) => format!("{low} to {high}"),
+        _ => format!("`{0}` or `no{0}`", decl.name),
+    };
+    format!("| `{default}` | {accepts} | {} |", decl.doc)
+}
