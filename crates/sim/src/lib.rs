@@ -24,6 +24,7 @@ mod calendar;
 mod cargo;
 mod config;
 mod connection;
+mod estimate;
 mod observe;
 mod path;
 mod random;
@@ -36,5 +37,6 @@ pub use config::{
     Router, Size, Spacing, Tcp, Traffic, Udp, Web, dumbbell, dumbbell_route, parking_lot,
     parking_lot_route,
 };
+pub use estimate::Estimate;
 pub use observe::{Completion, Datagram, Echo, FlowTotals, LinkSample, Observer, TcpSample};
 pub use simulation::Simulation;

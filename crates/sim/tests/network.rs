@@ -769,3 +769,35 @@ fn a_queue_from_outside_the_registry_takes_its_place() {
     // With 1000 places 875 would wait; a departure at the last instant may have freed one.
     assert!(simulation.backlog(0).packets <= 3);
 }
+
+#[test]
+fn the_estimate_is_an_upper_bound_within_a_small_factor() {
+    let links = || dumbbell(mbit(10), Span::from_ms(20), &queue("fq_codel"));
+    let mut sized = bulk("cubic");
+    if let Traffic::Tcp(tcp) = &mut sized.traffic {
+        tcp.bytes = Some(1_000_000);
+    }
+    let udp = Flow::new(
+        Traffic::Udp(Udp::constant(mbit(2), 500)),
+        dumbbell_route(Span::ZERO),
+    );
+    for flows in [
+        vec![bulk("cubic"); 4],
+        vec![sized],
+        vec![udp, ping(Span::from_ms(10))],
+    ] {
+        let count = flows.len();
+        let config = exact(links(), flows, 30);
+        let estimate = config.estimate();
+        let (simulation, _) = run(&config);
+        let sent: u64 = (0..count).map(|f| simulation.totals(f).packets_sent).sum();
+        assert!(estimate.packets >= sent, "{estimate:?} {sent}");
+        assert!(estimate.packets <= sent * 2, "{estimate:?} {sent}");
+        assert!(estimate.memory_bytes < 100 << 20);
+    }
+    // An impossible wish is seen before it is tried.
+    let mut wish = exact(links(), vec![bulk("cubic"); 2], 1_000_000);
+    wish.links[0].params.pipe.rate = mbit(1_000_000);
+    // Two windows of 6 MiB each 20 ms for 10^6 s are 4.3e11 segments.
+    assert!(wish.estimate().packets > 400_000_000_000);
+}

@@ -44,8 +44,10 @@ pub enum Pacing {
 /// How slow start ends before the first loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SlowStart {
-    /// At ssthresh or the first loss (RFC 5681 §3.1).
+    /// As Linux does it: HyStart for cubic, at ssthresh for the others.
     #[default]
+    Auto,
+    /// At ssthresh or the first loss (RFC 5681 §3.1).
     Standard,
     /// When the RTT grows, through conservative slow start (RFC 9406).
     HystartPlusPlus,
@@ -121,7 +123,7 @@ impl Default for Config {
             congestion_control: &cc::CUBIC,
             ecn: EcnMode::Off,
             abe: false,
-            slow_start: SlowStart::Standard,
+            slow_start: SlowStart::Auto,
             pacing: Pacing::Auto,
             loss_detection: LossDetection::RackTlp,
             rto_floor: RtoFloor::Variance(Span::from_ms(200)),

@@ -2,11 +2,13 @@
 
 mod common;
 
-use common::{Fate, Net, secs, transfer};
+use common::{Dice, Fate, Net, secs, transfer};
 use proptest::prelude::*;
 use sluice_core::{Rate, Span, Time};
 use sluice_tcp::cc::{self, Phase};
-use sluice_tcp::{Config, EcnMode, Flags, LossDetection, Reading, Segment, State};
+use sluice_tcp::{
+    Config, EcnMode, Flags, LossDetection, Pacing, Reading, Segment, SlowStart, State,
+};
 
 fn config(name: &str) -> Config {
     Config {
@@ -330,6 +332,175 @@ fn sequence_numbers_may_wrap() {
     assert_eq!(net.server.received(), 1_000_000);
 }
 
+#[test]
+fn paced_segments_are_spread_over_the_round_trip() {
+    // A window of 100 kB (the peer's) and an RTT of 20 ms: Linux's pacing at 1.2 times that in
+    // congestion avoidance, or 2 times in slow start, leaves gaps of 65 % to 45 % of the RTT
+    // where an unpaced sender leaves nearly all of it.
+    let longest_burst = |pacing| {
+        let config = Config {
+            pacing,
+            receive_buffer: 100_000,
+            ..config("reno")
+        };
+        let mut net = transfer(&config, 5_000_000, Span::from_ms(10), |_, _| Fate::Deliver);
+        net.trace = Some(Vec::new());
+        assert!(net.run(secs(60)));
+        let mut longest = 0;
+        let (mut now, mut burst) = (Time::ZERO, 0);
+        for line in net.trace.iter().flatten() {
+            if !line.to_server || line.at < Time::ZERO + Span::from_ms(500) {
+                continue;
+            }
+            burst = if line.at == now {
+                burst + line.segment.len
+            } else {
+                0
+            };
+            now = line.at;
+            longest = longest.max(burst);
+        }
+        longest
+    };
+    assert!(longest_burst(Pacing::Off) > 80_000);
+    // A burst is a millisecond's worth, here at most 100 kB * 2 / 20 = 10 kB.
+    assert!(longest_burst(Pacing::On) <= 10_000 + 1448);
+}
+
+#[test]
+fn the_delivery_rate_is_that_of_the_bottleneck() {
+    let mut net = transfer(&config("cubic"), 20_000_000, Span::from_ms(10), |_, _| {
+        Fate::Deliver
+    });
+    net.rate = Rate::from_bps(20_000_000);
+    net.queue_limit = 60;
+    net.run_until(secs(5));
+    // 1448 of 1500 bytes are payload; samples span a round trip of a busy link, and one
+    // delayed ACK of two segments more or less is 4 % of its 50 segments.
+    let rate = net.client.snapshot().delivery_rate.unwrap().as_bps();
+    let expected = 20_000_000 * 1448 / 1500;
+    assert!(rate.abs_diff(expected) < expected / 20, "{rate}");
+}
+
+#[test]
+fn accurate_feedback_counts_every_mark() {
+    let config = Config {
+        ecn: EcnMode::Accurate,
+        ..config("prague")
+    };
+    let (mut dice, marks) = (Dice(7), std::cell::Cell::new(0));
+    let mut net = transfer(&config, 3_000_000, Span::from_ms(10), |up, s| {
+        // Every third segment of data, and every fifth ACK is lost.
+        if up && s.len > 0 && dice.roll() % 3 == 0 {
+            marks.set(marks.get() + 1);
+            Fate::Mark
+        } else if !up && s.is_pure_ack() && dice.roll() % 5 == 0 {
+            Fate::Drop
+        } else {
+            Fate::Deliver
+        }
+    });
+    assert!(net.run(secs(600)));
+    assert_eq!(net.client.counters().ce_segments, marks.get());
+}
+
+#[test]
+fn dctcp_acknowledges_a_change_of_marks_in_two_parts() {
+    let config = Config {
+        ecn: EcnMode::Dctcp,
+        quick_acks: 0,
+        ..config("dctcp")
+    };
+    let mut sent = 0;
+    let mut net = transfer(&config, 20_000, Span::from_ms(10), |up, s| {
+        sent += u32::from(up && s.len > 0);
+        if up && s.len > 0 && sent == 5 {
+            Fate::Mark
+        } else {
+            Fate::Deliver
+        }
+    });
+    net.trace = Some(Vec::new());
+    assert!(net.run(secs(10)));
+    let acks: Vec<(u32, bool)> = net
+        .trace
+        .iter()
+        .flatten()
+        .filter(|line| !line.to_server && line.segment.is_pure_ack())
+        .map(|line| {
+            (
+                line.segment.ack.wrapping_sub(1) / 1448,
+                line.segment.flags.has(Flags::ECE),
+            )
+        })
+        .collect();
+    // The first segment is acknowledged by the server's FIN, the next two together. RFC 8257
+    // §3.2: the fourth waits for its ACK when the marked fifth comes: it is acknowledged without
+    // ECE, the fifth with it at once, the sixth without again.
+    assert_eq!(acks[..4], [(3, false), (4, false), (5, true), (6, false)]);
+}
+
+#[test]
+fn the_floor_of_rfc_6298_makes_a_timeout_take_a_second() {
+    let retransmitted_at = |floor| {
+        let config = Config {
+            loss_detection: LossDetection::DupAck,
+            rto_floor: floor,
+            ..config("reno")
+        };
+        let mut first = true;
+        let mut net = transfer(&config, 1448, Span::from_ms(10), |up, s| {
+            if up && s.len > 0 && std::mem::take(&mut first) {
+                Fate::Drop
+            } else {
+                Fate::Deliver
+            }
+        });
+        net.trace = Some(Vec::new());
+        assert!(net.run(secs(10)));
+        let line = net
+            .trace
+            .iter()
+            .flatten()
+            .filter(|l| l.segment.len > 0)
+            .nth(1);
+        line.unwrap().at
+    };
+    // Sent at 20 ms. One RTT sample of 20 ms: RTO = 20 + max(floor, 4 * 10) in Linux's way
+    use sluice_tcp::rtt::RtoFloor;
+    let ms = Span::from_ms;
+    assert_eq!(
+        retransmitted_at(RtoFloor::Variance(ms(200))),
+        Time::ZERO + ms(20 + 220)
+    );
+    assert_eq!(
+        retransmitted_at(RtoFloor::Total(ms(1000))),
+        Time::ZERO + ms(20 + 1000)
+    );
+}
+
+#[test]
+fn hystart_leaves_slow_start_before_the_queue_overflows() {
+    let drops = |slow_start| {
+        let config = Config {
+            slow_start,
+            ..config("cubic")
+        };
+        let mut net = transfer(&config, 3_000_000, Span::from_ms(25), |_, _| Fate::Deliver);
+        net.rate = Rate::from_bps(50_000_000);
+        net.queue_limit = 200;
+        assert!(net.run(secs(60)));
+        net.queue_drops
+    };
+    // Standard slow start overshoots the 208 + 200 packets that path and queue hold by as much.
+    // HyStart++ sees the RTT grow as soon as HyStart does, but goes on at a quarter of the pace for
+    // five rounds, which here is still too much.
+    assert!(drops(SlowStart::Standard) > 200);
+    assert!(drops(SlowStart::HystartPlusPlus) < drops(SlowStart::Standard));
+    assert_eq!(drops(SlowStart::Hystart), 0);
+    assert_eq!(drops(SlowStart::Auto), 0);
+}
+
 fn fate() -> impl Strategy<Value = Fate> {
     prop_oneof![
         12 => Just(Fate::Deliver),
@@ -384,5 +555,32 @@ proptest! {
             prop_assert_eq!(net.client.received(), reply);
             prop_assert_eq!(net.client.snapshot().in_flight, 0);
         }
+    }
+
+    /// Calling the timeout handler and polling at other times than asked for changes nothing that
+    /// is sent.
+    #[test]
+    fn spurious_wake_ups_change_nothing(
+        seed in 1_u64..,
+        algorithm in 0..cc::REGISTRY.len(),
+        step_us in 100_u64..20_000,
+    ) {
+        let config = Config {
+            congestion_control: cc::REGISTRY[algorithm],
+            ..Config::default()
+        };
+        let run = |step: Option<Span>| {
+            let mut dice = Dice(seed);
+            let mut net = transfer(&config, 200_000, Span::from_ms(10), move |_, _| {
+                if dice.roll() % 20 == 0 { Fate::Drop } else { Fate::Deliver }
+            });
+            net.rate = Rate::from_bps(20_000_000);
+            net.spurious = step;
+            net.trace = Some(Vec::new());
+            net.run(secs(1000));
+            let lines = net.trace.take().unwrap_or_default();
+            lines.iter().map(|l| (l.at, l.to_server, l.segment)).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(run(Some(Span::from_us(step_us))), run(None));
     }
 }

@@ -66,7 +66,7 @@ impl SlowStart {
     /// for congestion avoidance.
     pub fn on_ack(&mut self, ack: &Ack, window: &mut Window) -> u64 {
         match self.mode {
-            Mode::Standard => {}
+            Mode::Auto | Mode::Standard => {}
             Mode::HystartPlusPlus => self.observe_plus_plus(ack, window),
             Mode::Hystart => self.observe_linux(ack, window),
         }
@@ -153,11 +153,16 @@ impl SlowStart {
         }
         if ack.now.since(self.last_ack) <= LINUX_ACK_DELTA {
             self.last_ack = ack.now;
+            // Half of the least RTT (all of it when pacing spreads the ACKs), and as much of
+            // the time that four of the largest super-packets take to send, at most 1 ms.
+            let burst = super::scale(4 * 65_536, ack.srtt.as_ns(), (2 * window.cwnd).max(1));
+            let threshold = self.delay_min.as_ns() + burst.min(1_000_000);
             let threshold = if self.is_paced {
-                self.delay_min
+                threshold
             } else {
-                Span::from_ns(self.delay_min.as_ns() / 2)
+                threshold / 2
             };
+            let threshold = Span::from_ns(threshold);
             if ack.now.since(self.round_start) > threshold {
                 window.ssthresh = window.cwnd;
             }

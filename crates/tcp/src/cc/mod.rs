@@ -178,7 +178,7 @@ pub struct Params {
     pub mss: u64,
     /// Bytes of the initial window.
     pub initial_window: u64,
-    /// How slow start ends.
+    /// How slow start ends; [`SlowStart::Auto`] has been resolved.
     pub slow_start: SlowStart,
     /// Whether marks reduce less than losses (RFC 8511).
     pub abe: bool,
@@ -200,6 +200,8 @@ pub struct Descriptor {
     pub ecn: EcnMode,
     /// Whether it paces by itself.
     pub paces: bool,
+    /// How Linux ends its slow start.
+    pub slow_start: SlowStart,
     /// Makes the state of one connection.
     pub create: fn(&Params) -> Box<dyn CongestionControl>,
 }
@@ -217,6 +219,7 @@ pub static RENO: Descriptor = Descriptor {
     source: "RFC 5681, RFC 6582",
     ecn: EcnMode::Classic,
     paces: false,
+    slow_start: SlowStart::Standard,
     create: |params| Box::new(reno::Reno::new(params)),
 };
 
@@ -227,6 +230,7 @@ pub static CUBIC: Descriptor = Descriptor {
     source: "RFC 9438",
     ecn: EcnMode::Classic,
     paces: false,
+    slow_start: SlowStart::Hystart,
     create: |params| Box::new(cubic::Cubic::new(params)),
 };
 
@@ -237,6 +241,7 @@ pub static BBR: Descriptor = Descriptor {
     source: "draft-cardwell-iccrg-bbr-congestion-control-00",
     ecn: EcnMode::Off,
     paces: true,
+    slow_start: SlowStart::Standard,
     create: |params| Box::new(bbr::Bbr::new(params)),
 };
 
@@ -247,6 +252,7 @@ pub static DCTCP: Descriptor = Descriptor {
     source: "RFC 8257",
     ecn: EcnMode::Dctcp,
     paces: false,
+    slow_start: SlowStart::Standard,
     create: |params| Box::new(dctcp::Dctcp::new(params)),
 };
 
@@ -257,6 +263,7 @@ pub static PRAGUE: Descriptor = Descriptor {
     source: "draft-briscoe-iccrg-prague-congestion-control-04",
     ecn: EcnMode::Accurate,
     paces: true,
+    slow_start: SlowStart::Standard,
     create: |params| Box::new(prague::Prague::new(params)),
 };
 

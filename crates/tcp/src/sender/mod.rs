@@ -6,7 +6,7 @@ mod recovery;
 mod transmit;
 
 use crate::cc::{CongestionControl, Descriptor, Episode, Params, Phase, Window};
-use crate::config::{Config, EcnMode, LossDetection, Pacing};
+use crate::config::{Config, EcnMode, LossDetection, Pacing, SlowStart};
 use crate::prr::Prr;
 use crate::rack::Rack;
 use crate::rate::RateEstimator;
@@ -153,7 +153,10 @@ impl Sender {
         let params = Params {
             mss,
             initial_window,
-            slow_start: config.slow_start,
+            slow_start: match config.slow_start {
+                SlowStart::Auto => descriptor.slow_start,
+                chosen => chosen,
+            },
             abe: config.abe,
             is_paced,
             seed: config.seed,

@@ -76,6 +76,8 @@ pub struct Net<'a> {
     /// Called after each event.
     pub events: u64,
     pub queue_drops: u64,
+    /// Wakes both ends at this interval although nobody asked.
+    pub spurious: Option<Span>,
 }
 
 impl<'a> Net<'a> {
@@ -100,6 +102,7 @@ impl<'a> Net<'a> {
             trace: None,
             events: 0,
             queue_drops: 0,
+            spurious: None,
         }
     }
 
@@ -175,6 +178,14 @@ impl<'a> Net<'a> {
             return false;
         }
         self.events += 1;
+        if let Some(interval) = self.spurious {
+            while self.now + interval < next {
+                self.now += interval;
+                self.client.handle_timeout(self.now);
+                self.server.handle_timeout(self.now);
+                self.flush();
+            }
+        }
         self.now = self.now.max(next);
         if arrival <= timer {
             let Reverse(flight) = self.air.pop().unwrap();
