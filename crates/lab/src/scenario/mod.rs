@@ -343,8 +343,15 @@ fn read_variants(
         let Some(change) = set::Override::parse(option, number, problems) else {
             continue;
         };
-        let axis_path = change.path.strip_prefix("matrix.");
-        let path = axis_path.unwrap_or(&change.path).trim_matches('"');
+        let whole_path = change.path.trim_matches('"');
+        let axis_path = whole_path.strip_prefix("matrix.");
+        let path = axis_path.unwrap_or(whole_path).trim_matches('"');
+        if path == "matrix" {
+            let message = "`matrix` is a table, not a key";
+            let hint = "give one key of it: matrix.link.queue=[\"fifo\", \"codel\"]";
+            problems.push(Problem::new(change.path_at, message).hint(hint));
+            continue;
+        }
         // What is set by hand is no longer varied.
         let before = axes.len();
         axes.retain(|axis| axis.path != path);

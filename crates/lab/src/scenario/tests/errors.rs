@@ -393,3 +393,27 @@ fn an_empty_file_is_told_what_it_lacks() {
     assert!(errors.contains("there is no [link]"), "{errors}");
     assert!(errors.contains("x.toml:1:1"), "{errors}");
 }
+
+#[test]
+fn a_path_in_the_matrix_does_not_repeat_its_name() {
+    let text = format!("{PLAIN}[matrix]\n\"matrix.link.queue\" = [\"fifo\", \"codel\"]\n");
+    assert_eq!(
+        errors(&text, &[]),
+        "\
+error: a path in [matrix] does not begin with `matrix`
+  --> x.toml:11:1
+   |
+11 | \"matrix.link.queue\" = [\"fifo\", \"codel\"]
+   | ^^^^^^^^^^^^^^^^^^^ leave out `matrix.`, as in \"link.queue\" = [\"fifo\", \"codel\"]"
+    );
+    let said = "error: a path in [matrix] does not begin with `matrix`\n";
+    let unquoted = errors(
+        &text.replace("\"matrix.link.queue\"", "matrix.link.queue"),
+        &[],
+    );
+    assert!(unquoted.starts_with(said), "{unquoted}");
+    let option = errors(PLAIN, &["matrix.matrix.link.queue=[\"fifo\"]"]);
+    assert!(option.starts_with(said), "{option}");
+    let whole = errors(PLAIN, &["matrix=[\"fifo\"]"]);
+    assert!(whole.starts_with("error: `matrix` is a table"), "{whole}");
+}
