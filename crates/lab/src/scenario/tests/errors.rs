@@ -417,3 +417,17 @@ error: a path in [matrix] does not begin with `matrix`
     let whole = errors(PLAIN, &["matrix=[\"fifo\"]"]);
     assert!(whole.starts_with("error: `matrix` is a table"), "{whole}");
 }
+
+#[test]
+fn an_expectation_of_no_variant_is_refused() {
+    let text = format!("{PLAIN}[[expect]]\nmetric = \"jain\"\nvariant = []\nmin = 0.9\n");
+    assert_eq!(
+        errors(&text, &[]),
+        "\
+error: `variant` is an empty list
+  --> x.toml:12:11
+   |
+12 | variant = []
+   |           ^^ name variants, or leave it out to mean all"
+    );
+}
