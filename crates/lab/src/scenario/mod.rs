@@ -233,6 +233,14 @@ impl Scenario {
         let duration = keys.as_ref().map_or(Span::MAX, |keys| keys.duration);
         // Without the flows, a metric of one that is itself wrong would be blamed in error.
         let flows = flow::read_all(root, duration, problems)?;
+        if flows.is_empty() {
+            let at = root.node("flow").map(|node| node.at.clone());
+            let hint = "add one, such as [[flow]] with type = \"tcp\"";
+            problems.push(
+                Problem::new(at.unwrap_or(Place::File(0..0)), "there is no [[flow]]").hint(hint),
+            );
+            return None;
+        }
         let expect = expect::read_all(root, &flows, variant, variants, problems);
         let (keys, measure, link) = (keys?, measure?, link?);
         if measure.warmup >= keys.duration {

@@ -431,3 +431,22 @@ error: `variant` is an empty list
    |           ^^ name variants, or leave it out to mean all"
     );
 }
+
+#[test]
+fn a_scenario_without_a_flow_is_refused() {
+    let text = PLAIN.replace("[[flow]]\ntype = \"tcp\"\n", "");
+    let told = errors(&text, &[]);
+    assert!(
+        told.starts_with("error: there is no [[flow]]\n --> x.toml:1:1\n"),
+        "{told}"
+    );
+    assert!(
+        told.contains("add one, such as [[flow]] with type = \"tcp\""),
+        "{told}"
+    );
+    let told = errors(&format!("flow = []\n{text}"), &[]);
+    assert!(
+        told.starts_with("error: there is no [[flow]]\n --> x.toml:1:8\n"),
+        "{told}"
+    );
+}
