@@ -253,6 +253,15 @@ impl Scenario {
                 .hint(format!("the run lasts {}", keys.duration)),
             );
         }
+        for (key, span) in [("window", measure.window), ("step", measure.step)] {
+            if span > keys.duration {
+                let message = format!("a `{key}` of {span} is longer than the run");
+                problems.push(
+                    Problem::new(place(root, "measure", key), message)
+                        .hint(format!("the run lasts {}", keys.duration)),
+                );
+            }
+        }
         if measure.warmup < keys.duration {
             check_warmup(root, &flows, &measure, problems);
         }

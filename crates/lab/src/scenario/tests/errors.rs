@@ -450,3 +450,23 @@ fn a_scenario_without_a_flow_is_refused() {
         "{told}"
     );
 }
+
+#[test]
+fn a_window_longer_than_the_run_is_refused() {
+    let text = format!("{PLAIN}[measure]\nwindow = \"11s\"\nstep = \"12s\"\n");
+    assert_eq!(
+        errors(&text, &[]),
+        "\
+error: a `window` of 11s is longer than the run
+  --> x.toml:11:10
+   |
+11 | window = \"11s\"
+   |          ^^^^^ the run lasts 10s
+
+error: a `step` of 12s is longer than the run
+  --> x.toml:12:8
+   |
+12 | step = \"12s\"
+   |        ^^^^^ the run lasts 10s"
+    );
+}
