@@ -470,3 +470,29 @@ error: a `step` of 12s is longer than the run
    |        ^^^^^ the run lasts 10s"
     );
 }
+
+#[test]
+fn a_suggested_unit_is_of_the_size_that_was_meant() {
+    let rate = |unit: &str| errors(&PLAIN.replace("10Mbit/s", &format!("1{unit}")), &[]);
+    for (unit, meant) in [
+        ("Mb", "Mbit/s"),
+        ("mb/s", "Mbit/s"),
+        ("Kbits", "kbit/s"),
+        ("MBps", "MB/s"),
+        ("Mbytes/s", "MB/s"),
+    ] {
+        let told = rate(unit);
+        assert!(
+            told.ends_with(&format!("did you mean `{meant}`?")),
+            "{told}"
+        );
+    }
+    for unit in ["MB", "ms", "s", "MiB/s", "TB/s"] {
+        let told = rate(unit);
+        assert!(told.contains("units: bit/s, kbit/s, Mbit/s"), "{told}");
+    }
+    let time = errors(&PLAIN.replace("10s", "10secs"), &[]);
+    assert!(time.ends_with("did you mean `s`?"), "{time}");
+    let time = errors(&PLAIN.replace("\"10s", "\"10m"), &[]);
+    assert!(time.ends_with("units: ns, us, ms, s, min, h"), "{time}");
+}
