@@ -88,7 +88,7 @@ fn config(scenario: &Scenario) -> Result<Config, SimError> {
     Ok(Config {
         duration: scenario.duration,
         seed: scenario.seed,
-        links: vec![link(&scenario.link.up), link(&scenario.link.down)],
+        links: vec![link(&scenario.link.up)?, link(&scenario.link.down)?],
         flows,
         sample_interval: Some(scenario.measure.interval),
         // The link counts IP packets, as the live one does.
@@ -97,13 +97,19 @@ fn config(scenario: &Scenario) -> Result<Config, SimError> {
     })
 }
 
-fn link(pipe: &Pipe) -> Link {
-    let mut steps = pipe.rate.steps().iter();
-    let first = steps.next().map_or(Rate::UNLIMITED, |(_, rate)| *rate);
-    let mut link = Link::new(first, pipe.delay, pipe.queue.0.clone());
-    link.pipe.burst = pipe.burst;
-    link.rates = steps.map(|(at, rate)| (Time::ZERO + *at, *rate)).collect();
-    link
+fn link(pipe: &Pipe) -> Result<Link, ConfigError> {
+    let steps: Vec<(Time, Rate)> = pipe
+        .rate
+        .steps()
+        .iter()
+        .map(|(at, rate)| (Time::ZERO + *at, *rate))
+        .collect();
+    let mut link = Link::new(pipe.rate.at(Span::ZERO), pipe.delay, pipe.queue.0.clone());
+    link.params.pipe.burst = pipe.burst;
+    if steps.len() > 1 {
+        link = link.with_rates(&steps)?;
+    }
+    Ok(link)
 }
 
 fn flow(instance: &FlowInstance<'_>) -> Result<sluice_sim::Flow, SimError> {

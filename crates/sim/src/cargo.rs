@@ -14,9 +14,12 @@ pub(crate) struct Tag {
     /// later connection in the same place.
     pub connection: u32,
     pub generation: u16,
+    /// Number of the connection within its flow, for its port.
+    pub serial: u16,
     /// Links that it has passed.
     pub hop: u8,
     pub to_server: bool,
+    pub is_corrupt: bool,
     pub ecn: Ecn,
 }
 
@@ -75,6 +78,16 @@ impl Hold {
 
     pub fn datagram(&self, slot: u32) -> &Datagram {
         &self.datagrams[slot as usize]
+    }
+
+    /// Copies what is in `slot` to another one.
+    pub fn copy(&mut self, slot: u32) -> u32 {
+        let (tag, segment) = (*self.tag(slot), *self.segment(slot));
+        let datagram = *self.datagram(slot);
+        let copy = self.put(tag);
+        self.segments[copy as usize].0 = segment;
+        self.datagrams[copy as usize] = datagram;
+        copy
     }
 
     /// Frees `slot`; what was in it stays readable until something is put there.

@@ -1,11 +1,13 @@
 //! What is simulated: links, flows, duration, seed. Plain structs, for a scenario to fill.
 
-use sluice_core::link::pipe::PipeParams;
+use sluice_core::link::{LinkFiles, LinkParams, RateSource, Schedule};
 use sluice_core::registry::Spec;
-use sluice_core::{Bytes, Ecn, Rate, Span, Time};
+use sluice_core::{Ecn, Rate, Span, Time};
 use sluice_tcp as tcp;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 
-/// Number of a link in [`Config::links`].
+/// Number of a link in [`Config::links`], or of a router: routers are numbered after the links.
 pub type LinkId = usize;
 /// Number of a flow in [`Config::flows`].
 pub type FlowId = usize;
@@ -19,6 +21,8 @@ pub struct Config {
     pub seed: u64,
     /// Unidirectional links, each a queue, a rate and a delay.
     pub links: Vec<Link>,
+    /// Routers with rules; both directions of a flow may pass the same one.
+    pub routers: Vec<Router>,
     /// Who sends what over which of them.
     pub flows: Vec<Flow>,
     /// Each packet waits between zero and this long at the host that receives it, uniformly
@@ -43,6 +47,7 @@ impl Default for Config {
             duration: Span::from_secs(60),
             seed: 1,
             links: Vec::new(),
+            routers: Vec::new(),
             flows: Vec::new(),
             jitter: DEFAULT_JITTER,
             sample_interval: None,
@@ -54,12 +59,12 @@ impl Default for Config {
 /// One direction of a link.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Rate, delay and burst credit at the start.
-    pub pipe: PipeParams,
+    /// Rate, delay, burst credit and everything else that a link does to packets.
+    pub params: LinkParams,
+    /// A rate that changes with time or a trace, a delay profile, a table of jitter.
+    pub files: LinkFiles,
     /// The queue in front of it.
     pub queue: Spec,
-    /// Later rates, in the order of time.
-    pub rates: Vec<(Time, Rate)>,
     /// Later delays, in the order of time.
     pub delays: Vec<(Time, Span)>,
 }
@@ -67,17 +72,52 @@ pub struct Link {
 impl Link {
     /// A link with a constant rate and delay.
     pub fn new(rate: Rate, delay: Span, queue: Spec) -> Self {
+        let mut params = LinkParams::default();
+        params.pipe.rate = rate;
+        params.pipe.delay = delay;
         Link {
-            pipe: PipeParams {
-                rate,
-                delay,
-                burst: Bytes::ZERO,
-            },
+            params,
+            files: LinkFiles::default(),
             queue,
-            rates: Vec::new(),
             delays: Vec::new(),
         }
     }
+
+    /// The same with a rate that changes; each holds from its instant until the next, the first
+    /// one also before that.
+    ///
+    /// # Errors
+    /// [`ConfigError::Schedule`] if there is none, or if their times do not rise.
+    pub fn with_rates(mut self, steps: &[(Time, Rate)]) -> Result<Self, ConfigError> {
+        let steps = steps.iter().map(|(at, rate)| (*at, Some(*rate))).collect();
+        let schedule = Schedule::new(steps).ok_or(ConfigError::Schedule)?;
+        self.files.rate = Some(RateSource::Schedule(schedule));
+        Ok(self)
+    }
+
+    /// Whether the delay is the same for all packets, so that it can be added to that of the
+    /// access network instead of being an event of its own.
+    pub(crate) fn has_plain_delay(&self) -> bool {
+        self.params.jitter.jitter == Span::ZERO
+            && self.params.reorder.reorder.as_billionths() == 0
+            && self.files.profile.is_none()
+    }
+}
+
+/// A router between clients and servers, with rules, pipes and queues in dummynet's words.
+///
+/// It makes both passes through its rules: `in recv clients`, then `out xmit servers`, and the
+/// other way round for packets from the servers. Nothing passes unless a rule says so.
+#[derive(Clone, Debug, Default)]
+pub struct Router {
+    /// How the engine starts.
+    pub settings: sluice_ipfw::Settings,
+    /// Commands, one in each line, executed at the start.
+    pub commands: String,
+    /// Later commands, in the order of time.
+    pub later: Vec<(Time, String)>,
+    /// Texts of the files that the commands name.
+    pub files: BTreeMap<String, String>,
 }
 
 /// The way of a flow's packets. The client is the end that opens a connection, sends the
@@ -119,8 +159,10 @@ pub struct Flow {
     pub dscp: u8,
     /// Queue of a scheduler with several ([`sluice_core::Packet::class`]).
     pub class: u32,
-    /// Numbers of the client's and the server's host, for host fairness.
-    pub hosts: (u32, u32),
+    /// Addresses of the client and the server, for rules and for fairness among hosts.
+    pub addresses: (IpAddr, IpAddr),
+    /// Port of the server; the client's ports count up from 49152.
+    pub server_port: u16,
 }
 
 impl Flow {
@@ -133,7 +175,12 @@ impl Flow {
             route,
             dscp: 0,
             class: 0,
-            hosts: (1, 2),
+            // RFC 5737: addresses for documentation
+            addresses: (
+                IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+                IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
+            ),
+            server_port: 5001,
         }
     }
 }
@@ -417,15 +464,36 @@ pub enum ConfigError {
         /// The number.
         dscp: u8,
     },
-    /// A schedule that goes back in time.
-    #[error("link {link}: its schedule goes back from {before} to {after}")]
-    Schedule {
-        /// The link.
-        link: LinkId,
-        /// An instant of the schedule.
+    /// Rates that are none, or whose times do not rise.
+    #[error("a schedule of rates needs at least one, and rising times")]
+    Schedule,
+    /// Delays or commands that go back in time.
+    #[error("{what} goes back from {before} to {after}")]
+    Backwards {
+        /// Delays or commands, and whose.
+        what: String,
+        /// An instant.
         before: Time,
         /// The earlier one after it.
         after: Time,
+    },
+    /// A router refuses its commands.
+    #[error("router {router}: {message}")]
+    Command {
+        /// Number of the router in [`Config::routers`].
+        router: usize,
+        /// What it says.
+        message: String,
+    },
+    /// Client and server of a flow have addresses of different families.
+    #[error("flow {flow}: addresses {client} and {server} are not of the same family")]
+    Families {
+        /// The flow.
+        flow: FlowId,
+        /// The client's address.
+        client: IpAddr,
+        /// The server's.
+        server: IpAddr,
     },
     /// The parameters of the queue contradict each other.
     #[error("link {link}: {error}")]
@@ -453,12 +521,24 @@ impl Config {
             return Err(ConfigError::SampleInterval);
         }
         for (link, settings) in self.links.iter().enumerate() {
-            check_order(link, settings.rates.iter().map(|(at, _)| *at))?;
-            check_order(link, settings.delays.iter().map(|(at, _)| *at))?;
+            let times = settings.delays.iter().map(|(at, _)| *at);
+            check_order(times, || format!("delays of link {link}"))?;
+        }
+        for (router, settings) in self.routers.iter().enumerate() {
+            let times = settings.later.iter().map(|(at, _)| *at);
+            check_order(times, || format!("commands of router {router}"))?;
         }
         for (flow, settings) in self.flows.iter().enumerate() {
             self.validate_route(flow, settings)?;
             validate_traffic(flow, &settings.traffic)?;
+            let (client, server) = settings.addresses;
+            if client.is_ipv4() != server.is_ipv4() {
+                return Err(ConfigError::Families {
+                    flow,
+                    client,
+                    server,
+                });
+            }
             if settings.dscp > 63 {
                 return Err(ConfigError::Dscp {
                     flow,
@@ -478,15 +558,22 @@ impl Config {
                 return Err(ConfigError::TooManyHops { flow, hops });
             }
             for (i, &link) in way.iter().enumerate() {
-                let Some(settings) = self.links.get(link) else {
-                    let links = self.links.len();
+                let links = self.links.len() + self.routers.len();
+                if link >= links {
                     return Err(ConfigError::NoSuchLink { flow, link, links });
-                };
+                }
                 if way[..i].contains(&link) {
                     return Err(ConfigError::Loop { flow, link });
                 }
-                let pipe = &settings.pipe;
-                takes_time |= pipe.delay > Span::ZERO || !pipe.rate.is_unlimited();
+                takes_time |= match self.links.get(link) {
+                    Some(Link { params, files, .. }) => {
+                        let pipe = &params.pipe;
+                        let has_rate = !pipe.rate.is_unlimited() || files.rate.is_some();
+                        pipe.delay > Span::ZERO || has_rate || files.profile.is_some()
+                    }
+                    // What its pipes do is known to its commands only.
+                    None => true,
+                };
             }
         }
         if takes_time {
@@ -497,12 +584,16 @@ impl Config {
     }
 }
 
-fn check_order(link: LinkId, times: impl Iterator<Item = Time>) -> Result<(), ConfigError> {
+fn check_order(
+    times: impl Iterator<Item = Time>,
+    what: impl Fn() -> String,
+) -> Result<(), ConfigError> {
     let mut before = Time::ZERO;
     for after in times {
         if after < before {
-            return Err(ConfigError::Schedule {
-                link,
+            let what = what();
+            return Err(ConfigError::Backwards {
+                what,
                 before,
                 after,
             });

@@ -17,6 +17,8 @@ pub(crate) struct Connection {
     pub flow: u32,
     /// Counts the connections that have used this place.
     generation: u16,
+    /// Number of the connection within its flow.
+    serial: u16,
     pub is_open: bool,
     app: App,
     client: End,
@@ -235,6 +237,7 @@ impl Simulation {
         let mut connection = Connection {
             flow,
             generation: 0,
+            serial: serial as u16,
             is_open: true,
             app,
             client: end(self, client, true),
@@ -300,6 +303,7 @@ impl Simulation {
         loop {
             let connection = &mut self.connections[id as usize];
             let (flow, generation) = (connection.flow, connection.generation);
+            let serial = connection.serial;
             let end = connection.end(is_server);
             let Some(segment) = end.tcp.poll_transmit(now) else {
                 break;
@@ -311,8 +315,10 @@ impl Simulation {
                 len: 0,
                 connection: id,
                 generation,
+                serial,
                 hop: 0,
                 to_server: !is_server,
+                is_corrupt: false,
                 ecn: Ecn::NotEct,
             };
             self.send_segment(tag, segment, observer);

@@ -25,13 +25,16 @@ mod cargo;
 mod config;
 mod connection;
 mod observe;
+mod path;
 mod random;
 mod simulation;
 mod source;
+mod stage;
 
 pub use config::{
-    Config, ConfigError, DEFAULT_JITTER, Direction, Flow, FlowId, Link, LinkId, Ping, Route, Size,
-    Spacing, Tcp, Traffic, Udp, Web, dumbbell, dumbbell_route, parking_lot, parking_lot_route,
+    Config, ConfigError, DEFAULT_JITTER, Direction, Flow, FlowId, Link, LinkId, Ping, Route,
+    Router, Size, Spacing, Tcp, Traffic, Udp, Web, dumbbell, dumbbell_route, parking_lot,
+    parking_lot_route,
 };
 pub use observe::{Completion, Datagram, Echo, FlowTotals, LinkSample, Observer, TcpSample};
 pub use simulation::Simulation;

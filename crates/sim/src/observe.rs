@@ -2,6 +2,7 @@
 
 use crate::config::{FlowId, LinkId};
 use sluice_core::{Backlog, Discipline, DropReason, Event, Packet, Rate, Span, Time};
+use sluice_ipfw::{CommandError, Output};
 use sluice_tcp::{Counters, Snapshot};
 
 /// Hears what happens. Every method has an empty default; `()` hears nothing.
@@ -39,9 +40,14 @@ pub trait Observer {
         let _ = (flow, sample);
     }
 
-    /// What a link holds, at the same interval.
+    /// What a link holds, at the same interval; routers have their own `show`.
     fn on_link(&mut self, link: LinkId, sample: &LinkSample<'_>) {
         let _ = (link, sample);
+    }
+
+    /// A router has executed one of its later commands.
+    fn on_command(&mut self, router: LinkId, now: Time, result: &Result<Output, CommandError>) {
+        let _ = (router, now, result);
     }
 
     /// A datagram arrived.
@@ -139,6 +145,11 @@ pub struct FlowTotals {
     pub packets_dropped: u64,
     /// Packets that arrived marked.
     pub packets_marked: u64,
+    /// Copies that links have made of its packets.
+    pub packets_duplicated: u64,
+    /// Packets that arrived damaged; the host drops them, since their checksum is wrong. They
+    /// are not among those received.
+    pub packets_corrupted: u64,
     /// Payload bytes that arrived, in order for TCP.
     pub bytes_received: u64,
     /// Segments retransmitted.

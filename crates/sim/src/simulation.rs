@@ -1,16 +1,16 @@
-//! The event loop: time, links, and the way of each packet.
+//! The event loop.
 
 use crate::calendar::{Calendar, What};
-use crate::cargo::{Datagram, Hold, NOT_TCP, Tag};
-use crate::config::{Config, ConfigError, Flow, FlowId, Link, LinkId, Traffic};
+use crate::cargo::Hold;
+use crate::config::{Config, ConfigError, Flow, FlowId, LinkId, Traffic};
 use crate::connection::Connection;
 use crate::observe::{FlowTotals, LinkSample, Observer};
+use crate::path::mix;
 use crate::source::Source;
-use sluice_core::link::pipe::{Pipe, PipeParams};
-use sluice_core::{
-    Backlog, Cx, Discipline, DropReason, Ecn, Event, Packet, Rate, Rng, Sink, Span, Time, Wake,
-};
-use sluice_tcp::Segment;
+use crate::stage::{Engine, Stage};
+use sluice_core::{Backlog, Cx, Discipline, DropCounter, Rng, Span, Time, Wake};
+use sluice_ipfw::Firewall;
+use std::net::IpAddr;
 
 /// A network in virtual time.
 ///
@@ -38,38 +38,27 @@ pub struct Simulation {
     end: Time,
     pub(crate) calendar: Calendar,
     pub(crate) hold: Hold,
-    links: Vec<LinkState>,
+    /// Links, then routers.
+    pub(crate) stages: Vec<Stage>,
+    /// The randomness of each.
+    pub(crate) draws: Vec<Rng>,
     /// When each link wants to be polled. Links are few; their minimum is searched for.
-    wakes: Vec<Time>,
+    pub(crate) wakes: Vec<Time>,
     pub(crate) flows: Vec<FlowState>,
     /// What each packet touches of its flow, apart from the rest, so that thousands of flows fit
     /// the caches.
-    arrivals: Vec<Arrival>,
-    ways: Vec<Way>,
+    pub(crate) arrivals: Vec<Arrival>,
+    pub(crate) ways: Vec<Way>,
     /// Links to the client and to the server.
-    routes: Vec<[Vec<LinkId>; 2]>,
+    pub(crate) routes: Vec<[Vec<LinkId>; 2]>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) free_connections: Vec<u32>,
-    jitter: Span,
-    jitter_rng: Rng,
+    pub(crate) jitter: Span,
+    pub(crate) jitter_rng: Rng,
     pub(crate) frame_overhead: u32,
     sample_interval: Option<Span>,
-    hash_key: u64,
+    pub(crate) hash_key: u64,
     events: u64,
-}
-
-struct LinkState {
-    /// Queue and rate. The delay is added behind it, together with that of the flow's access
-    /// network and the host's jitter, so that a delivery is one event and not three.
-    pipe: Pipe,
-    delay: Span,
-    /// The last delivery: a shorter delay lets no packet overtake.
-    delivered_at: Time,
-    rng: Rng,
-    /// What is left of the schedules, the next last.
-    rates: Vec<(Time, Rate)>,
-    delays: Vec<(Time, Span)>,
-    sent_bytes: u64,
 }
 
 pub(crate) struct FlowState {
@@ -81,20 +70,21 @@ pub(crate) struct FlowState {
 }
 
 /// The ends of a flow's ways, to the client and to the server.
-struct Arrival {
+pub(crate) struct Arrival {
     /// When the host has worked off the last packet.
-    ready_at: [Time; 2],
+    pub ready_at: [Time; 2],
     /// Delay of the access network.
-    delay: [Span; 2],
+    pub delay: [Span; 2],
 }
 
 /// What a flow's packets are labelled with, and its route.
-struct Way {
+pub(crate) struct Way {
     /// In [`Simulation::routes`]; flows share them.
-    route: u32,
-    hosts: (u32, u32),
-    class: u32,
-    dscp: u8,
+    pub route: u32,
+    /// Hashes of the client's and the server's address.
+    pub hosts: (u32, u32),
+    pub class: u32,
+    pub dscp: u8,
 }
 
 /// Kinds of events.
@@ -110,11 +100,10 @@ pub(crate) mod kind {
     /// A flow starts or stops.
     pub const START: u8 = 4;
     pub const STOP: u8 = 5;
-    /// The next step of a link's schedule.
-    pub const RATE: u8 = 6;
-    pub const DELAY: u8 = 7;
+    /// A link's delay changes, or a router executes a command.
+    pub const CHANGE: u8 = 6;
     /// Observers are told variables.
-    pub const SAMPLE: u8 = 8;
+    pub const SAMPLE: u8 = 7;
 }
 
 impl Simulation {
@@ -126,22 +115,22 @@ impl Simulation {
         config.validate()?;
         let root = Rng::from_seed(config.seed);
         let mut calendar = Calendar::new();
-        let mut links = Vec::with_capacity(config.links.len());
+        let mut stages = Vec::with_capacity(config.links.len() + config.routers.len());
         for (id, link) in config.links.iter().enumerate() {
-            links.push(LinkState::new(id, link, root.fork(id as u64))?);
-            for (kind, at) in [
-                (kind::RATE, link.rates.first().map(|(at, _)| *at)),
-                (kind::DELAY, link.delays.first().map(|(at, _)| *at)),
-            ] {
-                if let Some(at) = at {
-                    calendar.push(
-                        at,
-                        What {
-                            kind,
-                            index: id as u32,
-                        },
-                    );
-                }
+            stages.push(Stage::link(id, link, &root.fork(id as u64))?);
+        }
+        for (number, router) in config.routers.iter().enumerate() {
+            let rng = root.fork(stages.len() as u64);
+            stages.push(Stage::router(number, router, &rng)?);
+        }
+        let draws = (0..stages.len()).map(|id| root.fork(id as u64)).collect();
+        let plan = |kind: u8, index: usize| What {
+            kind,
+            index: index as u32,
+        };
+        for (id, stage) in stages.iter().enumerate() {
+            if let Some(at) = stage.next_change() {
+                calendar.push(at, plan(kind::CHANGE, id));
             }
         }
         let mut flows = Vec::with_capacity(config.flows.len());
@@ -149,12 +138,7 @@ impl Simulation {
         let mut ways = Vec::with_capacity(config.flows.len());
         let mut routes: Vec<[Vec<LinkId>; 2]> = Vec::new();
         for (id, flow) in config.flows.iter().enumerate() {
-            let index = id as u32;
-            let start = What {
-                kind: kind::START,
-                index,
-            };
-            calendar.push(flow.start, start);
+            calendar.push(flow.start, plan(kind::START, id));
             flows.push(FlowState {
                 config: flow.clone(),
                 source: Source::default(),
@@ -170,7 +154,7 @@ impl Simulation {
             let known = routes.iter().position(|other| *other == route);
             ways.push(Way {
                 route: known.unwrap_or(routes.len()) as u32,
-                hosts: flow.hosts,
+                hosts: (hash(flow.addresses.0), hash(flow.addresses.1)),
                 class: flow.class,
                 dscp: flow.dscp,
             });
@@ -178,27 +162,27 @@ impl Simulation {
                 routes.push(route);
             }
             if let Some(at) = flow.stop {
-                let stop = What {
-                    kind: kind::STOP,
-                    index,
-                };
-                calendar.push(at, stop);
+                calendar.push(at, plan(kind::STOP, id));
             }
         }
         if let Some(interval) = config.sample_interval {
-            let sample = What {
-                kind: kind::SAMPLE,
-                index: 0,
-            };
-            calendar.push(Time::ZERO + interval, sample);
+            calendar.push(Time::ZERO + interval, plan(kind::SAMPLE, 0));
         }
         Ok(Simulation {
             now: Time::ZERO,
             end: Time::ZERO + config.duration,
             calendar,
             hold: Hold::default(),
-            wakes: vec![Time::MAX; links.len()],
-            links,
+            wakes: stages
+                .iter()
+                .map(|stage| match stage.next_wake() {
+                    Wake::At(at) => at,
+                    Wake::Now => Time::ZERO,
+                    Wake::OnEnqueue => Time::MAX,
+                })
+                .collect(),
+            stages,
+            draws,
             flows,
             arrivals,
             ways,
@@ -215,10 +199,22 @@ impl Simulation {
     }
 
     /// Puts `queue` in the place of the one that the configuration names, for an algorithm that
-    /// is not in the registry. To be called before the first packet.
+    /// is not in the registry. To be called before the first packet; a router has no such place.
     pub fn set_queue(&mut self, link: LinkId, queue: Box<dyn Discipline>) {
-        let params = self.links[link].pipe.params().clone();
-        self.links[link].pipe = Pipe::new(&params, queue);
+        let stage = &mut self.stages[link];
+        if let Engine::Link(engine) = &mut stage.engine {
+            // Nothing waits yet, so nothing can be dropped.
+            let (rng, mut sink) = (&mut self.draws[link], DropCounter::default());
+            engine.replace_queue(queue, &mut Cx::new(self.now, rng, &mut sink));
+        }
+    }
+
+    /// A router, to show its state.
+    pub fn router(&self, link: LinkId) -> Option<&Firewall> {
+        match &self.stages.get(link)?.engine {
+            Engine::Router(firewall) => Some(firewall),
+            Engine::Link(_) => None,
+        }
     }
 
     /// Runs to the end.
@@ -284,12 +280,12 @@ impl Simulation {
 
     /// What waits in a link's queue.
     pub fn backlog(&self, link: LinkId) -> Backlog {
-        self.links[link].pipe.backlog()
+        self.stages[link].backlog()
     }
 
     /// Bytes that a link has sent.
     pub fn sent_bytes(&self, link: LinkId) -> u64 {
-        self.links[link].sent_bytes
+        self.stages[link].sent_bytes
     }
 
     /// Among thousands of flows an event finds its segment and its connection far from the
@@ -328,124 +324,10 @@ impl Simulation {
             kind::SOURCE => self.handle_source(index, observer),
             kind::START => self.start_flow(index, observer),
             kind::STOP => self.stop_flow(index, observer),
-            kind::RATE => self.change_rate(index as usize, observer),
-            kind::DELAY => self.change_delay(index as usize),
+            kind::CHANGE => self.change(index as usize, observer),
             _ => self.sample(observer),
         }
     }
-
-    // ---- the way of a packet -----------------------------------------------------------
-
-    /// Puts a segment on the first link of its way.
-    pub(crate) fn send_segment(
-        &mut self,
-        mut tag: Tag,
-        segment: Segment,
-        observer: &mut impl Observer,
-    ) {
-        tag.len = segment.ip_len() + self.frame_overhead;
-        tag.ecn = segment.ecn;
-        let slot = self.hold.put_segment(tag, segment);
-        self.dispatch(slot, observer);
-    }
-
-    /// Puts a datagram of `ip_len` bytes on the first link of its way.
-    pub(crate) fn send_datagram(
-        &mut self,
-        flow: u32,
-        to_server: bool,
-        ip_len: u32,
-        ecn: Ecn,
-        datagram: Datagram,
-        observer: &mut impl Observer,
-    ) {
-        self.flows[flow as usize].totals.packets_sent += 1;
-        let tag = Tag {
-            flow,
-            hash: self.hash_of(flow, 0, to_server),
-            len: ip_len + self.frame_overhead,
-            connection: NOT_TCP,
-            generation: 0,
-            hop: 0,
-            to_server,
-            ecn,
-        };
-        let slot = self.hold.put_datagram(tag, datagram);
-        self.dispatch(slot, observer);
-    }
-
-    /// A hash of what a real packet's 5-tuple would be.
-    pub(crate) fn hash_of(&self, flow: u32, connection: u32, to_server: bool) -> u32 {
-        let tuple = u64::from(flow) << 33 | u64::from(connection) << 1 | u64::from(to_server);
-        // The finaliser of SplitMix64.
-        let mut z = tuple.wrapping_add(self.hash_key);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) as u32
-    }
-
-    /// Gives a packet to its next link, or to the host at the end of its way.
-    fn dispatch(&mut self, slot: u32, observer: &mut impl Observer) {
-        let tag = *self.hold.tag(slot);
-        let way = &self.ways[tag.flow as usize];
-        let links = &self.routes[way.route as usize][usize::from(tag.to_server)];
-        let Some(&link) = links.get(usize::from(tag.hop)) else {
-            self.arrive(slot, self.now);
-            return;
-        };
-        let mut packet = Packet::new(slot, tag.len);
-        packet.arrival = self.now;
-        packet.flow = tag.hash;
-        let (client, server) = way.hosts;
-        (packet.src, packet.dst) = if tag.to_server {
-            (client, server)
-        } else {
-            (server, client)
-        };
-        packet.class = way.class;
-        packet.ecn = tag.ecn;
-        packet.dscp = way.dscp;
-        if observer.hears_packets() {
-            observer.on_arrive(link, self.now, &packet, tag.flow as usize);
-        }
-        self.with_pipe(link, observer, |pipe, cx| pipe.enqueue(packet, cx));
-    }
-
-    /// Schedules the arrival at the host of a packet that has left its last link at `at`.
-    fn arrive(&mut self, slot: u32, at: Time) {
-        let tag = self.hold.tag(slot);
-        let arrival = &mut self.arrivals[tag.flow as usize];
-        let side = usize::from(tag.to_server);
-        let mut at = at.saturating_add(arrival.delay[side]);
-        if self.jitter > Span::ZERO {
-            at += Span::from_ns(self.jitter_rng.below(self.jitter.as_ns() + 1));
-        }
-        at = at.max(arrival.ready_at[side]);
-        arrival.ready_at[side] = at;
-        self.schedule(at, kind::DELIVER, slot);
-    }
-
-    fn deliver(&mut self, slot: u32, observer: &mut impl Observer) {
-        let tag = self.hold.free(slot);
-        if tag.connection == NOT_TCP {
-            self.count_arrival(&tag);
-            let datagram = *self.hold.datagram(slot);
-            self.handle_datagram(&tag, datagram, observer);
-        } else {
-            let mut segment = *self.hold.segment(slot);
-            segment.ecn = tag.ecn;
-            self.handle_segment(&tag, &segment, observer);
-        }
-    }
-
-    /// A packet has arrived that no open connection counts.
-    pub(crate) fn count_arrival(&mut self, tag: &Tag) {
-        let totals = &mut self.flows[tag.flow as usize].totals;
-        totals.packets_received += 1;
-        totals.packets_marked += u64::from(tag.ecn == Ecn::Ce);
-    }
-
-    // ---- links -------------------------------------------------------------------------
 
     fn next_wake(&self) -> (Time, LinkId) {
         let mut first = (Time::MAX, 0);
@@ -457,90 +339,33 @@ impl Simulation {
         first
     }
 
-    /// Lets `act` work on a link's pipe with its randomness and its sink, and asks when it wants
-    /// to be polled next.
-    fn with_pipe<R>(
-        &mut self,
-        link: LinkId,
-        observer: &mut impl Observer,
-        act: impl FnOnce(&mut Pipe, &mut Cx<'_>) -> R,
-    ) -> R {
-        let state = &mut self.links[link];
-        let mut sink = LinkSink {
-            link,
-            hold: &mut self.hold,
-            flows: &mut self.flows,
-            observer,
-        };
-        let mut cx = Cx::new(self.now, &mut state.rng, &mut sink);
-        let result = act(&mut state.pipe, &mut cx);
-        self.wakes[link] = match state.pipe.next_wake() {
-            Wake::Now => self.now,
-            Wake::At(at) => at.max(self.now),
-            Wake::OnEnqueue => Time::MAX,
-        };
-        result
-    }
-
-    /// A link has sent a packet, or an algorithm's timer is due.
-    fn serve(&mut self, link: LinkId, observer: &mut impl Observer) {
-        while let Some(departure) = self.with_pipe(link, observer, Pipe::poll) {
-            let state = &mut self.links[link];
-            state.sent_bytes += u64::from(departure.packet.len);
-            let at = departure.due.saturating_add(state.delay);
-            let at = at.max(state.delivered_at);
-            state.delivered_at = at;
-            let slot = departure.packet.slot;
-            let tag = self.hold.tag_mut(slot);
-            tag.ecn = departure.packet.ecn;
-            tag.hop += 1;
-            let way = &self.ways[tag.flow as usize];
-            let links = &self.routes[way.route as usize][usize::from(tag.to_server)];
-            if usize::from(tag.hop) < links.len() {
-                self.schedule(at, kind::FORWARD, slot);
-            } else {
-                self.arrive(slot, at);
-            }
+    /// A link's next delay, or a router's next command.
+    fn change(&mut self, link: LinkId, observer: &mut impl Observer) {
+        let result = self.with_stage(link, observer, |stage, cx| {
+            stage.change_delay(cx);
+            stage.execute_next(cx)
+        });
+        if let Some(result) = result {
+            observer.on_command(link, self.now, &result);
         }
-    }
-
-    fn change_rate(&mut self, link: LinkId, observer: &mut impl Observer) {
-        let state = &mut self.links[link];
-        let Some((_, rate)) = state.rates.pop() else {
-            return;
-        };
-        let params = PipeParams {
-            rate,
-            ..state.pipe.params().clone()
-        };
-        let next = state.rates.last().map(|(at, _)| *at);
-        self.with_pipe(link, observer, |pipe, cx| pipe.set_params(&params, cx));
-        if let Some(at) = next {
-            self.schedule(at, kind::RATE, link as u32);
-        }
-    }
-
-    fn change_delay(&mut self, link: LinkId) {
-        let state = &mut self.links[link];
-        let Some((_, delay)) = state.delays.pop() else {
-            return;
-        };
-        state.delay = delay;
-        if let Some(&(at, _)) = state.delays.last() {
-            self.schedule(at, kind::DELAY, link as u32);
+        if let Some(at) = self.stages[link].next_change() {
+            self.schedule(at, kind::CHANGE, link as u32);
         }
     }
 
     fn sample(&mut self, observer: &mut impl Observer) {
-        for (id, link) in self.links.iter().enumerate() {
-            let sample = LinkSample {
-                time: self.now,
-                backlog: link.pipe.backlog(),
-                queue: link.pipe.queue(),
-                rate: link.pipe.params().rate,
-                sent_bytes: link.sent_bytes,
-            };
-            observer.on_link(id, &sample);
+        for (id, stage) in self.stages.iter_mut().enumerate() {
+            let rate = stage.rate(self.now);
+            if let Engine::Link(link) = &stage.engine {
+                let sample = LinkSample {
+                    time: self.now,
+                    backlog: link.backlog(),
+                    queue: link.queue(),
+                    rate,
+                    sent_bytes: stage.sent_bytes,
+                };
+                observer.on_link(id, &sample);
+            }
         }
         for connection in &self.connections {
             let flow = connection.flow as usize;
@@ -555,48 +380,11 @@ impl Simulation {
     }
 }
 
-impl LinkState {
-    fn new(id: LinkId, link: &Link, rng: Rng) -> Result<Self, ConfigError> {
-        let queue = link
-            .queue
-            .build()
-            .map_err(|error| ConfigError::Queue { link: id, error })?;
-        let params = PipeParams {
-            delay: Span::ZERO,
-            ..link.pipe.clone()
-        };
-        Ok(LinkState {
-            pipe: Pipe::new(&params, queue),
-            delay: link.pipe.delay,
-            delivered_at: Time::ZERO,
-            rng,
-            rates: link.rates.iter().rev().copied().collect(),
-            delays: link.delays.iter().rev().copied().collect(),
-            sent_bytes: 0,
-        })
-    }
-}
-
-/// Takes what a queue drops, and passes its events on.
-struct LinkSink<'a, O> {
-    link: LinkId,
-    hold: &'a mut Hold,
-    flows: &'a mut [FlowState],
-    observer: &'a mut O,
-}
-
-impl<O: Observer> Sink for LinkSink<'_, O> {
-    fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
-        let flow = self.hold.free(packet.slot).flow as usize;
-        self.flows[flow].totals.packets_dropped += 1;
-        self.observer.on_drop(self.link, now, &packet, flow, reason);
-    }
-
-    fn is_listening(&self) -> bool {
-        self.observer.hears_packets()
-    }
-
-    fn on_event(&mut self, now: Time, event: &Event<'_>) {
-        self.observer.on_event(self.link, now, event);
-    }
+/// A number for a host, as packets bear it.
+fn hash(address: IpAddr) -> u32 {
+    let bits = match address {
+        IpAddr::V4(v4) => u128::from(u32::from(v4)),
+        IpAddr::V6(v6) => u128::from(v6),
+    };
+    mix((bits >> 64) as u64 ^ mix(bits as u64)) as u32
 }

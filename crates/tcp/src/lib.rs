@@ -46,5 +46,5 @@ mod sender;
 
 pub use config::{Config, ConfigError, EcnMode, LossDetection, Pacing, Reading, SlowStart};
 pub use endpoint::{Endpoint, Snapshot, State};
-pub use segment::{Flags, MAX_SACK_BLOCKS, SackBlock, Segment};
+pub use segment::{Flags, MAX_SACK_BLOCKS, SackBlock, Segment, expand};
 pub use sender::Counters;

@@ -155,7 +155,7 @@ impl Default for Segment {
 /// The 64-bit sequence number nearest to `near` whose low 32 bits are `wire`.
 ///
 /// Inside, sequence numbers never wrap; RFC 9293 §3.4 allows at most 2^31 bytes of window.
-pub(crate) const fn expand(wire: u32, near: u64) -> u64 {
+pub const fn expand(wire: u32, near: u64) -> u64 {
     near.wrapping_add_signed(wire.wrapping_sub(near as u32) as i32 as i64)
 }
 

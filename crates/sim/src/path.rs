@@ -1,0 +1,358 @@
+//! The way of a packet: from a host through links and routers to the other host.
+
+use crate::cargo::{Datagram, Hold, NOT_TCP, Tag};
+use crate::config::LinkId;
+use crate::observe::Observer;
+use crate::simulation::{FlowState, Simulation, kind};
+use crate::stage::{Engine, Stage, headers};
+use sluice_core::{Cx, DropReason, Ecn, Event, Packet, Sink, Span, Time, Wake};
+use sluice_ipfw::{Direction, Disposition};
+use sluice_tcp::{Flags, Segment, expand};
+
+impl Simulation {
+    /// Puts a segment on the first link of its way.
+    pub(crate) fn send_segment(
+        &mut self,
+        mut tag: Tag,
+        segment: Segment,
+        observer: &mut impl Observer,
+    ) {
+        tag.len = segment.ip_len() + self.frame_overhead;
+        tag.ecn = segment.ecn;
+        let slot = self.hold.put_segment(tag, segment);
+        self.dispatch(slot, observer);
+    }
+
+    /// Puts a datagram of `ip_len` bytes on the first link of its way.
+    pub(crate) fn send_datagram(
+        &mut self,
+        flow: u32,
+        to_server: bool,
+        ip_len: u32,
+        ecn: Ecn,
+        datagram: Datagram,
+        observer: &mut impl Observer,
+    ) {
+        self.flows[flow as usize].totals.packets_sent += 1;
+        let tag = Tag {
+            flow,
+            hash: self.hash_of(flow, 0, to_server),
+            len: ip_len + self.frame_overhead,
+            connection: NOT_TCP,
+            generation: 0,
+            serial: 0,
+            hop: 0,
+            to_server,
+            is_corrupt: false,
+            ecn,
+        };
+        let slot = self.hold.put_datagram(tag, datagram);
+        self.dispatch(slot, observer);
+    }
+
+    /// A hash of what a real packet's 5-tuple would be.
+    pub(crate) fn hash_of(&self, flow: u32, connection: u32, to_server: bool) -> u32 {
+        let tuple = u64::from(flow) << 33 | u64::from(connection) << 1 | u64::from(to_server);
+        mix(tuple.wrapping_add(self.hash_key)) as u32
+    }
+
+    /// Gives a packet to its next link or router, or to the host at the end of its way.
+    pub(crate) fn dispatch(&mut self, slot: u32, observer: &mut impl Observer) {
+        let tag = *self.hold.tag(slot);
+        let way = &self.ways[tag.flow as usize];
+        let links = &self.routes[way.route as usize][usize::from(tag.to_server)];
+        let Some(&link) = links.get(usize::from(tag.hop)) else {
+            self.arrive(slot, self.now);
+            return;
+        };
+        let mut packet = Packet::new(slot, tag.len);
+        packet.arrival = self.now;
+        packet.flow = tag.hash;
+        let (client, server) = way.hosts;
+        (packet.src, packet.dst) = if tag.to_server {
+            (client, server)
+        } else {
+            (server, client)
+        };
+        packet.class = way.class;
+        packet.ecn = tag.ecn;
+        packet.dscp = way.dscp;
+        if observer.hears_packets() {
+            observer.on_arrive(link, self.now, &packet, tag.flow as usize);
+        }
+        if self.stages[link].is_router() {
+            self.pass_rules(link, packet, Direction::In, observer);
+            return;
+        }
+        self.with_stage(link, observer, |stage, cx| {
+            if let Engine::Link(link) = &mut stage.engine {
+                link.enqueue(packet, cx);
+            }
+        });
+    }
+
+    /// Takes a packet through a router's rules from one of the two passes on.
+    fn pass_rules(
+        &mut self,
+        link: LinkId,
+        packet: Packet,
+        direction: Direction,
+        observer: &mut impl Observer,
+    ) {
+        let slot = packet.slot;
+        let mut held = Some(packet);
+        let passes: &[Direction] = match direction {
+            Direction::In => &[Direction::In, Direction::Out],
+            Direction::Out => &[Direction::Out],
+        };
+        for &direction in passes {
+            let Some(packet) = held.take() else { return };
+            let tag = *self.hold.tag(slot);
+            let flow = &self.flows[tag.flow as usize].config;
+            let ip_len = tag.len - self.frame_overhead;
+            let segment = self.hold.segment(slot);
+            let headers = headers(&tag, segment, flow, &packet, ip_len, direction);
+            held = self.with_stage(link, observer, |stage, cx| match &mut stage.engine {
+                Engine::Router(firewall) => match firewall.handle(packet, &headers, cx) {
+                    Disposition::Pass(packet) => Some(packet),
+                    Disposition::Taken | Disposition::Dropped(_) => None,
+                },
+                Engine::Link(_) => None,
+            });
+        }
+        if let Some(packet) = held {
+            self.leave(link, packet, self.now);
+        }
+    }
+
+    /// A link has sent a packet, or an algorithm's timer is due.
+    pub(crate) fn serve(&mut self, link: LinkId, observer: &mut impl Observer) {
+        loop {
+            let departure = self.with_stage(link, observer, |stage, cx| match &mut stage.engine {
+                Engine::Link(link) => link.poll(cx).map(|d| (d.packet, d.due, None)),
+                Engine::Router(firewall) => firewall
+                    .poll(cx)
+                    .map(|d| (d.packet, d.due, Some(d.direction))),
+            });
+            match departure {
+                Some((packet, _, Some(Direction::In))) => {
+                    self.pass_rules(link, packet, Direction::Out, observer);
+                }
+                Some((packet, due, _)) => self.leave(link, packet, due),
+                None => break,
+            }
+        }
+    }
+
+    /// A packet leaves a link at `due` for the next one, or for its host.
+    fn leave(&mut self, link: LinkId, packet: Packet, due: Time) {
+        let stage = &mut self.stages[link];
+        stage.sent_bytes += u64::from(packet.len);
+        let mut at = due;
+        if stage.delay > Span::ZERO {
+            at = due.saturating_add(stage.delay).max(stage.delivered_at);
+            stage.delivered_at = at;
+        }
+        let slot = packet.slot;
+        let tag = self.hold.tag_mut(slot);
+        tag.ecn = packet.ecn;
+        tag.hop += 1;
+        let way = &self.ways[tag.flow as usize];
+        let links = &self.routes[way.route as usize][usize::from(tag.to_server)];
+        if usize::from(tag.hop) < links.len() {
+            self.schedule(at, kind::FORWARD, slot);
+        } else {
+            self.arrive(slot, at);
+        }
+    }
+
+    /// Schedules the arrival at the host of a packet that has left its last link at `at`.
+    fn arrive(&mut self, slot: u32, at: Time) {
+        let tag = self.hold.tag(slot);
+        let arrival = &mut self.arrivals[tag.flow as usize];
+        let side = usize::from(tag.to_server);
+        let mut at = at.saturating_add(arrival.delay[side]);
+        if self.jitter > Span::ZERO {
+            at += Span::from_ns(self.jitter_rng.below(self.jitter.as_ns() + 1));
+            at = at.max(arrival.ready_at[side]);
+            arrival.ready_at[side] = at;
+        }
+        self.schedule(at, kind::DELIVER, slot);
+    }
+
+    /// A packet is worked off by the host at the end of its way.
+    pub(crate) fn deliver(&mut self, slot: u32, observer: &mut impl Observer) {
+        let tag = self.hold.free(slot);
+        if tag.is_corrupt {
+            self.flows[tag.flow as usize].totals.packets_corrupted += 1;
+        } else if tag.connection == NOT_TCP {
+            self.count_arrival(&tag);
+            let datagram = *self.hold.datagram(slot);
+            self.handle_datagram(&tag, datagram, observer);
+        } else {
+            let mut segment = *self.hold.segment(slot);
+            segment.ecn = tag.ecn;
+            self.handle_segment(&tag, &segment, observer);
+        }
+    }
+
+    /// A packet has arrived that no open connection counts.
+    pub(crate) fn count_arrival(&mut self, tag: &Tag) {
+        let totals = &mut self.flows[tag.flow as usize].totals;
+        totals.packets_received += 1;
+        totals.packets_marked += u64::from(tag.ecn == Ecn::Ce);
+    }
+
+    /// Lets `act` work on a link or router with its randomness and its sink, and asks when it
+    /// wants to be polled next.
+    pub(crate) fn with_stage<R>(
+        &mut self,
+        link: LinkId,
+        observer: &mut impl Observer,
+        act: impl FnOnce(&mut Stage, &mut Cx<'_>) -> R,
+    ) -> R {
+        let stage = &mut self.stages[link];
+        let mut sink = LinkSink {
+            link,
+            hold: &mut self.hold,
+            flows: &mut self.flows,
+            observer,
+        };
+        let mut cx = Cx::new(self.now, &mut self.draws[link], &mut sink);
+        let result = act(stage, &mut cx);
+        self.wakes[link] = match stage.next_wake() {
+            Wake::Now => self.now,
+            Wake::At(at) => at.max(self.now),
+            Wake::OnEnqueue => Time::MAX,
+        };
+        result
+    }
+}
+
+/// The finaliser of SplitMix64.
+pub(crate) const fn mix(z: u64) -> u64 {
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Takes what a queue drops, passes its events on, and answers for the bytes of packets.
+struct LinkSink<'a, O> {
+    link: LinkId,
+    hold: &'a mut Hold,
+    flows: &'a mut [FlowState],
+    observer: &'a mut O,
+}
+
+impl<O: Observer> Sink for LinkSink<'_, O> {
+    fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
+        let flow = self.hold.free(packet.slot).flow as usize;
+        self.flows[flow].totals.packets_dropped += 1;
+        self.observer.on_drop(self.link, now, &packet, flow, reason);
+    }
+
+    fn copy(&mut self, _now: Time, packet: &Packet) -> Option<u32> {
+        let flow = self.hold.tag(packet.slot).flow as usize;
+        self.flows[flow].totals.packets_duplicated += 1;
+        Some(self.hold.copy(packet.slot))
+    }
+
+    fn corrupt(&mut self, _now: Time, packet: &Packet, _bit: u64) {
+        self.hold.tag_mut(packet.slot).is_corrupt = true;
+    }
+
+    fn is_pure_ack(&self, packet: &Packet) -> bool {
+        let only = Flags::ACK.with(Flags::ECE).with(Flags::CWR);
+        let segment = self.hold.segment(packet.slot);
+        self.hold.tag(packet.slot).connection != NOT_TCP
+            && segment.len == 0
+            && segment.flags.has(Flags::ACK)
+            && only.has(segment.flags)
+    }
+
+    fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
+        let (a, b) = (self.hold.tag(newer.slot), self.hold.tag(older.slot));
+        let is_same = a.connection == b.connection
+            && a.generation == b.generation
+            && a.to_server == b.to_server
+            && a.connection != NOT_TCP;
+        is_same && tells_more(self.hold.segment(newer.slot), self.hold.segment(older.slot))
+    }
+
+    fn is_listening(&self) -> bool {
+        self.observer.hears_packets()
+    }
+
+    fn on_event(&mut self, now: Time, event: &Event<'_>) {
+        self.observer.on_event(self.link, now, event);
+    }
+}
+
+/// Whether `newer` says all that the pure ACK `older` says, and more.
+fn tells_more(newer: &Segment, older: &Segment) -> bool {
+    let echo = Flags::ECE.with(Flags::CWR).with(Flags::AE).bits();
+    if (newer.flags.bits() ^ older.flags.bits()) & echo != 0 {
+        return false;
+    }
+    let base = 1 << 40 | u64::from(older.ack);
+    let ack = expand(newer.ack, base);
+    let covers = |start: u64, end: u64| {
+        end <= ack
+            || newer
+                .sacks()
+                .iter()
+                .any(|block| expand(block.start, base) <= start && end <= expand(block.end, base))
+    };
+    let keeps_sacks = older
+        .sacks()
+        .iter()
+        .all(|block| covers(expand(block.start, base), expand(block.end, base)));
+    let is_equal = ack == base && newer.sacks() == older.sacks();
+    ack >= base
+        && newer.ts >= older.ts
+        && newer.ts_echo >= older.ts_echo
+        && keeps_sacks
+        && !is_equal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_tcp::SackBlock;
+
+    fn ack(number: u32, sacks: &[(u32, u32)]) -> Segment {
+        let mut segment = Segment {
+            ack: number,
+            flags: Flags::ACK,
+            ..Segment::default()
+        };
+        for (slot, (start, end)) in segment.sack.iter_mut().zip(sacks) {
+            *slot = SackBlock {
+                start: *start,
+                end: *end,
+            };
+        }
+        segment.sack_count = sacks.len() as u8;
+        segment
+    }
+
+    #[test]
+    fn only_an_ack_that_says_everything_and_more_replaces_another() {
+        assert!(tells_more(&ack(2000, &[]), &ack(1000, &[])));
+        assert!(!tells_more(&ack(1000, &[]), &ack(1000, &[])), "a duplicate");
+        assert!(
+            !tells_more(&ack(1000, &[]), &ack(2000, &[])),
+            "an older one"
+        );
+        // The block is below the new number, covered by a longer block, or lost.
+        let older = ack(1000, &[(3000, 4000)]);
+        assert!(tells_more(&ack(5000, &[]), &older));
+        assert!(tells_more(&ack(1000, &[(3000, 5000)]), &older));
+        assert!(!tells_more(&ack(2000, &[]), &older));
+        let mut marked = ack(2000, &[]);
+        marked.flags = Flags::ACK.with(Flags::ECE);
+        assert!(!tells_more(&marked, &ack(1000, &[])), "another echo");
+        // Across the end of the sequence space.
+        assert!(tells_more(&ack(500, &[]), &ack(u32::MAX - 500, &[])));
+    }
+}

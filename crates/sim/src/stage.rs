@@ -1,0 +1,233 @@
+//! What packets pass on their way: links, and routers with rules.
+
+use crate::cargo::{NOT_TCP, Tag};
+use crate::config::{ConfigError, Flow, Link, LinkId, Router, Traffic};
+use sluice_core::link::{self, LinkFiles, LinkParams, RateSource, Schedule};
+use sluice_core::{Backlog, Cx, DropCounter, Packet, Rate, Rng, Span, Time, Wake};
+use sluice_ipfw::headers::{ICMP, TCP, UDP};
+use sluice_ipfw::{Direction, Files, Firewall, Headers, Interface, InterfaceId};
+use sluice_tcp::Segment;
+use std::collections::BTreeMap;
+
+/// A link or a router, with what the network adds to it.
+pub(crate) struct Stage {
+    pub engine: Engine,
+    /// The delay behind the engine. That of a link is taken out of its pipe and added here,
+    /// together with the access network's and the host's jitter, so that a delivery is one event
+    /// and not three; unless jitter or reordering treat packets differently.
+    pub delay: Span,
+    /// The last delivery: a shorter delay lets no packet overtake.
+    pub delivered_at: Time,
+    pub sent_bytes: u64,
+    /// What is left of the later delays or commands, the next last.
+    delays: Vec<(Time, Span)>,
+    commands: Vec<(Time, String)>,
+    /// What a link was made from.
+    link: Option<(LinkParams, LinkFiles)>,
+    has_delay_inside: bool,
+    /// A second reader of the link's schedule, for samples.
+    schedule: Option<Schedule>,
+    texts: Texts,
+}
+
+pub(crate) enum Engine {
+    Link(Box<link::Link>),
+    Router(Box<Firewall>),
+}
+
+/// The files of a router's commands.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Texts(BTreeMap<String, String>);
+
+impl Files for Texts {
+    fn read(&mut self, path: &str) -> Result<String, String> {
+        let known = || self.0.keys().cloned().collect::<Vec<_>>().join(", ");
+        let text = self.0.get(path).cloned();
+        text.ok_or_else(|| format!("the simulation was given no such file; it has: {}", known()))
+    }
+}
+
+/// Names of a router's interfaces; the numbers are their places.
+const INTERFACES: [&str; 2] = ["clients", "servers"];
+
+impl Stage {
+    pub fn link(id: LinkId, settings: &Link, rng: &Rng) -> Result<Self, ConfigError> {
+        let queue = settings
+            .queue
+            .build()
+            .map_err(|error| ConfigError::Queue { link: id, error })?;
+        let mut params = settings.params.clone();
+        let mut delay = Span::ZERO;
+        if settings.has_plain_delay() {
+            delay = std::mem::replace(&mut params.pipe.delay, Span::ZERO);
+        }
+        let files = settings.files.clone();
+        let schedule = match &files.rate {
+            Some(RateSource::Schedule(schedule)) => Some(schedule.clone()),
+            _ => None,
+        };
+        let link = link::Link::new(&params, files.clone(), queue, rng);
+        Ok(Stage {
+            delay,
+            delays: settings.delays.iter().rev().copied().collect(),
+            has_delay_inside: !settings.has_plain_delay(),
+            link: Some((params, files)),
+            schedule,
+            ..Stage::new(Engine::Link(Box::new(link)))
+        })
+    }
+
+    pub fn router(number: usize, settings: &Router, rng: &Rng) -> Result<Self, ConfigError> {
+        let mut firewall = Firewall::new(&settings.settings);
+        let interface = |name: &&str| Interface {
+            name: (*name).to_string(),
+            addresses: Vec::new(),
+        };
+        firewall.set_interfaces(INTERFACES.iter().map(interface).collect());
+        let mut texts = Texts(settings.files.clone());
+        let (mut draws, mut sink) = (rng.clone(), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut draws, &mut sink);
+        firewall
+            .batch(&settings.commands, false, &mut texts, &mut cx)
+            .map_err(|error| ConfigError::Command {
+                router: number,
+                message: error.to_string(),
+            })?;
+        Ok(Stage {
+            commands: settings.later.iter().rev().cloned().collect(),
+            texts,
+            ..Stage::new(Engine::Router(Box::new(firewall)))
+        })
+    }
+
+    fn new(engine: Engine) -> Self {
+        Stage {
+            engine,
+            delay: Span::ZERO,
+            delivered_at: Time::ZERO,
+            sent_bytes: 0,
+            delays: Vec::new(),
+            commands: Vec::new(),
+            link: None,
+            has_delay_inside: false,
+            schedule: None,
+            texts: Texts::default(),
+        }
+    }
+
+    pub fn next_wake(&self) -> Wake {
+        match &self.engine {
+            Engine::Link(link) => link.next_wake(),
+            Engine::Router(firewall) => firewall.next_wake(),
+        }
+    }
+
+    /// When the next later delay or command is due.
+    pub fn next_change(&self) -> Option<Time> {
+        let delay = self.delays.last().map(|(at, _)| *at);
+        delay.or(self.commands.last().map(|(at, _)| *at))
+    }
+
+    /// What waits in a link's queue; a router's `show` tells more.
+    pub fn backlog(&self) -> Backlog {
+        match &self.engine {
+            Engine::Link(link) => link.backlog(),
+            Engine::Router(_) => Backlog::default(),
+        }
+    }
+
+    /// The rate of a link at `now`; the mean one of a trace.
+    pub fn rate(&mut self, now: Time) -> Rate {
+        if let Some(schedule) = &mut self.schedule {
+            // An outage has no rate; one bit per second is as near as a rate comes.
+            return schedule.rate_at(now).unwrap_or(Rate::from_bps(1));
+        }
+        match &self.link {
+            Some((_, files)) if let Some(RateSource::Opportunities(trace)) = &files.rate => {
+                Rate::from_bps(trace.mean_bps().max(1))
+            }
+            Some((params, _)) => params.pipe.rate,
+            None => Rate::UNLIMITED,
+        }
+    }
+
+    /// The next later delay takes effect.
+    pub fn change_delay(&mut self, cx: &mut Cx<'_>) {
+        let Some((_, delay)) = self.delays.pop() else {
+            return;
+        };
+        if !self.has_delay_inside {
+            self.delay = delay;
+        } else if let (Some((params, files)), Engine::Link(link)) =
+            (&mut self.link, &mut self.engine)
+        {
+            params.pipe.delay = delay;
+            link.set_params(params, files.clone(), cx);
+        }
+    }
+
+    /// The next later command of a router is executed.
+    pub fn execute_next(
+        &mut self,
+        cx: &mut Cx<'_>,
+    ) -> Option<Result<sluice_ipfw::Output, sluice_ipfw::CommandError>> {
+        let (_, command) = self.commands.pop()?;
+        let Engine::Router(firewall) = &mut self.engine else {
+            return None;
+        };
+        Some(firewall.command(&command, &mut self.texts, cx))
+    }
+
+    pub fn is_router(&self) -> bool {
+        matches!(self.engine, Engine::Router(_))
+    }
+}
+
+/// What a router sees of a packet.
+pub(crate) fn headers(
+    tag: &Tag,
+    segment: &Segment,
+    flow: &Flow,
+    packet: &Packet,
+    ip_len: u32,
+    direction: Direction,
+) -> Headers {
+    let (client, server) = flow.addresses;
+    let (src, dst) = if tag.to_server {
+        (client, server)
+    } else {
+        (server, client)
+    };
+    let proto = match &flow.traffic {
+        Traffic::Tcp(_) | Traffic::Web(_) => TCP,
+        Traffic::Udp(_) => UDP,
+        Traffic::Ping(_) => ICMP,
+    };
+    let from = InterfaceId(u16::from(!tag.to_server));
+    let to = InterfaceId(u16::from(tag.to_server));
+    let mut headers = Headers::new(direction, proto, src, dst);
+    headers.recv = Some(from);
+    headers.xmit = (direction == Direction::Out).then_some(to);
+    if proto == ICMP {
+        // RFC 792: 8 is a request, 0 a reply.
+        headers.icmp_type = Some(if tag.to_server { 8 } else { 0 });
+    } else {
+        let ports = (client_port(tag.serial), flow.server_port);
+        (headers.src_port, headers.dst_port) = if tag.to_server {
+            ports
+        } else {
+            (ports.1, ports.0)
+        };
+    }
+    if tag.connection != NOT_TCP {
+        headers.tcp_flags = segment.flags.bits() as u8;
+    }
+    headers.tos = packet.dscp << 2 | packet.ecn as u8;
+    headers.ip_len = ip_len;
+    headers
+}
+
+/// Dynamic ports count up from 49152 (RFC 6335 §6) and start again.
+fn client_port(serial: u16) -> u16 {
+    49_152 + serial % 16_384
+}
