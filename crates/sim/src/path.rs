@@ -127,21 +127,26 @@ impl Simulation {
 
     /// A link has sent a packet, or an algorithm's timer is due.
     pub(crate) fn serve(&mut self, link: LinkId, observer: &mut impl Observer) {
-        loop {
-            let departure = self.with_stage(link, observer, |stage, cx| match &mut stage.engine {
-                Engine::Link(link) => link.poll(cx).map(|d| (d.packet, d.due, None)),
-                Engine::Router(firewall) => firewall
-                    .poll(cx)
-                    .map(|d| (d.packet, d.due, Some(d.direction))),
-            });
-            match departure {
-                Some((packet, _, Some(Direction::In))) => {
-                    self.pass_rules(link, packet, Direction::Out, observer);
+        let mut departures = std::mem::take(&mut self.departures);
+        self.with_stage(link, observer, |stage, cx| match &mut stage.engine {
+            Engine::Link(link) => {
+                while let Some(departure) = link.poll(cx) {
+                    departures.push((departure.packet, departure.due, Direction::Out));
                 }
-                Some((packet, due, _)) => self.leave(link, packet, due),
-                None => break,
+            }
+            Engine::Router(firewall) => {
+                while let Some(departure) = firewall.poll(cx) {
+                    departures.push((departure.packet, departure.due, departure.direction));
+                }
+            }
+        });
+        for (packet, due, direction) in departures.drain(..) {
+            match direction {
+                Direction::In => self.pass_rules(link, packet, Direction::Out, observer),
+                Direction::Out => self.leave(link, packet, due),
             }
         }
+        self.departures = departures;
     }
 
     /// A packet leaves a link at `due` for the next one, or for its host.

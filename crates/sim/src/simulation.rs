@@ -8,8 +8,8 @@ use crate::observe::{FlowTotals, LinkSample, Observer};
 use crate::path::mix;
 use crate::source::Source;
 use crate::stage::{Engine, Stage};
-use sluice_core::{Backlog, Cx, Discipline, DropCounter, Rng, Span, Time, Wake};
-use sluice_ipfw::Firewall;
+use sluice_core::{Backlog, Cx, Discipline, DropCounter, Packet, Rng, Span, Time, Wake};
+use sluice_ipfw::{Direction, Firewall};
 use std::net::IpAddr;
 
 /// A network in virtual time.
@@ -59,6 +59,8 @@ pub struct Simulation {
     sample_interval: Option<Span>,
     pub(crate) hash_key: u64,
     events: u64,
+    /// Scratch of [`Simulation::serve`].
+    pub(crate) departures: Vec<(Packet, Time, Direction)>,
 }
 
 pub(crate) struct FlowState {
@@ -195,6 +197,7 @@ impl Simulation {
             sample_interval: config.sample_interval,
             hash_key: root.fork(u64::MAX).next_u64(),
             events: 0,
+            departures: Vec::new(),
         })
     }
 
