@@ -9,33 +9,38 @@ use crate::source::Page;
 use sluice_core::{Ecn, Rng, Time};
 use sluice_tcp::{Endpoint, Segment, State};
 
-/// Two ends of a connection.
-///
-/// What every segment touches lies together at the head of each end.
+/// Two ends of a connection, and the applications on top of them.
 #[repr(C)]
 pub(crate) struct Connection {
-    pub flow: u32,
-    /// Counts the connections that have used this place.
-    generation: u16,
-    /// Number of the connection within its flow.
-    serial: u16,
-    pub is_open: bool,
-    app: App,
     client: End,
     server: End,
+    app: App,
+    pub flow: u32,
+    pub is_open: bool,
 }
 
+/// One end. A segment finds everything that it needs here, from the first line on; the rest of
+/// the connection is for its beginning and end.
 #[repr(C, align(64))]
 struct End {
     /// When a timer event is scheduled; [`Time::MAX`] for none. TCP moves its timers with every
     /// ACK; an event that comes too early just asks again, so that none is ever cancelled.
     timer_at: Time,
-    hash: u32,
-    has_closed: bool,
     /// Packets sent, received and received with a mark.
     sent: u64,
     received: u64,
     marked: u64,
+    flow: u32,
+    hash: u32,
+    /// Counts the connections that have used this place.
+    generation: u16,
+    /// Number of the connection within its flow.
+    serial: u16,
+    is_open: bool,
+    /// The application has closed its direction.
+    has_closed: bool,
+    /// The application wants to look after each segment.
+    is_watching: bool,
     tcp: Endpoint,
 }
 
@@ -65,7 +70,7 @@ impl Connection {
         } else {
             &self.client
         };
-        u32::from(self.generation) ^ end.hash ^ end.tcp.peek()
+        end.hash ^ end.tcp.peek()
     }
 
     fn end(&mut self, is_server: bool) -> &mut End {
@@ -221,33 +226,40 @@ impl Simulation {
         let serial = *serial;
         let mut config = config.clone();
         config.seed ^= self.flows[flow as usize].rng.next_u64();
-        let end = |simulation: &Simulation, tcp, to_server| End {
-            tcp,
+        let place = self.free_connections.pop();
+        let generation = place.map_or(0, |id| {
+            let old = &self.connections[id as usize].client;
+            old.generation.wrapping_add(1)
+        });
+        let is_fetch = matches!(app, App::Fetch { .. });
+        let end = |simulation: &Simulation, tcp, is_server: bool| End {
             timer_at: Time::MAX,
-            hash: simulation.hash_of(flow, serial, to_server),
-            has_closed: false,
             sent: 0,
             received: 0,
             marked: 0,
+            flow,
+            hash: simulation.hash_of(flow, serial, !is_server),
+            generation,
+            serial: serial as u16,
+            is_open: true,
+            has_closed: false,
+            is_watching: is_fetch && is_server,
+            tcp,
         };
         let valid = "the configuration was validated";
         let mut client = Endpoint::client(&config).expect(valid);
         client.open(self.now);
         let server = Endpoint::server(&config).expect(valid);
-        let mut connection = Connection {
-            flow,
-            generation: 0,
-            serial: serial as u16,
-            is_open: true,
+        let connection = Connection {
+            client: end(self, client, false),
+            server: end(self, server, true),
             app,
-            client: end(self, client, true),
-            server: end(self, server, false),
+            flow,
+            is_open: true,
         };
-        match self.free_connections.pop() {
+        match place {
             Some(id) => {
-                let place = &mut self.connections[id as usize];
-                connection.generation = place.generation.wrapping_add(1);
-                *place = connection;
+                self.connections[id as usize] = connection;
                 id
             }
             None => {
@@ -265,35 +277,33 @@ impl Simulation {
     ) {
         let now = self.now;
         let (id, to_server) = (tag.connection, tag.to_server);
-        let connection = &mut self.connections[id as usize];
+        let end = self.connections[id as usize].end(to_server);
         // A straggler of a connection that has ended.
-        if !connection.is_open || connection.generation != tag.generation {
+        if !end.is_open || end.generation != tag.generation {
             self.count_arrival(tag);
             return;
         }
-        let end = connection.end(to_server);
         end.received += 1;
         end.marked += u64::from(segment.ecn == Ecn::Ce);
         end.tcp.handle_segment(now, segment);
-        self.run_app(id, observer);
+        if end.is_watching || (end.tcp.is_received() && !end.has_closed) {
+            self.run_app(id, observer);
+        }
         self.pump(id, to_server, observer);
     }
 
     pub(crate) fn handle_timer(&mut self, index: u32, observer: &mut impl Observer) {
         let (id, is_server) = (index / 2, index % 2 == 1);
         let now = self.now;
-        let connection = &mut self.connections[id as usize];
-        let end = connection.end(is_server);
+        let end = self.connections[id as usize].end(is_server);
         if end.timer_at != now {
             return;
         }
         end.timer_at = Time::MAX;
-        if !connection.is_open {
-            return;
+        if end.is_open {
+            end.tcp.handle_timeout(now);
+            self.pump(id, is_server, observer);
         }
-        let end = connection.end(is_server);
-        end.tcp.handle_timeout(now);
-        self.pump(id, is_server, observer);
     }
 
     /// Lets an end send what it can, schedules its timer, and clears the connection away when
@@ -301,21 +311,18 @@ impl Simulation {
     fn pump(&mut self, id: u32, is_server: bool, observer: &mut impl Observer) {
         let now = self.now;
         loop {
-            let connection = &mut self.connections[id as usize];
-            let (flow, generation) = (connection.flow, connection.generation);
-            let serial = connection.serial;
-            let end = connection.end(is_server);
+            let end = self.connections[id as usize].end(is_server);
             let Some(segment) = end.tcp.poll_transmit(now) else {
                 break;
             };
             end.sent += 1;
             let tag = Tag {
-                flow,
+                flow: end.flow,
                 hash: end.hash,
                 len: 0,
                 connection: id,
-                generation,
-                serial,
+                generation: end.generation,
+                serial: end.serial,
                 hop: 0,
                 to_server: !is_server,
                 is_corrupt: false,
@@ -374,11 +381,14 @@ impl Simulation {
             } => {
                 if !*is_answered && connection.server.tcp.received() >= *request {
                     *is_answered = true;
+                    connection.server.is_watching = false;
+                    connection.server.has_closed = true;
                     connection.server.tcp.write(*size);
                     connection.server.tcp.close();
                     wrote = Some(true);
                 } else if !*is_complete && connection.client.tcp.is_received() {
                     *is_complete = true;
+                    connection.client.has_closed = true;
                     connection.client.tcp.close();
                     wrote = Some(false);
                     let (page, bytes) = (*page, connection.client.tcp.received());
@@ -422,6 +432,8 @@ impl Simulation {
             return;
         }
         connection.is_open = false;
+        connection.client.is_open = false;
+        connection.server.is_open = false;
         let state = &mut self.flows[connection.flow as usize];
         connection.add_to(&mut state.totals);
         state.totals.failures += u64::from(has_failed);

@@ -67,9 +67,9 @@ impl RateEstimator {
 
     /// §3.3: UpdateRateSample for one segment that the current ACK delivered.
     pub fn on_delivered(&mut self, now: Time, entry: &Entry, newest: &mut Newest) {
+        let tx = entry.tx(self.delivered);
         self.delivered += entry.len();
         self.delivered_at = now;
-        let tx = entry.tx();
         if newest
             .0
             .is_none_or(|(newest, _)| tx.delivered >= newest.delivered)

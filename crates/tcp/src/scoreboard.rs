@@ -32,7 +32,7 @@ pub(crate) struct TxState {
     pub app_limited: bool,
 }
 
-/// One transmitted segment.
+/// One transmitted segment, in 32 bytes: half a cache line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entry {
     seq: u32,
@@ -40,12 +40,18 @@ pub(crate) struct Entry {
     flags: u8,
     /// The entry after the run of SACKed entries that this one belongs to.
     skip: u32,
+    /// The low half of [`TxState::delivered`]; less than 2^32 bytes are delivered meanwhile.
+    delivered: u32,
     /// The last transmission.
     pub sent_at: Time,
-    delivered: u64,
-    delivered_at: Time,
-    first_sent_at: Time,
+    /// How long before it the other two instants of [`TxState`] were, in units of 16 ns: 68 s at
+    /// most, beyond which a sample of the rate means nothing.
+    delivered_ago: u32,
+    first_sent_ago: u32,
 }
+
+const AGO_UNIT_NS: u64 = 16;
+const _: () = assert!(size_of::<Entry>() == 32);
 
 const SACKED: u8 = 1;
 const LOST: u8 = 2;
@@ -81,19 +87,27 @@ impl Entry {
         self.has(SACKED)
     }
 
-    pub fn tx(&self) -> TxState {
+    /// What was known when it left, where `delivered` is what is known now.
+    pub fn tx(&self, delivered: u64) -> TxState {
+        let before = |units: u32| {
+            let ns = self.sent_at.as_ns();
+            Time::from_ns(ns.saturating_sub(u64::from(units) * AGO_UNIT_NS))
+        };
         TxState {
-            delivered: self.delivered,
-            delivered_at: self.delivered_at,
-            first_sent_at: self.first_sent_at,
+            delivered: delivered - u64::from((delivered as u32).wrapping_sub(self.delivered)),
+            delivered_at: before(self.delivered_ago),
+            first_sent_at: before(self.first_sent_ago),
             app_limited: self.has(APP_LIMITED),
         }
     }
 
     fn set_tx(&mut self, tx: TxState) {
-        self.delivered = tx.delivered;
-        self.delivered_at = tx.delivered_at;
-        self.first_sent_at = tx.first_sent_at;
+        let ago = |at: Time| {
+            let units = self.sent_at.since(at).as_ns() / AGO_UNIT_NS;
+            u32::try_from(units).unwrap_or(u32::MAX)
+        };
+        self.delivered = tx.delivered as u32;
+        (self.delivered_ago, self.first_sent_ago) = (ago(tx.delivered_at), ago(tx.first_sent_at));
         self.flags = self.flags & !APP_LIMITED | if tx.app_limited { APP_LIMITED } else { 0 };
     }
 }
@@ -254,9 +268,7 @@ impl Scoreboard {
             flags: if fin { FIN } else { 0 },
             skip: 0,
             sent_at: now,
-            delivered: 0,
-            delivered_at: Time::ZERO,
-            first_sent_at: Time::ZERO,
+            ..Entry::default()
         };
         entry.set_tx(tx);
         self.tail = self.tail.wrapping_add(1);
