@@ -74,7 +74,7 @@ fn release(due_us: u64, late_us: u64) -> Release {
 
 #[test]
 fn the_rate_error_is_taken_over_busy_periods() {
-    let text = "duration = \"1s\"\n[link]\nrate = \"10Mbit/s\"\ndelay = \"5ms\"\n[measure]\nwarmup = \"0s\"\n";
+    let text = "duration = \"1s\"\n[link]\nrate = \"10Mbit/s\"\ndelay = \"5ms\"\n[measure]\nwarmup = \"0s\"\n[[flow]]\ntype = \"ping\"\n";
     let scenario = Scenario::parse("x", text, &[]).unwrap().remove(0).scenario;
     let mut meter = AccuracyMeter::new(&scenario.link);
     // 1500 B take 1.2 ms. Two busy periods of two packets: due 1.2 ms apart, sent 1.212 ms and 1.2 ms
@@ -94,7 +94,7 @@ fn the_rate_error_is_taken_over_busy_periods() {
 #[test]
 fn the_rate_error_follows_a_schedule() {
     let text = "duration = \"1s\"\n[link]\nrate = [[\"0s\", \"10Mbit/s\"], [\"20ms\", \"5Mbit/s\"]]\n\
-                delay = \"5ms\"\n[measure]\nwarmup = \"0s\"\n";
+                delay = \"5ms\"\n[measure]\nwarmup = \"0s\"\n[[flow]]\ntype = \"ping\"\n";
     let scenario = Scenario::parse("x", text, &[]).unwrap().remove(0).scenario;
     let mut meter = AccuracyMeter::new(&scenario.link);
     // With 5 ms of delay the slots end at 18, 19.2, 20.4 and 22.8 ms. The third began before the change

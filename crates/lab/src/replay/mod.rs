@@ -12,6 +12,7 @@ use sluice_core::registry::Spec;
 use sluice_core::{Rate, Rng};
 
 mod capture;
+mod clash;
 mod csv;
 mod output;
 mod part;
@@ -38,7 +39,12 @@ pub enum LinkRate {
     /// The same all the time.
     Constant(Rate),
     /// Changing.
-    Schedule(Schedule),
+    Schedule {
+        /// The rates.
+        schedule: Schedule,
+        /// The file that they were read from.
+        file: PathBuf,
+    },
 }
 
 /// What to replay, and how.
@@ -83,6 +89,16 @@ pub enum ReplayError {
         /// What the system or the library said.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A file would be written over.
+    #[error("{option} and {other} are the same file, `{}`", path.display())]
+    SameFile {
+        /// The file.
+        path: PathBuf,
+        /// The option that would write it.
+        option: &'static str,
+        /// What else it is.
+        other: &'static str,
+    },
     /// There is nothing to replay.
     #[error("`{}` has no packets", trace.display())]
     NoPackets {
@@ -120,6 +136,7 @@ pub enum ReplayError {
 /// # Errors
 /// [`ReplayError`]. Files that were begun are removed.
 pub fn run(job: &Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Summary, ReplayError> {
+    clash::check(job)?;
     let mut trace = Trace::open(&job.trace, job.hash, job.seed)?;
     let mut writer = Writer::create(&job.outputs, job, trace.capture().is_some())?;
     let mut replay = Replay::new(link(job)?, job.seed);
@@ -152,7 +169,7 @@ fn link(job: &Job) -> Result<Link, ReplayError> {
     let mut files = LinkFiles::default();
     match &job.rate {
         LinkRate::Constant(rate) => params.pipe.rate = *rate,
-        LinkRate::Schedule(schedule) => {
+        LinkRate::Schedule { schedule, .. } => {
             files.rate = Some(RateSource::Schedule(schedule.clone()));
         }
     }

@@ -402,3 +402,39 @@ fn an_error_leaves_no_file_behind() {
         assert_eq!(names(folder.path()), ["trace.csv"]);
     }
 }
+
+#[test]
+fn no_output_is_written_over_another_file_of_the_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("trace.csv"), burst(1, 0)).unwrap();
+    fs::write(at("rate.csv"), "0,8000000\n").unwrap();
+    fs::hard_link(at("trace.csv"), at("link.csv")).unwrap();
+    fs::hard_link(at("trace.csv"), at("x.csv.part")).unwrap();
+    let error = |rows: &str, state: &str| {
+        let job = Job {
+            trace: at("trace.csv"),
+            queue: parse_queue("fifo").unwrap(),
+            rate: parse_rate(at("rate.csv").to_str().unwrap()).unwrap(),
+            hash: Hash::Flow,
+            seed: 1,
+            outputs: Outputs {
+                rows: Some(at(rows)),
+                state: Some(at(state)),
+                capture: None,
+            },
+        };
+        run(&job, &mut |_, _| {}).unwrap_err().to_string()
+    };
+    for (rows, state, said) in [
+        ("trace.csv", "state.csv", "--out and the trace are"),
+        ("link.csv", "state.csv", "--out and the trace are"),
+        ("x.csv", "state.csv", "--out and the trace are"),
+        ("rows.csv", "rate.csv", "--state and --rate are"),
+        ("rows.csv", "./rows.csv", "--state and --out are"),
+    ] {
+        let text = error(rows, state);
+        assert!(text.starts_with(said), "{text}");
+    }
+    assert_eq!(fs::read_to_string(at("trace.csv")).unwrap(), burst(1, 0));
+}

@@ -112,7 +112,10 @@ pub fn parse_rate(text: &str) -> Result<LinkRate, RateError> {
     let content = content.strip_prefix('\u{feff}').unwrap_or(&content);
     match Schedule::parse(content) {
         Ok(schedule) if schedule.ends_in_outage() => Err(RateError::Outage { path }),
-        Ok(schedule) => Ok(LinkRate::Schedule(schedule)),
+        Ok(schedule) => Ok(LinkRate::Schedule {
+            schedule,
+            file: path,
+        }),
         Err(error) => Err(RateError::Text { path, error }),
     }
 }
@@ -181,11 +184,11 @@ mod tests {
         };
         assert!(matches!(
             read("0,1000000\n5,2000000"),
-            Ok(LinkRate::Schedule(_))
+            Ok(LinkRate::Schedule { .. })
         ));
         assert!(matches!(
             read("\u{feff}time_ns,bits_per_second\n0,1000000"),
-            Ok(LinkRate::Schedule(_))
+            Ok(LinkRate::Schedule { .. })
         ));
         let error = read("0,1000000\n5;2000000").unwrap_err().to_string();
         assert!(

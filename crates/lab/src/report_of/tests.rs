@@ -103,7 +103,7 @@ fn the_variables_of_the_busiest_queues_are_drawn() {
 fn a_run_that_broke_off_is_reported_as_partial() {
     let temp = tempfile::tempdir().unwrap();
     let text = "duration = \"5s\"\n[link.up]\nrate = \"unlimited\"\ndelay = \"3ms\"\n\
-                [link.down]\nrate = [[\"0s\", \"1Mbit/s\"], [\"2s\", \"2Mbit/s\"]]\n";
+                [link.down]\nrate = [[\"0s\", \"1Mbit/s\"], [\"2s\", \"2Mbit/s\"]]\n[[flow]]\ntype = \"ping\"\n";
     let variant = scenario::Scenario::parse("bare.toml", text, &[])
         .unwrap()
         .remove(0);

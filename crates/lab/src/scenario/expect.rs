@@ -228,6 +228,14 @@ fn read_variants(node: &Node, variants: &[String], problems: &mut Problems) -> O
         Value::Array(items) => items.as_slice(),
         _ => std::slice::from_ref(node),
     };
+    if items.is_empty() {
+        // It would hold for no variant, and never fail.
+        problems.push(
+            Problem::new(node.at.clone(), "`variant` is an empty list")
+                .hint("name variants, or leave it out to mean all"),
+        );
+        return None;
+    }
     let mut names = Vec::new();
     for item in items {
         let Value::Text(name) = &item.value else {

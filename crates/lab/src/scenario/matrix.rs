@@ -85,6 +85,14 @@ fn is_section(path: &str) -> bool {
 impl Axis {
     /// Reads the values of a key: a list, or a table of names and values.
     pub fn new(path: &str, path_at: Place, node: &Node, problems: &mut Problems) -> Option<Axis> {
+        if path == "matrix" || path.starts_with("matrix.") {
+            let message = "a path in [matrix] does not begin with `matrix`";
+            problems.push(
+                Problem::new(path_at, message)
+                    .hint("leave out `matrix.`, as in \"link.queue\" = [\"fifo\", \"codel\"]"),
+            );
+            return None;
+        }
         let key = path.rsplit('.').next().unwrap_or(path);
         let values: Vec<(String, Node)> = match &node.value {
             Value::Array(items) => {

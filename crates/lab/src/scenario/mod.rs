@@ -233,6 +233,14 @@ impl Scenario {
         let duration = keys.as_ref().map_or(Span::MAX, |keys| keys.duration);
         // Without the flows, a metric of one that is itself wrong would be blamed in error.
         let flows = flow::read_all(root, duration, problems)?;
+        if flows.is_empty() {
+            let at = root.node("flow").map(|node| node.at.clone());
+            let hint = "add one, such as [[flow]] with type = \"tcp\"";
+            problems.push(
+                Problem::new(at.unwrap_or(Place::File(0..0)), "there is no [[flow]]").hint(hint),
+            );
+            return None;
+        }
         let expect = expect::read_all(root, &flows, variant, variants, problems);
         let (keys, measure, link) = (keys?, measure?, link?);
         if measure.warmup >= keys.duration {
@@ -244,6 +252,15 @@ impl Scenario {
                 )
                 .hint(format!("the run lasts {}", keys.duration)),
             );
+        }
+        for (key, span) in [("window", measure.window), ("step", measure.step)] {
+            if span > keys.duration {
+                let message = format!("a `{key}` of {span} is longer than the run");
+                problems.push(
+                    Problem::new(place(root, "measure", key), message)
+                        .hint(format!("the run lasts {}", keys.duration)),
+                );
+            }
         }
         if measure.warmup < keys.duration {
             check_warmup(root, &flows, &measure, problems);
@@ -343,8 +360,15 @@ fn read_variants(
         let Some(change) = set::Override::parse(option, number, problems) else {
             continue;
         };
-        let axis_path = change.path.strip_prefix("matrix.");
-        let path = axis_path.unwrap_or(&change.path).trim_matches('"');
+        let whole_path = change.path.trim_matches('"');
+        let axis_path = whole_path.strip_prefix("matrix.");
+        let path = axis_path.unwrap_or(whole_path).trim_matches('"');
+        if path == "matrix" {
+            let message = "`matrix` is a table, not a key";
+            let hint = "give one key of it: matrix.link.queue=[\"fifo\", \"codel\"]";
+            problems.push(Problem::new(change.path_at, message).hint(hint));
+            continue;
+        }
         // What is set by hand is no longer varied.
         let before = axes.len();
         axes.retain(|axis| axis.path != path);

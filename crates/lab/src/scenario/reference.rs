@@ -113,7 +113,8 @@ max = "23ms"
 ```
 
 Times, rates and sizes are strings with a unit: `ns us ms s min h`, `bit/s kbit/s Mbit/s Gbit/s Tbit/s
-B/s kB/s MB/s GB/s`, `B kB MB GB KiB MiB GiB`. This page is made from the declarations that the program
+B/s kB/s MB/s GB/s`, `B kB MB GB KiB MiB GiB`. Inside the words of a queue (`"codel target 5"`) the unit may be
+left out: a bare time counts milliseconds there, as in dummynet, and a bare size counts bytes. This page is made from the declarations that the program
 itself reads the file with.
 "#;
 

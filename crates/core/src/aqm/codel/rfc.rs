@@ -47,6 +47,7 @@ impl Rfc {
             pending => {
                 if pending == Pending::Dropped {
                     self.drop_next = control_law(self.drop_next, params.interval, self.count);
+                    self.state().tell(cx);
                 }
                 self.signal_if_due(params, packet, cx)
             }

@@ -393,3 +393,106 @@ fn an_empty_file_is_told_what_it_lacks() {
     assert!(errors.contains("there is no [link]"), "{errors}");
     assert!(errors.contains("x.toml:1:1"), "{errors}");
 }
+
+#[test]
+fn a_path_in_the_matrix_does_not_repeat_its_name() {
+    let text = format!("{PLAIN}[matrix]\n\"matrix.link.queue\" = [\"fifo\", \"codel\"]\n");
+    assert_eq!(
+        errors(&text, &[]),
+        "\
+error: a path in [matrix] does not begin with `matrix`
+  --> x.toml:11:1
+   |
+11 | \"matrix.link.queue\" = [\"fifo\", \"codel\"]
+   | ^^^^^^^^^^^^^^^^^^^ leave out `matrix.`, as in \"link.queue\" = [\"fifo\", \"codel\"]"
+    );
+    let said = "error: a path in [matrix] does not begin with `matrix`\n";
+    let unquoted = errors(
+        &text.replace("\"matrix.link.queue\"", "matrix.link.queue"),
+        &[],
+    );
+    assert!(unquoted.starts_with(said), "{unquoted}");
+    let option = errors(PLAIN, &["matrix.matrix.link.queue=[\"fifo\"]"]);
+    assert!(option.starts_with(said), "{option}");
+    let whole = errors(PLAIN, &["matrix=[\"fifo\"]"]);
+    assert!(whole.starts_with("error: `matrix` is a table"), "{whole}");
+}
+
+#[test]
+fn an_expectation_of_no_variant_is_refused() {
+    let text = format!("{PLAIN}[[expect]]\nmetric = \"jain\"\nvariant = []\nmin = 0.9\n");
+    assert_eq!(
+        errors(&text, &[]),
+        "\
+error: `variant` is an empty list
+  --> x.toml:12:11
+   |
+12 | variant = []
+   |           ^^ name variants, or leave it out to mean all"
+    );
+}
+
+#[test]
+fn a_scenario_without_a_flow_is_refused() {
+    let text = PLAIN.replace("[[flow]]\ntype = \"tcp\"\n", "");
+    let told = errors(&text, &[]);
+    assert!(
+        told.starts_with("error: there is no [[flow]]\n --> x.toml:1:1\n"),
+        "{told}"
+    );
+    assert!(
+        told.contains("add one, such as [[flow]] with type = \"tcp\""),
+        "{told}"
+    );
+    let told = errors(&format!("flow = []\n{text}"), &[]);
+    assert!(
+        told.starts_with("error: there is no [[flow]]\n --> x.toml:1:8\n"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_window_longer_than_the_run_is_refused() {
+    let text = format!("{PLAIN}[measure]\nwindow = \"11s\"\nstep = \"12s\"\n");
+    assert_eq!(
+        errors(&text, &[]),
+        "\
+error: a `window` of 11s is longer than the run
+  --> x.toml:11:10
+   |
+11 | window = \"11s\"
+   |          ^^^^^ the run lasts 10s
+
+error: a `step` of 12s is longer than the run
+  --> x.toml:12:8
+   |
+12 | step = \"12s\"
+   |        ^^^^^ the run lasts 10s"
+    );
+}
+
+#[test]
+fn a_suggested_unit_is_of_the_size_that_was_meant() {
+    let rate = |unit: &str| errors(&PLAIN.replace("10Mbit/s", &format!("1{unit}")), &[]);
+    for (unit, meant) in [
+        ("Mb", "Mbit/s"),
+        ("mb/s", "Mbit/s"),
+        ("Kbits", "kbit/s"),
+        ("MBps", "MB/s"),
+        ("Mbytes/s", "MB/s"),
+    ] {
+        let told = rate(unit);
+        assert!(
+            told.ends_with(&format!("did you mean `{meant}`?")),
+            "{told}"
+        );
+    }
+    for unit in ["MB", "ms", "s", "MiB/s", "TB/s"] {
+        let told = rate(unit);
+        assert!(told.contains("units: bit/s, kbit/s, Mbit/s"), "{told}");
+    }
+    let time = errors(&PLAIN.replace("10s", "10secs"), &[]);
+    assert!(time.ends_with("did you mean `s`?"), "{time}");
+    let time = errors(&PLAIN.replace("\"10s", "\"10m"), &[]);
+    assert!(time.ends_with("units: ns, us, ms, s, min, h"), "{time}");
+}

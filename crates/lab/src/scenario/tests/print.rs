@@ -157,7 +157,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                 ),
                 (".{0,12}", option::of(any::<String>())),
                 (pipe(duration), pipe(duration)),
-                (flows, 0..=3_usize),
+                (flows, 1..=3_usize),
                 option::of(prop_oneof![Just(Backend::Sim), Just(Backend::Live)]),
                 (vec(1_000_000..SECOND, 3), vec((0..SECOND, 0..SECOND), 0..3)),
             )
@@ -185,8 +185,8 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                     measure: Measure {
                         interval: Span::from_ns(times[0]),
                         warmup,
-                        window: Span::from_ns(times[1]),
-                        step: Span::from_ns(times[2]),
+                        window: Span::from_ns(times[1]).min(duration),
+                        step: Span::from_ns(times[2]).min(duration),
                     },
                     flows,
                     expect,
