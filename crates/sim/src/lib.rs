@@ -22,6 +22,7 @@
 
 mod calendar;
 mod cargo;
+mod check;
 mod config;
 mod connection;
 mod estimate;
@@ -32,10 +33,10 @@ mod simulation;
 mod source;
 mod stage;
 
+pub use check::ConfigError;
 pub use config::{
-    Config, ConfigError, DEFAULT_JITTER, Direction, Flow, FlowId, Link, LinkId, Ping, Route,
-    Router, Size, Spacing, Tcp, Traffic, Udp, Web, dumbbell, dumbbell_route, parking_lot,
-    parking_lot_route,
+    Config, DEFAULT_JITTER, Direction, Flow, FlowId, Link, LinkId, Ping, Route, Router, Size,
+    Spacing, Tcp, Traffic, Udp, Web, dumbbell, dumbbell_route, parking_lot, parking_lot_route,
 };
 pub use estimate::Estimate;
 pub use observe::{Completion, Datagram, Echo, FlowTotals, LinkSample, Observer, TcpSample};

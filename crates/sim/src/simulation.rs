@@ -2,7 +2,8 @@
 
 use crate::calendar::{Calendar, What};
 use crate::cargo::Hold;
-use crate::config::{Config, ConfigError, Flow, FlowId, LinkId, Traffic};
+use crate::check::ConfigError;
+use crate::config::{Config, Flow, FlowId, LinkId, Traffic};
 use crate::connection::Connection;
 use crate::observe::{FlowTotals, LinkSample, Observer};
 use crate::path::mix;

@@ -1,7 +1,8 @@
 //! What packets pass on their way: links, and routers with rules.
 
 use crate::cargo::{NOT_TCP, Tag};
-use crate::config::{ConfigError, Flow, Link, LinkId, Router, Traffic};
+use crate::check::ConfigError;
+use crate::config::{Flow, Link, LinkId, Router, Traffic};
 use sluice_core::link::{self, LinkFiles, LinkParams, RateSource, Schedule};
 use sluice_core::{Backlog, Cx, DropCounter, Packet, Rate, Rng, Span, Time, Wake};
 use sluice_ipfw::headers::{ICMP, TCP, UDP};

@@ -391,10 +391,10 @@ fn accurate_feedback_counts_every_mark() {
     let (mut dice, marks) = (Dice(7), std::cell::Cell::new(0));
     let mut net = transfer(&config, 3_000_000, Span::from_ms(10), |up, s| {
         // Every third segment of data, and every fifth ACK is lost.
-        if up && s.len > 0 && dice.roll() % 3 == 0 {
+        if up && s.len > 0 && dice.roll().is_multiple_of(3) {
             marks.set(marks.get() + 1);
             Fate::Mark
-        } else if !up && s.is_pure_ack() && dice.roll() % 5 == 0 {
+        } else if !up && s.is_pure_ack() && dice.roll().is_multiple_of(5) {
             Fate::Drop
         } else {
             Fate::Deliver
@@ -572,7 +572,7 @@ proptest! {
         let run = |step: Option<Span>| {
             let mut dice = Dice(seed);
             let mut net = transfer(&config, 200_000, Span::from_ms(10), move |_, _| {
-                if dice.roll() % 20 == 0 { Fate::Drop } else { Fate::Deliver }
+                if dice.roll().is_multiple_of(20) { Fate::Drop } else { Fate::Deliver }
             });
             net.rate = Rate::from_bps(20_000_000);
             net.spurious = step;
