@@ -16,12 +16,15 @@ pub(crate) struct Tag {
     pub generation: u16,
     /// Number of the connection within its flow, for its port.
     pub serial: u16,
-    /// Links that it has passed.
-    pub hop: u8,
+    /// Links ahead of it, the next included; [`NOT_STARTED`] before the first.
+    pub links_left: u8,
     pub to_server: bool,
     pub is_corrupt: bool,
     pub ecn: Ecn,
 }
+
+/// A packet that its host has not given to a link yet.
+pub(crate) const NOT_STARTED: u8 = u8::MAX;
 
 /// The connection of packets that belong to none.
 pub(crate) const NOT_TCP: u32 = u32::MAX;

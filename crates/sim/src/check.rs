@@ -30,7 +30,7 @@ pub enum ConfigError {
         link: LinkId,
     },
     /// A route longer than a packet can count.
-    #[error("flow {flow} passes {hops} links in one direction (at most 255)")]
+    #[error("flow {flow} passes {hops} links in one direction (at most 250)")]
     TooManyHops {
         /// The flow.
         flow: FlowId,
@@ -164,7 +164,7 @@ impl Config {
         let route = &settings.route;
         let mut takes_time = route.forward_delay + route.backward_delay > Span::ZERO;
         for way in [&route.forward, &route.backward] {
-            if way.len() > 255 {
+            if way.len() > 250 {
                 let hops = way.len();
                 return Err(ConfigError::TooManyHops { flow, hops });
             }

@@ -1,6 +1,6 @@
 //! TCP connections and the applications on top of them.
 
-use crate::cargo::Tag;
+use crate::cargo::{NOT_STARTED, Tag};
 use crate::config::{Direction, FlowId, Size, Traffic};
 use crate::observe::{Completion, FlowTotals, Observer, TcpSample};
 use crate::random;
@@ -323,7 +323,7 @@ impl Simulation {
                 connection: id,
                 generation: end.generation,
                 serial: end.serial,
-                hop: 0,
+                links_left: NOT_STARTED,
                 to_server: !is_server,
                 is_corrupt: false,
                 ecn: Ecn::NotEct,

@@ -1,6 +1,6 @@
 //! The way of a packet: from a host through links and routers to the other host.
 
-use crate::cargo::{Datagram, Hold, NOT_TCP, Tag};
+use crate::cargo::{Datagram, Hold, NOT_STARTED, NOT_TCP, Tag};
 use crate::config::LinkId;
 use crate::observe::Observer;
 use crate::simulation::{FlowState, Simulation, kind};
@@ -41,7 +41,7 @@ impl Simulation {
             connection: NOT_TCP,
             generation: 0,
             serial: 0,
-            hop: 0,
+            links_left: NOT_STARTED,
             to_server,
             is_corrupt: false,
             ecn,
@@ -58,10 +58,14 @@ impl Simulation {
 
     /// Gives a packet to its next link or router, or to the host at the end of its way.
     pub(crate) fn dispatch(&mut self, slot: u32, observer: &mut impl Observer) {
-        let tag = *self.hold.tag(slot);
-        let way = &self.ways[tag.flow as usize];
-        let links = &self.routes[way.route as usize][usize::from(tag.to_server)];
-        let Some(&link) = links.get(usize::from(tag.hop)) else {
+        let tag = self.hold.tag_mut(slot);
+        let way = &self.ways[self.way_of[tag.flow as usize] as usize];
+        let links = &way.links[usize::from(tag.to_server)];
+        if tag.links_left == NOT_STARTED {
+            tag.links_left = links.len() as u8;
+        }
+        let tag = *tag;
+        let Some(&link) = links.get(links.len() - usize::from(tag.links_left)) else {
             self.arrive(slot, self.now);
             return;
         };
@@ -161,10 +165,8 @@ impl Simulation {
         let slot = packet.slot;
         let tag = self.hold.tag_mut(slot);
         tag.ecn = packet.ecn;
-        tag.hop += 1;
-        let way = &self.ways[tag.flow as usize];
-        let links = &self.routes[way.route as usize][usize::from(tag.to_server)];
-        if usize::from(tag.hop) < links.len() {
+        tag.links_left -= 1;
+        if tag.links_left > 0 {
             self.schedule(at, kind::FORWARD, slot);
         } else {
             self.arrive(slot, at);

@@ -43,6 +43,9 @@ impl Simulation {
     pub(crate) fn start_flow(&mut self, flow: u32, observer: &mut impl Observer) {
         let now = self.now;
         let state = &mut self.flows[flow as usize];
+        if state.is_stopped {
+            return;
+        }
         match &state.config.traffic {
             Traffic::Tcp(_) => self.open_transfer(flow, observer),
             Traffic::Udp(udp) => {
