@@ -12,11 +12,13 @@ pub mod packet;
 mod pool;
 pub mod tun;
 mod wait;
+pub mod xdp;
 
 pub use packet::PacketPort;
 pub use pool::{HEAD_LEN, Pool, PoolError, PoolSize, Slot};
 pub use tun::TunPort;
 pub use wait::{Interest, Spin, Waiter, Wake, Watch};
+pub use xdp::XdpPort;
 
 use crate::frame::Link;
 use std::os::fd::AsFd;

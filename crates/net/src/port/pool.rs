@@ -274,6 +274,31 @@ impl Pool {
         true
     }
 
+    /// The memory of all slots, one of [`SLOT_LEN`] bytes after the other.
+    pub(super) fn area(&self) -> &[u8] {
+        &self.slots
+    }
+
+    /// Says that the kernel wrote a frame of `length` bytes into an empty slot, from the byte
+    /// `start` of it on. Whether that lies inside of the slot.
+    pub(super) fn set_written(&mut self, slot: Slot, start: usize, length: usize) -> bool {
+        if start + length > SLOT_LEN {
+            return false;
+        }
+        let frame = &mut self.frames[slot.index()];
+        frame.length = length as u32;
+        frame.start = start as u16;
+        frame.vnet = VnetHeader::default();
+        true
+    }
+
+    /// Where the frame lies, counted from the start of [`Pool::area`]; nothing if it does not lie
+    /// in its slot alone.
+    pub(super) fn placed(&self, slot: Slot) -> Option<std::ops::Range<usize>> {
+        let frame = &self.frames[slot.index()];
+        (frame.large == NONE).then(|| self.head_range(slot))
+    }
+
     /// Puts a tag that the kernel had taken out back behind the addresses.
     pub(super) fn insert_tag(&mut self, slot: Slot, protocol: u16, tci: u16) {
         let frame = &mut self.frames[slot.index()];
@@ -343,7 +368,8 @@ impl Slot {
 /// Bytes of a frame that lie in its slot.
 pub const HEAD_LEN: usize = SLOT_LEN - START as usize;
 
-const SLOT_LEN: usize = 2048;
+/// Bytes of a slot.
+pub(super) const SLOT_LEN: usize = 2048;
 /// Room for a tag and an offload header before the frame, which starts on a cache line.
 const START: u16 = 64;
 /// With [`HEAD_LEN`], more than the longest IP packet and its link header.
