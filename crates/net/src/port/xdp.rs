@@ -508,7 +508,7 @@ fn connect_as(
         )?,
         receive: map(&socket, &offsets.rx, libc::XDP_PGOFF_RX_RING as u64, ring)?,
         transmit: map(&socket, &offsets.tx, libc::XDP_PGOFF_TX_RING as u64, ring)?,
-        program: program,
+        program,
     };
     let (flags, umem) = match (beside, mode) {
         (Some(first), _) => (libc::XDP_SHARED_UMEM, first.as_raw_fd() as u32),
