@@ -8,12 +8,14 @@
 //! the packet path returns no `Result`.
 
 mod messages;
+pub mod nfqueue;
 pub mod packet;
 mod pool;
 pub mod tun;
 mod wait;
 pub mod xdp;
 
+pub use nfqueue::NfqueuePort;
 pub use packet::PacketPort;
 pub use pool::{HEAD_LEN, Pool, PoolError, PoolSize, Slot};
 pub use tun::TunPort;

@@ -17,6 +17,10 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u32);
 
+/// Somebody who wants to know when slots are freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Watcher(u8);
+
 /// How much memory a pool takes, once and for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSize {
@@ -50,6 +54,8 @@ pub struct Pool {
     frames: Box<[Frame]>,
     free: Vec<u32>,
     free_large: Vec<u32>,
+    /// Watched slots that were freed, by watcher.
+    abandoned: Vec<Vec<Slot>>,
 }
 
 /// What a slot holds.
@@ -61,6 +67,7 @@ struct Frame {
     vnet: VnetHeader,
     arrival: Option<Time>,
     is_held: bool,
+    watcher: u8,
 }
 
 impl Pool {
@@ -86,6 +93,7 @@ impl Pool {
             vnet: VnetHeader::default(),
             arrival: None,
             is_held: false,
+            watcher: NOBODY,
         };
         Ok(Pool {
             slots: area(slots_len)?,
@@ -94,6 +102,7 @@ impl Pool {
             // The lowest are taken first and taken again soon, while they are in the cache.
             free: (0..size.slots).rev().collect(),
             free_large: (0..size.large).rev().collect(),
+            abandoned: Vec::new(),
         })
     }
 
@@ -114,6 +123,10 @@ impl Pool {
         let frame = &mut self.frames[slot.index()];
         assert!(frame.is_held, "a slot is freed once");
         frame.is_held = false;
+        let watcher = std::mem::replace(&mut frame.watcher, NOBODY);
+        if watcher != NOBODY {
+            self.abandoned[usize::from(watcher)].push(slot);
+        }
         if frame.large != NONE {
             self.free_large.push(frame.large);
             frame.large = NONE;
@@ -274,6 +287,31 @@ impl Pool {
         true
     }
 
+    /// A new watcher of slots.
+    pub(super) fn watcher(&mut self) -> Watcher {
+        let number = u8::try_from(self.abandoned.len())
+            .ok()
+            .filter(|number| *number != NOBODY)
+            .expect("a pool has fewer watchers than ports there can be");
+        self.abandoned.push(Vec::new());
+        Watcher(number)
+    }
+
+    /// Lets [`Pool::next_abandoned`] tell when the slot is freed: its packet waits elsewhere too.
+    pub(super) fn watch(&mut self, slot: Slot, watcher: Watcher) {
+        self.frames[slot.index()].watcher = watcher.0;
+    }
+
+    /// Ends [`Pool::watch`].
+    pub(super) fn unwatch(&mut self, slot: Slot) {
+        self.frames[slot.index()].watcher = NOBODY;
+    }
+
+    /// A slot that was freed while `watcher` watched it, each once.
+    pub(super) fn next_abandoned(&mut self, watcher: Watcher) -> Option<Slot> {
+        self.abandoned[usize::from(watcher.0)].pop()
+    }
+
     /// The memory of all slots, one of [`SLOT_LEN`] bytes after the other.
     pub(super) fn area(&self) -> &[u8] {
         &self.slots
@@ -376,6 +414,7 @@ const START: u16 = 64;
 pub(super) const LARGE_LEN: usize = 65536;
 const TAG_LEN: usize = 4;
 const NONE: u32 = u32::MAX;
+const NOBODY: u8 = u8::MAX;
 
 #[cfg(test)]
 mod tests {
