@@ -144,9 +144,7 @@ fn forward_by_xdp(topology: &Topology) -> Forwarder {
     let mut pool = Pool::new(size).unwrap();
     let options = XdpOptions::default();
     let inner = XdpPort::open(&topology.router, "r2", &mut pool, options).unwrap();
-    let outer = inner
-        .beside(&topology.router, "r3", &mut pool, options)
-        .unwrap();
+    let outer = XdpPort::open(&topology.router, "r3", &mut pool, options).unwrap();
     Forwarder::between_on(pool, size, [inner, outer], Mode::Whole)
 }
 

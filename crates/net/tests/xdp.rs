@@ -8,6 +8,7 @@ use sluice_core::{Span, Time};
 use sluice_net::Clock;
 use sluice_net::frame::VnetHeader;
 use sluice_net::namespace::{Namespace, Offloads, VethEnd, create_veth};
+use sluice_net::port::choose::{self, Kind, choose};
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::xdp::{XdpError, XdpMode, XdpOptions};
 use sluice_net::port::{
@@ -159,9 +160,7 @@ fn tcp_crosses_although_the_hosts_leave_their_checksums_open() {
             let mut pool = pool(4096);
             let options = XdpOptions::default();
             let inner = XdpPort::open(&topology.router, "r2", &mut pool, options).unwrap();
-            let outer = inner
-                .beside(&topology.router, "r3", &mut pool, options)
-                .unwrap();
+            let outer = XdpPort::open(&topology.router, "r3", &mut pool, options).unwrap();
             let forwarder = Forwarder::between_on(pool, size(4096), [inner, outer], Mode::Whole);
             let (clock, stop) = (Clock::start(), Stop::new());
             let start = Time::from_ns(5_000_000);
@@ -185,4 +184,26 @@ fn tcp_crosses_although_the_hosts_leave_their_checksums_open() {
             assert!(outcome.ports[0].received > 20_000_000 / 1448);
         }
     }
+}
+
+#[test]
+fn the_choice_follows_the_offloads_and_says_why() {
+    let topology = Topology::new(Offloads::ON);
+    let mut pool = pool(256);
+    let chosen = choose(&topology.router, "r2", None).unwrap();
+    assert_eq!(chosen.kind, Kind::Packet, "{chosen}");
+    topology.router.set_offloads("r2", Offloads::OFF).unwrap();
+    let options = PacketOptions::default();
+    let (port, chosen) = choose::open(&topology.router, "r2", &mut pool, None, options).unwrap();
+    assert_eq!((chosen.kind, port.name()), (Kind::Xdp, "r2"));
+    assert!(chosen.reason.ends_with("copy mode"), "{chosen}");
+    // The hook is taken: the second best serves, and the reason is told.
+    let (_, chosen) = choose::open(&topology.router, "r2", &mut pool, None, options).unwrap();
+    assert_eq!(chosen.kind, Kind::Packet);
+    assert!(chosen.reason.contains("AF_XDP would be faster"), "{chosen}");
+    let wants = Some(Kind::Xdp);
+    assert!(choose::open(&topology.router, "r2", &mut pool, wants, options).is_err());
+    drop(port);
+    let missing = choose(&topology.router, "nosuch", None);
+    assert!(missing.unwrap_err().to_string().contains("nosuch"));
 }

@@ -7,6 +7,7 @@
 //! Nothing is lost silently. Whatever a port cannot deliver is counted under a [`Loss`], and
 //! the packet path returns no `Result`.
 
+pub mod choose;
 mod messages;
 pub mod nfqueue;
 pub mod packet;

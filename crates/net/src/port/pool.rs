@@ -12,6 +12,8 @@ use crate::frame::{Gather, VnetHeader, complete_checksum};
 use crate::sys::Area;
 use sluice_core::Time;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
 
 /// A frame's place in the [`Pool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +58,8 @@ pub struct Pool {
     free_large: Vec<u32>,
     /// Watched slots that were freed, by watcher.
     abandoned: Vec<Vec<Slot>>,
+    /// An AF_XDP socket that has registered the slots as its memory, while it is open.
+    registered: Weak<OwnedFd>,
 }
 
 /// What a slot holds.
@@ -103,6 +107,7 @@ impl Pool {
             free: (0..size.slots).rev().collect(),
             free_large: (0..size.large).rev().collect(),
             abandoned: Vec::new(),
+            registered: Weak::new(),
         })
     }
 
@@ -321,6 +326,16 @@ impl Pool {
         }
         frame.large = large.expect("only a frame that has room is received");
         true
+    }
+
+    /// The open AF_XDP socket that the slots are registered with, if there is one.
+    pub(super) fn registered(&self) -> Option<Arc<OwnedFd>> {
+        self.registered.upgrade()
+    }
+
+    /// Says that the slots are registered with `socket`.
+    pub(super) fn set_registered(&mut self, socket: &Arc<OwnedFd>) {
+        self.registered = Arc::downgrade(socket);
     }
 
     /// A new watcher of slots.

@@ -17,18 +17,17 @@ mod ring;
 use super::pool::SLOT_LEN;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
 use crate::frame::{Link, open_checksum, parse_head};
-use crate::namespace::{LinkError, Namespace, NamespaceError};
+use crate::namespace::{LinkError, Namespace, NamespaceError, OffloadError};
 use crate::sys::{self, SharedMap};
 use program::{Hook, Program};
 use ring::{Layout, Ring};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 
 /// How to open an AF_XDP port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpOptions {
-    /// Which of the interface's queues.
-    pub queue: u32,
     /// Most frames of one [`Port::receive`].
     pub batch: usize,
     /// Entries of each ring; a power of two.
@@ -42,7 +41,6 @@ pub struct XdpOptions {
 impl Default for XdpOptions {
     fn default() -> XdpOptions {
         XdpOptions {
-            queue: 0,
             batch: 64,
             ring: 2048,
             ready: 1024,
@@ -91,6 +89,20 @@ pub enum XdpError {
         /// The largest that fits.
         most: u32,
     },
+    /// Some of its frames would pass by the port.
+    #[error(
+        "interface {interface:?} receives over {queues} queues: an AF_XDP port serves one \
+         (`ethtool -L {interface} combined 1` leaves one)"
+    )]
+    Queues {
+        /// Which interface.
+        interface: String,
+        /// How many it has.
+        queues: u32,
+    },
+    /// Its queues cannot be counted.
+    #[error(transparent)]
+    Offload(#[from] OffloadError),
     /// The kernel refused a step.
     #[error("cannot {step} for interface {interface:?} in namespace {namespace:?}: {source}")]
     Kernel {
@@ -105,12 +117,12 @@ pub enum XdpError {
     },
 }
 
-/// One queue of one interface through an AF_XDP socket.
+/// One interface through an AF_XDP socket.
 pub struct XdpPort {
     // Nothing once the port has been released; dropped before the program is detached.
     open: Option<Open>,
     // Stays when the port is released, so that there is always a descriptor.
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     interface: String,
     mode: XdpMode,
     capabilities: Capabilities,
@@ -138,8 +150,8 @@ impl XdpPort {
     /// (XDP_PACKET_HEADROOM), and an Ethernet header with two tags is 22 long.
     pub const MOST_MTU: u32 = SLOT_LEN as u32 - 256 - 22;
 
-    /// Opens a port on `interface` of `namespace` that keeps its frames in `pool`. Another port on
-    /// the same pool is opened with [`XdpPort::beside`].
+    /// Opens a port on `interface` of `namespace` that keeps its frames in `pool`. Ports on the same
+    /// pool share its registration as packet memory.
     ///
     /// # Errors
     /// When there is no such interface or queue, its MTU is above [`XdpPort::MOST_MTU`], another
@@ -149,36 +161,6 @@ impl XdpPort {
         interface: &str,
         pool: &mut Pool,
         options: XdpOptions,
-    ) -> Result<XdpPort, XdpError> {
-        XdpPort::open_with(namespace, interface, pool, options, None)
-    }
-
-    /// Opens a further port on the pool of `self`.
-    ///
-    /// # Errors
-    /// As [`XdpPort::open`].
-    pub fn beside(
-        &self,
-        namespace: &Namespace,
-        interface: &str,
-        pool: &mut Pool,
-        options: XdpOptions,
-    ) -> Result<XdpPort, XdpError> {
-        self.assert_pool(pool);
-        XdpPort::open_with(namespace, interface, pool, options, Some(&self.socket))
-    }
-
-    /// How frames come from the interface.
-    pub fn mode(&self) -> XdpMode {
-        self.mode
-    }
-
-    fn open_with(
-        namespace: &Namespace,
-        interface: &str,
-        pool: &mut Pool,
-        options: XdpOptions,
-        beside: Option<&OwnedFd>,
     ) -> Result<XdpPort, XdpError> {
         let error = |(step, source): (&'static str, io::Error)| XdpError::Kernel {
             step,
@@ -194,10 +176,19 @@ impl XdpPort {
                 most: XdpPort::MOST_MTU,
             });
         }
+        let queues = namespace.receive_queues(interface)?;
+        if queues > 1 {
+            return Err(XdpError::Queues {
+                interface: interface.to_owned(),
+                queues,
+            });
+        }
         let memory = &*pool;
         let (socket, open, mode) = namespace
-            .enter(|| connect(link.index, memory, options, beside))?
+            .enter(|| connect(link.index, memory, options))?
             .map_err(error)?;
+        let socket = Arc::new(socket);
+        pool.set_registered(&socket);
         let slots = pool.area().len() / SLOT_LEN;
         let mut port = XdpPort {
             open: Some(open),
@@ -219,6 +210,11 @@ impl XdpPort {
         };
         port.refill(pool);
         Ok(port)
+    }
+
+    /// How frames come from the interface.
+    pub fn mode(&self) -> XdpMode {
+        self.mode
     }
 
     fn assert_pool(&self, pool: &Pool) {
@@ -392,8 +388,14 @@ impl Port for XdpPort {
         };
         // SAFETY: `xdp_statistics` is six integers.
         #[allow(unsafe_code)]
-        let read =
-            unsafe { sys::option(&self.socket, libc::SOL_XDP, libc::XDP_STATISTICS, &mut seen) };
+        let read = unsafe {
+            sys::option(
+                &*self.socket,
+                libc::SOL_XDP,
+                libc::XDP_STATISTICS,
+                &mut seen,
+            )
+        };
         if read.is_ok() {
             // A frame that finds no slot ready counts in both of the first two.
             counters.lose(Loss::NoSlot, seen.rx_fill_ring_empty_descs);
@@ -413,7 +415,7 @@ impl Port for XdpPort {
         // Slots are the kernel's until the socket is gone: the descriptor that stays is another.
         self.open = None;
         if let Ok(other) = sys::event() {
-            self.socket = other;
+            self.socket = Arc::new(other);
         }
         for (number, is_lent) in self.lent.iter_mut().enumerate() {
             if std::mem::take(is_lent) {
@@ -438,7 +440,6 @@ fn connect(
     index: u32,
     pool: &Pool,
     options: XdpOptions,
-    beside: Option<&OwnedFd>,
 ) -> Result<(OwnedFd, Open, XdpMode), Failed> {
     let modes = [XdpMode::ZeroCopy, XdpMode::Copy, XdpMode::Generic];
     let mut refused = None;
@@ -446,7 +447,7 @@ fn connect(
         if options.mode.is_some_and(|wanted| wanted != mode) {
             continue;
         }
-        match connect_as(index, pool, options, beside, mode) {
+        match connect_as(index, pool, options, mode) {
             Ok((socket, open)) => return Ok((socket, open, mode)),
             // The first refusal is that of the best mode, the last that of the most modest one.
             Err(failed) => refused = Some(failed),
@@ -459,18 +460,18 @@ fn connect_as(
     index: u32,
     pool: &Pool,
     options: XdpOptions,
-    beside: Option<&OwnedFd>,
     mode: XdpMode,
 ) -> Result<(OwnedFd, Open), Failed> {
     let hook = match mode {
         XdpMode::Generic => Hook::Generic,
         XdpMode::Copy | XdpMode::ZeroCopy => Hook::Driver,
     };
-    let program = Program::attach(index, options.queue + 1, hook)
+    let program = Program::attach(index, 1, hook)
         .map_err(at("attach the program (needs CAP_NET_ADMIN and CAP_BPF)"))?;
     let socket = xdp_socket().map_err(at("open an AF_XDP socket"))?;
     let ring = options.ring.next_power_of_two();
     let size = |name| sys::set_option(&socket, libc::SOL_XDP, name, &ring);
+    let beside = pool.registered();
     if beside.is_none() {
         let memory = pool.area();
         let region = libc::xdp_umem_reg {
@@ -510,15 +511,15 @@ fn connect_as(
         transmit: map(&socket, &offsets.tx, libc::XDP_PGOFF_TX_RING as u64, ring)?,
         program,
     };
-    let (flags, umem) = match (beside, mode) {
+    let (flags, umem) = match (&beside, mode) {
         (Some(first), _) => (libc::XDP_SHARED_UMEM, first.as_raw_fd() as u32),
         (None, XdpMode::ZeroCopy) => (libc::XDP_ZEROCOPY | libc::XDP_USE_NEED_WAKEUP, 0),
         (None, _) => (libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP, 0),
     };
-    bind_when_free(&socket, index, options.queue, flags, umem)
+    bind_when_free(&socket, index, QUEUE, flags, umem)
         .map_err(at("bind the socket to the interface's queue"))?;
     open.program
-        .set_socket(options.queue, socket.as_fd())
+        .set_socket(QUEUE, socket.as_fd())
         .map_err(at("lead the queue to the socket"))?;
     Ok((socket, open))
 }
@@ -638,6 +639,8 @@ fn wake_transmit(socket: BorrowedFd<'_>, batches: usize) {
     }
 }
 
+/// The one queue of the interface.
+const QUEUE: u32 = 0;
 /// Frames that one call sends in copy mode (TX_BATCH_SIZE of net/xdp/xsk.c).
 const KERNEL_BATCH: usize = 32;
 
