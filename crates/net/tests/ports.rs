@@ -257,7 +257,10 @@ fn an_interface_that_disappears_loses_frames_and_nothing_else() {
 
 #[test]
 fn an_interface_that_is_made_again_is_found_again() {
-    let mut wire = Wire::new(PacketOptions::default());
+    let mut wire = Wire::new(PacketOptions {
+        batch: 4,
+        ..PacketOptions::default()
+    });
     let sent = frame(&[], 100);
     assert_eq!(wire.send(&sent), 1);
     assert_eq!(wire.next(), Some(sent.clone()));
