@@ -16,6 +16,7 @@ pub mod expect;
 pub mod export;
 pub mod live;
 pub mod metrics;
+mod part;
 pub mod recording;
 pub mod replay;
 pub mod report;

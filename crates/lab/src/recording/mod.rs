@@ -15,6 +15,7 @@
 //! `running`, and the last, with `complete` or `partial`.
 
 mod cell;
+mod cells;
 mod reader;
 mod reference;
 mod rows;
@@ -26,6 +27,7 @@ mod writer;
 
 pub(crate) use cell::{Cell, Row};
 pub use cell::{ColumnDecl, ColumnKind};
+pub(crate) use cells::CellWriter;
 pub use reader::{ReadError, Recording};
 pub use reference::reference;
 pub use rows::{
