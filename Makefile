@@ -9,7 +9,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build test lint fmt bench test-rust test-live test-web test-python test-report test-exports clean
+.PHONY: help demo build test lint fmt bench test-rust test-contributing test-live test-web test-python test-report test-exports clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -24,10 +24,13 @@ $(WEB): $(shell git ls-files -co --exclude-standard web | grep -v '^web/test')
 	@scripts/setup.sh web
 	cd web && npm run --silent build
 
-test: lint test-rust test-live test-web test-python test-report test-exports ## everything that CI runs: lint, unit, property, live, web, Python, report, exports
+test: lint test-rust test-contributing test-live test-web test-python test-report test-exports ## everything that CI runs: lint, unit, property, live, web, Python, report, exports
 
 test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
+
+test-contributing: $(WEB) ## the example of CONTRIBUTING.md, as a new AQM in a copy of the source
+	$(CARGO) xtask contributing
 
 test-live: $(WEB) ## live runs in namespaces of their own
 	$(CARGO) test --locked -p sluice-cli --test live -q -- --test-threads 1
