@@ -2,7 +2,7 @@
 //!
 //! | file | rows |
 //! |---|---|
-//! | `run.json` | the resolved scenario, seed, versions, host, kernel, how it ended |
+//! | `run.json` | the resolved scenario, seed, versions, host, kernel, how it ended, checksums of the tables |
 //! | `packets.parquet` | one per packet and pipe: [`PacketRow`] |
 //! | `flows.parquet` | one per flow and interval: [`FlowSample`] |
 //! | `queues.parquet` | one per variable of a queue and interval or change: [`QueueSample`] |
@@ -15,6 +15,7 @@
 //! `running`, and the last, with `complete` or `partial`.
 
 mod cell;
+mod checksum;
 mod reader;
 mod reference;
 mod rows;
@@ -25,6 +26,7 @@ mod tests;
 mod writer;
 
 pub use cell::{ColumnDecl, ColumnKind};
+pub use checksum::{Checksum, program};
 pub use reader::{ReadError, Recording};
 pub use reference::reference;
 pub use rows::{

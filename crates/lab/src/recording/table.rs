@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::ReadError;
 use super::cell::{Cell, ColumnDecl, ColumnKind, Row};
+use super::checksum::{Checksum, Summing};
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -115,7 +116,7 @@ impl Column {
 pub(crate) struct TableWriter<R> {
     path: PathBuf,
     part: PathBuf,
-    file: SerializedFileWriter<File>,
+    file: SerializedFileWriter<Summing<File>>,
     columns: Vec<Column>,
     rows: usize,
     row: PhantomData<fn(&R)>,
@@ -128,7 +129,7 @@ impl<R: Row> TableWriter<R> {
         let part = part_of(&path);
         let columns = R::columns();
         let file = SerializedFileWriter::new(
-            File::create(&part)?,
+            Summing::new(File::create(&part)?),
             schema(R::TABLE, &columns)?,
             Arc::new(properties(&columns)),
         )?;
@@ -157,13 +158,14 @@ impl<R: Row> TableWriter<R> {
         Ok(())
     }
 
-    /// Writes what is left and gives the file its name.
-    pub fn finish(mut self) -> Result<(), ParquetError> {
+    /// Writes what is left and gives the file its name; tells its checksum.
+    pub fn finish(mut self) -> Result<Checksum, ParquetError> {
         self.flush()?;
         self.file.finish()?;
-        self.file.inner().sync_all()?;
+        let file = self.file.inner();
+        file.inner().sync_all()?;
         fs::rename(&self.part, &self.path)?;
-        Ok(())
+        Ok(file.checksum())
     }
 
     /// The file's name when it is whole.
