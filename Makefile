@@ -5,6 +5,7 @@ RUNS   ?= runs
 VENV   := .venv/bin
 SLUICE := target/release/sluice
 WEB    := web/dist/report.html
+FIRST  := scenarios/first-light.toml
 RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
@@ -14,8 +15,11 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
-demo: build ## build everything and run the first scenario: three queues under one TCP flow
-	$(SLUICE) run scenarios/first-light.toml -o $(RUNS)/first-light
+demo: build ## build everything and run the first scenario, simulated and, with privileges, live
+	@backend=sim; \
+	if $(SLUICE) run $(FIRST) --backend live --check; then backend=both; \
+	else echo "simulated only: live runs are not possible here"; fi; \
+	$(SLUICE) run $(FIRST) --backend $$backend -o $(RUNS)/first-light
 
 build: $(WEB) ## build the sluice command (target/release/sluice)
 	$(CARGO) build --release --locked -p sluice-cli

@@ -10,6 +10,7 @@ use sluice_core::record::PacketRecord;
 use sluice_core::{Rate, Time};
 
 use super::cell::Row;
+use super::checksum::Checksum;
 use super::reader::{Recording, TABLES, read_run_file};
 use super::rows::{FlowSample, PacketRow, PingSample, QueueSample, Release};
 use super::run_file::{Environment, Process, RUN_JSON, RunFile, Status};
@@ -241,7 +242,17 @@ impl RunWriter {
             finish(tables.pings),
             finish(tables.releases),
         ];
-        let failed = results.into_iter().find_map(Result::err);
+        let mut failed = None;
+        for (table, result) in TABLES.into_iter().zip(results) {
+            match result {
+                Ok(checksum) => {
+                    self.run.tables.insert(table.to_owned(), checksum);
+                }
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
         let reason = match (&failed, end.cut_short) {
             (Some(error), _) => Some(error.to_string()),
             (None, reason) => reason,
@@ -278,7 +289,7 @@ fn push<R: Row>(table: &mut TableWriter<R>, row: &R) -> Result<(), RecordError> 
         .map_err(|error| write_error(table.path(), error))
 }
 
-fn finish<R: Row>(table: TableWriter<R>) -> Result<(), RecordError> {
+fn finish<R: Row>(table: TableWriter<R>) -> Result<Checksum, RecordError> {
     let path = table.path().to_owned();
     // A table without its end is of no use, and takes space that run.json may need: it is removed.
     table.finish().map_err(|error| write_error(&path, error))
