@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::metrics::{Summary, Unit};
-use crate::scenario::Expect;
+use crate::scenario::{Backend, Expect};
 
 /// An expectation and what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -58,8 +58,9 @@ impl Outcome {
     }
 }
 
-/// Holds `summary` against every expectation. What was not measured does not pass.
-pub fn check(expectations: &[Expect], summary: &Summary) -> Vec<Outcome> {
+/// Holds `summary`, of a run on `backend`, against every expectation that is for it. What was not
+/// measured does not pass.
+pub fn check(expectations: &[Expect], backend: Backend, summary: &Summary) -> Vec<Outcome> {
     let outcome = |expect: &Expect| {
         let measured = expect.metric.value(summary);
         let (min, max) = (
@@ -79,7 +80,8 @@ pub fn check(expectations: &[Expect], summary: &Summary) -> Vec<Outcome> {
             bounds: expect.bounds(),
         }
     };
-    expectations.iter().map(outcome).collect()
+    let is_for = |expect: &&Expect| expect.backend.is_none_or(|named| named == backend);
+    expectations.iter().filter(is_for).map(outcome).collect()
 }
 
 impl fmt::Display for Outcome {

@@ -179,7 +179,10 @@ fn measure(recording: &Recording) -> Result<VariantResult, RunError> {
 /// The recording cannot be read.
 pub fn figures(recording: &Recording) -> Result<VariantResult, RunError> {
     let summary = Summary::of(recording)?;
-    let expect = expect::check(&recording.run().scenario.expect, &summary);
+    let expect = {
+        let run = recording.run();
+        expect::check(&run.scenario.expect, run.environment.backend, &summary)
+    };
     Ok(VariantResult { summary, expect })
 }
 

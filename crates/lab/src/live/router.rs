@@ -433,7 +433,7 @@ impl Lane {
         let released = self.schedule.drain(..).flatten();
         self.releases.extend(released.map(|(due, len)| Release {
             due,
-            pipe,
+            pipe: pipe.into(),
             len,
             late: now.since(due),
         }));

@@ -7,7 +7,6 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sluice_core::link::PipeParams;
 use sluice_core::{Rate, Span, Time};
 use sluice_net::Clock;
 use sluice_net::namespace::{NamespaceError, Privilege};
@@ -20,7 +19,7 @@ use sluice_net::traffic::{Identity, Running, Stop, TrafficError};
 use super::router::{LanePlan, Observation, Plan, RouterReport, route};
 use super::topology::{Host, Topology, TopologyError};
 use crate::recording::NO_FLOW;
-use crate::scenario::{Direction, FlowInstance, FlowKind, Pipe, Scenario};
+use crate::scenario::{Direction, FlowInstance, FlowKind, Pipe, Scenario, TcpEcn};
 
 /// Why a live run could not start, or broke off.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +36,12 @@ pub enum LiveError {
     /// The router's thread could not start.
     #[error(transparent)]
     Router(#[from] NamespaceError),
+    /// The scenario asks for something that live packets do not have.
+    #[error("{what} is not possible with the live backend; the simulator (`--backend sim`) has it")]
+    Unsupported {
+        /// What.
+        what: String,
+    },
     /// A flow could not start, or broke off.
     #[error("flow `{flow}`: {error}")]
     Traffic {
@@ -86,6 +91,7 @@ pub trait Listener {
 /// # Errors
 /// What is missing, and what would help.
 pub fn check(scenario: &Scenario) -> Result<(), LiveError> {
+    check_support(scenario)?;
     match Privilege::probe() {
         Privilege::Capable => {}
         missing => return Err(LiveError::Privilege(missing)),
@@ -99,6 +105,39 @@ pub fn check(scenario: &Scenario) -> Result<(), LiveError> {
                     error,
                 }
             })?;
+        }
+    }
+    Ok(())
+}
+
+fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
+    let refuse = |what: String| Err(LiveError::Unsupported { what });
+    if scenario.rules.is_some() {
+        return refuse("a router with `rules`".into());
+    }
+    if !scenario.hops.is_empty() {
+        return refuse("a path of several links (`[[hop]]`)".into());
+    }
+    for (id, pipe) in scenario.pipes() {
+        if !pipe.effects.to_string().is_empty() || pipe.files().rate.is_some() {
+            return refuse(format!(
+                "what `{id}` does to packets beyond rate, delay and queue"
+            ));
+        }
+    }
+    for flow in &scenario.flows {
+        let name = &flow.name;
+        if flow.rtt.is_some() || flow.class != 0 {
+            return refuse(format!("flow `{name}` with an `rtt` or `class` of its own"));
+        }
+        let is_known = match &flow.kind {
+            FlowKind::Tcp(tcp) => tcp.pause.is_none(),
+            FlowKind::Udp(udp) => udp.spacing == crate::scenario::Spacing::Constant && !udp.ect,
+            FlowKind::Ping(ping) => ping.protocol == crate::scenario::Protocol::Icmp,
+            FlowKind::Voip(_) | FlowKind::Rr(_) | FlowKind::Web(_) => false,
+        };
+        if !is_known {
+            return refuse(format!("flow `{name}`, as it is"));
         }
     }
     Ok(())
@@ -259,15 +298,12 @@ impl Router {
 }
 
 fn lane(pipe: &Pipe) -> LanePlan {
-    let mut steps = pipe.rate.steps().iter();
-    let first = steps.next().map_or(Rate::UNLIMITED, |(_, rate)| *rate);
+    let later = pipe.rate.steps().iter().skip(1);
     LanePlan {
-        pipe: PipeParams {
-            rate: first,
-            delay: pipe.delay,
-            burst: pipe.burst,
-        },
-        steps: steps.map(|(at, rate)| (Time::ZERO + *at, *rate)).collect(),
+        pipe: pipe.params().pipe,
+        steps: later
+            .filter_map(|(at, rate)| Some((Time::ZERO + *at, (*rate)?)))
+            .collect(),
         queue: pipe.queue.0.clone(),
     }
 }
@@ -285,7 +321,7 @@ fn pool_size(scenario: &Scenario) -> PoolSize {
         let in_flight = if rate.is_unlimited() {
             MOST_QUEUED
         } else {
-            (rate.bytes_in(pipe.delay) / 1000).min(MOST_QUEUED)
+            (rate.bytes_in(pipe.delay.longest()) / 1000).min(MOST_QUEUED)
         };
         slots += limit + in_flight;
         if rate >= SPLIT_BELOW {
@@ -319,13 +355,13 @@ impl Flow {
             Direction::Down => (&topology.h3, &topology.h2),
         };
         let (source, destination): (IpAddr, IpAddr) = (from.address, to.address);
-        let (start, end) = (Time::ZERO + flow.start, Time::ZERO + flow.stop);
+        let (start, end) = (Time::ZERO + instance.start, Time::ZERO + instance.stop);
         let (from, to) = (&from.namespace, &to.namespace);
         match &flow.kind {
             FlowKind::Tcp(kind) => {
                 let mut tcp = TcpFlow::new(source, destination, start);
                 tcp.congestion_control = Some(kind.cc.0.clone());
-                tcp.ecn = if kind.ecn { Ecn::On } else { Ecn::Off };
+                tcp.ecn = ecn(kind.ecn);
                 tcp.dscp = kind.dscp.value();
                 tcp.stop = Some(end);
                 tcp.info_interval = scenario.measure.interval;
@@ -338,6 +374,9 @@ impl Flow {
                 udp.dscp = kind.dscp.value();
                 udp.stop = Some(end);
                 udp.start(from, to, clock, stop).map(Flow::Udp)
+            }
+            FlowKind::Voip(_) | FlowKind::Rr(_) | FlowKind::Web(_) => {
+                unreachable!("refused before anything is started")
             }
             FlowKind::Ping(kind) => {
                 let mut ping = Ping::new(source, destination, kind.interval, start);
@@ -371,6 +410,14 @@ impl Flow {
             Flow::Udp(running) => FlowReport::Udp(running.join()?),
             Flow::Ping(running) => FlowReport::Ping(running.join()?),
         })
+    }
+}
+
+fn ecn(ecn: TcpEcn) -> Ecn {
+    match ecn {
+        TcpEcn::Off => Ecn::Off,
+        TcpEcn::On => Ecn::On,
+        TcpEcn::Accurate => Ecn::Accurate,
     }
 }
 

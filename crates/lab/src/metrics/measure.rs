@@ -10,7 +10,7 @@ use super::goodput::{Arrived, goodput};
 use super::percentile::{jain, percentiles};
 use super::summary::{DirectionSummary, FlowSummary, PipeSummary, Summary, Window};
 use crate::recording::{FlowSample, PingSample, ReadError, Recording};
-use crate::scenario::{Backend, Direction, FlowInstance, FlowKind, Pipe};
+use crate::scenario::{Backend, Direction, FlowInstance, FlowKind, Link, Pipe, PipeId};
 
 impl Summary {
     /// Measures a recording.
@@ -42,19 +42,24 @@ impl Summary {
                 meter.probe(&probe);
             }
         }
-        let mut pipes = [Direction::Up, Direction::Down].map(|direction| {
-            let pipe = scenario.link.pipe(direction);
-            (direction, PipeMeter::new(pipe, Time::ZERO + warmup, end))
-        });
+        let mut pipes: Vec<(PipeId, PipeMeter<'_>)> = scenario
+            .pipes()
+            .map(|(id, pipe)| (id, PipeMeter::new(pipe, Time::ZERO + warmup, end)))
+            .collect();
         for row in recording.packets()? {
             let row = row?;
-            for (direction, meter) in &mut pipes {
-                if *direction == row.pipe {
+            for (id, meter) in &mut pipes {
+                if *id == row.pipe {
                     meter.packet(&row.record);
                 }
             }
         }
-        let mut accuracy = AccuracyMeter::new(&scenario.link);
+        // Packets are released behind the last link of their way.
+        let ends = Link {
+            up: scenario.links().last().unwrap_or(&scenario.link).up.clone(),
+            down: scenario.link.down.clone(),
+        };
+        let mut accuracy = AccuracyMeter::new(&ends);
         for release in recording.releases()? {
             accuracy.release(&release?);
         }
@@ -82,8 +87,9 @@ impl Summary {
             },
             groups: groups.collect(),
             pipes: pipes
-                .map(|(direction, meter)| meter.finish(direction))
-                .into(),
+                .into_iter()
+                .map(|(id, meter)| meter.finish(id))
+                .collect(),
             total_goodput_bps: directions
                 .iter()
                 .map(|d| d.goodput_bps)
@@ -149,8 +155,8 @@ impl<'a> FlowMeter<'a> {
         };
         FlowMeter {
             instance,
-            from: Time::ZERO + flow.start.saturating_add(warmup),
-            to: end.min(Time::ZERO + flow.stop),
+            from: Time::ZERO + instance.start.saturating_add(warmup),
+            to: end.min(Time::ZERO + instance.stop),
             arrived: Vec::new(),
             retransmits: None,
             srtt: Vec::new(),
@@ -202,7 +208,7 @@ impl<'a> FlowMeter<'a> {
     }
 
     fn start(&self) -> Time {
-        Time::ZERO + self.instance.flow.start
+        Time::ZERO + self.instance.start
     }
 
     fn goodput(&self) -> Option<f64> {
@@ -318,14 +324,14 @@ impl<'a> PipeMeter<'a> {
         self.sojourn.push(record.sojourn().as_ns());
     }
 
-    fn finish(mut self, direction: Direction) -> PipeSummary {
+    fn finish(mut self, id: PipeId) -> PipeSummary {
         let start = |t: Time| t.since(Time::ZERO);
         let allowed = self
             .pipe
             .rate
             .bits_between(start(self.from), start(self.to));
         PipeSummary {
-            name: direction.to_string(),
+            name: id.to_string(),
             utilisation: allowed
                 .filter(|bits| *bits > 0.0)
                 .map(|bits| self.bytes as f64 * 8.0 / bits),

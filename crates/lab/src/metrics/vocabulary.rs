@@ -6,7 +6,7 @@ use std::ops::Range;
 use sluice_core::DropReason;
 
 use super::summary::{FlowSummary, Percentiles, PipeSummary, Summary};
-use crate::scenario::{Direction, Flow, instance_names};
+use crate::scenario::{Direction, Flow, PipeId, instance_names};
 
 /// What a figure is measured in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,8 +158,8 @@ pub struct Metric {
 #[derive(Clone)]
 enum Kind {
     Run(&'static MetricDecl<Summary>),
-    Pipe(Direction, &'static MetricDecl<PipeSummary>),
-    Drops(Direction, DropReason),
+    Pipe(PipeId, &'static MetricDecl<PipeSummary>),
+    Drops(PipeId, DropReason),
     Flow(String, &'static MetricDecl<FlowSummary>),
 }
 
@@ -205,13 +205,13 @@ impl Metric {
             },
             candidates,
         };
-        if let Some(direction) = Direction::from_word(subject) {
+        if let Some(pipe) = PipeId::from_word(subject) {
             if let Some(decl) = PIPE_METRICS.iter().find(|decl| decl.name == rest) {
-                return Ok(Kind::Pipe(direction, decl));
+                return Ok(Kind::Pipe(pipe, decl));
             }
             let reasons = || DropReason::ALL.iter().copied();
             if let Some(reason) = reasons().find(|r| rest == format!("drops.{}", r.name())) {
-                return Ok(Kind::Drops(direction, reason));
+                return Ok(Kind::Drops(pipe, reason));
             }
             let plain = PIPE_METRICS.iter().map(|decl| decl.name.to_owned());
             let drops = reasons().map(|r| format!("drops.{}", r.name()));
@@ -262,15 +262,15 @@ impl Metric {
 
     /// The figure in `summary`; none if nothing was measured.
     pub fn value(&self, summary: &Summary) -> Option<f64> {
-        let pipe = |direction: &Direction| {
-            let name = direction.word();
+        let pipe = |id: &PipeId| {
+            let name = id.word();
             summary.pipes.iter().find(|pipe| pipe.name == name)
         };
         match &self.kind {
             Kind::Run(decl) => (decl.value)(summary),
-            Kind::Pipe(direction, decl) => (decl.value)(pipe(direction)?),
-            Kind::Drops(direction, reason) => {
-                let drops = &pipe(direction)?.drops;
+            Kind::Pipe(id, decl) => (decl.value)(pipe(id)?),
+            Kind::Drops(id, reason) => {
+                let drops = &pipe(id)?.drops;
                 Some(drops.get(reason.name()).copied().unwrap_or(0) as f64)
             }
             Kind::Flow(name, decl) => {
