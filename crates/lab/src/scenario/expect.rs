@@ -42,7 +42,7 @@ impl Quantity {
             Unit::Time => Span::read(key, node, problems).map(Quantity::Time),
             Unit::Rate => Rate::read(key, node, problems).map(Quantity::Rate),
             Unit::Count => u64::read(key, node, problems).map(Quantity::Count),
-            Unit::Ratio => Ratio::read(key, node, problems).map(Quantity::Ratio),
+            Unit::Ratio | Unit::Score => Ratio::read(key, node, problems).map(Quantity::Ratio),
         }
     }
 

@@ -29,5 +29,5 @@ impl FlowType for Rr {
     const DOC: &'static str = "Requests and responses over one TCP connection, each request after the \
         response before. Requests go in the `direction`; what is measured is the time from a request to \
         its whole response.";
-    const METRICS: &'static [&'static str] = &["min", "p50", "p95", "p99", "max"];
+    const METRICS: &'static [&'static str] = &["min", "p50", "p95", "p99", "max", "jitter"];
 }

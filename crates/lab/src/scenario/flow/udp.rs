@@ -33,7 +33,18 @@ keys! {
 
 impl FlowType for Udp {
     const DOC: &'static str = "UDP that nothing slows down, evenly or in bursts.";
-    const METRICS: &'static [&'static str] = &["goodput", "loss"];
+    const METRICS: &'static [&'static str] = &[
+        "goodput",
+        "loss",
+        "jitter",
+        "mos",
+        "sojourn.p50",
+        "sojourn.p95",
+        "sojourn.p99",
+        "sojourn.max",
+        "drops",
+        "marks",
+    ];
 
     fn check(&self, table: &Table, section: &Section, problems: &mut Problems) -> bool {
         let mut is_right = true;

@@ -38,7 +38,7 @@ impl FlowType for Web {
         the other way.";
     const METRICS: &'static [&'static str] = &[
         "goodput",
-        "pages",
+        "transfers",
         "fct.p50",
         "fct.p95",
         "fct.p99",
