@@ -14,6 +14,7 @@
 pub mod expect;
 pub mod live;
 pub mod metrics;
+mod packet_rows;
 pub mod recording;
 pub mod replay;
 pub mod report;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use sluice_core::record::{PacketRecord, Tracer};
 use sluice_core::{DropReason, Event, Packet, Rate, Span, Time};
 use sluice_sim::{Completion, Datagram, Echo, FlowId, LinkId, LinkSample, Observer, TcpSample};
 
 use super::network::pipe_of;
+use crate::packet_rows::{PacketRows, RuleRows, copy};
 use crate::recording::{
     FlowSample, NO_FLOW, PingSample, QueueSample, RecordError, RunWriter, Transfer,
 };
@@ -22,23 +22,15 @@ pub(super) struct Recorder<'a> {
 }
 
 /// What is known of a link or of a router with rules.
-struct Stage {
-    kind: StageKind,
-    tracer: Tracer,
-    /// Whether the packet in a slot has a row that is not settled.
-    is_open: Vec<bool>,
-}
-
-enum StageKind {
+enum Stage {
     Link {
         pipe: PipeId,
+        rows: PacketRows,
         /// Numbers of the flows by their hashes, for copies that the link makes; only kept if it
         /// makes any.
         flows: Option<BTreeMap<u32, u32>>,
     },
-    /// Packets that no rule puts into a queue have no row: one that has arrived waits here for the
-    /// queue that it is put into.
-    Router { arrived: Option<Packet> },
+    Router(Box<RuleRows>),
 }
 
 /// What is known of a flow.
@@ -54,9 +46,12 @@ struct FlowTrack {
 }
 
 enum Track {
-    /// Bytes of complete transfers before the present one.
+    /// Bytes and retransmissions of complete transfers before the present one, and the latter as they
+    /// were told last.
     Tcp {
         before: u64,
+        sent_again: u64,
+        last: u64,
     },
     /// Bytes of complete pages.
     Web {
@@ -77,71 +72,36 @@ enum Track {
     },
 }
 
-/// Marks the flow of a row whose packet went down through a router.
-const WENT_DOWN: u32 = 1 << 31;
-
 impl Stage {
-    fn new(kind: StageKind) -> Self {
-        Stage {
-            kind,
-            tracer: Tracer::new(),
-            is_open: Vec::new(),
+    /// A queue of a link has taken a packet that may have no row yet: a copy.
+    fn find_copy(&mut self, now: Time, packet: &Packet) {
+        if let Stage::Link { rows, flows, .. } = self
+            && !rows.has_row(packet)
+        {
+            let flow = flows.as_ref().and_then(|flows| flows.get(&packet.flow));
+            let mut row = copy(packet);
+            row.arrival = now;
+            rows.arrive(&row, flow.copied().unwrap_or(NO_FLOW));
         }
     }
 
-    fn arrive(&mut self, packet: &Packet, flow: u32) {
-        let slot = packet.slot as usize;
-        if self.is_open.len() <= slot {
-            self.is_open.resize(slot + 1, false);
-        }
-        self.is_open[slot] = true;
-        self.tracer.arrive_as(packet, flow);
-    }
-
-    /// Whether a row waits for what becomes of `packet`, which is settled with that.
-    fn settles(&mut self, packet: &Packet) -> bool {
-        let is_open = self.is_open.get_mut(packet.slot as usize);
-        is_open.is_some_and(std::mem::take)
-    }
-
-    fn has_row(&self, packet: &Packet) -> bool {
-        let is_open = self.is_open.get(packet.slot as usize);
-        is_open.copied().unwrap_or(false)
-    }
-
-    /// A queue has taken a packet that may have no row yet: a copy, or one that a rule has sent there.
-    fn find_row(&mut self, now: Time, packet: &Packet) {
-        if self.has_row(packet) {
-            return;
-        }
-        match &mut self.kind {
-            StageKind::Link { flows, .. } => {
-                let flow = flows.as_ref().and_then(|flows| flows.get(&packet.flow));
-                let flow = flow.copied().unwrap_or(NO_FLOW);
-                let mut copy = row_of(packet);
-                copy.arrival = now;
-                self.arrive(&copy, flow);
+    /// Writes the rows that are settled; at the end all of them.
+    fn write(&mut self, writer: &mut RunWriter, is_end: bool) -> Result<(), RecordError> {
+        let mut write = |pipe: PipeId, rows: &mut PacketRows| {
+            if is_end {
+                let mut all = std::mem::take(rows).into_rows();
+                return all.try_for_each(|row| writer.packet(pipe, &row));
             }
-            StageKind::Router { arrived } => {
-                // One that comes out of a pipe and goes into the next has arrived there now.
-                if let Some(arrived) = arrived.take_if(|arrived| arrived.slot == packet.slot) {
-                    let flow = arrived.flow;
-                    self.arrive(&arrived, flow);
-                }
-            }
-        }
-    }
-
-    fn write(&self, writer: &mut RunWriter, mut record: PacketRecord) -> Result<(), RecordError> {
-        let pipe = match self.kind {
-            StageKind::Link { pipe, .. } => pipe,
-            StageKind::Router { .. } if record.flow & WENT_DOWN == 0 => Direction::Up.into(),
-            StageKind::Router { .. } => {
-                record.flow &= !WENT_DOWN;
-                Direction::Down.into()
-            }
+            let mut settled = rows.take_settled();
+            settled.try_for_each(|row| writer.packet(pipe, &row))
         };
-        writer.packet(pipe, &record)
+        match self {
+            Stage::Link { pipe, rows, .. } => write(*pipe, rows),
+            Stage::Router(rows) => {
+                write(Direction::Up.into(), rows.rows_mut(Direction::Up))?;
+                write(Direction::Down.into(), rows.rows_mut(Direction::Down))
+            }
+        }
     }
 }
 
@@ -149,11 +109,14 @@ impl<'a> Recorder<'a> {
     pub(super) fn new(scenario: &Scenario, writer: &'a mut RunWriter) -> Self {
         let links = scenario.pipes().map(|(pipe, link)| {
             let copies = link.params().duplicate.duplicate.as_billionths() > 0;
-            let flows = copies.then(BTreeMap::new);
-            Stage::new(StageKind::Link { pipe, flows })
+            Stage::Link {
+                pipe,
+                rows: PacketRows::default(),
+                flows: copies.then(BTreeMap::new),
+            }
         });
         let stages = match scenario.rules {
-            Some(_) => vec![Stage::new(StageKind::Router { arrived: None })],
+            Some(_) => vec![Stage::Router(Box::default())],
             None => links.collect(),
         };
         let track = |instance: crate::scenario::FlowInstance<'_>| {
@@ -163,7 +126,14 @@ impl<'a> Recorder<'a> {
                 Direction::Down => Direction::Up,
             };
             let (client, kind) = match &instance.flow.kind {
-                FlowKind::Tcp(_) => (direction, Track::Tcp { before: 0 }),
+                FlowKind::Tcp(_) => (
+                    direction,
+                    Track::Tcp {
+                        before: 0,
+                        sent_again: 0,
+                        last: 0,
+                    },
+                ),
                 FlowKind::Web(_) => (other, Track::Web { received: 0 }),
                 FlowKind::Rr(_) => (direction, Track::Rr),
                 FlowKind::Voip(_) => (
@@ -221,13 +191,10 @@ impl<'a> Recorder<'a> {
     /// Writes the packets whose way through a queue is over.
     pub(super) fn flush(&mut self) {
         let mut stages = std::mem::take(&mut self.stages);
-        for stage in &mut stages {
-            let rows: Vec<PacketRecord> = stage.tracer.take_settled().collect();
-            self.write(|writer| {
-                let mut rows = rows.into_iter();
-                rows.try_for_each(|row| stage.write(writer, row))
-            });
-        }
+        self.write(|writer| {
+            let mut all = stages.iter_mut();
+            all.try_for_each(|stage| stage.write(writer, false))
+        });
         self.stages = stages;
     }
 
@@ -240,10 +207,7 @@ impl<'a> Recorder<'a> {
     ) -> Result<(), RecordError> {
         self.flush();
         for stage in &mut self.stages {
-            let tracer = std::mem::take(&mut stage.tracer);
-            for row in tracer.into_rows() {
-                stage.write(self.writer, row)?;
-            }
+            stage.write(self.writer, true)?;
         }
         for (id, flow) in self.flows.iter().enumerate() {
             let number = id as u32;
@@ -370,17 +334,6 @@ fn is_over(due: Time, longest: Option<Span>, now: Time) -> bool {
     due + longest.unwrap_or(Span::ZERO) < now
 }
 
-/// What a row needs of a packet.
-fn row_of(packet: &Packet) -> Packet {
-    let mut row = Packet::new(packet.slot, packet.len);
-    row.arrival = packet.arrival;
-    row.segments = packet.segments;
-    row.ecn = packet.ecn;
-    row.class = packet.class;
-    row.flow = packet.flow;
-    row
-}
-
 impl Observer for Recorder<'_> {
     fn hears_packets(&self) -> bool {
         true
@@ -388,43 +341,37 @@ impl Observer for Recorder<'_> {
 
     fn on_arrive(&mut self, link: LinkId, _now: Time, packet: &Packet, flow: FlowId) {
         let track = &mut self.flows[flow];
-        let stage = &mut self.stages[link];
         let number = flow as u32;
-        match &mut stage.kind {
-            StageKind::Link { flows, .. } => {
+        match &mut self.stages[link] {
+            Stage::Link { rows, flows, .. } => {
                 if let Some(flows) = flows {
                     flows.insert(packet.flow, number);
                 }
-                stage.arrive(packet, number);
+                rows.arrive(packet, number);
             }
-            StageKind::Router { arrived } => {
+            Stage::Router(rows) => {
                 // The first packet of a flow comes from its client.
                 let client = *track.client_hash.get_or_insert(packet.src);
                 let is_from_client = client == packet.src;
                 let goes_up = is_from_client == (track.client == Direction::Up);
-                let mut row = row_of(packet);
-                row.flow = if goes_up { number } else { number | WENT_DOWN };
-                *arrived = Some(row);
+                let direction = if goes_up {
+                    Direction::Up
+                } else {
+                    Direction::Down
+                };
+                rows.arrive(packet, number, direction);
             }
         }
     }
 
     fn on_event(&mut self, link: LinkId, now: Time, event: &Event<'_>) {
         let stage = &mut self.stages[link];
-        match event {
-            Event::Enqueue { packet } => stage.find_row(now, packet),
-            Event::Dequeue { packet } => {
-                if stage.settles(packet) {
-                    stage.tracer.on_event(now, event);
-                }
-            }
-            Event::Mark { packet } => {
-                stage.find_row(now, packet);
-                if stage.has_row(packet) {
-                    stage.tracer.on_event(now, event);
-                }
-            }
-            Event::State { .. } => {}
+        if let Event::Enqueue { packet } | Event::Mark { packet } = event {
+            stage.find_copy(now, packet);
+        }
+        match stage {
+            Stage::Link { rows, .. } => rows.on_event(now, event),
+            Stage::Router(rows) => rows.on_event(now, event),
         }
     }
 
@@ -437,16 +384,24 @@ impl Observer for Recorder<'_> {
         reason: DropReason,
     ) {
         let stage = &mut self.stages[link];
-        stage.find_row(now, packet);
-        if stage.settles(packet) {
-            stage.tracer.discard(now, packet, reason);
+        stage.find_copy(now, packet);
+        match stage {
+            Stage::Link { rows, .. } => rows.discard(now, packet, reason),
+            Stage::Router(rows) => rows.discard(now, packet, reason),
         }
     }
 
     fn on_tcp(&mut self, flow: FlowId, sample: &TcpSample) {
-        let Track::Tcp { before } = self.flows[flow].kind else {
+        let Track::Tcp {
+            before,
+            sent_again,
+            last,
+        } = &mut self.flows[flow].kind
+        else {
             return;
         };
+        *last = *sent_again + sample.counters.retransmits;
+        let (before, retransmits) = (*before, *last);
         let sender = &sample.sender;
         let row = FlowSample {
             received_bytes: Some(before + sample.received),
@@ -455,7 +410,7 @@ impl Observer for Recorder<'_> {
             mss: Some(sender.mss),
             srtt: sender.srtt,
             min_rtt: sender.min_rtt,
-            retransmits: Some(sample.counters.retransmits),
+            retransmits: Some(retransmits),
             delivery_rate: sender.delivery_rate.map(Rate::as_bps),
             ..FlowSample::empty(sample.time, flow as u32)
         };
@@ -526,7 +481,16 @@ impl Observer for Recorder<'_> {
                 self.write(|writer| writer.ping(&row));
                 return;
             }
-            Track::Tcp { before: sum } | Track::Web { received: sum } => {
+            Track::Tcp {
+                before: sum,
+                sent_again,
+                last,
+            } => {
+                *sent_again = *last;
+                *sum += done.bytes;
+                *sum
+            }
+            Track::Web { received: sum } => {
                 *sum += done.bytes;
                 *sum
             }
