@@ -11,18 +11,19 @@ use parquet::errors::ParquetError;
 use super::SUMMARY_JSON;
 use super::cell::Row;
 use super::checksum::Checksum;
-use super::rows::{FlowSample, PacketRow, PingSample, QueueSample, Release};
+use super::rows::{FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
 use super::run_file::{FORMAT, RUN_JSON, RunFile, Status, write_json};
 use super::table::{Rows, path_of};
 use super::writer::abandoned;
 use crate::metrics::Summary;
 
 /// The tables of a recording.
-pub(crate) const TABLES: [&str; 5] = [
+pub(crate) const TABLES: [&str; 6] = [
     PacketRow::TABLE,
     FlowSample::TABLE,
     QueueSample::TABLE,
     PingSample::TABLE,
+    Transfer::TABLE,
     Release::TABLE,
 ];
 
@@ -185,6 +186,14 @@ impl Recording {
     /// # Errors
     /// The table cannot be read.
     pub fn pings(&self) -> Result<Rows<PingSample>, ReadError> {
+        self.rows()
+    }
+
+    /// Every transfer, page and exchange that was completed.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn transfers(&self) -> Result<Rows<Transfer>, ReadError> {
         self.rows()
     }
 
