@@ -104,6 +104,20 @@ pub struct Departure {
     pub direction: Direction,
 }
 
+/// How a text is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// As one command; messages do not say on which line.
+    Command,
+    /// Line by line, until one is refused; those before it stay in force.
+    Batch,
+    /// All lines at one instant, or none.
+    Atomic,
+    /// As [`Mode::Atomic`], in the place of everything that was configured before. Packets inside stay
+    /// as far as there still is a place for them, rules that stay keep their counters.
+    Replace,
+}
+
 /// What a command says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
@@ -123,10 +137,7 @@ const MOST_LOG: usize = 1024;
 impl Firewall {
     /// An engine without pipes, and with the built-in rule only.
     pub fn new(settings: &Settings) -> Self {
-        let mut variables = Variables::default();
-        if settings.compat {
-            variables.put("net.inet.ip.dummynet.compat", 1);
-        }
+        let variables = Variables::starting(settings.compat);
         let mut rng = Rng::from_seed(settings.seed);
         let hash = KeyedHash(rng.next_u64());
         let switches = Switches::of(&variables);
@@ -293,7 +304,10 @@ impl Firewall {
         cx: &mut Cx<'_>,
     ) -> Result<Output, CommandError> {
         let is_batch = text.trim_end().contains('\n');
-        self.run(text, is_batch, false, files, cx)
+        let mode = if is_batch { Mode::Batch } else { Mode::Command };
+        let mut output = Output::default();
+        self.execute(text, mode, files, &mut output, cx)
+            .map(|()| output)
     }
 
     /// Executes lines, one command each, until one is refused. With `is_atomic` all of them take
@@ -309,7 +323,10 @@ impl Firewall {
         files: &mut dyn crate::Files,
         cx: &mut Cx<'_>,
     ) -> Result<Output, CommandError> {
-        self.run(text, true, is_atomic, files, cx)
+        let mode = if is_atomic { Mode::Atomic } else { Mode::Batch };
+        let mut output = Output::default();
+        self.execute(text, mode, files, &mut output, cx)
+            .map(|()| output)
     }
 }
 
