@@ -41,7 +41,7 @@ impl Quantity {
             Unit::Time => Span::read(key, node, problems).map(Quantity::Time),
             Unit::Rate => Rate::read(key, node, problems).map(Quantity::Rate),
             Unit::Count => u64::read(key, node, problems).map(Quantity::Count),
-            Unit::Ratio => {
+            Unit::Ratio | Unit::Score => {
                 let ratio = match &node.value {
                     Value::Text(text) => match text.strip_suffix('%') {
                         Some(percent) => parse_ratio(percent.trim())

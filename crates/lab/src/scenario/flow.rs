@@ -356,5 +356,13 @@ pub(crate) fn instance_names(flow: &Flow) -> impl Iterator<Item = String> + '_ {
     })
 }
 
+/// The types of flow that have a figure of this name.
+pub(crate) fn flow_types_with(metric: &str) -> Vec<&'static str> {
+    let with = TYPES
+        .iter()
+        .filter(|(_, _, _, metrics)| metrics.contains(&metric));
+    with.map(|(name, ..)| *name).collect()
+}
+
 /// First words of metrics that do not belong to a flow.
 pub(crate) const RESERVED: &[&str] = &["up", "down", "total", "jain", "accuracy"];

@@ -27,16 +27,13 @@ fn flow(name: &str, goodput_bps: Option<f64>) -> FlowSummary {
         goodput_bps,
         bytes: goodput_bps.map(|bps| bps as u64),
         retransmits: goodput_bps.map(|_| 17),
-        fct_ns: None,
         srtt: goodput_bps.and(delays(30)),
         rtt: if goodput_bps.is_none() {
             delays(21)
         } else {
             None
         },
-        up: None,
-        down: None,
-        loss: None,
+        ..FlowSummary::default()
     }
 }
 
@@ -51,7 +48,7 @@ fn pipe(name: &str, utilisation: f64, drops: &[(&str, u64)]) -> PipeSummary {
             .iter()
             .map(|(reason, n)| ((*reason).to_owned(), *n))
             .collect(),
-        marks: 0,
+        ..PipeSummary::default()
     }
 }
 
@@ -75,6 +72,8 @@ fn result(variant: &str, flows: Vec<FlowSummary>) -> VariantResult {
             ],
             directions: Vec::new(),
             jain: None,
+            jain_min: None,
+            jain_mean: None,
             accuracy: None,
         },
         expect: Vec::new(),

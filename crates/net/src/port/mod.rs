@@ -51,6 +51,36 @@ pub trait Port: AsFd {
     fn release(&mut self, pool: &mut Pool);
 }
 
+impl<P: Port + ?Sized> Port for Box<P> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn link(&self) -> Link {
+        (**self).link()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
+        (**self).receive(pool, into)
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
+        (**self).transmit(pool, slots)
+    }
+
+    fn counters(&mut self) -> Counters {
+        (**self).counters()
+    }
+
+    fn release(&mut self, pool: &mut Pool) {
+        (**self).release(pool);
+    }
+}
+
 /// What a port can carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {

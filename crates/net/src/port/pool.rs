@@ -221,6 +221,42 @@ impl Pool {
         (Gather { head, tail }, room)
     }
 
+    /// A second frame of the same bytes, offload state and arrival, if there is room for it.
+    pub fn copy(&mut self, slot: Slot) -> Option<Slot> {
+        let frame = self.frames[slot.index()];
+        let is_long = frame.large != NONE;
+        if is_long && self.free_large.is_empty() {
+            return None;
+        }
+        let to = self.allocate()?;
+        let head = self.head_range(slot);
+        let base = to.index() * SLOT_LEN + usize::from(frame.start);
+        self.slots.copy_within(head, base);
+        let large = if is_long {
+            let large = self.free_large.pop().expect("a large slot is free");
+            let tail = self.tail_range(slot);
+            self.large.copy_within(tail, large as usize * LARGE_LEN);
+            large
+        } else {
+            NONE
+        };
+        self.frames[to.index()] = Frame { large, ..frame };
+        Some(to)
+    }
+
+    /// Flips the bits of `mask` in a byte of the frame; nothing happens behind its end.
+    pub fn flip(&mut self, slot: Slot, byte: usize, mask: u8) {
+        let (head, tail) = (self.head_range(slot), self.tail_range(slot));
+        let head_len = head.len();
+        let byte = match byte.checked_sub(head_len) {
+            None => self.slots[head].get_mut(byte),
+            Some(byte) => self.large[tail].get_mut(byte),
+        };
+        if let Some(byte) = byte {
+            *byte ^= mask;
+        }
+    }
+
     /// Takes an empty large slot.
     pub(super) fn allocate_large(&mut self) -> Option<u32> {
         self.free_large.pop()
@@ -394,6 +430,35 @@ mod tests {
         assert_eq!(pool.available_large(), 0);
         pool.free(slot);
         assert_eq!(pool.available_large(), 1);
+    }
+
+    #[test]
+    fn a_copy_has_bytes_of_its_own() {
+        let size = PoolSize { slots: 3, large: 2 };
+        let mut pool = Pool::new(size).expect("memory for five slots");
+        let slot = pool.allocate().unwrap();
+        let large = pool.allocate_large().unwrap();
+        let (room, rest) = pool.receive_rooms(slot, VnetHeader::LEN, Some(large));
+        room.fill(1);
+        rest.fill(2);
+        assert!(pool.set_received(slot, 5000, VnetHeader::LEN, Some(large)));
+        let copy = pool.copy(slot).unwrap();
+        // One bit of the part in the slot, and one of the part beyond it.
+        pool.flip(copy, 0, 0x80);
+        pool.flip(copy, 4999, 0x01);
+        pool.flip(copy, 5000, 0x01);
+        assert_eq!(
+            (pool.head(copy)[0], pool.tail(copy).last()),
+            (0x81, Some(&3))
+        );
+        assert_eq!((pool.head(slot)[0], pool.tail(slot).last()), (1, Some(&2)));
+        assert_eq!(pool.frame_len(copy), 5000);
+        // A third long frame has no large slot, and takes no other.
+        assert_eq!(pool.copy(slot), None);
+        assert_eq!((pool.available(), pool.available_large()), (1, 0));
+        pool.free(slot);
+        pool.free(copy);
+        assert_eq!((pool.available(), pool.available_large()), (3, 2));
     }
 
     #[test]

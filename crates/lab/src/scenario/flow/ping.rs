@@ -23,6 +23,6 @@ impl FlowType for Ping {
     const DOC: &'static str = "Probes with an answer: round-trip time and the delay of each way.";
     const METRICS: &'static [&'static str] = &[
         "min", "p50", "p95", "p99", "max", "up.p50", "up.p95", "up.p99", "up.max", "down.p50",
-        "down.p95", "down.p99", "down.max", "loss",
+        "down.p95", "down.p99", "down.max", "loss", "jitter", "mos",
     ];
 }

@@ -26,9 +26,20 @@ impl FlowType for Tcp {
         "goodput",
         "retransmits",
         "fct",
+        "fct.p50",
+        "fct.p95",
+        "fct.p99",
+        "fct.max",
         "srtt.p50",
         "srtt.p95",
         "srtt.p99",
+        "sojourn.p50",
+        "sojourn.p95",
+        "sojourn.p99",
+        "sojourn.max",
+        "drops",
+        "marks",
+        "convergence",
     ];
 
     fn is_sized(&self) -> bool {

@@ -20,5 +20,16 @@ keys! {
 
 impl FlowType for Udp {
     const DOC: &'static str = "UDP at a constant rate.";
-    const METRICS: &'static [&'static str] = &["goodput", "loss"];
+    const METRICS: &'static [&'static str] = &[
+        "goodput",
+        "loss",
+        "jitter",
+        "mos",
+        "sojourn.p50",
+        "sojourn.p95",
+        "sojourn.p99",
+        "sojourn.max",
+        "drops",
+        "marks",
+    ];
 }
