@@ -84,6 +84,7 @@ impl Firewall {
         cx: &mut Cx<'_>,
     ) -> Result<(), CommandError> {
         for (number, line) in (1..).zip(text.lines()) {
+            let said = output.warnings.len();
             let mut on_line = || {
                 let parsed = grammar::parse(line, number, self.switches.is_compat)?;
                 output.warnings.extend(parsed.warnings);
@@ -98,12 +99,17 @@ impl Firewall {
                     None => Ok(()),
                 }
             };
-            on_line().map_err(|mut error| {
+            let result = on_line();
+            let start = grammar::Position {
+                line: number,
+                column: 1,
+            };
+            for warning in &mut output.warnings[said..] {
+                warning.at.get_or_insert(start);
+            }
+            result.map_err(|mut error| {
                 error.is_batch |= run.is_batch;
-                error.at.get_or_insert(grammar::Position {
-                    line: number,
-                    column: 1,
-                });
+                error.at.get_or_insert(start);
                 error
             })?;
         }

@@ -4,3 +4,4 @@
 
 pub mod control;
 pub mod forward;
+pub mod process;

@@ -1,6 +1,5 @@
 //! The asking end: what `sluice ipfw` does.
 
-use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use std::time::Duration;
 
 use sluice_ipfw::grammar::{self, Command};
 
-use super::{Reply, Request};
+use super::{FileText, Reply, Request, Texts};
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -79,13 +78,9 @@ pub fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
     })
 }
 
-/// Reads the files that commands name: batches, delay profiles, and what stands in batches. What
-/// cannot be read is left out; the engine then says so at the place where it is named.
-pub fn files_of(
-    text: &str,
-    read: &mut dyn FnMut(&str) -> io::Result<String>,
-) -> BTreeMap<String, String> {
-    let mut files = BTreeMap::new();
+/// Reads the files that commands name: batches, delay profiles, and what stands in batches.
+pub fn files_of(text: &str, read: &mut dyn FnMut(&str) -> io::Result<String>) -> Texts {
+    let mut files = Texts::new();
     let mut open = vec![text.to_owned()];
     while let Some(text) = open.pop() {
         for line in text.lines() {
@@ -104,15 +99,28 @@ pub fn files_of(
             if files.contains_key(&path) {
                 continue;
             }
-            if let Ok(content) = read(&path) {
-                if is_batch {
-                    open.push(content.clone());
+            let content = match read(&path) {
+                Ok(content) => {
+                    if is_batch {
+                        open.push(content.clone());
+                    }
+                    FileText::Text(content)
                 }
-                files.insert(path, content);
-            }
+                Err(error) => FileText::Unreadable(reason(&error)),
+            };
+            files.insert(path, content);
         }
     }
     files
+}
+
+/// The text of an error number, as other programs print it.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((reason, _)) => reason.to_owned(),
+        None => text,
+    }
 }
 
 #[cfg(test)]
@@ -130,11 +138,18 @@ mod tests {
                     "/a" => Ok("/a\n/b\n".into()),
                     "/b" => Ok("pipe 2 config profile p2".into()),
                     "/p" | "p2" => Ok(String::new()),
-                    _ => Err(io::ErrorKind::NotFound.into()),
+                    _ => Err(io::Error::from_raw_os_error(2)),
                 }
             },
         );
-        assert_eq!(files.keys().collect::<Vec<_>>(), ["/a", "/b", "/p", "p2"]);
+        assert_eq!(
+            files.keys().collect::<Vec<_>>(),
+            ["/a", "/b", "/gone", "/p", "p2"]
+        );
+        assert_eq!(
+            files["/gone"],
+            FileText::Unreadable("No such file or directory".into())
+        );
         asked.sort();
         assert_eq!(asked, ["/a", "/b", "/gone", "/p", "p2"]);
     }

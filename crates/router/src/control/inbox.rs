@@ -1,6 +1,5 @@
 //! Orders to the packet loop: a bounded channel, and a bell that ends the loop's sleep.
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -11,6 +10,8 @@ use std::time::Duration;
 
 use sluice_ipfw::{CommandError, Mode, Output};
 
+use super::Texts;
+
 /// What the loop is to do.
 #[derive(Debug)]
 pub enum Work {
@@ -20,8 +21,8 @@ pub enum Work {
         text: String,
         /// How.
         mode: Mode,
-        /// Texts by name.
-        files: BTreeMap<String, String>,
+        /// Those that the commands name.
+        files: Texts,
     },
     /// Tell how it is.
     Status,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sluice_ipfw::grammar::Position;
-use sluice_ipfw::{CommandError, Mode, Warning};
+use sluice_ipfw::{CommandError, Files, Mode, Warning};
 
 /// Longest request in bytes: ten thousand rules with room to spare.
 pub const MOST_REQUEST: usize = 8 << 20;
@@ -21,12 +21,39 @@ pub enum Request {
         /// How: as one command, line by line, or all at one instant.
         #[serde(default)]
         how: How,
-        /// The files that the commands name, with their texts.
+        /// The files that the commands name.
         #[serde(default)]
-        files: BTreeMap<String, String>,
+        files: Texts,
     },
     /// Tell how the router is.
     Status {},
+}
+
+/// Files by the names that commands give them.
+pub type Texts = BTreeMap<String, FileText>;
+
+/// What a file holds, as its owner reads it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileText {
+    /// Its text.
+    Text(String),
+    /// It cannot be read, and why.
+    Unreadable(String),
+}
+
+/// Texts that came with commands. A router opens no file because somebody names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a>(pub &'a Texts);
+
+impl Files for Given<'_> {
+    fn read(&mut self, path: &str) -> Result<String, String> {
+        match self.0.get(path) {
+            Some(FileText::Text(text)) => Ok(text.clone()),
+            Some(FileText::Unreadable(why)) => Err(why.clone()),
+            None => Err("its text did not come with the command".into()),
+        }
+    }
 }
 
 /// How commands are carried out.
@@ -120,6 +147,13 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Where an error stands.
+    pub fn of(error: &CommandError) -> Place {
+        Place::new(error.file.as_ref(), error.at)
+    }
+}
+
 impl From<&Warning> for Remark {
     fn from(warning: &Warning) -> Remark {
         Remark {
@@ -132,7 +166,7 @@ impl From<&Warning> for Remark {
 impl From<&CommandError> for Failure {
     fn from(error: &CommandError) -> Failure {
         Failure {
-            place: Place::new(error.file.as_ref(), error.at),
+            place: Place::of(error),
             message: error.to_string(),
             exit_code: error.exit_code(),
         }

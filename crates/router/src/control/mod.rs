@@ -23,7 +23,9 @@ mod server;
 
 pub use client::{AskError, ask, files_of};
 pub use inbox::{Answer, Answered, Bell, Inbox, Order, Orders, Refused, Work, inbox};
-pub use message::{Failure, How, MOST_REQUEST, Place, Remark, Reply, Request};
+pub use message::{
+    Failure, FileText, Given, How, MOST_REQUEST, Place, Remark, Reply, Request, Texts,
+};
 pub use server::{Limits, Listener, ServeError};
 
 use std::path::PathBuf;
