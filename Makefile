@@ -30,7 +30,8 @@ test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
 
 test-live: $(WEB) ## live runs in namespaces of their own
-	$(CARGO) test --locked -p sluice-cli --test live -q -- --test-threads 1
+	$(CARGO) test --locked -p sluice-router --test bridge -q -- --test-threads 1
+	$(CARGO) test --locked -p sluice-cli --test live --test router -q -- --test-threads 1
 
 test-web: $(WEB) ## the report's own tests
 	cd web && npm test --silent
