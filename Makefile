@@ -37,7 +37,8 @@ test-contributing: $(WEB) ## the example of CONTRIBUTING.md, as a new AQM in a c
 	$(CARGO) xtask contributing
 
 test-live: $(WEB) ## live runs in namespaces of their own
-	$(CARGO) test --locked -p sluice-cli --test live -q -- --test-threads 1
+	$(CARGO) test --locked -p sluice-router --test bridge -q -- --test-threads 1
+	$(CARGO) test --locked -p sluice-cli --test live --test router -q -- --test-threads 1
 
 test-web: $(WEB) ## the report's own tests
 	cd web && npm test --silent
