@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::metrics::{Summary, Unit};
+use crate::metrics::{Chart, Summary, Unit};
 use crate::scenario::Expect;
 
 /// An expectation and what was measured.
@@ -26,9 +26,11 @@ pub struct Outcome {
     pub max: Option<f64>,
     /// Whether the measured value is within the bounds.
     pub passed: bool,
+    /// Where in the report it is seen.
+    pub chart: Chart,
     /// The bounds in words.
     #[serde(skip)]
-    bounds: String,
+    pub bounds: String,
 }
 
 fn unit_name<S: serde::Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Error> {
@@ -53,6 +55,7 @@ impl Outcome {
             min: None,
             max: None,
             passed: false,
+            chart: Chart::Summary,
             bounds: bounds.into(),
         }
     }
@@ -76,6 +79,7 @@ pub fn check(expectations: &[Expect], summary: &Summary) -> Vec<Outcome> {
             min,
             max,
             passed: measured.is_some_and(is_within),
+            chart: expect.metric.chart(summary),
             bounds: expect.bounds(),
         }
     };
@@ -97,12 +101,16 @@ impl fmt::Display for Outcome {
                 write!(
                     f,
                     "{word}: `{metric}` of `{variant}` is {value}; expected {bounds}"
-                )
+                )?;
             }
             None => write!(
                 f,
                 "{word}: `{metric}` of `{variant}` was not measured; expected {bounds}"
-            ),
+            )?,
         }
+        if self.passed {
+            return Ok(());
+        }
+        write!(f, "; see \"{}\" in the report", self.chart)
     }
 }
