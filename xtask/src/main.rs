@@ -16,8 +16,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sluice-tcp", &["sluice-core"]),
     ("sluice-net", &["sluice-core"]),
     ("sluice-sim", &["sluice-ipfw", "sluice-tcp"]),
-    ("sluice-lab", &["sluice-sim", "sluice-net", "sluice-ipfw"]),
-    ("sluice-cli", &["sluice-lab", "sluice-net", "sluice-ipfw"]),
+    ("sluice-router", &["sluice-net", "sluice-ipfw"]),
+    ("sluice-lab", &["sluice-sim", "sluice-router"]),
+    ("sluice-cli", &["sluice-lab", "sluice-router"]),
     ("sluice-py", &["sluice-lab"]),
     ("xtask", &[]),
 ];
