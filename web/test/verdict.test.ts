@@ -139,7 +139,7 @@ test("a contour has the moments of its Gaussian", () => {
     goodput_deviation_mbps: 1,
     correlation: 0.5,
   };
-  const corners = contour(of, 4);
+  const corners = contour(of, false, 4);
   // At 0, 90, 180 and 270 degrees: (10 + 2, 5 + 0.5), (10, 5 + sqrt(0.75)) and their mirrors.
   const near = (got: number, wanted: number) => assert.ok(Math.abs(got - wanted) < 1e-12, `${got}`);
   near(corners[0]?.[0] as number, 12);

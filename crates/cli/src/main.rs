@@ -9,6 +9,7 @@ mod export;
 mod list;
 mod replay;
 mod report;
+mod reproduce;
 mod run;
 
 /// Packet queueing in user space: algorithms, simulator, live router, laboratory.
@@ -31,6 +32,8 @@ enum Command {
     List(list::Args),
     /// Run a recorded arrival trace through one queue and link, in virtual time
     Replay(replay::Args),
+    /// Put published figures and numbers beside those of recorded runs, as a page
+    Reproduce(reproduce::Args),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(&args).map_err(Into::into),
         Command::Export(args) => export::run(&args).map_err(Into::into),
         Command::List(args) => list::run(&args).map_err(Into::into),
+        Command::Reproduce(args) => reproduce::run(&args).map_err(Into::into),
         Command::Replay(args) => replay::run(args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {

@@ -10,6 +10,7 @@
 //! - [`export`]: a recording in the formats of other tools;
 //! - [`table`]: the figures as text and as JSON;
 //! - [`report`]: the page and the pictures, which [`report_of`] fills from recordings;
+//! - [`reproduction`]: a page of published figures beside ours;
 //! - [`replay`]: a recorded trace of arrivals through one queue.
 
 pub mod expect;
@@ -20,6 +21,7 @@ pub mod recording;
 pub mod replay;
 pub mod report;
 pub mod report_of;
+pub mod reproduction;
 pub mod run;
 pub mod scenario;
 pub mod simulated;

@@ -1,7 +1,7 @@
 /** Charts that stand still: drawn as SVG, so that they print and follow the theme by themselves. */
 import { h, swatch } from "../dom.ts";
 import { quantile } from "../maths/cdf.ts";
-import { contour } from "../maths/ellipse.ts";
+import { contour, middle } from "../maths/ellipse.ts";
 import { megabits, milliseconds, plain } from "../maths/format.ts";
 import { linearTicks, logTicks } from "../maths/ticks.ts";
 import type { Cdf, Tradeoff } from "../model.ts";
@@ -216,7 +216,7 @@ export class TradeoffPlot extends StillChart {
   protected picture() {
     const shown = this.points.filter((point) => this.isShown(point.variant));
     if (shown.length === 0) return null;
-    const ellipses = shown.map(({ tradeoff }) => contour(tradeoff));
+    const ellipses = shown.map(({ tradeoff }) => contour(tradeoff, this.isLog));
     const [left, bottom] = [52, 268];
     const delays = [...ellipses.flat().map(([delay]) => delay), ...shown.flatMap((p) => p.tradeoff.delay_ms)];
     const rates = [
@@ -224,7 +224,10 @@ export class TradeoffPlot extends StillChart {
       ...shown.flatMap((p) => p.tradeoff.goodput_mbps),
     ];
     const x = delayAxis(delays, [left, WIDTH - 24], this.isLog);
-    const y = new Axis(0, Math.max(...rates) * 1.08, [bottom, 12], false);
+    const [least, most] = [Math.min(...rates), Math.max(...rates)];
+    // From zero, unless that would press all ellipses flat.
+    const floor = least > 0.5 * most ? least - Math.max(0.15 * (most - least), 0.02 * most) : 0;
+    const y = new Axis(floor, most + Math.max(0.1 * (most - floor), 1e-3), [bottom, 12], false);
     const unit = this.isLog ? "mean sojourn time (ms, logarithmic)" : "mean sojourn time (ms)";
     const parts = grid(x, [12, bottom], unit);
     for (const tick of y.ticks()) {
@@ -252,7 +255,8 @@ export class TradeoffPlot extends StillChart {
       const path = (ellipses[at] as [number, number][]).map(
         ([delay, mbps]) => `${x.at(delay)},${y.at(mbps)}`,
       );
-      const center = [x.at(tradeoff.mean_delay_ms), y.at(tradeoff.mean_goodput_mbps)] as const;
+      const [delay, mbps] = middle(tradeoff, this.isLog);
+      const center = [x.at(delay), y.at(mbps)] as const;
       const said = `${label}: ${megabits(tradeoff.mean_goodput_mbps)} ± ${megabits(tradeoff.goodput_deviation_mbps)}, ${milliseconds(tradeoff.mean_delay_ms)} ± ${milliseconds(tradeoff.delay_deviation_ms)}`;
       parts.push(
         s(

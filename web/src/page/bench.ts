@@ -62,7 +62,7 @@ export class Bench {
       this.addFlowCharts(direction, log);
       this.addComparisons(direction, isSpread);
     }
-    const box = "Box: the middle half; line: median; whiskers: 5 % to 95 %.";
+    const box = "Box: the middle half; line: median; whiskers: 5\u00a0% to 95\u00a0%.";
     this.boxes = {
       ping: new BoxPlot("box-ping", "Ping", `Round trips of answered probes. ${box}`, isSpread),
       sojourn: new BoxPlot("box-sojourn", "Sojourn time", `Packets that left the queue. ${box}`, isSpread),
@@ -156,7 +156,7 @@ export class Bench {
     }
     if (totals.some((total) => total.tradeoff !== null)) {
       const window = [...new Set(runs.map((run) => `${run.goodput_window_s} s`))].join(", ");
-      const caption = `${route(direction, ends)}. Dots: windows of ${window}; ellipse: one standard deviation of their Gaussian (RFC 7928). Better is up and left.`;
+      const caption = `${route(direction, ends)}. Dots: windows of ${window}; ellipse: one standard deviation of their Gaussian${isSpread ? ", by the logarithm of the delay" : ""} (RFC 7928). Better is up and left.`;
       const title = `Goodput against delay ${arrow(direction)}`;
       this.tradeoffs.set(direction, new TradeoffPlot(`tradeoff-${direction}`, title, caption, isSpread));
     }
@@ -212,7 +212,7 @@ export class Bench {
       ...this.cwnd.values(),
       ...this.srtt.values(),
     ];
-    const stills = [...this.tradeoffs.values(), this.boxes.ping, this.boxes.sojourn];
+    const boxes = [this.boxes.ping, this.boxes.sojourn].map((chart) => chart.figure);
     this.addPingChoice();
     this.addBacklogChoice();
     return h(
@@ -221,7 +221,12 @@ export class Bench {
       this.toolbar(),
       ...(this.report.runs.length > 1 ? [h("h2", {}, "Totals"), this.totals.element] : []),
       h("h2", {}, "Delay and goodput"),
-      h("div", { class: "grid" }, ...stills.map((chart) => chart.figure)),
+      h(
+        "div",
+        { class: "grid" },
+        ...[...this.tradeoffs.values()].map((chart) => chart.figure),
+        h("div", { class: "stack" }, ...boxes),
+      ),
       h("h2", {}, "Over time"),
       ...timeCharts.map((chart) => chart.frame.figure),
       h("h2", {}, "Distributions"),

@@ -255,9 +255,19 @@ impl Tradeoff {
         })
     }
 
-    /// The ellipse as a closed line of delays and goodputs.
-    pub fn contour(&self) -> Vec<(f64, f64)> {
+    /// The ellipse as a closed line of delays and goodputs. For a logarithmic axis of delays it is that of
+    /// their logarithms, since a symmetric one would reach below zero.
+    pub fn contour(&self, is_log: bool) -> Vec<(f64, f64)> {
         const CORNERS: usize = 72;
+        if is_log {
+            let logs = self.delay_ms.iter().map(|delay| delay.max(1e-3).log10());
+            let points: Vec<(f64, f64)> = logs.zip(self.goodput_mbps.iter().copied()).collect();
+            let of_logs = Tradeoff::of(&points).map_or_else(Vec::new, |t| t.contour(false));
+            return of_logs
+                .into_iter()
+                .map(|(log, mbps)| (10_f64.powf(log), mbps))
+                .collect();
+        }
         let across = (1.0 - self.correlation * self.correlation).sqrt();
         let corner = |k: usize| {
             let (sin, cos) = (k as f64 / CORNERS as f64 * std::f64::consts::TAU).sin_cos();

@@ -24,7 +24,8 @@ pub fn explain(report: &Report, kind: FigureKind) -> Option<String> {
         }
         FigureKind::Tradeoff => Some(
             "Each dot is one window of goodput and the mean sojourn time in it; the ellipse is one standard \
-             deviation of their common Gaussian around the mean. Better is up and left."
+             deviation of their common Gaussian around the mean, by the logarithm of the delay where the axis is \
+             logarithmic. Better is up and left."
                 .to_owned(),
         ),
         FigureKind::Box => Some(
@@ -183,12 +184,13 @@ fn totals(
 pub fn tradeoff_panels(report: &Report) -> Vec<Panel> {
     let panel = |direction| {
         let mut panel = beside(&format!("Goodput and delay, {}", route(report, direction)));
-        let (mut most_delay, mut least_delay, mut most) = (0.0_f64, f64::INFINITY, 0.0_f64);
+        let (mut most_delay, mut least_delay) = (0.0_f64, f64::INFINITY);
+        let (mut most, mut least) = (0.0_f64, f64::INFINITY);
         for (variant, total) in totals(report, direction) {
             let Some(tradeoff) = &total.tradeoff else {
                 continue;
             };
-            let corners = tradeoff.contour();
+            let corners = tradeoff.contour(is_spread(report));
             let points = tradeoff
                 .delay_ms
                 .iter()
@@ -196,7 +198,7 @@ pub fn tradeoff_panels(report: &Report) -> Vec<Panel> {
                 .zip(tradeoff.goodput_mbps.iter().copied());
             for (delay, mbps) in corners.iter().copied().chain(points.clone()) {
                 most_delay = most_delay.max(delay);
-                most = most.max(mbps);
+                (most, least) = (most.max(mbps), least.min(mbps));
                 if delay > 0.0 {
                     least_delay = least_delay.min(delay);
                 }
@@ -219,7 +221,13 @@ pub fn tradeoff_panels(report: &Report) -> Vec<Panel> {
         } else {
             "mean sojourn time (ms)"
         };
-        panel.y = Scale::linear(most, 5);
+        // From zero, unless that would press all ellipses flat.
+        panel.y = if least > 0.5 * most {
+            let room = (most - least).mul_add(0.15, 0.02 * most);
+            Scale::between(least - room, most + room, 5)
+        } else {
+            Scale::linear(most, 5)
+        };
         panel.y_label = "Mbit/s";
         panel
     };
