@@ -14,6 +14,7 @@
 //! - [`table`]: the figures as text and as JSON;
 //! - [`report`]: the page and the pictures, which [`report_of`] fills from recordings and [`pages`]
 //!   writes;
+//! - [`reproduction`]: a page of published figures beside ours;
 //! - [`replay`]: a recorded trace of arrivals through one queue.
 
 pub mod agreement;
@@ -31,6 +32,7 @@ pub mod recording;
 pub mod replay;
 pub mod report;
 pub mod report_of;
+pub mod reproduction;
 pub mod results;
 pub mod reuse;
 pub mod run;
