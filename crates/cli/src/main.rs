@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod list;
 mod replay;
 mod report;
@@ -28,6 +29,8 @@ enum Command {
     List(list::Args),
     /// Run a recorded arrival trace through one queue and link, in virtual time
     Replay(replay::Args),
+    /// Measure the packet path beside the kernel's, in namespaces of its own
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(&args).map_err(Into::into),
         Command::List(args) => list::run(&args).map_err(Into::into),
         Command::Replay(args) => replay::run(args).map_err(Into::into),
+        Command::Bench(args) => bench::run(&args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("sluice: {error}");

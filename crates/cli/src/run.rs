@@ -191,7 +191,7 @@ fn default_output(file: &Path) -> PathBuf {
 }
 
 /// The first Ctrl-C ends the run in order, the second at once: the kernel frees the namespaces.
-fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
+pub(crate) fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
     let interrupt = interrupt.clone();
     ctrlc::set_handler(move || {
         if interrupt.is_stopped() {
@@ -217,4 +217,4 @@ fn progress_bar(args: &Args, variant: &Variant, number: usize, planned: usize) -
 
 const NS_PER_MS: u64 = 1_000_000;
 /// The customary status after SIGINT.
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;

@@ -9,8 +9,10 @@
 //! - [`expect`]: whether the figures are as expected;
 //! - [`table`]: the figures as text and as JSON;
 //! - [`report`]: the page and the pictures, which [`report_of`] fills from recordings;
-//! - [`replay`]: a recorded trace of arrivals through one queue.
+//! - [`replay`]: a recorded trace of arrivals through one queue;
+//! - [`bench`]: what the packet path does on this machine, beside what the kernel does.
 
+pub mod bench;
 pub mod expect;
 pub mod live;
 pub mod metrics;

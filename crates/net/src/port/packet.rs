@@ -29,6 +29,9 @@ pub struct PacketOptions {
     pub send_buffer: usize,
     /// Send past the interface's queueing discipline: it must not queue a second time.
     pub bypass_qdisc: bool,
+    /// Take frames in. A port that only sends spares the kernel the copies for it: with one for each
+    /// way, two threads can share an interface.
+    pub receives: bool,
     /// Note when the kernel got each frame ([`Pool::arrival`]), on this clock. A host that
     /// counts delays from there is not the later for having woken up late. Costs a control
     /// message per frame.
@@ -43,6 +46,7 @@ impl Default for PacketOptions {
             receive_buffer: 8 << 20,
             send_buffer: 8 << 20,
             bypass_qdisc: true,
+            receives: true,
             timestamps: None,
         }
     }
@@ -143,7 +147,9 @@ impl PacketPort {
             options.send_buffer,
         )
         .map_err(error("size the send buffer"))?;
-        bind(&socket, link.index).map_err(error("bind the packet socket"))?;
+        // A socket that is bound to no protocol only sends.
+        let protocol = if options.receives { libc::ETH_P_ALL } else { 0 };
+        bind(&socket, link.index, protocol).map_err(error("bind the packet socket"))?;
         Ok(PacketPort {
             socket,
             interface: interface.to_owned(),
@@ -394,7 +400,7 @@ fn grant_buffer(
         .or_else(|_| sys::set_option(socket, libc::SOL_SOCKET, ask, &bytes))
 }
 
-fn bind(socket: &Socket, index: u32) -> io::Result<()> {
+fn bind(socket: &Socket, index: u32, protocol: libc::c_int) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid address storage; a sockaddr_ll is smaller and starts
     // with the same family field.
     #[allow(unsafe_code)]
@@ -402,7 +408,7 @@ fn bind(socket: &Socket, index: u32) -> io::Result<()> {
         socket2::SockAddr::try_init(|storage, length| {
             let mut address: libc::sockaddr_ll = std::mem::zeroed();
             address.sll_family = libc::AF_PACKET as u16;
-            address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+            address.sll_protocol = (protocol as u16).to_be();
             address.sll_ifindex = index as i32;
             storage.cast::<libc::sockaddr_ll>().write(address);
             *length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
