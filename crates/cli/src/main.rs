@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod export;
 mod list;
 mod replay;
 mod report;
@@ -25,6 +26,8 @@ enum Command {
     Run(run::Args),
     /// Draw recorded runs again, or compare several
     Report(report::Args),
+    /// Write recorded runs in the formats of other tools: flent, pcapng, CSV
+    Export(export::Args),
     /// List the algorithms with their parameters, units, ranges and defaults
     List(list::Args),
     /// Run a recorded arrival trace through one queue and link, in virtual time
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     let outcome = match Sluice::parse().command {
         Command::Run(args) => run::run(&args).map_err(Box::<dyn std::error::Error>::from),
         Command::Report(args) => report::run(&args).map_err(Into::into),
+        Command::Export(args) => export::run(&args).map_err(Into::into),
         Command::List(args) => list::run(&args).map_err(Into::into),
         Command::Replay(args) => replay::run(args).map_err(Into::into),
         Command::Bench(args) => bench::run(&args).map_err(Into::into),

@@ -163,7 +163,7 @@ pub fn write(finished: &[Finished], output: &Path) -> Result<PathBuf, ReportErro
 }
 
 /// The run in `folder`, or the runs in its folders in the order in which they were carried out.
-fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
+pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
     let entries = fs::read_dir(folder).map_err(|error| ReportError::Folder {
         path: folder.to_owned(),
         error,

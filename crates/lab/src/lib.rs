@@ -7,6 +7,7 @@
 //! - [`recording`]: the folder that a run writes, and reading it back;
 //! - [`metrics`]: figures from a recording;
 //! - [`expect`]: whether the figures are as expected;
+//! - [`export`]: a recording in the formats of other tools;
 //! - [`table`]: the figures as text and as JSON;
 //! - [`report`]: the page and the pictures, which [`report_of`] fills from recordings;
 //! - [`replay`]: a recorded trace of arrivals through one queue;
@@ -14,6 +15,7 @@
 
 pub mod bench;
 pub mod expect;
+pub mod export;
 pub mod live;
 pub mod metrics;
 pub mod recording;

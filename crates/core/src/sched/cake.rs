@@ -39,7 +39,7 @@ use alloc::vec::Vec;
 
 use self::clock::Clock;
 use self::tin::{FRACTION, Isolation, QUEUES, Tin};
-use super::longest::Longest;
+use super::fattest::Fattest;
 use super::pool::{NONE, Pool};
 use super::{Discipline, DisciplineAlgorithm, Wake};
 use crate::aqm::cobalt::CobaltParams;
@@ -144,7 +144,7 @@ pub struct Cake {
     /// that are charged cannot keep everything else back.
     failsafe: Clock,
     /// Flow queues by their bytes; numbered through all tins.
-    fattest: Longest,
+    fattest: Fattest,
     pool: Pool,
     backlog: Backlog,
 }
@@ -168,7 +168,7 @@ impl DisciplineAlgorithm for Cake {
                 Tin::new(threshold, *quantum, isolation, aqm)
             })
             .collect();
-        let fattest = Longest::new(tins.len() as u32 * QUEUES);
+        let fattest = Fattest::new(tins.len() * QUEUES as usize);
         let memory = match params.memlimit.as_u64() {
             u64::MAX if rate.is_unlimited() => u64::MAX,
             u64::MAX => rate.bytes_in(params.rtt).saturating_mul(4).max(4 << 20),
@@ -230,7 +230,6 @@ impl Discipline for Cake {
             }
         }
         cx.enqueued(&packet);
-        self.fattest.arrived();
         self.push(number, id, packet, cx);
         self.tins[number].arrived(id, cx);
         while self.backlog.packets > self.limit.packets || self.backlog.bytes > self.limit.bytes {
@@ -445,8 +444,7 @@ impl Cake {
 
     /// Makes room: the flow with the most bytes gives up its oldest packet.
     fn drop_from_fattest(&mut self, cx: &mut Cx<'_>) {
-        let tins = &self.tins;
-        let key = self.fattest.find(|| tins.iter().flat_map(Tin::bytes));
+        let key = self.fattest.find();
         let (number, id) = ((key / QUEUES) as usize, key % QUEUES);
         let packet = self.pop(number, id).expect("the fattest flow has packets");
         if self.charges_drops {

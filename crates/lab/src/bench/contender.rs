@@ -9,7 +9,10 @@ use sluice_core::{Rate, Rng, Span};
 use sluice_net::Clock;
 use sluice_net::namespace::Offloads;
 use sluice_net::port::packet::PacketOptions;
-use sluice_net::port::{Counters, Interest, PacketPort, Pool, PoolSize, Port, Spin, Waiter, Watch};
+use sluice_net::port::xdp::XdpOptions;
+use sluice_net::port::{
+    Counters, Interest, PacketPort, Pool, PoolSize, Port, Spin, Waiter, Watch, XdpPort,
+};
 use sluice_net::traffic::Stop;
 use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, Lateness, Piped};
 
@@ -42,6 +45,8 @@ pub enum Carrier {
     Packet,
     /// TUN devices in the hosts.
     Tun,
+    /// AF_XDP sockets on the router's veth ends.
+    Xdp,
 }
 
 /// All of them, in the order of the tables. Kernel forwarding is the first.
@@ -65,6 +70,14 @@ pub const CONTENDERS: &[Contender] = &[
         carrier: Carrier::Tun,
         queue: "fq_codel",
     },
+    Contender::Sluice {
+        carrier: Carrier::Xdp,
+        queue: "fifo",
+    },
+    Contender::Sluice {
+        carrier: Carrier::Xdp,
+        queue: "fq_codel",
+    },
 ];
 
 impl Contender {
@@ -80,7 +93,14 @@ impl Contender {
 
     /// Whether it can carry super-packets.
     pub const fn has_offloads(self) -> bool {
-        !matches!(self, Contender::RawSocket)
+        !matches!(
+            self,
+            Contender::RawSocket
+                | Contender::Sluice {
+                    carrier: Carrier::Xdp,
+                    ..
+                }
+        )
     }
 
     /// Makes a network in which this forwards.
@@ -108,14 +128,15 @@ impl Contender {
             }
             Contender::Sluice { carrier, queue } => {
                 let clock = Clock::start();
-                let (network, ports) = carrier.connect(wanted, offloads)?;
+                let mut pool = Pool::new(POOL)?;
+                let (network, ports) = carrier.connect(wanted, offloads, &mut pool)?;
                 let piped = Pipes {
                     up: PipeParams::default(),
                     queue,
                     spin: plan.spin,
                     real_time: plan.real_time,
                 };
-                let forwarding = Forwarding::Sluice(Loop::start(piped, ports, clock)?);
+                let forwarding = Forwarding::Sluice(Loop::start(piped, ports, pool, clock));
                 (network, forwarding)
             }
         };
@@ -132,10 +153,16 @@ impl Carrier {
         match self {
             Carrier::Packet => "packet",
             Carrier::Tun => "tun",
+            Carrier::Xdp => "xdp",
         }
     }
 
-    fn connect(self, wanted: Offloads, offloads: bool) -> Result<(Network, Ports), BenchError> {
+    fn connect(
+        self,
+        wanted: Offloads,
+        offloads: bool,
+        pool: &mut Pool,
+    ) -> Result<(Network, Ports), BenchError> {
         match self {
             Carrier::Packet => {
                 let network = Network::with_veths(wanted)?;
@@ -145,6 +172,20 @@ impl Carrier {
             Carrier::Tun => {
                 let (network, ports) = Network::with_tuns(offloads)?;
                 Ok((network, ports.map(|port| Box::new(port) as _)))
+            }
+            Carrier::Xdp => {
+                let network = Network::with_veths(wanted)?;
+                let mut open = |name| -> Result<Box<dyn Port + Send>, BenchError> {
+                    let options = XdpOptions::default();
+                    Ok(Box::new(XdpPort::open(
+                        &network.router,
+                        name,
+                        pool,
+                        options,
+                    )?))
+                };
+                let ports = [open("r2")?, open("r3")?];
+                Ok((network, ports))
             }
         }
     }
@@ -227,12 +268,11 @@ pub(super) struct LoopReport {
 }
 
 impl Loop {
-    pub fn start(pipes: Pipes, ports: Ports, clock: Clock) -> Result<Loop, BenchError> {
-        let pool = Pool::new(POOL)?;
+    pub fn start(pipes: Pipes, ports: Ports, pool: Pool, clock: Clock) -> Loop {
         let stop = Stop::new();
         let seen = stop.clone();
         let thread = std::thread::spawn(move || forward(&pipes, ports, pool, clock, &seen));
-        Ok(Loop { stop, thread })
+        Loop { stop, thread }
     }
 
     pub fn finish(self) -> LoopReport {
@@ -331,7 +371,7 @@ fn join<T>(thread: JoinHandle<T>) -> T {
 }
 
 /// Room for a second of 100 Mbit/s, or for 60 MB of super-packets: 80 MB.
-const POOL: PoolSize = PoolSize {
+pub(super) const POOL: PoolSize = PoolSize {
     slots: 10_240,
     large: 960,
 };

@@ -31,6 +31,7 @@ use sluice_core::Span;
 use sluice_net::namespace::{LinkError, NamespaceError, OffloadError, Privilege, SysctlError};
 use sluice_net::port::packet::PacketError;
 use sluice_net::port::tun::TunError;
+use sluice_net::port::xdp::XdpError;
 use sluice_net::port::{PoolError, Spin};
 use sluice_net::traffic::{Stop, TrafficError};
 
@@ -135,6 +136,9 @@ pub enum BenchError {
     /// A TUN device.
     #[error(transparent)]
     Tun(#[from] TunError),
+    /// An AF_XDP port.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
     /// No memory for packets.
     #[error(transparent)]
     Pool(#[from] PoolError),

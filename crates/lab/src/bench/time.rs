@@ -7,11 +7,11 @@ use sluice_core::link::PipeParams;
 use sluice_core::{Rate, Span};
 use sluice_net::Clock;
 use sluice_net::namespace::Offloads;
-use sluice_net::port::Spin;
+use sluice_net::port::{Pool, Spin};
 use sluice_net::traffic::Stop;
 use sluice_net::traffic::udp::UdpSample;
 
-use super::contender::{Loop, LoopReport, Pipes, packet_ports};
+use super::contender::{Loop, LoopReport, POOL, Pipes, packet_ports};
 use super::figures::Figures;
 use super::network::Network;
 use super::traffic::{p50_p99, transfers, udp};
@@ -209,7 +209,7 @@ pub(super) fn through<T>(
         spin,
         real_time: spin != Spin::Always,
     };
-    let running = Loop::start(pipes, ports, clock)?;
+    let running = Loop::start(pipes, ports, Pool::new(POOL)?, clock);
     let result = work(&network);
     let report = running.finish();
     Ok((result?, report))

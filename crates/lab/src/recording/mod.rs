@@ -24,6 +24,7 @@ mod table;
 mod tests;
 mod writer;
 
+pub(crate) use cell::{Cell, Row};
 pub use cell::{ColumnDecl, ColumnKind};
 pub use reader::{ReadError, Recording};
 pub use reference::reference;

@@ -7,16 +7,21 @@
 //! Nothing is lost silently. Whatever a port cannot deliver is counted under a [`Loss`], and
 //! the packet path returns no `Result`.
 
+pub mod choose;
 mod messages;
+pub mod nfqueue;
 pub mod packet;
 mod pool;
 pub mod tun;
 mod wait;
+pub mod xdp;
 
+pub use nfqueue::NfqueuePort;
 pub use packet::PacketPort;
 pub use pool::{HEAD_LEN, Pool, PoolError, PoolSize, Slot};
 pub use tun::TunPort;
 pub use wait::{Interest, Spin, Waiter, Wake, Watch};
+pub use xdp::XdpPort;
 
 use crate::frame::Link;
 use std::os::fd::AsFd;

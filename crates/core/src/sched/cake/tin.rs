@@ -206,11 +206,6 @@ impl Tin {
         aqm.on_deactivate(cx);
     }
 
-    /// The bytes of all its queues.
-    pub(super) fn bytes(&self) -> impl Iterator<Item = u64> + '_ {
-        (0..QUEUES as usize).map(|i| self.flows.get(i).map_or(0, |flow| flow.backlog.bytes))
-    }
-
     /// The active flows.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Flow)> {
         let flows = self.flows.iter().enumerate();
