@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod compare;
 mod export;
 mod index;
@@ -47,6 +48,8 @@ enum Command {
     Ipfw(ipfw::Args),
     /// Put published figures and numbers beside those of recorded runs, as a page
     Reproduce(reproduce::Args),
+    /// Measure the packet path beside the kernel's, in namespaces of its own
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(args).map_err(Into::into),
         Command::Router(args) => router::run(&args).map_err(Into::into),
         Command::Ipfw(args) => ipfw::run_args(args).map_err(Into::into),
+        Command::Bench(args) => bench::run(&args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("sluice: {error}");

@@ -15,9 +15,11 @@
 //! - [`report`]: the page and the pictures, which [`report_of`] fills from recordings and [`pages`]
 //!   writes;
 //! - [`reproduction`]: a page of published figures beside ours;
-//! - [`replay`]: a recorded trace of arrivals through one queue.
+//! - [`replay`]: a recorded trace of arrivals through one queue;
+//! - [`bench`]: what the packet path does on this machine, beside what the kernel does.
 
 pub mod agreement;
+pub mod bench;
 pub mod compare;
 pub mod expect;
 pub mod export;

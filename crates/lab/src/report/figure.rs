@@ -328,7 +328,7 @@ fn break_lines(text: &str, width: u32, size: f64) -> Vec<String> {
     lines
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -378,15 +378,6 @@ fn fine(pixels: u32) -> i32 {
 /// Okabe and Ito's palette, which stays distinct under the common kinds of colour blindness; the
 /// same as on the page.
 fn color(variant: usize) -> RGBColor {
-    const PALETTE: [RGBColor; ROUND] = [
-        RGBColor(0x00, 0x72, 0xb2),
-        RGBColor(0xd5, 0x5e, 0x00),
-        RGBColor(0x00, 0x7a, 0x5a),
-        RGBColor(0xb2, 0x50, 0x8f),
-        RGBColor(0xb0, 0x7a, 0x00),
-        RGBColor(0x3a, 0x9b, 0xd9),
-        RGBColor(0x55, 0x55, 0x55),
-    ];
     PALETTE[variant % ROUND]
 }
 
@@ -395,6 +386,16 @@ fn dash(variant: usize) -> Option<(u32, u32)> {
     [None, Some((8, 4)), Some((2, 3)), Some((12, 5))][variant / ROUND % 4]
 }
 
+/// What [`color`] takes from.
+pub(crate) const PALETTE: [RGBColor; ROUND] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x7a, 0x5a),
+    RGBColor(0xb2, 0x50, 0x8f),
+    RGBColor(0xb0, 0x7a, 0x00),
+    RGBColor(0x3a, 0x9b, 0xd9),
+    RGBColor(0x55, 0x55, 0x55),
+];
 /// Drawing units per CSS pixel.
 const FINE: u32 = 8;
 const MARGIN: u32 = 14;
