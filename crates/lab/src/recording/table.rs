@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::ReadError;
 use super::cell::{Cell, ColumnDecl, Row};
 use super::cells::{CellWriter, Values, physical};
+use super::checksum::{Checksum, Summing};
 use crate::part::Part;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
@@ -17,14 +18,14 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 /// Writes rows to a file.
 pub(crate) struct TableWriter<R> {
-    cells: CellWriter<Part>,
+    cells: CellWriter<Summing<Part>>,
     row: PhantomData<fn(&R)>,
 }
 
 impl<R: Row> TableWriter<R> {
     /// Begins the table in the folder `dir`.
     pub fn create(dir: &Path) -> Result<Self, ParquetError> {
-        let part = Part::create(&path_of::<R>(dir))?;
+        let part = Summing::new(Part::create(&path_of::<R>(dir))?);
         Ok(TableWriter {
             cells: CellWriter::new(part, R::TABLE, R::columns())?,
             row: PhantomData,
@@ -35,14 +36,17 @@ impl<R: Row> TableWriter<R> {
         self.cells.row(|cell| row.write(cell))
     }
 
-    /// Writes what is left and gives the file its name.
-    pub fn finish(self) -> Result<(), ParquetError> {
-        Ok(self.cells.finish()?.finish()?)
+    /// Writes what is left and gives the file its name; tells its checksum.
+    pub fn finish(self) -> Result<Checksum, ParquetError> {
+        let file = self.cells.finish()?;
+        let checksum = file.checksum();
+        file.into_inner().finish()?;
+        Ok(checksum)
     }
 
     /// The file's name when it is whole.
     pub fn path(&self) -> &Path {
-        self.cells.inner().path()
+        self.cells.inner().inner().path()
     }
 }
 
