@@ -5,17 +5,21 @@ RUNS   ?= runs
 VENV   := .venv/bin
 SLUICE := target/release/sluice
 WEB    := web/dist/report.html
+FIRST  := scenarios/first-light.toml
 RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build test lint fmt bench test-rust test-live test-web test-python test-report clean
+.PHONY: help demo build test lint fmt bench test-rust test-contributing test-live test-web test-python test-report test-exports clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
-demo: build ## build everything and run the first scenario: three queues under one TCP flow
-	$(SLUICE) run scenarios/first-light.toml -o $(RUNS)/first-light
+demo: build ## build everything and run the first scenario, simulated and, with privileges, live
+	@backend=sim; \
+	if $(SLUICE) run $(FIRST) --backend live --check; then backend=both; \
+	else echo "simulated only: live runs are not possible here"; fi; \
+	$(SLUICE) run $(FIRST) --backend $$backend -o $(RUNS)/first-light
 
 build: $(WEB) ## build the sluice command (target/release/sluice)
 	$(CARGO) build --release --locked -p sluice-cli
@@ -24,10 +28,13 @@ $(WEB): $(shell git ls-files -co --exclude-standard web | grep -v '^web/test')
 	@scripts/setup.sh web
 	cd web && npm run --silent build
 
-test: lint test-rust test-live test-web test-python test-report ## everything that CI runs: lint, unit, property, live, web, Python, report
+test: lint test-rust test-contributing test-live test-web test-python test-report test-exports ## everything that CI runs: lint, unit, property, live, web, Python, report, exports
 
 test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
+
+test-contributing: $(WEB) ## the example of CONTRIBUTING.md, as a new AQM in a copy of the source
+	$(CARGO) xtask contributing
 
 test-live: $(WEB) ## live runs in namespaces of their own
 	$(CARGO) test --locked -p sluice-cli --test live -q -- --test-threads 1
@@ -44,6 +51,11 @@ test-report: $(WEB) ## a real report in headless Chromium; keeps artifacts/*.png
 	@scripts/setup.sh web chromium
 	cd web && npm run --silent test:browser
 	cd web && npm run --silent screenshot -- ../artifacts/first-light/report.html --out ../artifacts/first-light
+
+test-exports: $(WEB) ## flent and tshark read what is exported; keeps artifacts/exports/*.png
+	@scripts/setup.sh tshark flent
+	$(CARGO) build --locked -q -p sluice-cli
+	scripts/test-exports.sh target/debug/sluice
 
 lint: $(WEB) ## formatters, linters and the layer check
 	@scripts/setup.sh web python
@@ -67,4 +79,4 @@ bench: build ## benchmarks, each beside something measured in the same minute
 	$(CARGO) run --release --locked -q -p sluice-net --example forward_rate
 
 clean: ## remove what was built
-	rm -rf target web/dist web/node_modules .venv artifacts
+	rm -rf target web/dist web/node_modules .venv .venv-flent artifacts

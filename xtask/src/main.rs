@@ -1,4 +1,4 @@
-//! Checks of the workspace that no compiler makes: `cargo xtask layers`.
+//! Checks of the workspace that no compiler makes: `cargo xtask layers`, `cargo xtask contributing`.
 //!
 //! The layers are those of `docs/architecture.md`. A crate may depend on what its arrows lead to,
 //! directly or through others; every other dependency inside the workspace is a failure, also one
@@ -9,6 +9,8 @@ use std::process::{Command, ExitCode};
 
 use serde::Deserialize;
 
+mod contributing;
+
 /// `crate -> crates that it may build on`, as drawn in the architecture.
 const ARROWS: &[(&str, &[&str])] = &[
     ("sluice-core", &[]),
@@ -16,8 +18,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sluice-tcp", &["sluice-core"]),
     ("sluice-net", &["sluice-core"]),
     ("sluice-sim", &["sluice-ipfw", "sluice-tcp"]),
-    ("sluice-lab", &["sluice-sim", "sluice-net", "sluice-ipfw"]),
-    ("sluice-cli", &["sluice-lab", "sluice-net", "sluice-ipfw"]),
+    ("sluice-router", &["sluice-net", "sluice-ipfw"]),
+    ("sluice-lab", &["sluice-sim", "sluice-router"]),
+    ("sluice-cli", &["sluice-lab", "sluice-router"]),
     ("sluice-py", &["sluice-lab"]),
     ("xtask", &[]),
 ];
@@ -53,8 +56,20 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Some("contributing") => match contributing::check() {
+            Ok(()) => {
+                println!(
+                    "contributing: the example is one file and one line, and is found everywhere"
+                );
+                ExitCode::SUCCESS
+            }
+            Err(problem) => {
+                eprintln!("contributing: {problem}");
+                ExitCode::FAILURE
+            }
+        },
         _ => {
-            eprintln!("usage: cargo xtask layers");
+            eprintln!("usage: cargo xtask layers | contributing");
             ExitCode::from(2)
         }
     }

@@ -27,6 +27,7 @@ pub mod record;
 pub mod registry;
 pub mod rng;
 pub mod sched;
+pub mod spelling;
 pub mod units;
 
 pub use event::{Backlog, Cx, DropCounter, DropReason, Event, Sink};

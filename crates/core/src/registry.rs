@@ -10,10 +10,11 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::aqm::{self, Aqm, AqmAlgorithm};
-use crate::param::{Kind, NoParams, ParamDecl, ParamError, Params, Value, Values};
+use crate::param::{Kind, NoParams, ParamDecl, ParamError, Params, Value, Values, nearest_setting};
 use crate::sched::fifo::{Fifo, FifoParams};
 use crate::sched::fq::{Fq, FqParams};
 use crate::sched::{self, Discipline, DisciplineAlgorithm};
+use crate::spelling::nearest;
 
 /// What an algorithm is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,6 +246,32 @@ impl SpecError {
             | SpecErrorKind::Param(_) => Vec::new(),
         }
     }
+
+    /// The words that may have been meant where an unknown one stands; see [`nearest`].
+    ///
+    /// ```
+    /// use sluice_core::registry::Spec;
+    /// let near = |text| Spec::parse(text).unwrap_err().nearest();
+    /// assert_eq!(near("fq codel target 5ms"), ["fq_codel"]);
+    /// assert_eq!(near("codel tarqet 5ms"), ["target"]);
+    /// assert_eq!(near("codel noenc"), ["noecn"]);
+    /// ```
+    pub fn nearest(&self) -> Vec<String> {
+        match &self.kind {
+            SpecErrorKind::UnknownAlgorithm(word) => {
+                let near = nearest(word, algorithms().map(|a| a.name));
+                near.into_iter().map(String::from).collect()
+            }
+            SpecErrorKind::UnknownParam { algorithm, word } => nearest_setting(
+                word,
+                find(algorithm).into_iter().flat_map(Algorithm::params),
+            ),
+            SpecErrorKind::Empty
+            | SpecErrorKind::Repeated(_)
+            | SpecErrorKind::MissingValue(_)
+            | SpecErrorKind::Param(_) => Vec::new(),
+        }
+    }
 }
 
 impl Spec {
@@ -271,10 +298,19 @@ impl Spec {
                 kind: SpecErrorKind::Empty,
             });
         };
-        let algorithm = find(name).ok_or_else(|| SpecError {
-            span: span.clone(),
-            kind: SpecErrorKind::UnknownAlgorithm(name.to_string()),
-        })?;
+        let Some(algorithm) = find(name) else {
+            // `fq codel` for `fq_codel`: both words together name one.
+            let span = match words.next() {
+                Some((next, word)) if find(&alloc::format!("{name}_{word}")).is_some() => {
+                    span.start..next.end
+                }
+                _ => span,
+            };
+            return Err(SpecError {
+                kind: SpecErrorKind::UnknownAlgorithm(text[span.clone()].to_string()),
+                span,
+            });
+        };
         let mut values = Values::new();
         while let Some((span, word)) = words.next() {
             let fail = |span, kind| Err(SpecError { span, kind });

@@ -108,9 +108,9 @@ impl<D: Discipline + ?Sized> Discipline for Box<D> {
 
 mod class;
 pub mod classful;
+mod fattest;
 pub mod fq;
 mod heap;
-mod longest;
 mod pool;
 pub mod push_in;
 pub mod rank;

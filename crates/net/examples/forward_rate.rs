@@ -12,6 +12,8 @@ use sluice_core::{Span, Time};
 use sluice_net::Clock;
 use sluice_net::namespace::Offloads;
 use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::xdp::XdpOptions;
+use sluice_net::port::{Pool, PoolSize, XdpPort};
 use sluice_net::traffic::Stop;
 use sluice_net::traffic::ping::Ping;
 use sluice_net::traffic::tcp::{Sink, TcpFlow};
@@ -39,6 +41,7 @@ fn main() {
                 Router::Split,
                 Router::KernelPlain,
                 Router::Plain,
+                Router::Xdp,
             ] {
                 measure(router, flows, seconds, sink);
             }
@@ -54,10 +57,11 @@ enum Router {
     Split,
     KernelPlain,
     Plain,
+    Xdp,
 }
 
 fn measure(router: Router, flows: u32, seconds: u64, sink: Sink) {
-    let is_plain = matches!(router, Router::KernelPlain | Router::Plain);
+    let is_plain = matches!(router, Router::KernelPlain | Router::Plain | Router::Xdp);
     let topology = Topology::new(if is_plain {
         Offloads::OFF
     } else {
@@ -73,6 +77,7 @@ fn measure(router: Router, flows: u32, seconds: u64, sink: Sink) {
             forward_by_kernel(&topology);
             None
         }
+        Router::Xdp => Some(forward_by_xdp(&topology)),
         Router::Split => Some(Forwarder::start(&topology, Mode::Split, options)),
         _ => Some(Forwarder::start(&topology, Mode::Whole, options)),
     };
@@ -129,6 +134,18 @@ fn measure(router: Router, flows: u32, seconds: u64, sink: Sink) {
         idle.as_ms_f64() * 1e3,
         loaded.as_ms_f64() * 1e3,
     );
+}
+
+fn forward_by_xdp(topology: &Topology) -> Forwarder {
+    let size = PoolSize {
+        slots: 8192,
+        large: 1,
+    };
+    let mut pool = Pool::new(size).unwrap();
+    let options = XdpOptions::default();
+    let inner = XdpPort::open(&topology.router, "r2", &mut pool, options).unwrap();
+    let outer = XdpPort::open(&topology.router, "r3", &mut pool, options).unwrap();
+    Forwarder::between_on(pool, size, [inner, outer], Mode::Whole)
 }
 
 /// Bytes that left towards the receiver, by the interface's own counter.

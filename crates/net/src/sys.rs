@@ -175,6 +175,8 @@ pub(crate) struct Area {
 
 // SAFETY: an `Area` owns its mapping alone, like a `Box<[u8]>`.
 unsafe impl Send for Area {}
+// SAFETY: a shared borrow of it gives shared borrows of bytes only.
+unsafe impl Sync for Area {}
 
 impl Area {
     pub(crate) fn new(length: usize) -> io::Result<Area> {
@@ -289,4 +291,97 @@ pub(crate) fn set_fifo(priority: u8) -> io::Result<()> {
         libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters)
     })
     .map(drop)
+}
+
+/// A descriptor that nothing ever happens to.
+pub(crate) fn event() -> io::Result<std::os::fd::OwnedFd> {
+    // SAFETY: takes no pointers; a result that is not negative is a new descriptor of ours.
+    unsafe {
+        let descriptor = check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
+        Ok(std::os::fd::FromRawFd::from_raw_fd(descriptor))
+    }
+}
+
+/// Memory that is shared with the kernel, or between clones of itself.
+#[derive(Clone)]
+pub(crate) struct SharedMap {
+    mapping: std::sync::Arc<Mapping>,
+}
+
+struct Mapping {
+    start: std::ptr::NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the mapping is only reached through raw pointers, whose users say why they may.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl SharedMap {
+    /// Maps `length` bytes of what `descriptor` offers at `offset`.
+    pub(crate) fn of(
+        descriptor: BorrowedFd<'_>,
+        offset: libc::off64_t,
+        length: usize,
+    ) -> io::Result<SharedMap> {
+        SharedMap::map(
+            length,
+            libc::MAP_SHARED | libc::MAP_POPULATE,
+            descriptor.as_raw_fd(),
+            offset,
+        )
+    }
+
+    /// Zeroed memory of no file.
+    #[cfg(test)]
+    pub(crate) fn anonymous(length: usize) -> io::Result<SharedMap> {
+        SharedMap::map(length, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)
+    }
+
+    fn map(
+        length: usize,
+        flags: libc::c_int,
+        descriptor: libc::c_int,
+        offset: libc::off64_t,
+    ) -> io::Result<SharedMap> {
+        // SAFETY: a mapping at an address of the kernel's choice touches no memory that anybody
+        // else knows.
+        let start = unsafe {
+            libc::mmap64(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                descriptor,
+                offset,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = std::ptr::NonNull::new(start.cast()).expect("mmap does not give page zero");
+        Ok(SharedMap {
+            mapping: std::sync::Arc::new(Mapping { start, length }),
+        })
+    }
+
+    /// Bytes of the mapping.
+    pub(crate) fn len(&self) -> usize {
+        self.mapping.length
+    }
+
+    /// The byte at `offset`, for as long as `self` lives.
+    pub(crate) fn at(&self, offset: usize) -> *mut u8 {
+        assert!(offset < self.mapping.length, "offsets lie in the mapping");
+        // SAFETY: the offset lies inside of the mapping.
+        unsafe { self.mapping.start.as_ptr().add(offset) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nobody holds a clone of it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
 }

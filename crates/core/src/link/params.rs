@@ -4,6 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::corrupt::CorruptParams;
+use super::driver::DriverParams;
 use super::duplicate::DuplicateParams;
 use super::framing::FramingParams;
 use super::gilbert::GilbertParams;
@@ -14,7 +15,7 @@ use super::pattern::PatternParams;
 use super::pipe::PipeParams;
 use super::profile::Profile;
 use super::reorder::ReorderParams;
-use crate::param::{Kind, ParamDecl, ParamError, Params, Value, Values};
+use crate::param::{Kind, ParamDecl, ParamError, Params, Value, Values, nearest_setting};
 use crate::registry::words;
 use crate::rng::Rng;
 
@@ -42,6 +43,8 @@ macro_rules! groups {
 groups! {
     /// Rate, delay, burst.
     pipe: PipeParams,
+    /// The device's own queue.
+    driver: DriverParams,
     /// What packets occupy beyond their bytes.
     framing: FramingParams,
     /// Deviations of the delay.
@@ -87,6 +90,9 @@ pub enum LinkErrorKind {
     /// A word is not a parameter.
     #[error("a link has no parameter `{0}`")]
     UnknownParam(String),
+    /// A parameter is set a second time: which of the two is meant?
+    #[error("`{0}` is set twice")]
+    Repeated(&'static str),
     /// A parameter stands last, without its value.
     #[error("`{0}` needs a value")]
     MissingValue(&'static str),
@@ -113,6 +119,8 @@ impl LinkParams {
     /// let error = LinkParams::parse("rate 10Mbit/s los 0.01").unwrap_err();
     /// assert_eq!(error.to_string(), "a link has no parameter `los`");
     /// assert_eq!(error.span, 14..17);
+    /// let error = LinkParams::parse("delay 1ms delay 2ms").unwrap_err();
+    /// assert_eq!(error.to_string(), "`delay` is set twice");
     /// ```
     pub fn parse(text: &str) -> Result<Self, LinkError> {
         let mut values = Values::new();
@@ -124,6 +132,11 @@ impl LinkParams {
                 .strip_prefix("no")
                 .and_then(find)
                 .filter(|decl| decl.kind == Kind::Flag);
+            if let Some(decl) = find(word).or(negated)
+                && values.find(decl.name).is_some()
+            {
+                return fail(span, LinkErrorKind::Repeated(decl.name));
+            }
             match (find(word), negated) {
                 (Some(decl), _) if decl.kind == Kind::Flag => {
                     values.set(decl.name, Value::Flag(true));
@@ -178,7 +191,24 @@ impl LinkError {
     pub fn candidates(&self) -> Vec<&'static str> {
         match self.kind {
             LinkErrorKind::UnknownParam(_) => LinkParams::decls().map(|d| d.name).collect(),
-            LinkErrorKind::MissingValue(_) | LinkErrorKind::Param(_) => Vec::new(),
+            LinkErrorKind::Repeated(_)
+            | LinkErrorKind::MissingValue(_)
+            | LinkErrorKind::Param(_) => Vec::new(),
+        }
+    }
+
+    /// The words that may have been meant where an unknown one stands.
+    ///
+    /// ```
+    /// use sluice_core::link::LinkParams;
+    /// assert_eq!(LinkParams::parse("los 0.01").unwrap_err().nearest(), ["loss"]);
+    /// ```
+    pub fn nearest(&self) -> Vec<String> {
+        match &self.kind {
+            LinkErrorKind::UnknownParam(word) => nearest_setting(word, LinkParams::decls()),
+            LinkErrorKind::Repeated(_)
+            | LinkErrorKind::MissingValue(_)
+            | LinkErrorKind::Param(_) => Vec::new(),
         }
     }
 }

@@ -10,8 +10,7 @@
 //! 2. The shaper carries fractions of a nanosecond, so that the rate is exact; Linux rounds the time
 //!    per byte.
 //! 3. An emptied flow leaves its list at once. Linux keeps it until its AQM has calmed down; here
-//!    COBALT winds down when the flow returns, and a flow that takes the queue over starts afresh.
-//!    Linux also allows a flow more delay behind the bottleneck (`ingress`) if there are many.
+//!    COBALT makes up for it when the flow returns, and a flow that takes the queue over starts afresh.
 //! 4. The ACK filter remembers the last two pure acknowledgements of a flow instead of searching its
 //!    queue: it costs the same however long the queue is, and leaves an older one alone when others
 //!    came between. What two packets say is the host's to tell ([`Sink`](crate::Sink)).
@@ -39,7 +38,7 @@ use alloc::vec::Vec;
 
 use self::clock::Clock;
 use self::tin::{FRACTION, Isolation, QUEUES, Tin};
-use super::longest::Longest;
+use super::fattest::Fattest;
 use super::pool::{NONE, Pool};
 use super::{Discipline, DisciplineAlgorithm, Wake};
 use crate::aqm::cobalt::CobaltParams;
@@ -144,7 +143,7 @@ pub struct Cake {
     /// that are charged cannot keep everything else back.
     failsafe: Clock,
     /// Flow queues by their bytes; numbered through all tins.
-    fattest: Longest,
+    fattest: Fattest,
     pool: Pool,
     backlog: Backlog,
 }
@@ -168,7 +167,7 @@ impl DisciplineAlgorithm for Cake {
                 Tin::new(threshold, *quantum, isolation, aqm)
             })
             .collect();
-        let fattest = Longest::new(tins.len() as u32 * QUEUES);
+        let fattest = Fattest::new(tins.len() * QUEUES as usize);
         let memory = match params.memlimit.as_u64() {
             u64::MAX if rate.is_unlimited() => u64::MAX,
             u64::MAX => rate.bytes_in(params.rtt).saturating_mul(4).max(4 << 20),
@@ -230,7 +229,6 @@ impl Discipline for Cake {
             }
         }
         cx.enqueued(&packet);
-        self.fattest.arrived();
         self.push(number, id, packet, cx);
         self.tins[number].arrived(id, cx);
         while self.backlog.packets > self.limit.packets || self.backlog.bytes > self.limit.bytes {
@@ -311,7 +309,13 @@ impl Cake {
     ) -> Option<Packet> {
         let mut view = self.view(number, id);
         loop {
+            // Behind the bottleneck every bulk flow's packets arrive in bunches (Linux).
+            let bulk_flows = match self.charges_drops {
+                true => self.tins[number].bulk,
+                false => 0,
+            };
             let flow = self.tins[number].flow(id);
+            flow.aqm.set_bulk_flows(bulk_flows);
             match flow.aqm.on_dequeue(&packet, &view, cx) {
                 Verdict::Pass => return Some(packet),
                 Verdict::Mark => {
@@ -445,8 +449,7 @@ impl Cake {
 
     /// Makes room: the flow with the most bytes gives up its oldest packet.
     fn drop_from_fattest(&mut self, cx: &mut Cx<'_>) {
-        let tins = &self.tins;
-        let key = self.fattest.find(|| tins.iter().flat_map(Tin::bytes));
+        let key = self.fattest.find();
         let (number, id) = ((key / QUEUES) as usize, key % QUEUES);
         let packet = self.pop(number, id).expect("the fattest flow has packets");
         if self.charges_drops {

@@ -45,7 +45,7 @@ pub fn goodput_series(samples: &[Arrived], window: Span, step: Span) -> Vec<Rate
 
 /// The counter at `t`, which lies within the samples and does not go back from call to call; `index`
 /// remembers where the last call ended.
-fn bytes_at(samples: &[Arrived], index: &mut usize, t: Time) -> f64 {
+pub(super) fn bytes_at(samples: &[Arrived], index: &mut usize, t: Time) -> f64 {
     while *index + 1 < samples.len() && samples[*index + 1].0 <= t {
         *index += 1;
     }

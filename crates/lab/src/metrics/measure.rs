@@ -1,16 +1,17 @@
 //! From the tables of a recording to its summary.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use sluice_core::record::{Fate, PacketRecord};
-use sluice_core::{Span, Time};
+use sluice_core::{Rate, Span, Time};
 
 use super::accuracy::AccuracyMeter;
-use super::goodput::{Arrived, goodput};
-use super::percentile::{jain, percentiles};
-use super::summary::{DirectionSummary, FlowSummary, PipeSummary, Summary, Window};
-use crate::recording::{FlowSample, PingSample, ReadError, Recording};
-use crate::scenario::{Backend, Direction, FlowInstance, FlowKind, Pipe};
+use super::fairness::{Greedy, convergence, shares};
+use super::flow_meter::{FlowMeter, summarise};
+use super::percentile::jain;
+use super::pipe_meter::PipeMeter;
+use super::summary::{DirectionSummary, FlowSummary, Summary, Window};
+use crate::recording::{ReadError, Recording};
+use crate::scenario::{Backend, Direction, FlowInstance, Link, Measure, PipeId};
 
 impl Summary {
     /// Measures a recording.
@@ -42,25 +43,47 @@ impl Summary {
                 meter.probe(&probe);
             }
         }
-        let mut pipes = [Direction::Up, Direction::Down].map(|direction| {
-            let pipe = scenario.link.pipe(direction);
-            (direction, PipeMeter::new(pipe, Time::ZERO + warmup, end))
-        });
+        for transfer in recording.transfers()? {
+            let transfer = transfer?;
+            if let Some(meter) = meters.get_mut(transfer.flow as usize) {
+                meter.transfer(&transfer);
+            }
+        }
+        let mut pipes: Vec<(PipeId, PipeMeter<'_>)> = scenario
+            .pipes()
+            .map(|(id, pipe)| (id, PipeMeter::new(pipe, Time::ZERO + warmup, end)))
+            .collect();
         for row in recording.packets()? {
             let row = row?;
-            for (direction, meter) in &mut pipes {
-                if *direction == row.pipe {
+            for (id, meter) in &mut pipes {
+                if *id == row.pipe {
                     meter.packet(&row.record);
                 }
             }
+            // Of a path with several links the first one counts for the flow.
+            if let Some(meter) = meters.get_mut(row.record.flow as usize)
+                && row.pipe == meter.instance.flow.direction
+            {
+                let pipe = scenario.link.pipe(row.pipe.direction());
+                let sent = row.record.at.since(Time::ZERO);
+                let rate = pipe.rate.at(sent).unwrap_or(Rate::UNLIMITED);
+                let transmission = rate.transmission(u64::from(row.record.len));
+                let rest = pipe.delay.at(sent).saturating_add(transmission);
+                meter.packet(&row.record, rest);
+            }
         }
-        let mut accuracy = AccuracyMeter::new(&scenario.link);
+        // Packets are released behind the last link of their way.
+        let ends = Link {
+            up: scenario.links().last().unwrap_or(&scenario.link).up.clone(),
+            down: scenario.link.down.clone(),
+        };
+        let mut accuracy = AccuracyMeter::new(&ends);
         for release in recording.releases()? {
             accuracy.release(&release?);
         }
         let is_live = run.environment.backend == Backend::Live;
 
-        let flows: Vec<FlowSummary> = meters
+        let mut flows: Vec<FlowSummary> = meters
             .iter()
             .map(|meter| summarise(&meter.instance.name, &[meter]))
             .collect();
@@ -72,23 +95,47 @@ impl Summary {
         });
         let directions: Vec<DirectionSummary> = [Direction::Up, Direction::Down]
             .into_iter()
-            .filter_map(|direction| together(direction, &meters, &flows))
+            .filter_map(|direction| together(direction, &meters, &mut flows, &scenario.measure))
             .collect();
+        let mut groups: Vec<FlowSummary> = groups.collect();
+        for group in &mut groups {
+            let of_it = |instance: &&FlowInstance<'_>| instance.flow.name == group.name;
+            let taken = instances.iter().filter(of_it);
+            // The slowest, if all of them had their share at some time.
+            group.convergence_ns = taken
+                .map(|instance| flows[instance.id as usize].convergence_ns)
+                .reduce(|a, b| Some(a?.max(b?)))
+                .flatten();
+        }
+        // Two packets lost in the same millisecond are one event on a path without delay.
+        let round_trip = scenario.link.rtt().max(Span::from_ms(1));
         Ok(Summary {
             variant: run.variant.clone(),
             window: Window {
                 warmup_ns: warmup.as_ns(),
                 end_ns: run.end_ns,
             },
-            groups: groups.collect(),
+            groups,
             pipes: pipes
-                .map(|(direction, meter)| meter.finish(direction))
-                .into(),
+                .into_iter()
+                .map(|(id, meter)| {
+                    let active = |at| active(&meters, id.direction(), at);
+                    meter.finish(id, round_trip, active)
+                })
+                .collect(),
             total_goodput_bps: directions
                 .iter()
                 .map(|d| d.goodput_bps)
                 .reduce(|a, b| a + b),
             jain: directions.iter().filter_map(|d| d.jain).reduce(f64::min),
+            jain_min: directions
+                .iter()
+                .filter_map(|d| d.jain_min)
+                .reduce(f64::min),
+            jain_mean: directions
+                .iter()
+                .filter_map(|d| d.jain_mean)
+                .reduce(f64::min),
             directions,
             flows,
             accuracy: is_live.then(|| accuracy.finish(run.lost.clone())),
@@ -96,244 +143,59 @@ impl Summary {
     }
 }
 
-/// The flows of a direction together; nothing if none of them carries payload.
+/// The flows of a direction together; nothing if none of them carries payload. Tells the flows when
+/// they had their share.
 fn together(
     direction: Direction,
     meters: &[FlowMeter<'_>],
-    flows: &[FlowSummary],
+    flows: &mut [FlowSummary],
+    measure: &Measure,
 ) -> Option<DirectionSummary> {
-    let of_it = meters
+    let of_it: Vec<usize> = (0..meters.len())
+        .filter(|&at| meters[at].instance.flow.direction == direction)
+        .filter(|&at| flows[at].goodput_bps.is_some())
+        .collect();
+    let goodput = |at: &usize| flows[*at].goodput_bps;
+    let goodputs: Vec<f64> = of_it.iter().filter_map(goodput).collect();
+    let greedy: Vec<usize> = of_it
         .iter()
-        .zip(flows)
-        .filter(|(meter, _)| meter.instance.flow.direction == direction)
-        .filter_map(|(meter, summary)| Some((meter, summary.goodput_bps?)));
-    let (mut goodputs, mut shares) = (Vec::new(), Vec::new());
-    for (meter, goodput) in of_it {
-        goodputs.push(goodput);
-        let kind = &meter.instance.flow.kind;
-        if matches!(kind, FlowKind::Tcp(_)) && !kind.is_sized() {
-            shares.push(goodput);
-        }
+        .copied()
+        .filter(|&at| meters[at].is_greedy())
+        .collect();
+    let jain_of_run = jain(&greedy.iter().filter_map(goodput).collect::<Vec<f64>>());
+    let all: Vec<Greedy<'_>> = greedy.iter().map(|&at| meters[at].greedy()).collect();
+    let end = all.iter().map(|flow| flow.stop).max().unwrap_or(Time::ZERO);
+    let windows = match all.len() {
+        0 | 1 => Vec::new(),
+        _ => shares(&all, measure.window, measure.step, end),
+    };
+    for (place, &at) in greedy.iter().enumerate() {
+        let taken = convergence(&windows, place, all[place].start);
+        flows[at].convergence_ns = taken.map(Span::as_ns);
     }
+    let warm = Time::ZERO + measure.warmup;
+    let jains: Vec<f64> = windows
+        .iter()
+        .filter(|shares| shares.at >= warm.saturating_add(measure.window))
+        .filter_map(|shares| shares.jain())
+        .collect();
     (!goodputs.is_empty()).then(|| DirectionSummary {
         direction,
         goodput_bps: goodputs.iter().sum(),
-        jain: jain(&shares),
+        jain: jain_of_run,
+        jain_min: jains.iter().copied().reduce(f64::min),
+        jain_mean: (!jains.is_empty()).then(|| jains.iter().sum::<f64>() / jains.len() as f64),
     })
 }
 
-/// Gathers what is told of a flow.
-struct FlowMeter<'a> {
-    instance: &'a FlowInstance<'a>,
-    from: Time,
-    to: Time,
-    arrived: Vec<Arrived>,
-    retransmits: Option<(u64, u64)>,
-    srtt: Vec<u64>,
-    /// Packets sent and received, over the whole life.
-    packets: Option<(u64, u64)>,
-    rtt: Vec<u64>,
-    up: Vec<u64>,
-    down: Vec<u64>,
-    probes: u64,
-    lost: u64,
-}
-
-impl<'a> FlowMeter<'a> {
-    fn new(instance: &'a FlowInstance<'a>, warmup: Span, end: Time) -> Self {
-        let flow = instance.flow;
-        let warmup = if flow.kind.is_sized() {
-            Span::ZERO
-        } else {
-            warmup
-        };
-        FlowMeter {
-            instance,
-            from: Time::ZERO + flow.start.saturating_add(warmup),
-            to: end.min(Time::ZERO + flow.stop),
-            arrived: Vec::new(),
-            retransmits: None,
-            srtt: Vec::new(),
-            packets: None,
-            rtt: Vec::new(),
-            up: Vec::new(),
-            down: Vec::new(),
-            probes: 0,
-            lost: 0,
-        }
-    }
-
-    fn sample(&mut self, sample: &FlowSample) {
-        if let Some(bytes) = sample.received_bytes {
-            self.arrived.push((sample.time, bytes));
-        }
-        if let (Some(sent), Some(received)) = (sample.sent_packets, sample.received_packets) {
-            self.packets = Some((sent, received));
-        }
-        if !(self.from..=self.to).contains(&sample.time) {
-            return;
-        }
-        if let Some(n) = sample.retransmits {
-            let (first, _) = self.retransmits.unwrap_or((n, n));
-            self.retransmits = Some((first, n));
-        }
-        self.srtt.extend(sample.srtt.map(Span::as_ns));
-    }
-
-    fn probe(&mut self, probe: &PingSample) {
-        if !(self.from..=self.to).contains(&probe.time) {
-            return;
-        }
-        self.probes += 1;
-        self.lost += u64::from(probe.is_lost);
-        self.rtt.extend(probe.rtt.map(Span::as_ns));
-        self.up.extend(probe.up.map(Span::as_ns));
-        self.down.extend(probe.down.map(Span::as_ns));
-    }
-
-    /// When the last of the bytes that it was to carry had arrived.
-    fn completed(&self) -> Option<Time> {
-        let FlowKind::Tcp(tcp) = &self.instance.flow.kind else {
-            return None;
-        };
-        let bytes = tcp.bytes?.as_u64();
-        let whole = |(_, arrived): &&Arrived| *arrived >= bytes;
-        self.arrived.iter().find(whole).map(|(at, _)| *at)
-    }
-
-    fn start(&self) -> Time {
-        Time::ZERO + self.instance.flow.start
-    }
-
-    fn goodput(&self) -> Option<f64> {
-        if !self.instance.flow.kind.is_sized() {
-            return goodput(&self.arrived, self.from, self.to);
-        }
-        // Nothing has arrived when it starts, whenever the first sample was taken.
-        let mut samples = vec![(self.start(), 0)];
-        samples.extend(self.arrived.iter().filter(|(at, _)| *at > self.start()));
-        goodput(&samples, self.start(), self.completed().unwrap_or(self.to))
-    }
-}
-
-/// The figures of a flow, or of several taken together.
-fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummary {
-    let flow = meters
-        .first()
-        .expect("a flow has at least one instance")
-        .instance
-        .flow;
-    let gather = |pick: for<'m> fn(&'m FlowMeter<'a>) -> &'m Vec<u64>| {
-        let mut all: Vec<u64> = meters.iter().flat_map(|m| pick(m)).copied().collect();
-        percentiles(&mut all)
+/// The flows of a direction that take all they get and were active at an instant.
+fn active(meters: &[FlowMeter<'_>], direction: Direction, at: Time) -> BTreeSet<u32> {
+    let is_active = |meter: &&FlowMeter<'_>| {
+        let greedy = meter.greedy();
+        meter.instance.flow.direction == direction
+            && meter.is_greedy()
+            && (greedy.start..=greedy.stop).contains(&at)
     };
-    let counts = |pick: &dyn Fn(&FlowMeter<'_>) -> Option<u64>| {
-        let counts: Vec<u64> = meters.iter().filter_map(|m| pick(m)).collect();
-        (!counts.is_empty()).then(|| counts.iter().sum::<u64>())
-    };
-    let goodputs: Vec<f64> = meters.iter().filter_map(|meter| meter.goodput()).collect();
-    let sent = counts(&|m| m.packets.map(|(sent, _)| sent));
-    let received = counts(&|m| m.packets.map(|(_, received)| received));
-    let (probes, lost) = (
-        meters.iter().map(|m| m.probes).sum::<u64>(),
-        meters.iter().map(|m| m.lost).sum::<u64>(),
-    );
-    let loss = match (sent, received) {
-        (Some(sent @ 1..), Some(received)) => {
-            Some(sent.saturating_sub(received) as f64 / sent as f64)
-        }
-        _ => (probes > 0).then(|| lost as f64 / probes as f64),
-    };
-    FlowSummary {
-        name: name.to_owned(),
-        type_name: flow.kind.type_name().to_owned(),
-        direction: flow.direction.to_string(),
-        goodput_bps: (!goodputs.is_empty()).then(|| goodputs.iter().sum()),
-        bytes: counts(&|m| m.arrived.last().map(|(_, bytes)| *bytes)),
-        retransmits: counts(&|m| {
-            m.retransmits
-                .map(|(first, last)| last.saturating_sub(first))
-        }),
-        fct_ns: match meters {
-            [one] => one.completed().map(|at| at.since(one.start()).as_ns()),
-            _ => None,
-        },
-        srtt: gather(|m| &m.srtt),
-        rtt: gather(|m| &m.rtt),
-        up: gather(|m| &m.up),
-        down: gather(|m| &m.down),
-        loss,
-    }
-}
-
-/// Gathers what is told of a pipe.
-struct PipeMeter<'a> {
-    pipe: &'a Pipe,
-    from: Time,
-    to: Time,
-    packets: u64,
-    sent: u64,
-    bytes: u64,
-    sojourn: Vec<u64>,
-    drops: BTreeMap<String, u64>,
-    marks: u64,
-}
-
-impl<'a> PipeMeter<'a> {
-    fn new(pipe: &'a Pipe, from: Time, to: Time) -> Self {
-        PipeMeter {
-            pipe,
-            from,
-            to,
-            packets: 0,
-            sent: 0,
-            bytes: 0,
-            sojourn: Vec::new(),
-            drops: BTreeMap::new(),
-            marks: 0,
-        }
-    }
-
-    fn packet(&mut self, record: &PacketRecord) {
-        let is_inside = |t| (self.from..=self.to).contains(&t);
-        let wire_packets = u64::from(record.segments);
-        if is_inside(record.arrival) {
-            self.packets += wire_packets;
-        }
-        // What became of it counts where it happened, so that drops and bytes belong to the same time.
-        if !is_inside(record.at) {
-            return;
-        }
-        match record.fate {
-            Fate::Queued => return,
-            Fate::Dropped(reason) => {
-                *self.drops.entry(reason.name().to_owned()).or_default() += wire_packets;
-                return;
-            }
-            Fate::Marked => self.marks += wire_packets,
-            Fate::Sent => {}
-        }
-        self.sent += wire_packets;
-        self.bytes += u64::from(record.len);
-        self.sojourn.push(record.sojourn().as_ns());
-    }
-
-    fn finish(mut self, direction: Direction) -> PipeSummary {
-        let start = |t: Time| t.since(Time::ZERO);
-        let allowed = self
-            .pipe
-            .rate
-            .bits_between(start(self.from), start(self.to));
-        PipeSummary {
-            name: direction.to_string(),
-            utilisation: allowed
-                .filter(|bits| *bits > 0.0)
-                .map(|bits| self.bytes as f64 * 8.0 / bits),
-            sojourn: percentiles(&mut self.sojourn),
-            packets: self.packets,
-            sent: self.sent,
-            drops: self.drops,
-            marks: self.marks,
-        }
-    }
+    let active = meters.iter().filter(is_active);
+    active.map(|meter| meter.instance.id).collect()
 }

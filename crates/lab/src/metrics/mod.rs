@@ -4,20 +4,34 @@
 //! own. Delays are in nanoseconds, and their percentiles are values that occurred ([`percentiles`]).
 
 mod accuracy;
+mod confidence;
+mod fairness;
+mod flow_meter;
 mod goodput;
+mod jitter;
+mod losses;
 mod measure;
 mod percentile;
+mod pipe_meter;
+mod reference;
 mod summary;
 #[cfg(test)]
 pub(crate) mod tests;
 mod vocabulary;
+mod voip;
 
 pub use accuracy::AccuracyMeter;
+pub use confidence::Spread;
+pub use fairness::{Greedy, Shares, convergence, shares};
 pub use goodput::{Arrived, RatePoint, goodput, goodput_series};
+pub use jitter::Jitter;
+pub use losses::{Loss, synchronisation};
 pub use percentile::{jain, percentiles};
+pub use reference::reference;
 pub use summary::{
     Accuracy, DirectionSummary, FlowSummary, Percentiles, PipeSummary, Summary, Window,
 };
 pub use vocabulary::{
     FLOW_METRICS, Metric, MetricDecl, MetricError, PIPE_METRICS, RUN_METRICS, Unit,
 };
+pub use voip::mean_opinion_score;

@@ -30,7 +30,7 @@ pub fn percentiles(values: &mut [u64]) -> Option<Percentiles> {
     })
 }
 
-/// Jain's fairness index: `(sum x)^2 / (n * sum x^2)` (RFC 5166 section 2.5), from 1/n when one has
+/// Jain's fairness index: `(sum x)^2 / (n * sum x^2)` (RFC 5166 section 2.3.1), from 1/n when one has
 /// everything to 1 when all have the same. None for fewer than two shares, or when nobody has
 /// anything.
 ///

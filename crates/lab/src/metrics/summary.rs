@@ -47,6 +47,10 @@ pub struct Summary {
     pub directions: Vec<DirectionSummary>,
     /// The smaller [`DirectionSummary::jain`] of both directions.
     pub jain: Option<f64>,
+    /// The smaller [`DirectionSummary::jain_min`] of both directions.
+    pub jain_min: Option<f64>,
+    /// The smaller [`DirectionSummary::jain_mean`] of both directions.
+    pub jain_mean: Option<f64>,
     /// How far the emulation can be trusted; none in a simulation.
     pub accuracy: Option<Accuracy>,
 }
@@ -61,6 +65,10 @@ pub struct DirectionSummary {
     /// Jain's fairness index over the goodputs of the TCP flows that last until they are stopped; none
     /// with fewer than two.
     pub jain: Option<f64>,
+    /// The smallest index over the windows of goodput in which at least two of them were active.
+    pub jain_min: Option<f64>,
+    /// The mean index over these windows.
+    pub jain_mean: Option<f64>,
 }
 
 /// The time that figures are taken over.
@@ -73,7 +81,7 @@ pub struct Window {
 }
 
 /// A flow in figures; those that its type does not have are none.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowSummary {
     /// Its name.
     pub name: String,
@@ -90,6 +98,8 @@ pub struct FlowSummary {
     pub retransmits: Option<u64>,
     /// From the start to the last byte, if the flow was to carry a number of bytes and did.
     pub fct_ns: Option<u64>,
+    /// The same over all transfers of it.
+    pub fct: Option<Percentiles>,
     /// The sender's smoothed round-trip time, over its samples.
     pub srtt: Option<Percentiles>,
     /// Round-trip time of the probes.
@@ -100,10 +110,22 @@ pub struct FlowSummary {
     pub down: Option<Percentiles>,
     /// Part of the packets sent that did not arrive (answers, for probes).
     pub loss: Option<f64>,
+    /// From arrival at the queue of its direction to leaving it, of its own packets.
+    pub sojourn: Option<Percentiles>,
+    /// Its wire packets that the queue of its direction dropped.
+    pub drops: u64,
+    /// Its wire packets that the queue of its direction marked.
+    pub marks: u64,
+    /// Mean interarrival jitter: of the probes' round trips, or of UDP packets.
+    pub jitter_ns: Option<u64>,
+    /// What a voice call in its direction would be worth, 1 to 4.5.
+    pub mos: Option<f64>,
+    /// From its start until it had about its share.
+    pub convergence_ns: Option<u64>,
 }
 
 /// One direction of the link in figures.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PipeSummary {
     /// `up` or `down`.
     pub name: String,
@@ -111,6 +133,12 @@ pub struct PipeSummary {
     pub utilisation: Option<f64>,
     /// From arrival to leaving the queue, of packets that left it.
     pub sojourn: Option<Percentiles>,
+    /// Part of the wire packets that were dropped, of those that left or were dropped.
+    pub loss: Option<f64>,
+    /// Part of the wire packets that left that were given a CE mark.
+    pub mark_ratio: Option<f64>,
+    /// Mean part of the bulk flows that lost a packet in a loss event.
+    pub synchronisation: Option<f64>,
     /// Wire packets that arrived.
     pub packets: u64,
     /// Wire packets that left through the link.

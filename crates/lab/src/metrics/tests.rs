@@ -66,7 +66,7 @@ fn a_goodput_curve_averages_over_its_window() {
 fn release(due_us: u64, late_us: u64) -> Release {
     Release {
         due: Time::from_ns(due_us * 1000),
-        pipe: Direction::Up,
+        pipe: Direction::Up.into(),
         len: 1500,
         late: Span::from_us(late_us),
     }
@@ -296,6 +296,57 @@ fn a_recording_comes_to_its_figures() {
 }
 
 #[test]
+fn packets_are_counted_for_their_flow() {
+    let temp = tempfile::tempdir().unwrap();
+    let summary = Summary::of(&recording(temp.path())).unwrap();
+    let flow = |name: &str| summary.flows.iter().find(|f| f.name == name).unwrap();
+    // All packets are of bulk-1; those of the measured time waited 20, 30 and 40 ms.
+    let bulk = flow("bulk-1");
+    assert_eq!(bulk.sojourn.unwrap().p50_ns, 30 * MS);
+    assert_eq!((bulk.drops, bulk.marks), (2, 2));
+    assert_eq!((flow("bulk-2").sojourn, flow("bulk-2").drops), (None, 0));
+    let up = &summary.pipes[0];
+    // 6 wire packets left, 2 of them marked, and 2 were dropped.
+    assert_eq!(up.loss, Some(2.0 / 8.0));
+    assert_eq!(up.mark_ratio, Some(2.0 / 6.0));
+    // One loss event, in which one of the two bulk flows lost packets.
+    assert_eq!(up.synchronisation, Some(0.5));
+    assert_eq!(summary.pipes[1].loss, None);
+}
+
+#[test]
+fn probes_have_jitter_and_a_score() {
+    let temp = tempfile::tempdir().unwrap();
+    let summary = Summary::of(&recording(temp.path())).unwrap();
+    let ping = summary.flows.iter().find(|f| f.name == "ping").unwrap();
+    // Round trips of 22 23 24 26 27 28 29 30 ms: distances 1 1 2 1 1 1 1. J after each, in ms:
+    // 1/16 = 0.0625, 0.12109, 0.23853, 0.28612, 0.33074, 0.37257, 0.41178; the mean is 0.26048.
+    let jitter = ping.jitter_ns.unwrap() as f64 / 1e6;
+    assert!((jitter - 0.26048).abs() < 1e-5, "{jitter}");
+    // Up: a mean of 209/8 - 10 = 16.125 ms and a mean distance of 8/7 ms; one of nine got no answer.
+    let expected = mean_opinion_score(16.125 + 2.0 * 8.0 / 7.0, 1.0 / 9.0);
+    assert!((ping.mos.unwrap() - expected).abs() < 1e-9);
+}
+
+#[test]
+fn unequal_shares_are_seen_over_time() {
+    let temp = tempfile::tempdir().unwrap();
+    let summary = Summary::of(&recording(temp.path())).unwrap();
+    // 100 kB/s and 25 kB/s in every window, as over the run: 125^2 / (2 * (100^2 + 25^2)).
+    let index = 15_625.0 / 21_250.0;
+    assert!((summary.jain_min.unwrap() - index).abs() < 1e-12);
+    assert!((summary.jain_mean.unwrap() - index).abs() < 1e-12);
+    let bulk = summary.flows.iter().find(|f| f.name == "bulk-2").unwrap();
+    assert_eq!(bulk.convergence_ns, None, "25 is not within 20 % of 62.5");
+}
+
+#[test]
+fn the_reference_page_of_the_figures_is_current() {
+    // UPDATE_EXPECT=1 writes the page anew.
+    expect_test::expect_file!["../../../../docs/metrics.md"].assert_eq(&reference());
+}
+
+#[test]
 fn a_summary_is_stored_and_read_back() {
     let temp = tempfile::tempdir().unwrap();
     let recording = recording(temp.path());
@@ -310,7 +361,7 @@ fn an_expectation_that_is_not_met_says_what_was_measured() {
     let temp = tempfile::tempdir().unwrap();
     let recording = recording(temp.path());
     let summary = Summary::of(&recording).unwrap();
-    let outcomes = expect::check(&recording.run().scenario.expect, &summary);
+    let outcomes = expect::check(&recording.run().scenario.expect, Backend::Live, &[&summary]);
     let lines: Vec<String> = outcomes.iter().map(ToString::to_string).collect();
     assert_eq!(
         lines,
@@ -356,5 +407,6 @@ fn figures_are_shown_in_the_unit_that_suits_them() {
     assert_eq!(Unit::Rate.show(9_653_333.0), "9.6533Mbit/s");
     assert_eq!(Unit::Ratio.show(0.9730), "0.973");
     assert_eq!(Unit::Count.show(17.0), "17");
+    assert_eq!(Unit::Score.show(4.409), "4.41");
     assert_eq!(Unit::Time.show(0.0), "0ns");
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use sluice_core::DropReason;
 
 use super::summary::{FlowSummary, Percentiles, PipeSummary, Summary};
-use crate::scenario::{Direction, Flow, instance_names};
+use crate::scenario::{Direction, Flow, PipeId, instance_names};
 
 /// What a figure is measured in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub enum Unit {
     Ratio,
     /// A number of things.
     Count,
+    /// A score from 1 to 5.
+    Score,
 }
 
 impl Unit {
@@ -29,6 +31,7 @@ impl Unit {
             Unit::Rate => "rate",
             Unit::Ratio => "ratio",
             Unit::Count => "count",
+            Unit::Score => "score, 1 to 4.5",
         }
     }
 
@@ -59,6 +62,7 @@ impl Unit {
                 .trim_end_matches('.')
                 .to_owned(),
             Unit::Count => format!("{value}"),
+            Unit::Score => format!("{value:.2}"),
         }
     }
 }
@@ -71,13 +75,30 @@ pub struct MetricDecl<T: 'static> {
     pub unit: Unit,
     /// What it says.
     pub doc: &'static str,
+    /// What it is taken from, or which document defines it.
+    pub source: &'static str,
     value: fn(&T) -> Option<f64>,
 }
 
+impl<T> MetricDecl<T> {
+    /// The figure of `subject`; none if nothing was measured.
+    pub fn of(&self, subject: &T) -> Option<f64> {
+        (self.value)(subject)
+    }
+}
+
 macro_rules! metrics {
-    ($($name:literal, $unit:ident, $doc:literal, $value:expr;)+) => {
-        &[$(MetricDecl { name: $name, unit: Unit::$unit, doc: $doc, value: $value },)+]
+    ($($name:literal, $unit:ident, $doc:literal, $source:tt $($section:literal)?, $value:expr;)+) => {
+        &[$(MetricDecl {
+            name: $name,
+            unit: Unit::$unit,
+            doc: $doc,
+            source: metrics!(@source $source $($section)?),
+            value: $value,
+        },)+]
     };
+    (@source RFC7928 $section:literal) => { concat!("RFC 7928 section ", $section) };
+    (@source $source:tt) => { $source };
 }
 
 type Pick = fn(&Percentiles) -> u64;
@@ -97,56 +118,84 @@ fn count(n: Option<u64>) -> Option<f64> {
 
 /// Figures of a flow; each type of flow names those that it has.
 pub static FLOW_METRICS: &[MetricDecl<FlowSummary>] = metrics! {
-    "goodput", Rate, "payload that arrived, per second", |f| f.goodput_bps;
-    "retransmits", Count, "segments sent again", |f| count(f.retransmits);
-    "fct", Time, "flow completion time", |f| count(f.fct_ns);
-    "loss", Ratio, "part of the packets that did not arrive", |f| f.loss;
-    "srtt.p50", Time, "median of the sender's smoothed RTT", |f| time(f.srtt, P50);
-    "srtt.p95", Time, "its 95th percentile", |f| time(f.srtt, P95);
-    "srtt.p99", Time, "its 99th percentile", |f| time(f.srtt, P99);
-    "min", Time, "smallest round-trip time of the probes", |f| time(f.rtt, MIN);
-    "p50", Time, "its median", |f| time(f.rtt, P50);
-    "p95", Time, "its 95th percentile", |f| time(f.rtt, P95);
-    "p99", Time, "its 99th percentile", |f| time(f.rtt, P99);
-    "max", Time, "its maximum", |f| time(f.rtt, MAX);
-    "up.p50", Time, "median delay of the way up", |f| time(f.up, P50);
-    "up.p95", Time, "its 95th percentile", |f| time(f.up, P95);
-    "up.p99", Time, "its 99th percentile", |f| time(f.up, P99);
-    "up.max", Time, "its maximum", |f| time(f.up, MAX);
-    "down.p50", Time, "median delay of the way down", |f| time(f.down, P50);
-    "down.p95", Time, "its 95th percentile", |f| time(f.down, P95);
-    "down.p99", Time, "its 99th percentile", |f| time(f.down, P99);
-    "down.max", Time, "its maximum", |f| time(f.down, MAX);
+    "goodput", Rate, "payload that arrived, per second", RFC7928 "2.5", |f| f.goodput_bps;
+    "retransmits", Count, "segments sent again", TCP_INFO, |f| count(f.retransmits);
+    "transfers", Count, "transfers or pages that were completed", RFC7928 "2.1", |f| f.fct.as_ref().map(|p| p.count as f64);
+    "fct", Time, "flow completion time, of a flow with `bytes`", RFC7928 "2.1", |f| count(f.fct_ns);
+    "fct.p50", Time, "median flow completion time of all of its transfers", RFC7928 "2.1", |f| time(f.fct, P50);
+    "fct.p95", Time, "its 95th percentile", RFC7928 "2.1", |f| time(f.fct, P95);
+    "fct.p99", Time, "its 99th percentile", RFC7928 "2.1", |f| time(f.fct, P99);
+    "fct.max", Time, "its maximum", RFC7928 "2.1", |f| time(f.fct, MAX);
+    "loss", Ratio, "part of the packets that did not arrive; of probes, part without an answer", RFC7928 "2.3", |f| f.loss;
+    "srtt.p50", Time, "median of the sender's smoothed RTT", TCP_INFO, |f| time(f.srtt, P50);
+    "srtt.p95", Time, "its 95th percentile", TCP_INFO, |f| time(f.srtt, P95);
+    "srtt.p99", Time, "its 99th percentile", TCP_INFO, |f| time(f.srtt, P99);
+    "sojourn.p50", Time, "median time of its own packets in the queue of its direction", EVENTS, |f| time(f.sojourn, P50);
+    "sojourn.p95", Time, "its 95th percentile", EVENTS, |f| time(f.sojourn, P95);
+    "sojourn.p99", Time, "its 99th percentile", EVENTS, |f| time(f.sojourn, P99);
+    "sojourn.max", Time, "its maximum", EVENTS, |f| time(f.sojourn, MAX);
+    "drops", Count, "its wire packets that the queue of its direction dropped", EVENTS, |f| Some(f.drops as f64);
+    "marks", Count, "its wire packets that the queue of its direction marked", EVENTS, |f| Some(f.marks as f64);
+    "convergence", Time, "from its start until its goodput in a window first came within 20 % of the mean of all bulk TCP flows of its direction; of several, of the slowest", "RFC 5166 section 2.3, delta-fair convergence with delta = 0.2", |f| count(f.convergence_ns);
+    "jitter", Time, "mean interarrival jitter, of the probes' round trips or of UDP packets", "RFC 3550 section 6.4.1", |f| count(f.jitter_ns);
+    "mos", Score, "mean opinion score of a G.711 call in its direction: delay is the mean one-way delay plus twice the mean distance of two delays in a row", "ITU-T G.107 (06/2015), as flent's voip test", |f| f.mos;
+    "min", Time, "smallest round-trip time of the probes", RTT, |f| time(f.rtt, MIN);
+    "p50", Time, "its median", RTT, |f| time(f.rtt, P50);
+    "p95", Time, "its 95th percentile", RTT, |f| time(f.rtt, P95);
+    "p99", Time, "its 99th percentile", RTT, |f| time(f.rtt, P99);
+    "max", Time, "its maximum", RTT, |f| time(f.rtt, MAX);
+    "up.p50", Time, "median delay of the way up", ONE_WAY, |f| time(f.up, P50);
+    "up.p95", Time, "its 95th percentile", ONE_WAY, |f| time(f.up, P95);
+    "up.p99", Time, "its 99th percentile", ONE_WAY, |f| time(f.up, P99);
+    "up.max", Time, "its maximum", ONE_WAY, |f| time(f.up, MAX);
+    "down.p50", Time, "median delay of the way down", ONE_WAY, |f| time(f.down, P50);
+    "down.p95", Time, "its 95th percentile", ONE_WAY, |f| time(f.down, P95);
+    "down.p99", Time, "its 99th percentile", ONE_WAY, |f| time(f.down, P99);
+    "down.max", Time, "its maximum", ONE_WAY, |f| time(f.down, MAX);
 };
 
 /// Figures of one direction of the link, as `up.NAME` and `down.NAME`.
 pub static PIPE_METRICS: &[MetricDecl<PipeSummary>] = metrics! {
-    "utilisation", Ratio, "bytes that left the queue against those that the rate allows", |p| p.utilisation;
-    "sojourn.p50", Time, "median of the time in the queue", |p| time(p.sojourn, P50);
-    "sojourn.p95", Time, "its 95th percentile", |p| time(p.sojourn, P95);
-    "sojourn.p99", Time, "its 99th percentile", |p| time(p.sojourn, P99);
-    "sojourn.max", Time, "its maximum", |p| time(p.sojourn, MAX);
-    "packets", Count, "wire packets that arrived", |p| Some(p.packets as f64);
-    "drops", Count, "wire packets dropped, for any reason", |p| Some(p.drops.values().sum::<u64>() as f64);
-    "marks", Count, "wire packets that were given a CE mark", |p| Some(p.marks as f64);
+    "utilisation", Ratio, "bytes that left the queue against those that the rate allows", EVENTS, |p| p.utilisation;
+    "sojourn.p50", Time, "median of the time in the queue", EVENTS, |p| time(p.sojourn, P50);
+    "sojourn.p95", Time, "its 95th percentile", EVENTS, |p| time(p.sojourn, P95);
+    "sojourn.p99", Time, "its 99th percentile", EVENTS, |p| time(p.sojourn, P99);
+    "sojourn.max", Time, "its maximum", EVENTS, |p| time(p.sojourn, MAX);
+    "packets", Count, "wire packets that arrived", EVENTS, |p| Some(p.packets as f64);
+    "drops", Count, "wire packets dropped, for any reason", EVENTS, |p| Some(p.drops.values().sum::<u64>() as f64);
+    "marks", Count, "wire packets that were given a CE mark", EVENTS, |p| Some(p.marks as f64);
+    "loss", Ratio, "part of the wire packets that were dropped, of those that left or were dropped", RFC7928 "2.3", |p| p.loss;
+    "mark_ratio", Ratio, "part of the wire packets that left that were given a CE mark here", EVENTS, |p| p.mark_ratio;
+    "synchronisation", Ratio, "part of the bulk TCP flows that lost a packet in a loss event, which lasts one round trip of the empty path; the mean over all events", RFC7928 "2.4", |p| p.synchronisation;
 };
 
 /// Figures of the whole run.
 pub static RUN_METRICS: &[MetricDecl<Summary>] = metrics! {
-    "total.goodput", Rate, "payload of all flows, per second", |s| s.total_goodput_bps;
-    "jain", Ratio, "Jain's fairness index over the TCP flows", |s| s.jain;
-    "accuracy.rate_error", Ratio, "size of the error of the rate over the busy periods", |s| {
+    "total.goodput", Rate, "payload of all flows, per second", RFC7928 "2.5", |s| s.total_goodput_bps;
+    "total.retransmits", Count, "segments that all TCP flows sent again", TCP_INFO, |s| {
+        s.flows.iter().filter_map(|flow| flow.retransmits).reduce(|a, b| a + b).map(|n| n as f64)
+    };
+    "jain", Ratio, "Jain's fairness index over the goodputs of the bulk TCP flows; the worse direction", "RFC 5166 section 2.3.1", |s| s.jain;
+    "jain.min", Ratio, "the smallest index of all windows of goodput in which at least two of them were active", "RFC 5166 section 2.3.1", |s| s.jain_min;
+    "jain.mean", Ratio, "the mean index of these windows", "RFC 5166 section 2.3.1", |s| s.jain_mean;
+    "accuracy.rate_error", Ratio, "size of the error of the rate over the busy periods", RELEASES, |s| {
         s.accuracy.as_ref()?.rate_error.map(f64::abs)
     };
-    "accuracy.late.p50", Time, "median of how late packets were released", |s| {
+    "accuracy.late.p50", Time, "median of how late packets were released", RELEASES, |s| {
         time(s.accuracy.as_ref()?.lateness, P50)
     };
-    "accuracy.late.p99", Time, "its 99th percentile", |s| time(s.accuracy.as_ref()?.lateness, P99);
-    "accuracy.late.max", Time, "its maximum", |s| time(s.accuracy.as_ref()?.lateness, MAX);
-    "accuracy.lost", Count, "packets lost to anything but the queue", |s| {
+    "accuracy.late.p99", Time, "its 99th percentile", RELEASES, |s| time(s.accuracy.as_ref()?.lateness, P99);
+    "accuracy.late.max", Time, "its maximum", RELEASES, |s| time(s.accuracy.as_ref()?.lateness, MAX);
+    "accuracy.lost", Count, "packets lost to anything but the queue", "counters of the router's ports", |s| {
         Some(s.accuracy.as_ref()?.lost.values().sum::<u64>() as f64)
     };
 };
+
+const TCP_INFO: &str = "the sender: TCP_INFO of the kernel, or the simulator's own sender";
+const EVENTS: &str = "events of the queue (packets.parquet)";
+const RTT: &str = "probes; RFC 2681, percentiles as in RFC 2330 section 11.3";
+const ONE_WAY: &str = "probes, whose ends share a clock; RFC 7679";
+const RELEASES: &str = "the live router (releases.parquet)";
 
 /// The name of a figure, such as `ping.p50`.
 #[derive(Clone)]
@@ -158,8 +207,8 @@ pub struct Metric {
 #[derive(Clone)]
 enum Kind {
     Run(&'static MetricDecl<Summary>),
-    Pipe(Direction, &'static MetricDecl<PipeSummary>),
-    Drops(Direction, DropReason),
+    Pipe(PipeId, &'static MetricDecl<PipeSummary>),
+    Drops(PipeId, DropReason),
     Flow(String, &'static MetricDecl<FlowSummary>),
 }
 
@@ -205,13 +254,13 @@ impl Metric {
             },
             candidates,
         };
-        if let Some(direction) = Direction::from_word(subject) {
+        if let Some(pipe) = PipeId::from_word(subject) {
             if let Some(decl) = PIPE_METRICS.iter().find(|decl| decl.name == rest) {
-                return Ok(Kind::Pipe(direction, decl));
+                return Ok(Kind::Pipe(pipe, decl));
             }
             let reasons = || DropReason::ALL.iter().copied();
             if let Some(reason) = reasons().find(|r| rest == format!("drops.{}", r.name())) {
-                return Ok(Kind::Drops(direction, reason));
+                return Ok(Kind::Drops(pipe, reason));
             }
             let plain = PIPE_METRICS.iter().map(|decl| decl.name.to_owned());
             let drops = reasons().map(|r| format!("drops.{}", r.name()));
@@ -262,15 +311,15 @@ impl Metric {
 
     /// The figure in `summary`; none if nothing was measured.
     pub fn value(&self, summary: &Summary) -> Option<f64> {
-        let pipe = |direction: &Direction| {
-            let name = direction.word();
+        let pipe = |id: &PipeId| {
+            let name = id.word();
             summary.pipes.iter().find(|pipe| pipe.name == name)
         };
         match &self.kind {
             Kind::Run(decl) => (decl.value)(summary),
-            Kind::Pipe(direction, decl) => (decl.value)(pipe(direction)?),
-            Kind::Drops(direction, reason) => {
-                let drops = &pipe(direction)?.drops;
+            Kind::Pipe(id, decl) => (decl.value)(pipe(id)?),
+            Kind::Drops(id, reason) => {
+                let drops = &pipe(id)?.drops;
                 Some(drops.get(reason.name()).copied().unwrap_or(0) as f64)
             }
             Kind::Flow(name, decl) => {

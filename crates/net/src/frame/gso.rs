@@ -11,7 +11,7 @@
 //! Deviations from Linux: with accurate ECN (three TCP flags as one counter) CWR would have
 //! to be copied to all segments; the offload header does not tell, so it is not.
 
-use super::checksum::Sum;
+use super::checksum::{Sum, pseudo_header};
 use super::view::{IPV4, TCP, Transport, UDP, View};
 use super::vnet::{GsoKind, VnetHeader};
 
@@ -180,7 +180,12 @@ impl SuperPacket {
         };
 
         transport[csum_offset..csum_offset + 2].fill(0);
-        let mut sum = pseudo_header(network, self.is_v4, self.is_tcp, transport_len);
+        let mut sum = pseudo_header(
+            network,
+            self.is_v4,
+            if self.is_tcp { TCP } else { UDP },
+            transport_len,
+        );
         let (field, vnet) = match checksums {
             Checksums::Partial => {
                 let vnet = VnetHeader {
@@ -243,19 +248,6 @@ fn rewrite_tcp(tcp: &mut [u8], index: u32, gso_size: u32, is_last: bool) {
     if index > 0 {
         tcp[13] &= !CWR;
     }
-}
-
-/// RFC 9293 section 3.1 and RFC 8200 section 8.1.
-fn pseudo_header(network: &[u8], is_v4: bool, is_tcp: bool, transport_len: u16) -> Sum {
-    let mut sum = Sum::new();
-    sum.add(if is_v4 {
-        &network[12..20]
-    } else {
-        &network[8..40]
-    });
-    sum.add_word(u16::from(if is_tcp { TCP } else { UDP }));
-    sum.add_word(transport_len);
-    sum
 }
 
 const FIN: u8 = 1;

@@ -15,7 +15,7 @@ mod hash;
 mod view;
 mod vnet;
 
-pub use checksum::{Sum, complete_checksum};
+pub use checksum::{Sum, complete_checksum, open_checksum};
 pub use ecn::set_ce;
 pub use gso::{Checksums, Gather, GsoError, SuperPacket};
 pub use hash::FlowHasher;

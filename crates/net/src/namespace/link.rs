@@ -50,6 +50,8 @@ pub struct Interface {
     pub mtu: u32,
     /// Whether it is switched on.
     pub is_up: bool,
+    /// Its kind, such as `veth`, if it is made of software; a device of its own has none.
+    pub kind: Option<String>,
     /// What has passed and what the kernel dropped there.
     pub traffic: InterfaceTraffic,
 }
@@ -172,6 +174,7 @@ impl Links {
             mac: None,
             mtu: 0,
             is_up: link.header.flags.contains(LinkFlags::Up),
+            kind: None,
             traffic: InterfaceTraffic::default(),
         };
         for attribute in link.attributes {
@@ -184,6 +187,12 @@ impl Links {
                         dropped_in: counters.rx_dropped,
                         dropped_out: counters.tx_dropped,
                     };
+                }
+                LinkAttribute::LinkInfo(parts) => {
+                    interface.kind = parts.into_iter().find_map(|part| match part {
+                        LinkInfo::Kind(kind) => Some(kind.to_string()),
+                        _ => None,
+                    });
                 }
                 LinkAttribute::Address(bytes) => interface.mac = bytes.try_into().ok().map(Mac),
                 _ => {}

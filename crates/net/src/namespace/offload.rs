@@ -107,6 +107,26 @@ impl Namespace {
         })
     }
 
+    /// Over how many queues `interface` receives; one, if its driver does not say.
+    ///
+    /// # Errors
+    /// When there is no such interface.
+    pub fn receive_queues(&self, interface: &str) -> Result<u32, OffloadError> {
+        let socket = self.ethtool_socket("read", interface)?;
+        let mut channels = EthtoolChannels {
+            command: CHANNELS,
+            counts: [0; 8],
+        };
+        match ethtool_call(&socket, interface, &mut channels) {
+            Ok(()) => {
+                let [.., receive, _, _, combined] = channels.counts;
+                Ok((receive + combined).max(1))
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(1),
+            Err(error) => Err(self.offload_error("read", "queues", interface, error)),
+        }
+    }
+
     fn ethtool_socket(&self, verb: &'static str, interface: &str) -> Result<Socket, OffloadError> {
         if interface.is_empty() || interface.len() >= libc::IFNAMSIZ {
             return Err(OffloadError::Name(interface.to_owned()));
@@ -139,19 +159,43 @@ struct EthtoolValue {
     value: u32,
 }
 
+/// linux/ethtool.h: `struct ethtool_channels`. The most of each kind, then what is in use:
+/// receive, transmit, other, combined.
+#[repr(C)]
+struct EthtoolChannels {
+    command: u32,
+    counts: [u32; 8],
+}
+
+/// linux/ethtool.h: ETHTOOL_GCHANNELS.
+const CHANNELS: u32 = 0x3c;
+
+/// The structs that ethtool commands read and write, the command first.
+trait EthtoolArgument {}
+impl EthtoolArgument for EthtoolValue {}
+impl EthtoolArgument for EthtoolChannels {}
+
 fn ethtool(socket: &Socket, interface: &str, command: u32, value: u32) -> io::Result<u32> {
     let mut argument = EthtoolValue { command, value };
+    ethtool_call(socket, interface, &mut argument)?;
+    Ok(argument.value)
+}
+
+fn ethtool_call<T: EthtoolArgument>(
+    socket: &Socket,
+    interface: &str,
+    argument: &mut T,
+) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
         *to = from as libc::c_char;
     }
-    request.ifr_ifru.ifru_data = std::ptr::from_mut(&mut argument).cast();
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(argument).cast();
     // SAFETY: the request names a zero-terminated interface (its length was checked) and
-    // points to an ethtool_value, which is what these commands read and write; both outlive
-    // the call.
-    sys::check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &mut request) })?;
-    Ok(argument.value)
+    // points to the struct that the command in it reads and writes; both outlive the call.
+    sys::check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &mut request) })
+        .map(drop)
 }
 
 #[derive(Clone, Copy)]

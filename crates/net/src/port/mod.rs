@@ -7,16 +7,21 @@
 //! Nothing is lost silently. Whatever a port cannot deliver is counted under a [`Loss`], and
 //! the packet path returns no `Result`.
 
+pub mod choose;
 mod messages;
+pub mod nfqueue;
 pub mod packet;
 mod pool;
 pub mod tun;
 mod wait;
+pub mod xdp;
 
+pub use nfqueue::NfqueuePort;
 pub use packet::PacketPort;
 pub use pool::{HEAD_LEN, Pool, PoolError, PoolSize, Slot};
 pub use tun::TunPort;
 pub use wait::{Interest, Spin, Waiter, Wake, Watch};
+pub use xdp::XdpPort;
 
 use crate::frame::Link;
 use std::os::fd::AsFd;
@@ -49,6 +54,36 @@ pub trait Port: AsFd {
 
     /// Gives back the slots that the port holds ready for frames to come.
     fn release(&mut self, pool: &mut Pool);
+}
+
+impl<P: Port + ?Sized> Port for Box<P> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn link(&self) -> Link {
+        (**self).link()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
+        (**self).receive(pool, into)
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
+        (**self).transmit(pool, slots)
+    }
+
+    fn counters(&mut self) -> Counters {
+        (**self).counters()
+    }
+
+    fn release(&mut self, pool: &mut Pool) {
+        (**self).release(pool);
+    }
 }
 
 /// What a port can carry.

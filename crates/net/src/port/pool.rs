@@ -12,10 +12,16 @@ use crate::frame::{Gather, VnetHeader, complete_checksum};
 use crate::sys::Area;
 use sluice_core::Time;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
 
 /// A frame's place in the [`Pool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u32);
+
+/// Somebody who wants to know when slots are freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Watcher(u8);
 
 /// How much memory a pool takes, once and for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +56,10 @@ pub struct Pool {
     frames: Box<[Frame]>,
     free: Vec<u32>,
     free_large: Vec<u32>,
+    /// Watched slots that were freed, by watcher.
+    abandoned: Vec<Vec<Slot>>,
+    /// An AF_XDP socket that has registered the slots as its memory, while it is open.
+    registered: Weak<OwnedFd>,
 }
 
 /// What a slot holds.
@@ -61,6 +71,7 @@ struct Frame {
     vnet: VnetHeader,
     arrival: Option<Time>,
     is_held: bool,
+    watcher: u8,
 }
 
 impl Pool {
@@ -86,6 +97,7 @@ impl Pool {
             vnet: VnetHeader::default(),
             arrival: None,
             is_held: false,
+            watcher: NOBODY,
         };
         Ok(Pool {
             slots: area(slots_len)?,
@@ -94,6 +106,8 @@ impl Pool {
             // The lowest are taken first and taken again soon, while they are in the cache.
             free: (0..size.slots).rev().collect(),
             free_large: (0..size.large).rev().collect(),
+            abandoned: Vec::new(),
+            registered: Weak::new(),
         })
     }
 
@@ -114,6 +128,10 @@ impl Pool {
         let frame = &mut self.frames[slot.index()];
         assert!(frame.is_held, "a slot is freed once");
         frame.is_held = false;
+        let watcher = std::mem::replace(&mut frame.watcher, NOBODY);
+        if watcher != NOBODY {
+            self.abandoned[usize::from(watcher)].push(slot);
+        }
         if frame.large != NONE {
             self.free_large.push(frame.large);
             frame.large = NONE;
@@ -221,6 +239,42 @@ impl Pool {
         (Gather { head, tail }, room)
     }
 
+    /// A second frame of the same bytes, offload state and arrival, if there is room for it.
+    pub fn copy(&mut self, slot: Slot) -> Option<Slot> {
+        let frame = self.frames[slot.index()];
+        let is_long = frame.large != NONE;
+        if is_long && self.free_large.is_empty() {
+            return None;
+        }
+        let to = self.allocate()?;
+        let head = self.head_range(slot);
+        let base = to.index() * SLOT_LEN + usize::from(frame.start);
+        self.slots.copy_within(head, base);
+        let large = if is_long {
+            let large = self.free_large.pop().expect("a large slot is free");
+            let tail = self.tail_range(slot);
+            self.large.copy_within(tail, large as usize * LARGE_LEN);
+            large
+        } else {
+            NONE
+        };
+        self.frames[to.index()] = Frame { large, ..frame };
+        Some(to)
+    }
+
+    /// Flips the bits of `mask` in a byte of the frame; nothing happens behind its end.
+    pub fn flip(&mut self, slot: Slot, byte: usize, mask: u8) {
+        let (head, tail) = (self.head_range(slot), self.tail_range(slot));
+        let head_len = head.len();
+        let byte = match byte.checked_sub(head_len) {
+            None => self.slots[head].get_mut(byte),
+            Some(byte) => self.large[tail].get_mut(byte),
+        };
+        if let Some(byte) = byte {
+            *byte ^= mask;
+        }
+    }
+
     /// Takes an empty large slot.
     pub(super) fn allocate_large(&mut self) -> Option<u32> {
         self.free_large.pop()
@@ -272,6 +326,66 @@ impl Pool {
         }
         frame.large = large.expect("only a frame that has room is received");
         true
+    }
+
+    /// The open AF_XDP socket that the slots are registered with, if there is one.
+    pub(super) fn registered(&self) -> Option<Arc<OwnedFd>> {
+        self.registered.upgrade()
+    }
+
+    /// Says that the slots are registered with `socket`.
+    pub(super) fn set_registered(&mut self, socket: &Arc<OwnedFd>) {
+        self.registered = Arc::downgrade(socket);
+    }
+
+    /// A new watcher of slots.
+    pub(super) fn watcher(&mut self) -> Watcher {
+        let number = u8::try_from(self.abandoned.len())
+            .ok()
+            .filter(|number| *number != NOBODY)
+            .expect("a pool has fewer watchers than ports there can be");
+        self.abandoned.push(Vec::new());
+        Watcher(number)
+    }
+
+    /// Lets [`Pool::next_abandoned`] tell when the slot is freed: its packet waits elsewhere too.
+    pub(super) fn watch(&mut self, slot: Slot, watcher: Watcher) {
+        self.frames[slot.index()].watcher = watcher.0;
+    }
+
+    /// Ends [`Pool::watch`].
+    pub(super) fn unwatch(&mut self, slot: Slot) {
+        self.frames[slot.index()].watcher = NOBODY;
+    }
+
+    /// A slot that was freed while `watcher` watched it, each once.
+    pub(super) fn next_abandoned(&mut self, watcher: Watcher) -> Option<Slot> {
+        self.abandoned[usize::from(watcher.0)].pop()
+    }
+
+    /// The memory of all slots, one of [`SLOT_LEN`] bytes after the other.
+    pub(super) fn area(&self) -> &[u8] {
+        &self.slots
+    }
+
+    /// Says that the kernel wrote a frame of `length` bytes into an empty slot, from the byte
+    /// `start` of it on. Whether that lies inside of the slot.
+    pub(super) fn set_written(&mut self, slot: Slot, start: usize, length: usize) -> bool {
+        if start + length > SLOT_LEN {
+            return false;
+        }
+        let frame = &mut self.frames[slot.index()];
+        frame.length = length as u32;
+        frame.start = start as u16;
+        frame.vnet = VnetHeader::default();
+        true
+    }
+
+    /// Where the frame lies, counted from the start of [`Pool::area`]; nothing if it does not lie
+    /// in its slot alone.
+    pub(super) fn placed(&self, slot: Slot) -> Option<std::ops::Range<usize>> {
+        let frame = &self.frames[slot.index()];
+        (frame.large == NONE).then(|| self.head_range(slot))
     }
 
     /// Puts a tag that the kernel had taken out back behind the addresses.
@@ -343,13 +457,15 @@ impl Slot {
 /// Bytes of a frame that lie in its slot.
 pub const HEAD_LEN: usize = SLOT_LEN - START as usize;
 
-const SLOT_LEN: usize = 2048;
+/// Bytes of a slot.
+pub(super) const SLOT_LEN: usize = 2048;
 /// Room for a tag and an offload header before the frame, which starts on a cache line.
 const START: u16 = 64;
 /// With [`HEAD_LEN`], more than the longest IP packet and its link header.
 pub(super) const LARGE_LEN: usize = 65536;
 const TAG_LEN: usize = 4;
 const NONE: u32 = u32::MAX;
+const NOBODY: u8 = u8::MAX;
 
 #[cfg(test)]
 mod tests {
@@ -394,6 +510,35 @@ mod tests {
         assert_eq!(pool.available_large(), 0);
         pool.free(slot);
         assert_eq!(pool.available_large(), 1);
+    }
+
+    #[test]
+    fn a_copy_has_bytes_of_its_own() {
+        let size = PoolSize { slots: 3, large: 2 };
+        let mut pool = Pool::new(size).expect("memory for five slots");
+        let slot = pool.allocate().unwrap();
+        let large = pool.allocate_large().unwrap();
+        let (room, rest) = pool.receive_rooms(slot, VnetHeader::LEN, Some(large));
+        room.fill(1);
+        rest.fill(2);
+        assert!(pool.set_received(slot, 5000, VnetHeader::LEN, Some(large)));
+        let copy = pool.copy(slot).unwrap();
+        // One bit of the part in the slot, and one of the part beyond it.
+        pool.flip(copy, 0, 0x80);
+        pool.flip(copy, 4999, 0x01);
+        pool.flip(copy, 5000, 0x01);
+        assert_eq!(
+            (pool.head(copy)[0], pool.tail(copy).last()),
+            (0x81, Some(&3))
+        );
+        assert_eq!((pool.head(slot)[0], pool.tail(slot).last()), (1, Some(&2)));
+        assert_eq!(pool.frame_len(copy), 5000);
+        // A third long frame has no large slot, and takes no other.
+        assert_eq!(pool.copy(slot), None);
+        assert_eq!((pool.available(), pool.available_large()), (1, 0));
+        pool.free(slot);
+        pool.free(copy);
+        assert_eq!((pool.available(), pool.available_large()), (3, 2));
     }
 
     #[test]

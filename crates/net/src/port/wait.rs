@@ -82,9 +82,18 @@ impl Waiter {
     /// arrives. While it burns time it still looks at the watches, as often as a system
     /// call allows.
     pub fn wait(&mut self, watches: &[Watch<'_>], deadline: Option<Time>, clock: &Clock) -> Wake {
-        assert!(watches.len() <= 64, "readiness is a mask of 64 bits");
+        self.wait_for_any(watches.iter().copied(), deadline, clock)
+    }
+
+    /// As [`Waiter::wait`], for a host that has no list of them.
+    pub fn wait_for_any<'a>(
+        &mut self,
+        watches: impl Iterator<Item = Watch<'a>>,
+        deadline: Option<Time>,
+        clock: &Clock,
+    ) -> Wake {
         self.polls.clear();
-        self.polls.extend(watches.iter().map(|watch| libc::pollfd {
+        self.polls.extend(watches.map(|watch| libc::pollfd {
             fd: watch.descriptor.as_raw_fd(),
             events: match watch.interest {
                 Interest::Readable => libc::POLLIN,
@@ -93,6 +102,7 @@ impl Waiter {
             },
             revents: 0,
         }));
+        assert!(self.polls.len() <= 64, "readiness is a mask of 64 bits");
         let wake = deadline.map(|deadline| deadline.as_ns().saturating_sub(self.margin().as_ns()));
         let now = clock.now();
         let sleeps = match (self.spin, wake) {

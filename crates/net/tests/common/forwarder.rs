@@ -37,10 +37,24 @@ impl Forwarder {
         Forwarder::between(ports, mode)
     }
 
-    pub fn between<P: Port + Send + 'static>(mut ports: [P; 2], mode: Mode) -> Forwarder {
+    pub fn between<P: Port + Send + 'static>(ports: [P; 2], mode: Mode) -> Forwarder {
+        let size = PoolSize {
+            slots: 4096,
+            large: 256,
+        };
+        Forwarder::between_on(Pool::new(size).unwrap(), size, ports, mode)
+    }
+
+    /// Forwards between ports that may have slots of `pool` already, which is of this size.
+    pub fn between_on<P: Port + Send + 'static>(
+        mut pool: Pool,
+        size: PoolSize,
+        mut ports: [P; 2],
+        mode: Mode,
+    ) -> Forwarder {
         let stop = Stop::new();
         let seen = stop.clone();
-        let thread = std::thread::spawn(move || forward(&mut ports, mode, &seen));
+        let thread = std::thread::spawn(move || forward(&mut pool, size, &mut ports, mode, &seen));
         Forwarder { stop, thread }
     }
 
@@ -50,12 +64,13 @@ impl Forwarder {
     }
 }
 
-fn forward<P: Port>(ports: &mut [P; 2], mode: Mode, stop: &Stop) -> Outcome {
-    let size = PoolSize {
-        slots: 4096,
-        large: 256,
-    };
-    let mut pool = Pool::new(size).unwrap();
+fn forward<P: Port>(
+    pool: &mut Pool,
+    size: PoolSize,
+    ports: &mut [P; 2],
+    mode: Mode,
+    stop: &Stop,
+) -> Outcome {
     let mut waiter = Waiter::new(Spin::None);
     let clock = Clock::start();
     let mut batch = Vec::with_capacity(64);
@@ -73,17 +88,17 @@ fn forward<P: Port>(ports: &mut [P; 2], mode: Mode, stop: &Stop) -> Outcome {
                 continue;
             }
             batch.clear();
-            ports[from].receive(&mut pool, &mut batch);
+            ports[from].receive(pool, &mut batch);
             let out = &mut ports[1 - from];
             if mode == Mode::Split {
                 segments.clear();
                 for slot in &batch {
-                    split_into += split(&mut pool, *slot, out.link(), &mut segments);
+                    split_into += split(pool, *slot, out.link(), &mut segments);
                 }
                 std::mem::swap(&mut batch, &mut segments);
             }
             // No queue of its own: what would block is dropped.
-            let sent = out.transmit(&mut pool, &batch);
+            let sent = out.transmit(pool, &batch);
             for slot in &batch[sent..] {
                 pool.free(*slot);
             }
@@ -91,7 +106,7 @@ fn forward<P: Port>(ports: &mut [P; 2], mode: Mode, stop: &Stop) -> Outcome {
     }
     let counters = [0, 1].map(|index: usize| ports[index].counters());
     for port in ports.iter_mut() {
-        port.release(&mut pool);
+        port.release(pool);
     }
     Outcome {
         ports: counters,

@@ -44,11 +44,6 @@ impl<A: AqmAlgorithm> Queues<A> {
     pub(super) fn len(&self) -> usize {
         self.len
     }
-
-    /// All of them in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Queue<A>> {
-        (0..self.len).map(|queue| &self[queue])
-    }
 }
 
 impl<A: AqmAlgorithm> Index<usize> for Queues<A> {

@@ -4,6 +4,7 @@ use sluice_core::Span;
 
 use super::super::field::Dscp;
 use super::super::schema::keys;
+use super::super::words::Protocol;
 use super::FlowType;
 
 keys! {
@@ -14,6 +15,8 @@ keys! {
         interval: Span = Span::from_ms(20), Span::from_us(100) => Span::from_secs(60);
         /// bytes of payload in a probe, of which the measurement needs 24
         size: u64 = 56, 24 => 1472;
+        /// what asks: `icmp` echo requests, or `udp` datagrams
+        protocol: Protocol = Protocol::Icmp;
         /// codepoint of its packets: a number or a word such as `ef`
         dscp: Dscp = Dscp::default();
     }
@@ -23,6 +26,6 @@ impl FlowType for Ping {
     const DOC: &'static str = "Probes with an answer: round-trip time and the delay of each way.";
     const METRICS: &'static [&'static str] = &[
         "min", "p50", "p95", "p99", "max", "up.p50", "up.p95", "up.p99", "up.max", "down.p50",
-        "down.p95", "down.p99", "down.max", "loss",
+        "down.p95", "down.p99", "down.max", "loss", "jitter", "mos",
     ];
 }

@@ -1,0 +1,140 @@
+//! What somebody may have meant who wrote a word that does not exist.
+//!
+//! One rule for every grammar: queues, links, scenario files, columns, ipfw commands. Written here
+//! because the well-known crates for distances of words need `std`.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// Those of `candidates` that are nearest to `word`: all equally near, in the order given, at most
+/// three; none if all are far.
+///
+/// What counts is letters that are missing, too many, wrong, or swapped with their neighbour; small
+/// and capital letters are the same, and so are `_`, `-` and a space. A candidate is near if at most a
+/// third of the longer word's letters differ, or if one is the beginning of the other.
+///
+/// ```
+/// use sluice_core::spelling::nearest;
+/// assert_eq!(nearest("tarqet", ["target", "interval"]), ["target"]);
+/// assert_eq!(nearest("FQ codel", ["codel", "fq_codel"]), ["fq_codel"]);
+/// assert_eq!(nearest("inter", ["target", "interval"]), ["interval"]);
+/// assert!(nearest("colour", ["target", "interval"]).is_empty());
+/// ```
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let word = folded(word);
+    let mut best = usize::MAX;
+    let mut near = Vec::new();
+    for candidate in candidates {
+        let Some(distance) = distance_if_near(&word, &folded(candidate)) else {
+            continue;
+        };
+        if distance < best {
+            best = distance;
+            near.clear();
+        }
+        if distance == best && near.len() < AT_MOST && !near.contains(&candidate) {
+            near.push(candidate);
+        }
+    }
+    near
+}
+
+/// The beginning of an answer: `did you mean ...?` with the nearest words, or nothing if none is near.
+///
+/// ```
+/// use sluice_core::spelling::question;
+/// assert_eq!(question("tarqet", ["target"]).as_deref(), Some("did you mean `target`?"));
+/// assert_eq!(question("colour", ["target"]), None);
+/// ```
+pub fn question<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let near = nearest(word, candidates);
+    (!near.is_empty()).then(|| alloc::format!("did you mean `{}`?", near.join("` or `")))
+}
+
+/// More are no help.
+const AT_MOST: usize = 3;
+
+fn folded(word: &str) -> Vec<char> {
+    let fold = |c: char| if matches!(c, '-' | ' ') { '_' } else { c };
+    word.chars()
+        .flat_map(char::to_lowercase)
+        .map(fold)
+        .collect()
+}
+
+fn distance_if_near(word: &[char], candidate: &[char]) -> Option<usize> {
+    let distance = distance(word, candidate);
+    if distance <= word.len().max(candidate.len()).div_ceil(3) {
+        return Some(distance);
+    }
+    // One letter begins too many words.
+    let is_beginning = |a: &[char], b: &[char]| a.len() > 1 && b.starts_with(a);
+    let is_near = is_beginning(word, candidate) || is_beginning(candidate, word);
+    is_near.then_some(distance)
+}
+
+/// Letters that must be put in, taken out or changed, or neighbours that must be swapped, where no
+/// letter is touched twice ("optimal string alignment").
+fn distance(a: &[char], b: &[char]) -> usize {
+    // Rows of the table of distances between beginnings: the one before the last, the last, this one.
+    let mut rows: [Vec<usize>; 3] = [Vec::new(), (0..=b.len()).collect(), Vec::new()];
+    for i in 1..=a.len() {
+        let [before, last, row] = &mut rows;
+        row.clear();
+        row.push(i);
+        for j in 1..=b.len() {
+            let is_wrong = usize::from(a[i - 1] != b[j - 1]);
+            let mut least = (last[j] + 1)
+                .min(row[j - 1] + 1)
+                .min(last[j - 1] + is_wrong);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(before[j - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.rotate_left(1);
+    }
+    rows[1][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_those_of_the_edits() {
+        let distance = |a: &str, b: &str| distance(&folded(a), &folded(b));
+        // Wrong, missing, too many, swapped; and "kitten" to "sitting", the textbook's example of
+        // two changes and one more letter.
+        for (a, b, edits) in [
+            ("", "", 0),
+            ("", "red", 3),
+            ("pie", "pie", 0),
+            ("pia", "pie", 1),
+            ("pe", "pie", 1),
+            ("piie", "pie", 1),
+            ("ipe", "pie", 1),
+            ("kitten", "sitting", 3),
+            ("CoDel", "codel", 0),
+            ("fq-codel", "fq_codel", 0),
+        ] {
+            assert_eq!(distance(a, b), edits, "{a} {b}");
+            assert_eq!(distance(b, a), edits, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn only_the_equally_near_are_named() {
+        assert_eq!(
+            nearest("fq_coddle", ["codel", "fq_codel", "fq_cobalt"]),
+            ["fq_codel"]
+        );
+        assert_eq!(nearest("min", ["max", "min_th", "mini"]), ["mini"]);
+        assert_eq!(nearest("rat", ["rate", "cat"]), ["rate", "cat"]);
+        assert_eq!(
+            nearest("fq", ["fq_a", "fq_b", "fq_c", "fq_d"]),
+            ["fq_a", "fq_b", "fq_c"]
+        );
+        assert_eq!(nearest("", ["red", "pie"]), Vec::<&str>::new());
+    }
+}

@@ -1,0 +1,126 @@
+//! Shares over time: fairness as flows come and go, and how soon a newcomer has its share.
+
+use sluice_core::{Span, Time};
+
+use super::goodput::{Arrived, bytes_at};
+use super::percentile::jain;
+
+/// A flow that wants all it can get, from `start` to `stop`.
+#[derive(Clone, Copy, Debug)]
+pub struct Greedy<'a> {
+    /// Its payload as it arrived.
+    pub samples: &'a [Arrived],
+    /// From when on it sends.
+    pub start: Time,
+    /// Until when.
+    pub stop: Time,
+}
+
+/// The goodputs of the flows that were active during a whole window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shares {
+    /// The end of the window.
+    pub at: Time,
+    /// Of each flow, by its place; none if it was not active all the time.
+    pub bps: Vec<Option<f64>>,
+}
+
+impl Shares {
+    fn active(&self) -> Vec<f64> {
+        self.bps.iter().copied().flatten().collect()
+    }
+
+    /// Jain's index over the active flows; none with fewer than two.
+    pub fn jain(&self) -> Option<f64> {
+        jain(&self.active())
+    }
+}
+
+/// The shares in windows of length `window` that end at `window`, `window + step` ... `end`.
+pub fn shares(flows: &[Greedy<'_>], window: Span, step: Span, end: Time) -> Vec<Shares> {
+    assert!(
+        window > Span::ZERO && step > Span::ZERO,
+        "a window has a length and moves"
+    );
+    let mut places = vec![(0, 0); flows.len()];
+    let mut all = Vec::new();
+    let mut from = Time::ZERO;
+    while from.saturating_add(window) <= end {
+        let to = from.saturating_add(window);
+        let of = |flow: &Greedy<'_>, (low, high): &mut (usize, usize)| {
+            let is_active = flow.start <= from && to <= flow.stop;
+            if !is_active || flow.samples.is_empty() {
+                return None;
+            }
+            let bytes = bytes_at(flow.samples, high, to) - bytes_at(flow.samples, low, from);
+            Some(bytes.max(0.0) * 8.0 / window.as_secs_f64())
+        };
+        let bps = flows
+            .iter()
+            .zip(&mut places)
+            .map(|(f, p)| of(f, p))
+            .collect();
+        all.push(Shares { at: to, bps });
+        from += step;
+    }
+    all
+}
+
+/// How long the flow at `place` took from its start until it had its share for the first time: until
+/// its goodput in a window lay within [`NEAR`] of the mean of all active flows. None if it never did, or
+/// was alone until then.
+///
+/// This is the delta-fair convergence time of RFC 5166 with delta = 0.2, for any number of flows.
+pub fn convergence(shares: &[Shares], place: usize, start: Time) -> Option<Span> {
+    let has_share = |window: &&Shares| {
+        let (Some(own), active) = (window.bps[place], window.active()) else {
+            return false;
+        };
+        let mean = active.iter().sum::<f64>() / active.len() as f64;
+        active.len() > 1 && mean > 0.0 && (own - mean).abs() <= NEAR * mean
+    };
+    shares.iter().find(has_share).map(|w| w.at.since(start))
+}
+
+/// How near to the mean is a share, as a part of it.
+pub const NEAR: f64 = 0.2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(s: u64) -> Time {
+        Time::from_ns(s * 1_000_000_000)
+    }
+
+    fn arrived(bytes: &[u64]) -> Vec<Arrived> {
+        (0..).map(at).zip(bytes.iter().copied()).collect()
+    }
+
+    #[test]
+    fn shares_are_those_of_the_flows_that_were_there_all_the_time() {
+        // 1000 B/s alone for 2 s, then 900, 500 and 500 B/s beside a newcomer of 100, 500 and 500 B/s.
+        let (old, new) = (
+            arrived(&[0, 1000, 2000, 2900, 3400, 3900]),
+            arrived(&[0, 0, 0, 100, 600, 1100]),
+        );
+        let greedy = |samples, start| Greedy {
+            samples,
+            start: at(start),
+            stop: at(5),
+        };
+        let flows = [greedy(&old[..], 0), greedy(&new[..], 2)];
+        let second = Span::from_secs(1);
+        let all = shares(&flows, second, second, at(5));
+        assert_eq!(all.len(), 5);
+        assert_eq!(all[1].bps, [Some(8000.0), None]);
+        assert_eq!(all[1].jain(), None);
+        assert_eq!(all[2].bps, [Some(7200.0), Some(800.0)]);
+        // (9 + 1)^2 / (2 * (81 + 1)) = 100/164
+        assert!((all[2].jain().unwrap() - 100.0 / 164.0).abs() < 1e-12);
+        assert_eq!(all[3].jain(), Some(1.0));
+        // The window from 3 to 4 s is the first with equal shares: 2 s after the newcomer's start.
+        assert_eq!(convergence(&all, 1, at(2)), Some(Span::from_secs(2)));
+        assert_eq!(convergence(&all[..3], 1, at(2)), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! Jitter: how unsteady a delay is.
+
+/// The interarrival jitter of RFC 3550 section 6.4.1, in nanoseconds.
+///
+/// `J += (|D| - J) / 16` for the distance `D` of two transit times in a row, in the order of arrival.
+/// What is told is the mean of the estimator over all packets, since its last value alone would hang on
+/// the last few of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Jitter {
+    last: Option<u64>,
+    estimate: f64,
+    sum: f64,
+    distances: f64,
+    count: u64,
+}
+
+impl Jitter {
+    /// A packet arrived, after so long on its way.
+    pub fn transit(&mut self, ns: u64) {
+        let Some(last) = self.last.replace(ns) else {
+            return;
+        };
+        let distance = ns.abs_diff(last) as f64;
+        self.estimate += (distance - self.estimate) / 16.0;
+        self.sum += self.estimate;
+        self.distances += distance;
+        self.count += 1;
+    }
+
+    /// The mean of the estimator; none with fewer than two packets.
+    pub fn mean_ns(&self) -> Option<u64> {
+        (self.count > 0).then(|| (self.sum / self.count as f64).round() as u64)
+    }
+
+    /// The mean distance of two transit times in a row (IPDV, RFC 3393); none with fewer than two.
+    pub fn mean_variation_ns(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.distances / self.count as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_estimator_moves_by_a_sixteenth() {
+        let mut jitter = Jitter::default();
+        assert_eq!(jitter.mean_ns(), None);
+        for transit in [1000, 2600, 2600] {
+            jitter.transit(transit);
+        }
+        // |D| is 1600, then 0: J is 100, then 100 - 100/16 = 93.75; their mean is 96.875.
+        assert_eq!(jitter.mean_ns(), Some(97));
+        assert_eq!(jitter.mean_variation_ns(), Some(800.0));
+    }
+}

@@ -1,0 +1,66 @@
+//! Whether flows lose packets together.
+
+use std::collections::BTreeSet;
+
+use sluice_core::{Span, Time};
+
+/// A packet of a flow that was dropped.
+pub type Loss = (Time, u32);
+
+/// The global synchronisation ratio (RFC 7928 section 2.4): over all loss events, the mean of the part
+/// of the active flows that lost a packet in it.
+///
+/// An event begins with a drop that belongs to no earlier event and lasts `event`, one round trip of the
+/// empty path: senders react to all that they lose in a round trip as to one signal. Losses of a flow
+/// that is not `active` do not count. None without an event in which at least two flows were active.
+pub fn synchronisation(
+    losses: &mut [Loss],
+    event: Span,
+    active: impl Fn(Time) -> BTreeSet<u32>,
+) -> Option<f64> {
+    losses.sort_unstable();
+    let (mut sum, mut events) = (0.0, 0_u32);
+    let mut rest = &losses[..];
+    while let Some((begin, _)) = rest.first() {
+        let end = begin.saturating_add(event);
+        let inside = rest.partition_point(|(at, _)| *at < end).max(1);
+        let flows = active(*begin);
+        let hit: BTreeSet<u32> = rest[..inside].iter().map(|(_, flow)| *flow).collect();
+        let hit = hit.intersection(&flows).count();
+        rest = &rest[inside..];
+        if flows.len() > 1 && hit > 0 {
+            sum += hit as f64 / flows.len() as f64;
+            events += 1;
+        }
+    }
+    (events > 0).then(|| sum / f64::from(events))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_lasts_one_round_trip() {
+        let at = |ms: u64| Time::from_ns(ms * 1_000_000);
+        // Events at 0 ms (flows 0 and 1, twice), 25 ms (flow 2) and 60 ms (all four); 4 flows are
+        // active: (2/4 + 1/4 + 4/4) / 3 = 7/12.
+        let mut losses: Vec<Loss> = [
+            (60, 3),
+            (0, 0),
+            (5, 1),
+            (19, 0),
+            (25, 2),
+            (60, 0),
+            (61, 1),
+            (62, 2),
+        ]
+        .map(|(ms, flow)| (at(ms), flow))
+        .into();
+        let four = |_| (0..4).collect();
+        let ratio = synchronisation(&mut losses, Span::from_ms(20), four).unwrap();
+        assert!((ratio - 7.0 / 12.0).abs() < 1e-12, "{ratio}");
+        let one = |_| BTreeSet::from([0]);
+        assert_eq!(synchronisation(&mut losses, Span::from_ms(20), one), None);
+    }
+}

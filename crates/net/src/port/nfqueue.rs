@@ -1,0 +1,610 @@
+//! Packets of this host's own stack, through NFQUEUE.
+//!
+//! An nft rule leads packets to a numbered queue of the kernel's; each waits there until this
+//! process gives its verdict, in whatever order and whenever the discipline decides. So a host's
+//! own or forwarded traffic is shaped without another interface in between. Super-packets arrive
+//! whole; a CE mark goes back with the verdict.
+//!
+//! What it cannot do: a packet has one verdict, so super-packets cannot be split here
+//! ([`NfqueueOptions::offloads`] off makes the kernel split them before); packets of another port
+//! cannot be sent; the kernel does not say how large the segments of a super-packet will be, so they
+//! are taken to fill the MTU. Needs CAP_NET_ADMIN in the namespace.
+#![allow(unsafe_code)]
+
+mod message;
+mod rule;
+
+pub use rule::{Hook, Traffic};
+
+use super::pool::{LARGE_LEN, Watcher};
+use super::{Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Slot};
+use crate::frame::{Link, Transport, View, VnetHeader, parse_head};
+use crate::namespace::{Namespace, NamespaceError};
+use crate::sys;
+use message::{ACK, ANSWER, FAMILY_HEADER, Writer, attributes, messages, number};
+use rule::Verdict;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// How to open a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NfqueueOptions {
+    /// The queue's number, as in `queue num 0`.
+    pub number: u16,
+    /// Which packets go to it; nothing if the user has a rule already.
+    pub traffic: Option<Traffic>,
+    /// Let super-packets through whole.
+    pub offloads: bool,
+    /// Let packets pass, instead of losing them, when the kernel's queue is full.
+    pub fail_open: bool,
+    /// Most packets that may wait for a verdict.
+    pub most_waiting: u32,
+    /// Most packets of one [`Port::receive`]; each costs a system call.
+    pub batch: usize,
+    /// Bytes that may wait in the kernel for [`Port::receive`].
+    pub receive_buffer: usize,
+    /// The MTU that segments of super-packets will have.
+    pub mtu: u32,
+}
+
+impl Default for NfqueueOptions {
+    fn default() -> NfqueueOptions {
+        NfqueueOptions {
+            number: 0,
+            traffic: None,
+            offloads: true,
+            fail_open: false,
+            most_waiting: 16_384,
+            batch: 32,
+            receive_buffer: 8 << 20,
+            mtu: 1500,
+        }
+    }
+}
+
+/// Why a queue could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum NfqueueError {
+    /// The namespace could not be entered.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The interface's name is empty, or longer than the 15 bytes that the kernel allows.
+    #[error("interface name {0:?} must have 1 to 15 bytes")]
+    Name(String),
+    /// The kernel refused a step.
+    #[error("cannot {step} for queue {number} in namespace {namespace:?}: {source}")]
+    Kernel {
+        /// Which step.
+        step: &'static str,
+        /// Which queue.
+        number: u16,
+        /// Where.
+        namespace: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// One queue of the kernel's.
+pub struct NfqueuePort {
+    socket: OwnedFd,
+    /// Holds the rule, while it is open.
+    _rule: Option<OwnedFd>,
+    /// /proc/net/netfilter/nfnetlink_queue of the namespace: the queue's own counters.
+    statistics: Option<File>,
+    name: String,
+    number: u16,
+    capabilities: Capabilities,
+    /// What waits for a verdict, by slot number.
+    waiting: Vec<Option<Waiting>>,
+    /// Tells which of these the host has dropped; made at the first call with a pool.
+    watcher: Option<Watcher>,
+    room: Box<[u8]>,
+    writer: Writer,
+    counters: Counters,
+}
+
+/// A packet that waits for its verdict.
+#[derive(Clone, Copy)]
+struct Waiting {
+    id: u32,
+    /// The bytes that a CE mark changes, as they came.
+    marks: [u8; 4],
+    is_whole: bool,
+}
+
+impl NfqueuePort {
+    /// Opens a queue of `namespace`.
+    ///
+    /// # Errors
+    /// When the number is taken, the rule is refused, or the process may not (CAP_NET_ADMIN).
+    pub fn open(
+        namespace: &Namespace,
+        options: &NfqueueOptions,
+    ) -> Result<NfqueuePort, NfqueueError> {
+        if let Some(name) = options
+            .traffic
+            .as_ref()
+            .and_then(|traffic| traffic.interface.as_ref())
+            && (name.is_empty() || name.len() >= libc::IFNAMSIZ)
+        {
+            return Err(NfqueueError::Name(name.clone()));
+        }
+        let open = || -> Result<NfqueuePort, (&'static str, io::Error)> {
+            let socket = bind_queue(options)?;
+            let rule = match &options.traffic {
+                Some(traffic) => Some(install(traffic, options.number)?),
+                None => None,
+            };
+            Ok(NfqueuePort {
+                socket,
+                _rule: rule,
+                statistics: File::open("/proc/thread-self/net/netfilter/nfnetlink_queue").ok(),
+                name: format!("nfqueue {}", options.number),
+                number: options.number,
+                capabilities: Capabilities {
+                    super_packets: options.offloads,
+                    partial_checksums: true,
+                    batch: options.batch.max(1),
+                    mtu: options.mtu,
+                },
+                waiting: Vec::new(),
+                watcher: None,
+                room: vec![0; ROOM].into(),
+                writer: Writer::default(),
+                counters: Counters::default(),
+            })
+        };
+        namespace
+            .enter(open)?
+            .map_err(|(step, source)| NfqueueError::Kernel {
+                step,
+                number: options.number,
+                namespace: namespace.name().to_owned(),
+                source,
+            })
+    }
+
+    /// Tells the kernel to drop what the host has dropped.
+    fn drop_abandoned(&mut self, pool: &mut Pool) {
+        let watcher = *self.watcher.get_or_insert_with(|| pool.watcher());
+        while let Some(slot) = pool.next_abandoned(watcher) {
+            let waiting = self.waiting.get_mut(slot.number() as usize);
+            if let Some(waiting) = waiting.and_then(Option::take) {
+                self.verdict(waiting.id, NF_DROP, None);
+            }
+        }
+        self.send_verdicts();
+    }
+
+    fn verdict(&mut self, id: u32, verdict: u32, payload: Option<(&[u8], &[u8])>) {
+        self.writer.begin(QUEUE_VERDICT, 0, 0, self.number);
+        let mut header = [0; 8];
+        header[..4].copy_from_slice(&verdict.to_be_bytes());
+        header[4..].copy_from_slice(&id.to_be_bytes());
+        self.writer.attribute(2, &header, &[]);
+        if let Some((head, tail)) = payload {
+            self.writer.attribute(10, head, tail);
+        }
+        self.writer.end();
+    }
+
+    fn send_verdicts(&mut self) {
+        if self.writer.bytes().is_empty() {
+            return;
+        }
+        // The kernel works verdicts off within the call, so nothing waits and nothing is left.
+        if let Err(error) = send(self.socket.as_fd(), self.writer.bytes()) {
+            self.counters.lose(Loss::of(&error), 1);
+        }
+        self.writer.clear();
+    }
+
+    /// Puts one packet of the kernel's into the pool; nothing if there is no room.
+    fn store(&mut self, pool: &mut Pool, packet: &Packet<'_>) -> Result<Slot, Loss> {
+        let slot = pool.allocate().ok_or(Loss::NoSlot)?;
+        let length = packet.payload.len();
+        let large = if length > HEAD_LEN {
+            let Some(large) = pool.allocate_large() else {
+                pool.free(slot);
+                return Err(Loss::NoLargeSlot);
+            };
+            Some(large)
+        } else {
+            None
+        };
+        let (room, rest) = pool.receive_rooms(slot, 0, large);
+        let (head, tail) = packet.payload.split_at(length.min(room.len()));
+        room[..head.len()].copy_from_slice(head);
+        rest[..tail.len()].copy_from_slice(tail);
+        pool.set_received(slot, length as u32, 0, large);
+        let view = parse_head(pool.head(slot), length, Link::Ip);
+        pool.set_vnet(slot, self.offload_state(&view, packet));
+        pool.watch(
+            slot,
+            self.watcher
+                .expect("the port has been called with its pool"),
+        );
+        let index = slot.number() as usize;
+        if self.waiting.len() <= index {
+            self.waiting.resize(index + 1, None);
+        }
+        self.waiting[index] = Some(Waiting {
+            id: packet.id,
+            marks: mark_bytes(pool.head(slot)),
+            is_whole: packet.is_whole,
+        });
+        Ok(slot)
+    }
+
+    fn offload_state(&self, view: &View, packet: &Packet<'_>) -> VnetHeader {
+        let mut vnet = VnetHeader::default();
+        let (kind, csum_offset, header) = match view.transport {
+            Transport::Tcp { header_len, .. } => {
+                let is_v4 = packet.payload.first().is_some_and(|byte| byte >> 4 == 4);
+                (if is_v4 { 1 } else { 4 }, 16, u16::from(header_len))
+            }
+            Transport::Udp { .. } => (5, 6, 8),
+            _ => return vnet,
+        };
+        if packet.has_open_checksum {
+            vnet.flags = VnetHeader::NEEDS_CSUM;
+            vnet.csum_start = view.transport_at;
+            vnet.csum_offset = csum_offset;
+        }
+        let headers = view.transport_at + header;
+        let segment = self.capabilities.mtu.saturating_sub(u32::from(headers));
+        if packet.is_super && segment > 0 {
+            vnet.gso_type = kind;
+            vnet.hdr_len = headers;
+            vnet.gso_size = segment.min(u32::from(u16::MAX)) as u16;
+        }
+        vnet
+    }
+}
+
+impl Port for NfqueuePort {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn link(&self) -> Link {
+        Link::Ip
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
+        self.drop_abandoned(pool);
+        let before = into.len();
+        let mut room = std::mem::take(&mut self.room);
+        for _ in 0..self.capabilities.batch {
+            let length = match receive(self.socket.as_fd(), &mut room) {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // ENOBUFS says that messages were lost; the queue's statistics count them.
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => continue,
+                Err(error) => {
+                    self.counters.lose(Loss::of(&error), 1);
+                    break;
+                }
+            };
+            for message in messages(&room[..length]) {
+                let Some(packet) = Packet::read(&message) else {
+                    continue;
+                };
+                match self.store(pool, &packet) {
+                    Ok(slot) => {
+                        self.counters.received += 1;
+                        self.counters.received_bytes += packet.payload.len() as u64;
+                        self.counters.received_super += u64::from(packet.is_super);
+                        into.push(slot);
+                    }
+                    Err(loss) => {
+                        self.counters.lose(loss, 1);
+                        self.verdict(packet.id, NF_DROP, None);
+                    }
+                }
+            }
+        }
+        self.room = room;
+        self.send_verdicts();
+        into.len() - before
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
+        self.drop_abandoned(pool);
+        for slot in slots {
+            let waiting = self.waiting.get_mut(slot.number() as usize);
+            let Some(waiting) = waiting.and_then(Option::take) else {
+                self.counters.lose(Loss::Offload, 1);
+                pool.free(*slot);
+                continue;
+            };
+            self.counters.sent += 1;
+            self.counters.sent_bytes += pool.frame_len(*slot) as u64;
+            // What the kernel has is what is sent, unless it was marked.
+            if waiting.marks == mark_bytes(pool.head(*slot)) || !waiting.is_whole {
+                self.verdict(waiting.id, NF_ACCEPT, None);
+            } else {
+                // A changed packet counts as one whose checksum is complete. For super-packets
+                // the kernel computes the segments' itself.
+                if pool.vnet(*slot).gso().is_none() {
+                    pool.complete_checksum(*slot);
+                }
+                let payload = (pool.head(*slot), pool.tail(*slot));
+                self.verdict(waiting.id, NF_ACCEPT, Some(payload));
+            }
+            if self.writer.bytes().len() > MOST_VERDICT_BYTES {
+                self.send_verdicts();
+            }
+            pool.unwatch(*slot);
+            pool.free(*slot);
+        }
+        self.send_verdicts();
+        slots.len()
+    }
+
+    fn counters(&mut self) -> Counters {
+        let mut counters = self.counters;
+        let mut text = String::new();
+        if let Some(file) = &mut self.statistics
+            && file.rewind().is_ok()
+            && file.read_to_string(&mut text).is_ok()
+            && let Some((queue, user)) = dropped(&text, self.number)
+        {
+            counters.lose(Loss::Refused, queue);
+            counters.lose(Loss::KernelQueue, user);
+        }
+        counters
+    }
+
+    fn release(&mut self, pool: &mut Pool) {
+        self.drop_abandoned(pool);
+    }
+}
+
+impl AsFd for NfqueuePort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A packet as the kernel describes it.
+struct Packet<'a> {
+    id: u32,
+    payload: &'a [u8],
+    is_super: bool,
+    has_open_checksum: bool,
+    is_whole: bool,
+}
+
+impl<'a> Packet<'a> {
+    fn read(message: &message::Message<'a>) -> Option<Packet<'a>> {
+        if message.kind != QUEUE_PACKET {
+            return None;
+        }
+        let (mut id, mut payload, mut flags, mut is_whole) = (None, None, 0, true);
+        for (kind, value) in attributes(message.body.get(FAMILY_HEADER..)?) {
+            match kind {
+                1 => id = number(value),
+                10 => payload = Some(value),
+                // NFQA_CAP_LEN stands there when the payload was cut.
+                13 => is_whole = false,
+                14 => flags = number(value)?,
+                _ => {}
+            }
+        }
+        Some(Packet {
+            id: id?,
+            payload: payload?,
+            is_super: flags & SKB_GSO != 0,
+            has_open_checksum: flags & SKB_CHECKSUM_NOT_READY != 0,
+            is_whole,
+        })
+    }
+}
+
+/// The bytes that hold the ECN field, and for IPv4 the header checksum over it.
+fn mark_bytes(packet: &[u8]) -> [u8; 4] {
+    let byte = |at: usize| packet.get(at).copied().unwrap_or(0);
+    match byte(0) >> 4 {
+        4 => [byte(0), byte(1), byte(10), byte(11)],
+        _ => [byte(0), byte(1), 0, 0],
+    }
+}
+
+/// Packets that queue `number` lost because it was full, and because the socket was.
+/// Columns: number, owner, waiting, mode, range, dropped, lost to the socket, last id, 1.
+fn dropped(text: &str, number: u16) -> Option<(u64, u64)> {
+    text.lines().find_map(|line| {
+        let columns: Vec<u64> = line
+            .split_whitespace()
+            .map_while(|word| word.parse().ok())
+            .collect();
+        match columns[..] {
+            [queue, _, _, _, _, dropped, lost, ..] if queue == u64::from(number) => {
+                Some((dropped, lost))
+            }
+            _ => None,
+        }
+    })
+}
+
+type Failed = (&'static str, io::Error);
+
+/// Binds a new socket to the queue, on a thread inside of the namespace.
+fn bind_queue(options: &NfqueueOptions) -> Result<OwnedFd, Failed> {
+    let socket = netfilter_socket().map_err(at("open a netfilter socket"))?;
+    let bytes = i32::try_from(options.receive_buffer).unwrap_or(i32::MAX);
+    sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
+        .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
+        .map_err(at("size the receive buffer"))?;
+    let mut writer = Writer::default();
+    let number = options.number;
+    let mut flags = 0;
+    if options.offloads {
+        flags |= CONFIG_GSO;
+    }
+    if options.fail_open {
+        flags |= CONFIG_FAIL_OPEN;
+    }
+    let bind = writer.begin(QUEUE_CONFIG, ACK, 0, number);
+    writer.attribute(1, &[1, 0, 0, 0], &[]);
+    writer.end();
+    ask(socket.as_fd(), &mut writer, bind, bind).map_err(at(
+        "bind (needs CAP_NET_ADMIN, and that nobody else has it)",
+    ))?;
+    let configure = writer.begin(QUEUE_CONFIG, ACK, 0, number);
+    // Whole packets: copy mode 2, and the longest range there is.
+    writer.attribute(2, &[0xff, 0xff, 0xff, 0xff, 2], &[]);
+    writer.number(3, options.most_waiting);
+    writer.number(4, CONFIG_GSO | CONFIG_FAIL_OPEN);
+    writer.number(5, flags);
+    writer.end();
+    ask(socket.as_fd(), &mut writer, configure, configure).map_err(at("configure"))?;
+    Ok(socket)
+}
+
+/// Installs the rule; what comes back holds it.
+fn install(traffic: &Traffic, number: u16) -> Result<OwnedFd, Failed> {
+    let attempt = |verdict| {
+        let socket = netfilter_socket()?;
+        let mut writer = Writer::default();
+        let (first, last) = traffic.write(&mut writer, verdict);
+        ask(socket.as_fd(), &mut writer, first, last)?;
+        Ok(socket)
+    };
+    attempt(Verdict::Expression(number))
+        .or_else(|error: io::Error| match error.kind() {
+            // A kernel without nft's queue expression may have the target of iptables.
+            io::ErrorKind::NotFound => attempt(Verdict::Target(number)),
+            _ => Err(error),
+        })
+        .map_err(at("install the nft rule"))
+}
+
+fn at(step: &'static str) -> impl FnOnce(io::Error) -> Failed {
+    move |error| (step, error)
+}
+
+/// Sends what was written and reads the answers `first` to `last`.
+fn ask(socket: BorrowedFd<'_>, writer: &mut Writer, first: u32, last: u32) -> io::Result<()> {
+    send(socket, writer.bytes())?;
+    writer.clear();
+    let mut room = vec![0; 8192];
+    let mut next = first;
+    while next <= last {
+        let mut polls = [libc::pollfd {
+            fd: socket.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        if sys::poll(&mut polls, Some(std::time::Duration::from_secs(2))) == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let length = receive(socket, &mut room)?;
+        for message in messages(&room[..length]) {
+            if message.kind != ANSWER {
+                continue;
+            }
+            let code = message
+                .body
+                .first_chunk()
+                .copied()
+                .map_or(0, i32::from_ne_bytes);
+            if code != 0 {
+                eprintln!(
+                    "DEBUG seq {} first {} code {}",
+                    message.sequence, first, code
+                );
+                return Err(io::Error::from_raw_os_error(-code));
+            }
+            if message.sequence >= next {
+                next = message.sequence + 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn netfilter_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: takes no pointers; a result that is not negative is a new descriptor of ours.
+    unsafe {
+        let descriptor = sys::check(libc::socket(
+            libc::AF_NETLINK,
+            kind,
+            libc::NETLINK_NETFILTER,
+        ))?;
+        Ok(OwnedFd::from_raw_fd(descriptor))
+    }
+}
+
+fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<()> {
+    // SAFETY: the buffer is valid for reading during the call.
+    let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+    usize::try_from(sent)
+        .map(drop)
+        .map_err(|_| io::Error::last_os_error())
+}
+
+/// Receives without waiting.
+fn receive(socket: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is valid for writing during the call.
+    let length = unsafe {
+        libc::recv(
+            socket.as_raw_fd(),
+            room.as_mut_ptr().cast(),
+            room.len(),
+            libc::MSG_DONTWAIT,
+        )
+    };
+    usize::try_from(length).map_err(|_| io::Error::last_os_error())
+}
+
+/// The longest packet with what the kernel says about it.
+const ROOM: usize = LARGE_LEN + 4096;
+/// After this much, verdicts are sent; a socket takes at most its send buffer at once.
+const MOST_VERDICT_BYTES: usize = 32_768;
+
+const NF_DROP: u32 = 0;
+const NF_ACCEPT: u32 = 1;
+const QUEUE: u16 = 3 << 8;
+const QUEUE_PACKET: u16 = QUEUE;
+const QUEUE_VERDICT: u16 = QUEUE | 1;
+const QUEUE_CONFIG: u16 = QUEUE | 2;
+const CONFIG_FAIL_OPEN: u32 = 1;
+const CONFIG_GSO: u32 = 4;
+const SKB_CHECKSUM_NOT_READY: u32 = 1;
+const SKB_GSO: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_statistics_of_the_right_queue_are_found() {
+        let text =
+            "    0  31337     2 2 65531     4     5       99  1\n    7 1 0 2 65531 1 0 3 1\n";
+        assert_eq!(dropped(text, 0), Some((4, 5)));
+        assert_eq!(dropped(text, 7), Some((1, 0)));
+        assert_eq!(dropped(text, 8), None);
+    }
+
+    #[test]
+    fn the_rule_can_be_installed_by_hand() {
+        let traffic = Traffic {
+            hook: Hook::Postrouting,
+            interface: Some("eth0".to_owned()),
+        };
+        assert!(
+            traffic
+                .commands(3)
+                .ends_with("rule inet sluice queue oifname \"eth0\" queue num 3\n")
+        );
+    }
+}

@@ -1,0 +1,208 @@
+//! The rings that an AF_XDP socket shares with the kernel.
+//!
+//! Each has one producer and one consumer, whose free-running positions lie in shared memory
+//! (Documentation/networking/af_xdp.rst of Linux). What is written to an entry becomes visible with
+//! the release store of the producer's position, and an entry may be written again after the
+//! consumer's was seen past it. The kernel is trusted to write its own positions only, but no
+//! position that it writes can lead outside of the mapping: indices are masked.
+#![allow(unsafe_code)]
+
+use crate::sys::SharedMap;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where in its mapping a ring's parts lie.
+#[derive(Clone, Copy)]
+pub(super) struct Layout {
+    pub producer: usize,
+    pub consumer: usize,
+    pub flags: usize,
+    pub entries: usize,
+}
+
+/// A ring of entries of type `T`, of which this process writes (fill, transmit) or reads
+/// (completion, receive) the entries.
+pub(super) struct Ring<T> {
+    map: SharedMap,
+    layout: Layout,
+    mask: u32,
+    /// Our own position.
+    own: u32,
+    /// The other side's, as last seen.
+    other: u32,
+    entry: PhantomData<T>,
+}
+
+impl<T: Copy> Ring<T> {
+    /// Bytes that a ring of `size` entries needs.
+    pub(super) fn bytes(layout: Layout, size: u32) -> usize {
+        layout.entries + size as usize * size_of::<T>()
+    }
+
+    /// # Safety
+    /// `map` must hold a ring of `size` entries of type `T` (a power of two) laid out so, and
+    /// every bit pattern must be a valid `T`.
+    pub(super) unsafe fn new(map: SharedMap, layout: Layout, size: u32) -> Ring<T> {
+        assert!(size.is_power_of_two(), "ring sizes are powers of two");
+        assert!(
+            map.len() >= Ring::<T>::bytes(layout, size),
+            "the mapping holds the whole ring"
+        );
+        Ring {
+            map,
+            layout,
+            mask: size - 1,
+            own: 0,
+            other: 0,
+            entry: PhantomData,
+        }
+    }
+
+    /// Whether the kernel wants to be called before it goes on with this ring.
+    pub(super) fn needs_wakeup(&self) -> bool {
+        self.position(self.layout.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
+    }
+
+    /// Entries that can be produced now.
+    pub(super) fn room(&mut self) -> u32 {
+        let size = self.mask + 1;
+        let room = size - self.own.wrapping_sub(self.other);
+        if room > 0 {
+            return room;
+        }
+        self.other = self.position(self.layout.consumer).load(Ordering::Acquire);
+        size.saturating_sub(self.own.wrapping_sub(self.other))
+    }
+
+    /// Writes the next entry; there must be [`Ring::room`]. Visible after [`Ring::publish`].
+    pub(super) fn produce(&mut self, entry: T) {
+        let at = self.entry(self.own);
+        // SAFETY: `at` is inside of the mapping, aligned, and the kernel does not read an entry
+        // before the producer's position has passed it.
+        unsafe { at.write_volatile(entry) };
+        self.own = self.own.wrapping_add(1);
+    }
+
+    /// Shows the kernel what was produced.
+    pub(super) fn publish(&self) {
+        self.position(self.layout.producer)
+            .store(self.own, Ordering::Release);
+    }
+
+    /// The next entry from the kernel, if there is one. Its place is given back with
+    /// [`Ring::release`].
+    pub(super) fn consume(&mut self) -> Option<T> {
+        if self.own == self.other {
+            self.other = self.position(self.layout.producer).load(Ordering::Acquire);
+            if self.own == self.other {
+                return None;
+            }
+        }
+        let at = self.entry(self.own);
+        // SAFETY: `at` is inside of the mapping and aligned, the kernel has finished the entry and
+        // does not write it again before the consumer's position has passed it, and every bit
+        // pattern is a valid `T`.
+        let entry = unsafe { at.read_volatile() };
+        self.own = self.own.wrapping_add(1);
+        Some(entry)
+    }
+
+    /// Gives the places of what was consumed back to the kernel.
+    pub(super) fn release(&self) {
+        self.position(self.layout.consumer)
+            .store(self.own, Ordering::Release);
+    }
+
+    fn position(&self, offset: usize) -> &AtomicU32 {
+        // SAFETY: the offset is one of the layout's, inside of the mapping and aligned to four
+        // bytes; the memory is shared and only accessed atomically.
+        unsafe { AtomicU32::from_ptr(self.map.at(offset).cast()) }
+    }
+
+    fn entry(&self, position: u32) -> *mut T {
+        let index = (position & self.mask) as usize;
+        self.map
+            .at(self.layout.entries + index * size_of::<T>())
+            .cast()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUT: Layout = Layout {
+        producer: 0,
+        consumer: 64,
+        flags: 128,
+        entries: 192,
+    };
+
+    /// Two views of the same memory: the process's side and the kernel's.
+    fn pair(size: u32) -> (Ring<u64>, Ring<u64>) {
+        let map = SharedMap::anonymous(Ring::<u64>::bytes(LAYOUT, size)).unwrap();
+        let kernel = map.clone();
+        // SAFETY: the mapping is large enough and zeroed; any bits are a `u64`.
+        unsafe {
+            (
+                Ring::new(map, LAYOUT, size),
+                Ring::new(kernel, LAYOUT, size),
+            )
+        }
+    }
+
+    #[test]
+    fn entries_arrive_in_order_and_the_ring_fills_at_its_size() {
+        let (mut producer, mut consumer) = pair(4);
+        for round in 0..100u64 {
+            assert_eq!(producer.room(), 4);
+            for number in 0..4 {
+                producer.produce(round * 4 + number);
+            }
+            assert_eq!(producer.room(), 0);
+            assert_eq!(
+                consumer.consume(),
+                None,
+                "nothing is seen before it is published"
+            );
+            producer.publish();
+            for number in 0..4 {
+                assert_eq!(consumer.consume(), Some(round * 4 + number));
+            }
+            assert_eq!(consumer.consume(), None);
+            assert_eq!(producer.room(), 0, "no place is free before it is released");
+            consumer.release();
+        }
+    }
+
+    #[test]
+    fn positions_wrap_around() {
+        let (mut producer, mut consumer) = pair(2);
+        for ring in [&mut producer, &mut consumer] {
+            (ring.own, ring.other) = (u32::MAX, u32::MAX);
+        }
+        producer.publish();
+        consumer.release();
+        for number in 0..4 {
+            assert!(producer.room() > 0);
+            producer.produce(number);
+            producer.publish();
+            assert_eq!(consumer.consume(), Some(number));
+            consumer.release();
+        }
+    }
+
+    #[test]
+    fn a_position_out_of_bounds_stays_inside_of_the_mapping() {
+        let (mut ring, _kernel) = pair(4);
+        ring.position(LAYOUT.producer)
+            .store(1 << 31, Ordering::Release);
+        for _ in 0..9 {
+            assert_eq!(ring.consume(), Some(0));
+        }
+        ring.position(LAYOUT.consumer)
+            .store(0x1234_5678, Ordering::Release);
+        ring.other = ring.own.wrapping_sub(4);
+        assert!(ring.room() <= 4);
+    }
+}

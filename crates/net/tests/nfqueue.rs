@@ -1,0 +1,262 @@
+//! The kernel's queue as a port, live: h2 sends to h3 over a wire, and h2's own output is queued.
+
+mod common;
+
+use common::require_privilege;
+use sluice_core::{Span, Time};
+use sluice_net::Clock;
+use sluice_net::frame::{self, Link, parse_head};
+use sluice_net::namespace::{Mac, Namespace, VethEnd, create_veth};
+use sluice_net::port::nfqueue::{Hook, NfqueueOptions, Traffic};
+use sluice_net::port::{
+    Counters, Interest, NfqueuePort, Pool, PoolSize, Port, Slot, Spin, Waiter, Watch,
+};
+use sluice_net::traffic::Stop;
+use sluice_net::traffic::tcp::{Ecn, TcpFlow, TcpReport};
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+const H2: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 24, 0, 2));
+const H3: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 24, 0, 3));
+
+/// Two hosts on one wire.
+fn hosts() -> (Namespace, Namespace) {
+    require_privilege();
+    let (h2, h3) = (
+        Namespace::create("h2").unwrap(),
+        Namespace::create("h3").unwrap(),
+    );
+    let end = |namespace, number| VethEnd {
+        namespace,
+        name: "eth0",
+        mac: Mac([2, 0, 0, 0, 0, number]),
+    };
+    create_veth(end(&h2, 2), end(&h3, 3)).unwrap();
+    for (host, own, peer, number) in [(&h2, H2, H3, 3), (&h3, H3, H2, 2)] {
+        host.silence_ipv6().unwrap();
+        let mut links = host.links().unwrap();
+        links.set_up("lo", true).unwrap();
+        links.set_up("eth0", true).unwrap();
+        links.add_address("eth0", own, 24).unwrap();
+        links
+            .add_neighbour("eth0", peer, Mac([2, 0, 0, 0, 0, number]))
+            .unwrap();
+    }
+    (h2, h3)
+}
+
+fn open(h2: &Namespace, options: NfqueueOptions) -> NfqueuePort {
+    let traffic = Traffic {
+        hook: Hook::Output,
+        interface: Some("eth0".to_owned()),
+    };
+    let options = NfqueueOptions {
+        traffic: Some(traffic),
+        ..options
+    };
+    NfqueuePort::open(h2, &options).unwrap()
+}
+
+fn pool() -> Pool {
+    Pool::new(PoolSize {
+        slots: 1024,
+        large: 64,
+    })
+    .unwrap()
+}
+
+/// Works on batches until `enough` or the time is over.
+fn serve(
+    port: &mut NfqueuePort,
+    pool: &mut Pool,
+    seconds: u64,
+    mut work: impl FnMut(&mut NfqueuePort, &mut Pool, &mut Vec<Slot>) -> bool,
+) {
+    let (clock, mut waiter) = (Clock::start(), Waiter::new(Spin::None));
+    let end = Time::ZERO + Span::from_secs(seconds);
+    let mut slots = Vec::new();
+    while clock.now() < end {
+        let watch = Watch {
+            descriptor: port.as_fd(),
+            interest: Interest::Readable,
+        };
+        let deadline = clock.now() + Span::from_ms(10);
+        waiter.wait(&[watch], Some(deadline), &clock);
+        port.receive(pool, &mut slots);
+        if work(port, pool, &mut slots) {
+            return;
+        }
+    }
+}
+
+fn sockets(h2: &Namespace, h3: &Namespace) -> (UdpSocket, UdpSocket) {
+    let sender = h2.enter(|| UdpSocket::bind((H2, 0)).unwrap()).unwrap();
+    let receiver = h3.enter(|| UdpSocket::bind((H3, 0)).unwrap()).unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    receiver
+        .set_read_timeout(Some(Duration::from_millis(500)))
+        .unwrap();
+    (sender, receiver)
+}
+
+#[test]
+fn packets_leave_in_the_order_of_their_verdicts_and_dropped_ones_do_not() {
+    let (h2, h3) = hosts();
+    let (sender, receiver) = sockets(&h2, &h3);
+    let mut port = open(&h2, NfqueueOptions::default());
+    let mut pool = pool();
+    for number in 0..10u8 {
+        sender.send(&[number; 100]).unwrap();
+    }
+    serve(&mut port, &mut pool, 5, |port, pool, slots| {
+        // What the host sends of its own accord passes.
+        let (ours, others) = std::mem::take(slots)
+            .into_iter()
+            .partition(|slot| pool.frame_len(*slot) == 20 + 8 + 100);
+        *slots = ours;
+        port.transmit(pool, &others);
+        if slots.len() < 10 {
+            return false;
+        }
+        // The odd ones are dropped, the even ones sent backwards.
+        let (even, odd): (Vec<_>, Vec<_>) = std::mem::take(slots)
+            .into_iter()
+            .partition(|slot| pool.head(*slot)[28] % 2 == 0);
+        odd.into_iter().for_each(|slot| pool.free(slot));
+        let backwards: Vec<_> = even.into_iter().rev().collect();
+        assert_eq!(port.transmit(pool, &backwards), 5);
+        true
+    });
+    let mut buffer = [0; 200];
+    for number in [8, 6, 4, 2, 0] {
+        assert_eq!(receiver.recv(&mut buffer).unwrap(), 100);
+        assert_eq!(buffer[0], number);
+    }
+    assert!(receiver.recv(&mut buffer).is_err(), "dropped is dropped");
+    serve(&mut port, &mut pool, 5, |port, pool, slots| {
+        port.transmit(pool, slots);
+        slots.clear();
+        waiting_in_kernel(&h2) == 0
+    });
+    assert_eq!(waiting_in_kernel(&h2), 0, "every packet has its verdict");
+    assert_eq!(pool.available(), 1024);
+    assert_eq!(port.counters().lost_total(), 0);
+}
+
+fn waiting_in_kernel(namespace: &Namespace) -> u32 {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue");
+    let text = namespace.enter(read).unwrap().unwrap();
+    text.split_whitespace().nth(2).unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_rule_goes_away_with_the_port() {
+    let (h2, h3) = hosts();
+    let (sender, receiver) = sockets(&h2, &h3);
+    drop(open(&h2, NfqueueOptions::default()));
+    sender.send(b"free").unwrap();
+    let mut buffer = [0; 10];
+    assert_eq!(receiver.recv(&mut buffer).unwrap(), 4);
+}
+
+#[test]
+fn a_full_queue_loses_or_lets_pass_and_counts() {
+    for fail_open in [false, true] {
+        let (h2, h3) = hosts();
+        let (sender, receiver) = sockets(&h2, &h3);
+        let mut port = open(
+            &h2,
+            NfqueueOptions {
+                most_waiting: 4,
+                fail_open,
+                ..NfqueueOptions::default()
+            },
+        );
+        for _ in 0..10 {
+            // The sender's own kernel may tell it that a packet was refused.
+            let _ = sender.send(&[0; 10]);
+        }
+        let mut arrived = 0;
+        while receiver.recv(&mut [0; 10]).is_ok() {
+            arrived += 1;
+        }
+        let counters = port.counters();
+        // The host may have sent a packet of its own accord, which then waits too.
+        let (mut pool, mut slots) = (pool(), Vec::new());
+        port.receive(&mut pool, &mut slots);
+        let ours = |slot: &&Slot| pool.frame_len(**slot) == 20 + 8 + 10;
+        let waiting = slots.iter().filter(ours).count() as u64;
+        assert!(slots.len() == 4 && waiting > 0, "{} wait", slots.len());
+        if fail_open {
+            assert_eq!(arrived + waiting, 10, "{counters:?}");
+        } else {
+            assert_eq!(arrived, 0);
+            assert!(counters.lost_total() >= 10 - waiting, "{counters:?}");
+        }
+    }
+}
+
+/// A transfer through the queue, with every packet of a kind marked.
+fn transfer(offloads: bool, mark: bool) -> (TcpReport, Counters) {
+    let (h2, h3) = hosts();
+    let mut port = open(
+        &h2,
+        NfqueueOptions {
+            offloads,
+            ..NfqueueOptions::default()
+        },
+    );
+    let mut pool = pool();
+    let (clock, stop) = (Clock::start(), Stop::new());
+    let start = Time::from_ns(5_000_000);
+    let flow = TcpFlow {
+        bytes: Some(20_000_000),
+        stop: Some(start + Span::from_secs(20)),
+        ecn: Ecn::On,
+        ..TcpFlow::new(H2, H3, start)
+    };
+    let running = flow.start(&h2, &h3, &clock, &stop).unwrap();
+    let mut seen = 0;
+    serve(&mut port, &mut pool, 30, |port, pool, slots| {
+        for slot in slots.iter() {
+            let length = pool.frame_len(*slot);
+            let head = pool.head_mut(*slot);
+            let view = parse_head(head, length, Link::Ip);
+            seen += 1;
+            if mark && seen % 50 == 0 && view.ecn != 0 {
+                frame::set_ce(head, &view);
+            }
+        }
+        port.transmit(pool, slots);
+        slots.clear();
+        running.is_finished()
+    });
+    (running.join().unwrap(), port.counters())
+}
+
+#[test]
+fn tcp_crosses_whole_and_split() {
+    for offloads in [true, false] {
+        let (report, counters) = transfer(offloads, false);
+        assert!(report.finished.is_some(), "{counters:?}");
+        assert_eq!(counters.received_super > 0, offloads, "{counters:?}");
+        assert_eq!(counters.lost_total(), 0, "{counters:?}");
+    }
+}
+
+#[test]
+fn marks_go_back_with_the_verdict_and_checksums_stay_right() {
+    for offloads in [true, false] {
+        let (report, counters) = transfer(offloads, true);
+        assert!(report.finished.is_some(), "{counters:?}");
+        let last = report.info.last().unwrap();
+        assert!(
+            report.has_ecn && last.delivered_ce > 0,
+            "{} {} {offloads} {counters:?}",
+            report.has_ecn,
+            last.delivered_ce
+        );
+        assert_eq!(last.bytes_retransmitted, 0, "no checksum was wrong");
+    }
+}

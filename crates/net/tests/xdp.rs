@@ -1,0 +1,209 @@
+//! AF_XDP ports on veth pairs, live.
+
+mod common;
+
+use common::forwarder::{Forwarder, Mode};
+use common::{H2, H2_V6, H3, H3_V6, Topology, mac, require_privilege};
+use sluice_core::{Span, Time};
+use sluice_net::Clock;
+use sluice_net::frame::VnetHeader;
+use sluice_net::namespace::{Namespace, Offloads, VethEnd, create_veth};
+use sluice_net::port::choose::{self, Kind, choose};
+use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::xdp::{XdpError, XdpMode, XdpOptions};
+use sluice_net::port::{
+    Interest, Loss, PacketPort, Pool, PoolSize, Port, Slot, Spin, Waiter, Watch, XdpPort,
+};
+use sluice_net::traffic::Stop;
+use sluice_net::traffic::ping::Ping;
+use sluice_net::traffic::tcp::TcpFlow;
+use std::os::fd::AsFd;
+
+fn size(slots: u32) -> PoolSize {
+    PoolSize { slots, large: 1 }
+}
+
+fn pool(slots: u32) -> Pool {
+    Pool::new(size(slots)).unwrap()
+}
+
+/// A pair of interfaces: a packet port on the left, an AF_XDP port on the right.
+fn wire(pool: &mut Pool, options: XdpOptions) -> (Namespace, PacketPort, XdpPort) {
+    require_privilege();
+    let namespace = Namespace::create("wire").unwrap();
+    namespace.silence_ipv6().unwrap();
+    let end = |name, number| VethEnd {
+        namespace: &namespace,
+        name,
+        mac: mac(number),
+    };
+    create_veth(end("left", 1), end("right", 2)).unwrap();
+    let mut links = namespace.links().unwrap();
+    links.set_up("left", true).unwrap();
+    links.set_up("right", true).unwrap();
+    let left = PacketPort::open(&namespace, "left", PacketOptions::default()).unwrap();
+    let right = XdpPort::open(&namespace, "right", pool, options).unwrap();
+    (namespace, left, right)
+}
+
+fn receive(port: &mut impl Port, pool: &mut Pool, count: usize) -> Vec<Slot> {
+    let mut slots = Vec::new();
+    let mut waiter = Waiter::new(Spin::None);
+    let clock = Clock::start();
+    let end = Time::from_ns(1_000_000_000);
+    port.receive(pool, &mut slots);
+    while slots.len() < count && clock.now() < end {
+        let watch = Watch {
+            descriptor: port.as_fd(),
+            interest: Interest::Readable,
+        };
+        waiter.wait(&[watch], Some(end), &clock);
+        port.receive(pool, &mut slots);
+    }
+    slots
+}
+
+/// A frame of an experimental type (IEEE 802, 0x88b5), so that no stack answers it.
+fn frame(tags: &[[u8; 4]], length: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    frame.extend(tags.iter().flatten());
+    frame.extend([0x88, 0xb5]);
+    frame.extend((0..).map(|number: usize| number as u8).take(length));
+    frame
+}
+
+fn put(pool: &mut Pool, frame: &[u8]) -> Slot {
+    let slot = pool.allocate().unwrap();
+    pool.room_mut(slot)[..frame.len()].copy_from_slice(frame);
+    pool.set_frame(slot, frame.len() as u32, VnetHeader::default());
+    slot
+}
+
+#[test]
+fn frames_cross_byte_for_byte_both_ways_in_every_mode_that_veth_has() {
+    for mode in [XdpMode::Copy, XdpMode::Generic] {
+        let mut pool = pool(512);
+        let options = XdpOptions {
+            ready: 128,
+            mode: Some(mode),
+            ..XdpOptions::default()
+        };
+        let (_namespace, mut left, mut right) = wire(&mut pool, options);
+        assert_eq!(right.mode(), mode);
+        let (customer, service) = ([0x81, 0, 0x20, 5], [0x88, 0xa8, 0, 9]);
+        for tags in [&[][..], &[customer], &[service, customer]] {
+            for length in [46, 100, 1400] {
+                let sent = frame(tags, length);
+                let slot = put(&mut pool, &sent);
+                assert_eq!(left.transmit(&mut pool, &[slot]), 1);
+                let slots = receive(&mut right, &mut pool, 1);
+                assert_eq!(pool.head(slots[0]), sent, "{mode} {tags:?} {length}");
+                // The same slot goes back.
+                assert_eq!(right.transmit(&mut pool, &slots), 1);
+                let slots = receive(&mut left, &mut pool, 1);
+                assert_eq!(pool.head(slots[0]), sent, "{mode} {tags:?} {length}");
+                slots.into_iter().for_each(|slot| pool.free(slot));
+            }
+        }
+        assert_eq!(right.counters().lost_total(), 0);
+        left.release(&mut pool);
+        right.release(&mut pool);
+        assert_eq!(pool.available(), 512, "every slot came back");
+    }
+}
+
+#[test]
+fn the_best_mode_is_taken_and_what_cannot_be_is_refused() {
+    let mut pool = pool(64);
+    let (namespace, _left, right) = wire(&mut pool, XdpOptions::default());
+    assert_eq!(right.mode(), XdpMode::Copy, "veth has no zero-copy");
+    let taken = XdpPort::open(&namespace, "right", &mut pool, XdpOptions::default());
+    assert!(
+        matches!(taken, Err(XdpError::Kernel { .. })),
+        "one program per hook"
+    );
+    drop(right);
+    namespace.links().unwrap().set_mtu("left", 4000).unwrap();
+    let refused = XdpPort::open(&namespace, "left", &mut pool, XdpOptions::default());
+    assert!(matches!(refused, Err(XdpError::Mtu { mtu: 4000, .. })));
+    XdpPort::open(&namespace, "right", &mut pool, XdpOptions::default()).unwrap();
+}
+
+#[test]
+fn what_finds_no_slot_is_counted() {
+    let mut pool = pool(40);
+    let options = XdpOptions {
+        ready: 8,
+        ..XdpOptions::default()
+    };
+    let (_namespace, mut left, mut right) = wire(&mut pool, options);
+    for _ in 0..20 {
+        let slot = put(&mut pool, &frame(&[], 100));
+        assert_eq!(left.transmit(&mut pool, &[slot]), 1);
+    }
+    let slots = receive(&mut right, &mut pool, 8);
+    assert_eq!(slots.len(), 8);
+    let counters = right.counters();
+    assert_eq!(
+        counters.received + counters.lost(Loss::NoSlot),
+        20,
+        "{counters:?}"
+    );
+    assert_eq!(counters.lost_total(), counters.lost(Loss::NoSlot));
+}
+
+#[test]
+fn tcp_crosses_although_the_hosts_leave_their_checksums_open() {
+    for offloads in [Offloads::OFF, Offloads::ON] {
+        let topology = Topology::new(offloads);
+        for (from, to) in [(H2, H3), (H2_V6, H3_V6)] {
+            let mut pool = pool(4096);
+            let options = XdpOptions::default();
+            let inner = XdpPort::open(&topology.router, "r2", &mut pool, options).unwrap();
+            let outer = XdpPort::open(&topology.router, "r3", &mut pool, options).unwrap();
+            let forwarder = Forwarder::between_on(pool, size(4096), [inner, outer], Mode::Whole);
+            let (clock, stop) = (Clock::start(), Stop::new());
+            let start = Time::from_ns(5_000_000);
+            let ping = Ping {
+                count: Some(20),
+                ..Ping::new(from, to, Span::from_ms(5), start)
+            };
+            let tcp = TcpFlow {
+                bytes: Some(20_000_000),
+                stop: Some(start + Span::from_secs(30)),
+                ..TcpFlow::new(from, to, start)
+            };
+            let (h2, h3) = (&topology.h2, &topology.h3);
+            let ping = ping.start(h2, h3, &clock, &stop).unwrap();
+            let tcp = tcp.start(h2, h3, &clock, &stop).unwrap();
+            let (tcp, ping) = (tcp.join().unwrap(), ping.join().unwrap());
+            let outcome = forwarder.finish();
+            assert!(tcp.finished.is_some(), "{outcome:?}");
+            assert_eq!(ping.lost(), 0);
+            assert_eq!(outcome.slots_missing, 0, "every slot came back");
+            assert!(outcome.ports[0].received > 20_000_000 / 1448);
+        }
+    }
+}
+
+#[test]
+fn the_choice_follows_the_offloads_and_says_why() {
+    let topology = Topology::new(Offloads::ON);
+    let mut pool = pool(256);
+    let chosen = choose(&topology.router, "r2", None).unwrap();
+    assert_eq!(chosen.kind, Kind::Packet, "{chosen}");
+    topology.router.set_offloads("r2", Offloads::OFF).unwrap();
+    let options = PacketOptions::default();
+    let (port, chosen) = choose::open(&topology.router, "r2", &mut pool, None, options).unwrap();
+    assert_eq!((chosen.kind, port.name()), (Kind::Xdp, "r2"));
+    assert!(chosen.reason.ends_with("copy mode"), "{chosen}");
+    // The hook is taken: the second best serves, and the reason is told.
+    let (_, chosen) = choose::open(&topology.router, "r2", &mut pool, None, options).unwrap();
+    assert_eq!(chosen.kind, Kind::Packet);
+    assert!(chosen.reason.contains("AF_XDP would be faster"), "{chosen}");
+    let wants = Some(Kind::Xdp);
+    assert!(choose::open(&topology.router, "r2", &mut pool, wants, options).is_err());
+    drop(port);
+    let missing = choose(&topology.router, "nosuch", None);
+    assert!(missing.unwrap_err().to_string().contains("nosuch"));
+}

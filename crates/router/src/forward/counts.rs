@@ -1,0 +1,155 @@
+//! What a lane counts: every frame that came in is in exactly one place.
+
+use sluice_core::{DropReason, Span};
+
+/// Why a frame was lost to neither a queue nor a port's interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LostFrame {
+    /// It was no frame that could be read.
+    Malformed,
+    /// The pool had no room for a segment of a super-packet.
+    NoSlot,
+    /// The port that it was to leave through would have had to wait.
+    Blocked,
+    /// It is not IP, and no port leads on.
+    NoExit,
+}
+
+impl LostFrame {
+    /// Every cause, in the order of the counters.
+    pub const ALL: [LostFrame; 4] = [
+        LostFrame::Malformed,
+        LostFrame::NoSlot,
+        LostFrame::Blocked,
+        LostFrame::NoExit,
+    ];
+
+    /// The cause as one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            LostFrame::Malformed => "malformed",
+            LostFrame::NoSlot => "no_slot",
+            LostFrame::Blocked => "port_blocked",
+            LostFrame::NoExit => "no_exit",
+        }
+    }
+}
+
+/// What one lane has done. `received` frames of its ports are
+/// `whole + plain + bypassed + split + lost(Malformed) + lost(NoExit)`; the `admitted` packets, which
+/// segments are too, are `sent + dropped + held + lost(Blocked)`, unless a link copied some.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaneCounts {
+    /// Super-packets that were split, and are gone with that.
+    pub split: u64,
+    /// Super-packets that were admitted whole.
+    pub whole: u64,
+    /// Frames that are not IP and passed by the queues.
+    pub bypassed: u64,
+    /// Packets that were admitted to the queues, segments and copies of packets included.
+    pub admitted: u64,
+    /// Packets that have been handed to a port, those that passed by included.
+    pub sent: u64,
+    dropped: [u64; DropReason::ALL.len()],
+    lost: [u64; LostFrame::ALL.len()],
+}
+
+impl LaneCounts {
+    /// Packets that a queue or a link dropped for `reason`; a super-packet counts once.
+    pub const fn dropped(&self, reason: DropReason) -> u64 {
+        self.dropped[reason as usize]
+    }
+
+    /// Packets that queues and links dropped for any reason.
+    pub fn dropped_total(&self) -> u64 {
+        self.dropped.iter().sum()
+    }
+
+    /// Frames lost to neither a queue nor an interface, by cause.
+    pub const fn lost(&self, cause: LostFrame) -> u64 {
+        self.lost[cause as usize]
+    }
+
+    /// Those of any cause.
+    pub fn lost_total(&self) -> u64 {
+        self.lost.iter().sum()
+    }
+
+    pub(super) const fn drop(&mut self, reason: DropReason) {
+        self.dropped[reason as usize] += 1;
+    }
+
+    pub(super) const fn lose(&mut self, cause: LostFrame, frames: u64) {
+        self.lost[cause as usize] += frames;
+    }
+}
+
+/// How late packets have left, as counts of powers of two of nanoseconds: fixed in size, so that it
+/// can always be on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lateness {
+    /// Place `i` counts those less than `2^i` ns late that no place before counts.
+    buckets: [u64; 64],
+    most: Span,
+}
+
+impl Default for Lateness {
+    fn default() -> Self {
+        Lateness {
+            buckets: [0; 64],
+            most: Span::ZERO,
+        }
+    }
+}
+
+impl Lateness {
+    pub(super) fn note(&mut self, late: Span) {
+        let bucket = 64 - late.as_ns().leading_zeros();
+        self.buckets[bucket.min(63) as usize] += 1;
+        self.most = self.most.max(late);
+    }
+
+    /// Packets that were counted.
+    pub fn packets(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// The latest.
+    pub const fn most(&self) -> Span {
+        self.most
+    }
+
+    /// A bound that `per_mille` thousandths of the packets kept: the least power of two nanoseconds
+    /// above it, so at most twice the true quantile.
+    pub fn bound(&self, per_mille: u64) -> Span {
+        let packets = self.packets();
+        let wanted = packets.saturating_mul(per_mille.min(1000)).div_ceil(1000);
+        let mut seen = 0;
+        for (exponent, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= wanted && seen > 0 {
+                return Span::from_ns(1 << exponent.min(63)).min(self.most);
+            }
+        }
+        Span::ZERO
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_of_lateness_is_the_power_of_two_above_the_quantile() {
+        let mut lateness = Lateness::default();
+        assert_eq!(lateness.bound(500), Span::ZERO);
+        for ns in [0, 900, 1100, 1200, 5000] {
+            lateness.note(Span::from_ns(ns));
+        }
+        // The third of five is 1100 ns: below 2048, not below 1024.
+        assert_eq!(lateness.bound(500), Span::from_ns(2048));
+        // The last one's power of two is 8192, but nothing was later than 5000.
+        assert_eq!(lateness.bound(1000), Span::from_ns(5000));
+        assert_eq!(lateness.packets(), 5);
+    }
+}

@@ -1,0 +1,232 @@
+//! One lane: what queues packets together.
+
+use sluice_core::{Cx, Ecn, Packet, Rng, Time};
+use sluice_net::frame::{self, Checksums, FlowHasher, Link, SuperPacket, View};
+use sluice_net::port::{Pool, Slot};
+
+use super::host::Host;
+use super::turn::Outbox;
+use super::{LaneCounts, Lateness, LostFrame, Observer, PortNumber, Queueing};
+
+/// What queues the packets that arrive at some ports, what observes them, and what was counted.
+pub struct Lane<Q, O> {
+    queueing: Q,
+    observer: O,
+    number: usize,
+    rng: Rng,
+    hasher: FlowHasher,
+    link: Link,
+    counts: LaneCounts,
+    lateness: Lateness,
+    /// The latest instant that the queues were told: what arrived before it counts as arriving then.
+    told: Time,
+}
+
+impl<Q: Queueing, O: Observer> Lane<Q, O> {
+    pub(super) fn new(
+        queueing: Q,
+        observer: O,
+        number: usize,
+        rng: Rng,
+        hasher: FlowHasher,
+        link: Link,
+    ) -> Self {
+        Lane {
+            queueing,
+            observer,
+            number,
+            rng,
+            hasher,
+            link,
+            counts: LaneCounts::default(),
+            lateness: Lateness::default(),
+            told: Time::ZERO,
+        }
+    }
+
+    /// What queues the packets.
+    pub const fn queueing(&self) -> &Q {
+        &self.queueing
+    }
+
+    /// Who observes them.
+    pub const fn observer(&self) -> &O {
+        &self.observer
+    }
+
+    /// Who observes them, to take what was gathered.
+    pub const fn observer_mut(&mut self) -> &mut O {
+        &mut self.observer
+    }
+
+    /// Both, for samples of the queues that the observer notes.
+    pub const fn parts(&mut self) -> (&Q, &mut O) {
+        (&self.queueing, &mut self.observer)
+    }
+
+    /// What was counted.
+    pub const fn counts(&self) -> &LaneCounts {
+        &self.counts
+    }
+
+    /// How late packets have left.
+    pub const fn lateness(&self) -> &Lateness {
+        &self.lateness
+    }
+
+    pub(super) const fn counts_mut(&mut self) -> &mut LaneCounts {
+        &mut self.counts
+    }
+
+    pub(super) fn into_parts(self) -> (Q, O, LaneCounts, Lateness) {
+        (self.queueing, self.observer, self.counts, self.lateness)
+    }
+
+    /// Calls the queues at `now`, or at the latest instant that they know, if that is later.
+    pub(super) fn with<T>(
+        &mut self,
+        now: Time,
+        pool: &mut Pool,
+        work: impl FnOnce(&mut Q, &mut Cx<'_>) -> T,
+    ) -> T {
+        self.told = self.told.max(now);
+        let mut host = Host {
+            pool,
+            counts: &mut self.counts,
+            observer: &mut self.observer,
+            link: self.link,
+        };
+        let mut cx = Cx::new(self.told, &mut self.rng, &mut host);
+        work(&mut self.queueing, &mut cx)
+    }
+
+    /// Takes a frame that arrived at port `from`: into the queues, split if need be, or past them.
+    pub(super) fn admit(
+        &mut self,
+        slot: Slot,
+        from: PortNumber,
+        arrival: Time,
+        pool: &mut Pool,
+        outboxes: &mut [Outbox],
+    ) {
+        let arrival = arrival.max(self.told);
+        let head = pool.head(slot);
+        let view = frame::parse_head(head, pool.frame_len(slot), self.link);
+        if !view.is_ip() {
+            self.bypass(slot, from, &view, pool, outboxes);
+            return;
+        }
+        let key = self.queueing.key(from, &view, head);
+        let flow = self.hasher.flow(&view);
+        let mut packet = Packet::new(slot.number(), view.ip_len);
+        packet.arrival = arrival;
+        packet.flow = flow;
+        packet.src = self.hasher.source(&view);
+        packet.dst = self.hasher.destination(&view);
+        packet.ecn = Ecn::from_bits(view.ecn);
+        packet.dscp = view.dscp;
+        match SuperPacket::new(&view, &pool.vnet(slot)) {
+            Ok(whole) if self.queueing.splits(from, arrival) => {
+                self.counts.split += 1;
+                self.admit_segments(packet, &whole, &view, &key, pool);
+            }
+            Ok(whole) => {
+                self.counts.whole += 1;
+                packet.len = whole.ip_len();
+                // At most 65535 bytes of payload in segments of at least one.
+                packet.segments = whole.segments() as u16;
+                self.enqueue(packet, &view, &key, pool);
+            }
+            Err(_) => self.enqueue(packet, &view, &key, pool),
+        }
+    }
+
+    /// Moves what may leave to the outboxes, with its marks written.
+    pub(super) fn collect(&mut self, now: Time, pool: &mut Pool, outboxes: &mut [Outbox]) {
+        while let Some(departure) = self.with(now, pool, Q::poll) {
+            let packet = departure.packet;
+            let slot = Slot::from_number(packet.slot);
+            if packet.ecn == Ecn::Ce {
+                let view = frame::parse_head(pool.head(slot), pool.frame_len(slot), self.link);
+                frame::set_ce(pool.head_mut(slot), &view);
+            }
+            outboxes[departure.to].push(slot, self.number, Some((departure.due, packet.len)));
+        }
+    }
+
+    /// When the queues need the loop again.
+    pub(super) fn next_wake(&self) -> Option<Time> {
+        self.queueing.next_wake()
+    }
+
+    /// A packet was sent at `now`.
+    pub(super) fn released(&mut self, due: Time, len: u32, now: Time) {
+        let late = now.since(due);
+        self.lateness.note(late);
+        self.observer.on_release(due, len, late);
+    }
+
+    fn bypass(
+        &mut self,
+        slot: Slot,
+        from: PortNumber,
+        view: &View,
+        pool: &mut Pool,
+        outboxes: &mut [Outbox],
+    ) {
+        let cause = match self.queueing.bypass(from) {
+            _ if view.fault.is_some() => LostFrame::Malformed,
+            Some(to) => {
+                self.counts.bypassed += 1;
+                outboxes[to].push(slot, self.number, None);
+                return;
+            }
+            None => LostFrame::NoExit,
+        };
+        self.counts.lose(cause, 1);
+        pool.free(slot);
+    }
+
+    /// Admits the segments of the super-packet that `packet` is the handle of, and frees it.
+    fn admit_segments(
+        &mut self,
+        packet: Packet,
+        whole: &SuperPacket,
+        view: &View,
+        key: &Q::Key,
+        pool: &mut Pool,
+    ) {
+        let slot = Slot::from_number(packet.slot);
+        for index in 0..whole.segments() {
+            let Some(to) = pool.allocate() else {
+                self.counts.lose(LostFrame::NoSlot, 1);
+                continue;
+            };
+            let (gather, room) = pool.frame_and_room(slot, to);
+            match whole.write_segment(index, gather, Checksums::Partial, room) {
+                Some((length, vnet)) => {
+                    pool.set_frame(to, length, vnet);
+                    let segment = Packet {
+                        slot: to.number(),
+                        len: length - u32::from(view.network),
+                        ..packet
+                    };
+                    self.enqueue(segment, view, key, pool);
+                }
+                None => {
+                    self.counts.lose(LostFrame::Malformed, 1);
+                    pool.free(to);
+                }
+            }
+        }
+        pool.free(slot);
+    }
+
+    fn enqueue(&mut self, packet: Packet, view: &View, key: &Q::Key, pool: &mut Pool) {
+        self.counts.admitted += 1;
+        self.observer.on_arrival(&packet, view);
+        self.with(packet.arrival, pool, |queueing, cx| {
+            queueing.admit(packet, key, cx);
+        });
+    }
+}

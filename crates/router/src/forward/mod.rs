@@ -1,0 +1,111 @@
+//! The packet loop: frames from ports, through what queues them, to ports, run to completion.
+//!
+//! A [`Forwarder`] is one core's worth of router: ports, the memory of their frames, and lanes. A
+//! *lane* is what queues packets together, with the ports whose arrivals it takes: the laboratory
+//! has one per direction, each a [`Piped`]; a router process has one for all its ports, the rule
+//! engine. Whatever [`Queueing`] it is, the loop is the same:
+//!
+//! 1. receive a batch from every port that is ready, parse each frame once, split super-packets
+//!    where the lane asks for it, and admit them at the instant at which the kernel got them;
+//! 2. work off what is due, write CE marks, and send, one batch per port;
+//! 3. wait for the next frame or the next due instant, whichever is first.
+//!
+//! [`Forwarder::turn`] does this once and returns, so whoever runs the loop does everything else
+//! (commands, samples) between turns, with nothing running beside it: no lock, no channel and no
+//! allocation on the packet path. A batch is what has come meanwhile: one packet at low rates, many
+//! at high ones, with one reading of the clock for all.
+//!
+//! Every frame is accounted for ([`LaneCounts`], and the ports' own counters), and how late packets
+//! leave is always measured ([`Lateness`]).
+
+mod counts;
+mod host;
+mod lane;
+mod piped;
+mod turn;
+
+#[cfg(test)]
+mod tests;
+
+pub use counts::{LaneCounts, Lateness, LostFrame};
+pub use lane::Lane;
+pub use piped::{Piped, RateStep};
+pub use turn::{Forwarder, LaneOptions};
+
+use sluice_core::{Cx, DropReason, Event, Packet, Span, Time};
+use sluice_net::frame::View;
+
+/// A port, by its place in the list given to [`Forwarder::new`].
+pub type PortNumber = usize;
+
+/// What queues the packets of a lane: pipes, or the rule engine.
+///
+/// It lives in the instants at which something is due, not in those at which it is polled, like
+/// [`Pipe`](sluice_core::link::Pipe). Calls come in the order of time.
+pub trait Queueing {
+    /// What it must know of a packet beyond its handle: nothing, or the headers that rules look at.
+    type Key;
+
+    /// Reads the key of a packet. `head` is the beginning of its frame, all headers included, and
+    /// `view` says where they are. The segments of a super-packet share the key.
+    fn key(&self, from: PortNumber, view: &View, head: &[u8]) -> Self::Key;
+
+    /// Whether super-packets that arrive at port `from` at an instant are to be split.
+    fn splits(&self, from: PortNumber, at: Time) -> bool;
+
+    /// Takes a packet that arrived at `cx.now`. It comes out of [`Queueing::poll`] or goes to the
+    /// context's sink.
+    fn admit(&mut self, packet: Packet, key: &Self::Key, cx: &mut Cx<'_>);
+
+    /// Works off everything that is due up to `cx.now`, and gives the next packet that may leave. To
+    /// be called until it gives none.
+    fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure>;
+
+    /// When [`Queueing::poll`] has something to do, if nothing arrives before; an instant in the past
+    /// means now.
+    fn next_wake(&self) -> Option<Time>;
+
+    /// Where frames that are not IP leave, which pass by the queues; nowhere if `None`.
+    fn bypass(&self, from: PortNumber) -> Option<PortNumber>;
+}
+
+/// A packet that leaves.
+#[derive(Debug)]
+pub struct Departure {
+    /// The packet.
+    pub packet: Packet,
+    /// When it was due; sent later, it is late.
+    pub due: Time,
+    /// Through which port.
+    pub to: PortNumber,
+}
+
+/// Somebody who wants to know of every packet of a lane. `()` does not, at no cost.
+pub trait Observer {
+    /// Whether queues shall tell their events.
+    const LISTENS: bool;
+
+    /// A packet is about to be admitted.
+    fn on_arrival(&mut self, packet: &Packet, view: &View);
+
+    /// A queue told an event.
+    fn on_event(&mut self, now: Time, event: &Event<'_>);
+
+    /// A packet was dropped.
+    fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason);
+
+    /// A packet of `len` bytes that was due at `due` was handed to its port `late` after that.
+    fn on_release(&mut self, due: Time, len: u32, late: Span);
+}
+
+impl Observer for () {
+    const LISTENS: bool = false;
+
+    fn on_arrival(&mut self, _packet: &Packet, _view: &View) {}
+
+    fn on_event(&mut self, _now: Time, _event: &Event<'_>) {}
+
+    fn on_discard(&mut self, _now: Time, _packet: &Packet, _reason: DropReason) {}
+
+    fn on_release(&mut self, _due: Time, _len: u32, _late: Span) {}
+}

@@ -1,0 +1,288 @@
+//! The loop over ports in memory.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+
+use sluice_core::link::PipeParams;
+use sluice_core::registry::Spec;
+use sluice_core::{DropReason, Rate, Rng, Span, Time};
+use sluice_net::Clock;
+use sluice_net::frame::{Link, VnetHeader};
+use sluice_net::port::{Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin};
+
+use super::*;
+
+type Frames = Rc<RefCell<VecDeque<(Vec<u8>, VnetHeader)>>>;
+type Bytes = Rc<RefCell<Vec<Vec<u8>>>>;
+
+/// A port whose frames come from and go to lists.
+struct ListPort {
+    incoming: Frames,
+    outgoing: Bytes,
+    /// How many frames it sends before it would have to wait.
+    room: usize,
+    /// Never readable: the loop is driven without waiting for it.
+    descriptor: UnixStream,
+}
+
+impl Port for ListPort {
+    fn name(&self) -> &str {
+        "list"
+    }
+
+    fn link(&self) -> Link {
+        Link::Ethernet
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            super_packets: true,
+            partial_checksums: true,
+            batch: 4,
+            mtu: 1500,
+        }
+    }
+
+    fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
+        let mut count = 0;
+        while count < 4 {
+            let Some((bytes, vnet)) = self.incoming.borrow_mut().pop_front() else {
+                break;
+            };
+            let slot = pool.allocate().expect("the test's pool is large enough");
+            pool.room_mut(slot)[..bytes.len()].copy_from_slice(&bytes);
+            pool.set_frame(slot, bytes.len() as u32, vnet);
+            into.push(slot);
+            count += 1;
+        }
+        count
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
+        let count = slots.len().min(self.room);
+        self.room -= count;
+        for slot in &slots[..count] {
+            self.outgoing.borrow_mut().push(pool.head(*slot).to_vec());
+            pool.free(*slot);
+        }
+        count
+    }
+
+    fn counters(&mut self) -> Counters {
+        Counters::default()
+    }
+
+    fn release(&mut self, _pool: &mut Pool) {}
+}
+
+impl AsFd for ListPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// Two list ports with one pipe from the first to the second.
+struct Bench {
+    forwarder: Forwarder<ListPort, Piped>,
+    incoming: Frames,
+    outgoing: Bytes,
+    _far_ends: Vec<UnixStream>,
+}
+
+const SIZE: PoolSize = PoolSize {
+    slots: 64,
+    large: 2,
+};
+
+fn bench(params: &PipeParams, queue: &str, room: usize) -> Bench {
+    let (incoming, outgoing) = (Rc::default(), Rc::default());
+    let mut far_ends = Vec::new();
+    let mut port = |incoming: &Rc<_>, outgoing: &Rc<_>| {
+        let (near, far) = UnixStream::pair().expect("a pair of sockets");
+        far_ends.push(far);
+        ListPort {
+            incoming: Rc::clone(incoming),
+            outgoing: Rc::clone(outgoing),
+            room,
+            descriptor: near,
+        }
+    };
+    let ports = vec![
+        port(&incoming, &Rc::default()),
+        port(&Rc::default(), &outgoing),
+    ];
+    let pool = Pool::new(SIZE).expect("memory for 64 slots");
+    let mut forwarder = Forwarder::new(ports, pool, Clock::start(), Spin::None);
+    let queue = Spec::parse(queue).expect("the queue is written right");
+    let split_below = Rate::from_bps(1_000_000_000);
+    let piped = Piped::new(params, Vec::new(), &queue, 1, split_below);
+    let options = LaneOptions {
+        from: &[0],
+        seed: 1,
+        rng: Rng::from_seed(1),
+    };
+    forwarder.add_lane(piped, (), options);
+    Bench {
+        forwarder,
+        incoming,
+        outgoing,
+        _far_ends: far_ends,
+    }
+}
+
+impl Bench {
+    /// Delivers `frames` all at once and forwards whatever is due at once.
+    fn deliver(&mut self, frames: Vec<(Vec<u8>, VnetHeader)>) {
+        self.incoming.borrow_mut().extend(frames);
+        while !self.incoming.borrow().is_empty() {
+            self.forwarder.look_at(0);
+            self.forwarder.turn(Some(Time::ZERO), None);
+        }
+    }
+
+    /// Forwards until so many frames have left, which takes them microseconds.
+    fn run_until(&mut self, frames: usize) {
+        while self.outgoing.borrow().len() < frames {
+            self.forwarder.turn(Some(Time::ZERO), None);
+        }
+    }
+
+    /// Every slot is free again but those of packets in the queue.
+    fn assert_conserved(&self) {
+        let lane = &self.forwarder.lanes()[0];
+        let pipe = lane.queueing().pipe();
+        let held = pipe.backlog().packets + pipe.in_flight().packets;
+        let pool = self.forwarder.pool();
+        assert_eq!(pool.available() as u64 + held, u64::from(SIZE.slots));
+        let counts = lane.counts();
+        assert_eq!(
+            counts.admitted + counts.bypassed,
+            counts.sent + counts.dropped_total() + counts.lost(LostFrame::Blocked) + held
+        );
+    }
+}
+
+/// An Ethernet frame with `payload` bytes of UDP over IPv4, ECT(0).
+fn udp(payload: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00, 0x45, 2];
+    frame.extend((28 + payload as u16).to_be_bytes());
+    frame.extend([0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend([0, 7, 0, 9]);
+    frame.extend((8 + payload as u16).to_be_bytes());
+    frame.extend([0, 0]);
+    frame.resize(42 + payload, 0);
+    frame
+}
+
+fn plain(frame: Vec<u8>) -> (Vec<u8>, VnetHeader) {
+    (frame, VnetHeader::default())
+}
+
+#[test]
+fn frames_cross_a_pipe_without_limits_in_order() {
+    let mut bench = bench(&PipeParams::default(), "fifo", 100);
+    let frames: Vec<_> = (1..=9).map(udp).collect();
+    bench.deliver(frames.iter().cloned().map(plain).collect());
+    assert_eq!(*bench.outgoing.borrow(), frames);
+    bench.assert_conserved();
+    assert_eq!(bench.forwarder.lanes()[0].lateness().packets(), 9);
+}
+
+#[test]
+fn what_is_not_ip_passes_by_the_pipe() {
+    // Nothing leaves this pipe for hours.
+    let params = PipeParams {
+        delay: Span::from_secs(3600),
+        ..PipeParams::default()
+    };
+    let mut bench = bench(&params, "fifo", 100);
+    let mut arp = udp(30);
+    arp[12..14].copy_from_slice(&[0x08, 0x06]);
+    bench.deliver(vec![plain(udp(1)), plain(arp.clone())]);
+    assert_eq!(*bench.outgoing.borrow(), [arp]);
+    assert_eq!(bench.forwarder.lanes()[0].counts().bypassed, 1);
+    bench.assert_conserved();
+}
+
+#[test]
+fn damaged_frames_are_counted_and_freed() {
+    let mut bench = bench(&PipeParams::default(), "fifo", 100);
+    // It ends inside of the IP header.
+    bench.deliver(vec![plain(udp(1)[..20].to_vec())]);
+    let counts = bench.forwarder.lanes()[0].counts();
+    assert_eq!((counts.lost(LostFrame::Malformed), counts.sent), (1, 0));
+    bench.assert_conserved();
+}
+
+#[test]
+fn what_a_full_queue_drops_is_counted_by_its_reason() {
+    let params = PipeParams {
+        rate: Rate::from_bps(1),
+        ..PipeParams::default()
+    };
+    let mut bench = bench(&params, "fifo limit 3", 100);
+    bench.deliver((0..8).map(|_| plain(udp(1))).collect());
+    // One is on the link, three wait. The link takes the first only when the batch of four has been
+    // admitted, so that one of those is refused, and three of the second batch's four.
+    let counts = *bench.forwarder.lanes()[0].counts();
+    assert_eq!(counts.admitted, 8);
+    assert_eq!(counts.dropped(DropReason::Overflow), 4);
+    bench.assert_conserved();
+}
+
+#[test]
+fn what_a_port_does_not_take_is_no_drop_of_the_queue() {
+    let mut bench = bench(&PipeParams::default(), "fifo", 3);
+    bench.deliver((0..5).map(|_| plain(udp(1))).collect());
+    let counts = bench.forwarder.lanes()[0].counts();
+    assert_eq!((counts.sent, counts.lost(LostFrame::Blocked)), (3, 2));
+    assert_eq!(counts.dropped_total(), 0);
+    bench.assert_conserved();
+}
+
+#[test]
+fn super_packets_are_split_below_the_threshold_only() {
+    let vnet = VnetHeader {
+        flags: VnetHeader::NEEDS_CSUM,
+        gso_type: 5, // UDP
+        hdr_len: 42,
+        gso_size: 400,
+        csum_start: 34,
+        csum_offset: 6,
+    };
+    for (rate, expected) in [
+        // 1000 bytes of payload in segments of 400.
+        (999_999_999, vec![442, 442, 242]),
+        (1_000_000_000, vec![1042]),
+    ] {
+        let params = PipeParams {
+            rate: Rate::from_bps(rate),
+            ..PipeParams::default()
+        };
+        let mut bench = bench(&params, "fifo", 100);
+        bench.deliver(vec![(udp(1000), vnet)]);
+        bench.run_until(expected.len());
+        let lengths: Vec<usize> = bench.outgoing.borrow().iter().map(Vec::len).collect();
+        assert_eq!(lengths, expected, "{rate} bit/s");
+        bench.assert_conserved();
+    }
+}
+
+#[test]
+fn a_mark_is_written_into_the_header() {
+    // Whoever waits at all is marked; the first of the batch finds the link idle.
+    let params = PipeParams {
+        rate: Rate::from_bps(1_000_000_000),
+        ..PipeParams::default()
+    };
+    let mut bench = bench(&params, "step threshold 1ns", 100);
+    bench.deliver((0..4).map(|_| plain(udp(1000))).collect());
+    bench.run_until(4);
+    let ecn = |frame: &Vec<u8>| frame[15] & 3;
+    let marks: Vec<u8> = bench.outgoing.borrow().iter().map(ecn).collect();
+    assert_eq!(marks, [2, 3, 3, 3]);
+    bench.assert_conserved();
+}

@@ -1,0 +1,237 @@
+//! The loop itself.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use sluice_core::{Cx, Rng, Time};
+use sluice_net::Clock;
+use sluice_net::frame::FlowHasher;
+use sluice_net::port::{Counters, Interest, Pool, Port, Slot, Spin, Waiter, Watch};
+
+use super::{Lane, LaneCounts, Lateness, LostFrame, Observer, PortNumber, Queueing};
+
+/// Ports, the memory of their frames, and the lanes between them: what one thread forwards.
+pub struct Forwarder<P, Q, O = ()> {
+    ports: Vec<P>,
+    pool: Pool,
+    lanes: Vec<Lane<Q, O>>,
+    /// By port, the lane that its arrivals go to.
+    lane_of: Vec<Option<usize>>,
+    /// By port, what is to be sent.
+    outboxes: Vec<Outbox>,
+    waiter: Waiter,
+    clock: Clock,
+    received: Vec<Slot>,
+    /// Ports that may have frames: bit `i` for port `i`.
+    ready: u64,
+}
+
+/// How a lane starts.
+pub struct LaneOptions<'a> {
+    /// The ports whose arrivals it takes. No two lanes share one.
+    pub from: &'a [PortNumber],
+    /// Seeds the flow hash.
+    pub seed: u64,
+    /// The randomness of its queues.
+    pub rng: Rng,
+}
+
+/// What is to leave through one port.
+pub(super) struct Outbox {
+    slots: Vec<Slot>,
+    notes: Vec<Note>,
+}
+
+/// To which lane a frame belongs, and for those that did not pass by its queues when it was due and
+/// its length on the link.
+struct Note {
+    lane: usize,
+    due: Option<(Time, u32)>,
+}
+
+impl Outbox {
+    pub(super) fn push(&mut self, slot: Slot, lane: usize, due: Option<(Time, u32)>) {
+        self.slots.push(slot);
+        self.notes.push(Note { lane, due });
+    }
+}
+
+impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
+    /// A forwarder between `ports` without lanes: what arrives at a port that no lane takes from
+    /// stays in the kernel.
+    ///
+    /// # Panics
+    /// For more than 63 ports.
+    pub fn new(ports: Vec<P>, pool: Pool, clock: Clock, spin: Spin) -> Self {
+        assert!(ports.len() < 64, "readiness is a mask of 64 bits");
+        Forwarder {
+            lane_of: vec![None; ports.len()],
+            outboxes: ports
+                .iter()
+                .map(|_| Outbox {
+                    slots: Vec::with_capacity(BATCH),
+                    notes: Vec::with_capacity(BATCH),
+                })
+                .collect(),
+            ports,
+            pool,
+            lanes: Vec::new(),
+            waiter: Waiter::new(spin),
+            clock,
+            received: Vec::with_capacity(BATCH),
+            ready: 0,
+        }
+    }
+
+    /// Adds a lane that takes what arrives at some ports; its number.
+    ///
+    /// # Panics
+    /// If another lane takes from one of the ports, or they begin with different headers.
+    pub fn add_lane(&mut self, queueing: Q, observer: O, options: LaneOptions<'_>) -> usize {
+        let number = self.lanes.len();
+        let links = options.from.iter().map(|from| self.ports[*from].link());
+        let link = links
+            .reduce(|a, b| {
+                assert_eq!(a, b, "the frames of a lane begin with the same header");
+                a
+            })
+            .expect("a lane takes from a port");
+        for from in options.from {
+            let taken = self.lane_of[*from].replace(number);
+            assert!(taken.is_none(), "one lane takes what arrives at a port");
+        }
+        self.lanes.push(Lane::new(
+            queueing,
+            observer,
+            number,
+            options.rng,
+            FlowHasher::new(options.seed),
+            link,
+        ));
+        number
+    }
+
+    /// Forwards once: what has arrived, and what is due. Then waits for more, but not longer than
+    /// until `until`, and not when there is more already. A readable `also` ends the wait too.
+    pub fn turn(&mut self, until: Option<Time>, also: Option<BorrowedFd<'_>>) {
+        self.receive();
+        let now = self.clock.now();
+        for lane in &mut self.lanes {
+            lane.collect(now, &mut self.pool, &mut self.outboxes);
+        }
+        self.send();
+        let due = self.lanes.iter().filter_map(Lane::next_wake);
+        // What a full batch left behind is asked for at once, after a look at the other ports.
+        let pending = (self.ready != 0).then_some(Time::ZERO);
+        let deadline = due.chain(until).chain(pending).min();
+        let ports = self.ports.iter().map(AsFd::as_fd);
+        let watches = ports.chain(also).map(|descriptor| Watch {
+            descriptor,
+            interest: Interest::Readable,
+        });
+        let wake = self.waiter.wait_for_any(watches, deadline, &self.clock);
+        self.ready |= wake.ready & ((1 << self.ports.len()) - 1);
+    }
+
+    /// Calls a lane's queues between turns, as a command that changes them does.
+    pub fn with<T>(&mut self, lane: usize, work: impl FnOnce(&mut Q, &mut Cx<'_>) -> T) -> T {
+        let now = self.clock.now();
+        self.lanes[lane].with(now, &mut self.pool, work)
+    }
+
+    /// Takes a port for ready in the next turn, whatever its descriptor says.
+    pub const fn look_at(&mut self, port: PortNumber) {
+        self.ready |= 1 << port;
+    }
+
+    /// The lanes, in the order in which they were added.
+    pub fn lanes(&self) -> &[Lane<Q, O>] {
+        &self.lanes
+    }
+
+    /// The lanes, to take what their observers have gathered.
+    pub fn lanes_mut(&mut self) -> &mut [Lane<Q, O>] {
+        &mut self.lanes
+    }
+
+    /// The ports.
+    pub fn ports(&self) -> &[P] {
+        &self.ports
+    }
+
+    /// What has passed through a port and what was lost there.
+    pub fn counters(&mut self, port: PortNumber) -> Counters {
+        self.ports[port].counters()
+    }
+
+    /// The memory of the frames.
+    pub const fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Ends it: what each lane was made of and has counted, in order, and each port's counters.
+    pub fn finish(mut self) -> Finished<Q, O> {
+        let counters = self.ports.iter_mut().map(Port::counters).collect();
+        for port in &mut self.ports {
+            port.release(&mut self.pool);
+        }
+        let lanes = self.lanes.into_iter().map(Lane::into_parts).collect();
+        (lanes, counters)
+    }
+
+    /// Takes a batch from every port that is ready, and admits it.
+    fn receive(&mut self) {
+        let ready = std::mem::take(&mut self.ready);
+        for (number, port) in self.ports.iter_mut().enumerate() {
+            if ready & 1 << number == 0 {
+                continue;
+            }
+            let Some(lane) = self.lane_of[number] else {
+                continue;
+            };
+            let count = port.receive(&mut self.pool, &mut self.received);
+            if count == 0 {
+                continue;
+            }
+            if count == port.capabilities().batch {
+                self.ready |= 1 << number;
+            }
+            let now = self.clock.now();
+            for slot in self.received.drain(..) {
+                let arrival = self.pool.arrival(slot).unwrap_or(now);
+                let (pool, outboxes) = (&mut self.pool, &mut self.outboxes);
+                self.lanes[lane].admit(slot, number, arrival, pool, outboxes);
+            }
+        }
+    }
+
+    /// Sends the outboxes, and notes how late their packets are.
+    fn send(&mut self) {
+        for (port, outbox) in self.ports.iter_mut().zip(&mut self.outboxes) {
+            if outbox.slots.is_empty() {
+                continue;
+            }
+            let sent = port.transmit(&mut self.pool, &outbox.slots);
+            let now = self.clock.now();
+            for slot in outbox.slots.drain(..).skip(sent) {
+                self.pool.free(slot);
+            }
+            for (index, note) in outbox.notes.drain(..).enumerate() {
+                let lane = &mut self.lanes[note.lane];
+                if index >= sent {
+                    lane.counts_mut().lose(LostFrame::Blocked, 1);
+                    continue;
+                }
+                lane.counts_mut().sent += 1;
+                if let Some((due, len)) = note.due {
+                    lane.released(due, len, now);
+                }
+            }
+        }
+    }
+}
+
+/// What a [`Forwarder`] leaves behind: its lanes' parts, and the counters of its ports.
+pub type Finished<Q, O> = (Vec<(Q, O, LaneCounts, Lateness)>, Vec<Counters>);
+
+/// Frames for which the loop's own lists have room from the start.
+const BATCH: usize = 256;
