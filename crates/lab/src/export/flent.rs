@@ -32,7 +32,7 @@ use sluice_core::{Span, Time};
 use super::pcapng::epoch_ns;
 use super::{ExportError, write_whole};
 use crate::recording::{FlowSample, PingSample, ReadError, Recording};
-use crate::scenario::{Direction, Flow, FlowInstance, FlowKind, Schedule};
+use crate::scenario::{Direction, Flow, FlowInstance, FlowKind};
 
 /// A test of flent that a run can be shown as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,12 +157,7 @@ fn has_classes(flows: &[Flow]) -> bool {
 
 /// What rrul calls the class of a flow's packets.
 fn class(flow: &Flow) -> Option<&'static str> {
-    let dscp = match &flow.kind {
-        FlowKind::Tcp(tcp) => tcp.dscp,
-        FlowKind::Udp(udp) => udp.dscp,
-        FlowKind::Ping(ping) => ping.dscp,
-    };
-    match dscp.value() {
+    match flow.kind.dscp().value() {
         0 => Some("BE"),
         8 => Some("BK"),
         40 => Some("CS5"),
@@ -259,7 +254,6 @@ fn metadata(recording: &Recording, test: Test, names: &[Option<String>]) -> Valu
         };
         units.insert(name.clone(), json!({ "UNITS": unit }));
     }
-    let rate = |rate: &Schedule| rate.steps()[0].1.to_string();
     let mut kernel = run.environment.kernel.splitn(2, ' ');
     json!({
         "NAME": test.word(),
@@ -279,7 +273,7 @@ fn metadata(recording: &Recording, test: Test, names: &[Option<String>]) -> Valu
         "KERNEL_RELEASE": kernel.next(),
         "EGRESS_INFO": {
             "qdisc": scenario.link.up.queue.to_string(),
-            "bandwidth": rate(&scenario.link.up.rate),
+            "bandwidth": scenario.link.up.rate.to_string(),
         },
         "TEST_PARAMETERS": {
             "upload_streams": streams("upload"),
@@ -333,6 +327,7 @@ fn series_names(instances: &[FlowInstance<'_>], test: Test) -> Vec<Option<String
                 })
             }
             FlowKind::Udp(_) => Some(format!("UDP {} {}", way(flow), instance.name)),
+            FlowKind::Voip(_) | FlowKind::Rr(_) | FlowKind::Web(_) => None,
         }
     };
     instances.iter().map(name).collect()

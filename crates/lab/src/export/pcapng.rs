@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use sluice_core::record::{Fate, PacketRecord};
-use sluice_core::{Ecn, Time};
+use sluice_core::{Ecn, Rate, Time};
 use sluice_net::frame::Sum;
 
 use super::{ExportError, write_whole};
@@ -38,8 +38,14 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
     let mut captures = [Vec::new(), Vec::new()];
     for row in recording.packets()? {
         let row = row?;
-        let pipe = scenario.link.pipe(row.pipe);
-        let (near, far) = match row.pipe {
+        // The ports of a path of several links are those of its ends.
+        let Some((_, pipe)) = scenario.pipes().find(|(id, _)| *id == row.pipe) else {
+            continue;
+        };
+        if row.pipe.hop() > 0 {
+            continue;
+        }
+        let (near, far) = match row.pipe.direction() {
             Direction::Up => (0, 1),
             Direction::Down => (1, 0),
         };
@@ -102,13 +108,14 @@ fn departure(record: &PacketRecord, pipe: &Pipe) -> Option<Time> {
     if !matches!(record.fate, Fate::Sent | Fate::Marked) {
         return None;
     }
-    let rate = pipe.rate.at(record.at.since(Time::ZERO));
+    let sent = record.at.since(Time::ZERO);
+    let rate = pipe.rate.at(sent).unwrap_or(Rate::UNLIMITED);
     let transmission = rate.transmission(u64::from(record.len));
     Some(
         record
             .at
             .saturating_add(transmission)
-            .saturating_add(pipe.delay),
+            .saturating_add(pipe.delay.at(sent)),
     )
 }
 
@@ -132,21 +139,21 @@ fn comment(row: &PacketRow) -> Option<String> {
 
 fn header(row: &PacketRow, flow: Option<&FlowInstance<'_>>) -> Header {
     let (h2, h3) = ([10, 0, 23, 2], [10, 0, 23, 3]);
-    let (source, destination) = match row.pipe {
+    let (source, destination) = match row.pipe.direction() {
         Direction::Up => (h2, h3),
         Direction::Down => (h3, h2),
     };
     let (protocol, dscp, near, far) = match flow {
         Some(flow) => {
-            let (protocol, dscp) = match &flow.flow.kind {
-                FlowKind::Tcp(tcp) => (TCP, tcp.dscp),
-                FlowKind::Udp(udp) => (UDP, udp.dscp),
-                FlowKind::Ping(ping) => (UDP, ping.dscp),
+            let protocol = match &flow.flow.kind {
+                FlowKind::Tcp(_) | FlowKind::Rr(_) | FlowKind::Web(_) => TCP,
+                FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) => UDP,
             };
+            let dscp = flow.flow.kind.dscp();
             // Both ends of 10 000 flows have ports of their own.
             let number = flow.id as u16;
             let (client, server) = (40_000 + number, 5000 + number);
-            let ports = if flow.flow.direction == row.pipe {
+            let ports = if flow.flow.direction == row.pipe.direction() {
                 (client, server)
             } else {
                 (server, client)

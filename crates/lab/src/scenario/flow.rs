@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use sluice_core::Span;
 
 use super::error::{Problem, Problems};
-use super::field::Name;
+use super::field::{Dscp, Name};
 use super::schema::{Field, KeyDecl, Keys, Section, keys, names};
 use super::tree::{Node, Place, Table, Value};
 use super::words::Direction;
@@ -169,6 +169,11 @@ macro_rules! flow_types {
             /// The names of what is measured of it.
             pub fn metrics(&self) -> &'static [&'static str] {
                 match self { $(FlowKind::$type(_) => $type::METRICS,)+ }
+            }
+
+            /// The codepoint of its packets.
+            pub fn dscp(&self) -> Dscp {
+                match self { $(FlowKind::$type(flow) => flow.dscp,)+ }
             }
 
             /// Whether it ends by itself.
