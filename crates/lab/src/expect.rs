@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::figures::median;
 use crate::metrics::{Summary, Unit};
 use crate::scenario::{Backend, Expect};
 
@@ -14,6 +15,8 @@ pub struct Outcome {
     pub variant: String,
     /// The figure.
     pub metric: String,
+    /// How many runs the measured value is the median of.
+    pub runs: usize,
     /// What it is measured in.
     #[serde(serialize_with = "unit_name")]
     pub unit: Unit,
@@ -48,6 +51,7 @@ impl Outcome {
         Outcome {
             variant: variant.into(),
             metric: metric.into(),
+            runs: 1,
             unit,
             measured,
             min: None,
@@ -58,11 +62,12 @@ impl Outcome {
     }
 }
 
-/// Holds `summary`, of a run on `backend`, against every expectation that is for it. What was not
-/// measured does not pass.
-pub fn check(expectations: &[Expect], backend: Backend, summary: &Summary) -> Vec<Outcome> {
+/// Holds the runs of a variant on `backend` against every expectation that is for it: the median of
+/// several. What was not measured does not pass.
+pub fn check(expectations: &[Expect], backend: Backend, summaries: &[&Summary]) -> Vec<Outcome> {
     let outcome = |expect: &Expect| {
-        let measured = expect.metric.value(summary);
+        let values = summaries.iter().filter_map(|s| expect.metric.value(s));
+        let measured = median(&values.collect::<Vec<f64>>());
         let (min, max) = (
             expect.min.map(|q| q.as_f64()),
             expect.max.map(|q| q.as_f64()),
@@ -70,7 +75,8 @@ pub fn check(expectations: &[Expect], backend: Backend, summary: &Summary) -> Ve
         let is_within =
             |value: f64| min.is_none_or(|min| value >= min) && max.is_none_or(|max| value <= max);
         Outcome {
-            variant: summary.variant.clone(),
+            variant: summaries.first().map_or("", |s| &s.variant).to_owned(),
+            runs: summaries.len(),
             metric: expect.metric.to_string(),
             unit: expect.metric.unit(),
             measured,
@@ -96,9 +102,13 @@ impl fmt::Display for Outcome {
         match self.measured {
             Some(value) => {
                 let value = self.unit.show(value);
+                let median = match self.runs {
+                    0 | 1 => String::new(),
+                    n => format!(" in the median of {n} runs"),
+                };
                 write!(
                     f,
-                    "{word}: `{metric}` of `{variant}` is {value}; expected {bounds}"
+                    "{word}: `{metric}` of `{variant}` is {value}{median}; expected {bounds}"
                 )
             }
             None => write!(

@@ -14,7 +14,6 @@ use sluice_net::traffic::udp::UdpReport;
 use sluice_net::traffic::web::WebReport;
 use sluice_net::traffic::{self, Stop};
 
-use crate::expect;
 use crate::live::{self, FlowReport, Listener, LiveError, Observation};
 use crate::metrics::Summary;
 use crate::recording::{
@@ -23,7 +22,6 @@ use crate::recording::{
 };
 use crate::scenario::{Backend, Direction, FlowInstance, FlowKind, Scenario, Variant, Voip};
 use crate::simulated::{self, SimError};
-use crate::table::VariantResult;
 
 /// Why a run gave no result.
 #[derive(Debug, thiserror::Error)]
@@ -47,22 +45,27 @@ pub enum RunError {
 pub struct Finished {
     /// What it wrote.
     pub recording: Recording,
-    /// Its figures, and whether they are as expected.
-    pub result: VariantResult,
-    /// Whether it was ended by request, before its time.
-    pub is_interrupted: bool,
+    /// Its figures.
+    pub summary: Summary,
+    /// Whether it is an earlier run, of the same scenario by the same program.
+    pub is_reused: bool,
 }
 
-/// Says what would keep `variants` from running on `backend`, without starting anything.
+impl Finished {
+    /// Whether it was ended by request, before its time.
+    pub fn is_interrupted(&self) -> bool {
+        self.recording.run().status != Status::Complete
+    }
+}
+
+/// Says what would keep `variant` from running on `backend`, without starting anything.
 ///
 /// # Errors
 /// A missing privilege or congestion control, by name.
-pub fn check(variants: &[Variant], backend: Backend) -> Result<(), RunError> {
-    for variant in variants {
-        match backend {
-            Backend::Live => live::check(&variant.scenario)?,
-            Backend::Sim => simulated::check(&variant.scenario)?,
-        }
+pub fn check(variant: &Variant, backend: Backend) -> Result<(), RunError> {
+    match backend {
+        Backend::Live => live::check(&variant.scenario)?,
+        Backend::Sim => simulated::check(&variant.scenario)?,
     }
     Ok(())
 }
@@ -86,12 +89,12 @@ pub fn run(
         Backend::Live => run_live(scenario, writer, interrupt, progress)?,
         Backend::Sim => run_simulated(scenario, writer, interrupt, progress)?,
     };
-    let is_interrupted = recording.run().status != Status::Complete;
-    let result = measure(&recording)?;
+    let summary = Summary::of(&recording)?;
+    recording.store_summary(&summary)?;
     Ok(Finished {
         recording,
-        result,
-        is_interrupted,
+        summary,
+        is_reused: false,
     })
 }
 
@@ -175,26 +178,6 @@ fn run_live(
 
 /// Why a run that the user ended is partial.
 const INTERRUPTED: &str = "interrupted";
-
-/// The figures of a recording, which are stored with it, and whether they are as expected.
-fn measure(recording: &Recording) -> Result<VariantResult, RunError> {
-    let result = figures(recording)?;
-    recording.store_summary(&result.summary)?;
-    Ok(result)
-}
-
-/// The figures of a recording, and whether they are as expected.
-///
-/// # Errors
-/// The recording cannot be read.
-pub fn figures(recording: &Recording) -> Result<VariantResult, RunError> {
-    let summary = Summary::of(recording)?;
-    let expect = {
-        let run = recording.run();
-        expect::check(&run.scenario.expect, run.environment.backend, &summary)
-    };
-    Ok(VariantResult { summary, expect })
-}
 
 /// Writes what the router saw; the first failure ends the run.
 struct Recorder<'a> {

@@ -1,8 +1,8 @@
 //! What a simulation is going to cost, before it runs.
 
 use crate::config::{Config, Direction, Flow, Link, LinkId, Spacing, Traffic};
-use sluice_core::{Rate, Span};
 use sluice_core::param::Value;
+use sluice_core::{Rate, Span};
 
 /// Upper bounds of what a simulation takes, good to a small factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,7 +32,7 @@ use sluice_core::{Span, Time};
 use super::pcapng::epoch_ns;
 use super::{ExportError, write_whole};
 use crate::recording::{FlowSample, PingSample, ReadError, Recording};
-use crate::scenario::{Direction, Flow, FlowInstance, FlowKind};
+use crate::scenario::{Direction, Flow, FlowInstance, FlowKind, Schedule};
 
 /// A test of flent that a run can be shown as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,6 +254,7 @@ fn metadata(recording: &Recording, test: Test, names: &[Option<String>]) -> Valu
         };
         units.insert(name.clone(), json!({ "UNITS": unit }));
     }
+    let rate = |rate: &Schedule| rate.highest().to_string();
     let mut kernel = run.environment.kernel.splitn(2, ' ');
     json!({
         "NAME": test.word(),
@@ -273,7 +274,7 @@ fn metadata(recording: &Recording, test: Test, names: &[Option<String>]) -> Valu
         "KERNEL_RELEASE": kernel.next(),
         "EGRESS_INFO": {
             "qdisc": scenario.link.up.queue.to_string(),
-            "bandwidth": scenario.link.up.rate.to_string(),
+            "bandwidth": rate(&scenario.link.up.rate),
         },
         "TEST_PARAMETERS": {
             "upload_streams": streams("upload"),
@@ -326,8 +327,10 @@ fn series_names(instances: &[FlowInstance<'_>], test: Test) -> Vec<Option<String
                     n => format!("{stem}::{n}"),
                 })
             }
-            FlowKind::Udp(_) => Some(format!("UDP {} {}", way(flow), instance.name)),
-            FlowKind::Voip(_) | FlowKind::Rr(_) | FlowKind::Web(_) => None,
+            FlowKind::Udp(_) | FlowKind::Voip(_) => {
+                Some(format!("UDP {} {}", way(flow), instance.name))
+            }
+            FlowKind::Rr(_) | FlowKind::Web(_) => None,
         }
     };
     instances.iter().map(name).collect()

@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use sluice_core::record::{Fate, PacketRecord};
-use sluice_core::{Ecn, Rate, Time};
+use sluice_core::{Ecn, Time};
 use sluice_net::frame::Sum;
 
 use super::{ExportError, write_whole};
@@ -35,19 +35,19 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
     let scenario = &recording.run().scenario;
     let flows: Vec<FlowInstance<'_>> = scenario.instances().collect();
     let started = epoch_ns(&recording.run().environment.started_at);
+    let last = scenario.hops.len();
     let mut captures = [Vec::new(), Vec::new()];
     for row in recording.packets()? {
         let row = row?;
-        // The ports of a path of several links are those of its ends.
-        let Some((_, pipe)) = scenario.pipes().find(|(id, _)| *id == row.pipe) else {
-            continue;
-        };
-        if row.pipe.hop() > 0 {
-            continue;
-        }
-        let (near, far) = match row.pipe.direction() {
-            Direction::Up => (0, 1),
-            Direction::Down => (1, 0),
+        let direction = row.pipe.direction();
+        let link = scenario.links().nth(row.pipe.hop());
+        let pipe = link
+            .expect("a packet is on a link of the path")
+            .pipe(direction);
+        // The ports are the ends of the path: what happens between them shows where it is lost.
+        let (near, far, enters, leaves) = match direction {
+            Direction::Up => (0, 1, row.pipe.hop() == 0, row.pipe.hop() == last),
+            Direction::Down => (1, 0, row.pipe.hop() == last, row.pipe.hop() == 0),
         };
         let comment = comment(&row);
         let header = header(&row, flows.get(row.record.flow as usize));
@@ -58,8 +58,10 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
             is_inbound,
             comment: comment.clone(),
         };
-        captures[near].push(sight(row.record.arrival, true, header));
-        if let Some(at) = departure(&row.record, pipe) {
+        if enters || matches!(row.record.fate, Fate::Dropped(_)) {
+            captures[near].push(sight(row.record.arrival, true, header));
+        }
+        if leaves && let Some(at) = departure(&row.record, pipe) {
             let header = match row.record.fate {
                 Fate::Marked => with_ecn(header, Ecn::Ce),
                 _ => header,
@@ -108,14 +110,14 @@ fn departure(record: &PacketRecord, pipe: &Pipe) -> Option<Time> {
     if !matches!(record.fate, Fate::Sent | Fate::Marked) {
         return None;
     }
-    let sent = record.at.since(Time::ZERO);
-    let rate = pipe.rate.at(sent).unwrap_or(Rate::UNLIMITED);
+    let left = record.at.since(Time::ZERO);
+    let rate = pipe.rate.at(left).unwrap_or(pipe.rate.highest());
     let transmission = rate.transmission(u64::from(record.len));
     Some(
         record
             .at
             .saturating_add(transmission)
-            .saturating_add(pipe.delay.at(sent)),
+            .saturating_add(pipe.delay.at(left)),
     )
 }
 
@@ -145,11 +147,11 @@ fn header(row: &PacketRow, flow: Option<&FlowInstance<'_>>) -> Header {
     };
     let (protocol, dscp, near, far) = match flow {
         Some(flow) => {
+            let dscp = flow.flow.kind.dscp();
             let protocol = match &flow.flow.kind {
                 FlowKind::Tcp(_) | FlowKind::Rr(_) | FlowKind::Web(_) => TCP,
                 FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) => UDP,
             };
-            let dscp = flow.flow.kind.dscp();
             // Both ends of 10 000 flows have ports of their own.
             let number = flow.id as u16;
             let (client, server) = (40_000 + number, 5000 + number);

@@ -361,7 +361,7 @@ fn an_expectation_that_is_not_met_says_what_was_measured() {
     let temp = tempfile::tempdir().unwrap();
     let recording = recording(temp.path());
     let summary = Summary::of(&recording).unwrap();
-    let outcomes = expect::check(&recording.run().scenario.expect, Backend::Live, &summary);
+    let outcomes = expect::check(&recording.run().scenario.expect, Backend::Live, &[&summary]);
     let lines: Vec<String> = outcomes.iter().map(ToString::to_string).collect();
     assert_eq!(
         lines,

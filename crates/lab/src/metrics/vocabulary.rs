@@ -80,6 +80,13 @@ pub struct MetricDecl<T: 'static> {
     value: fn(&T) -> Option<f64>,
 }
 
+impl<T> MetricDecl<T> {
+    /// The figure of `subject`; none if nothing was measured.
+    pub fn of(&self, subject: &T) -> Option<f64> {
+        (self.value)(subject)
+    }
+}
+
 macro_rules! metrics {
     ($($name:literal, $unit:ident, $doc:literal, $source:tt $($section:literal)?, $value:expr;)+) => {
         &[$(MetricDecl {

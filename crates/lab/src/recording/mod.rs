@@ -2,7 +2,7 @@
 //!
 //! | file | rows |
 //! |---|---|
-//! | `run.json` | the resolved scenario, seed, versions, host, kernel, how it ended |
+//! | `run.json` | the resolved scenario, seed, versions, host, kernel, how it ended, checksums of the tables |
 //! | `packets.parquet` | one per packet and pipe: [`PacketRow`] |
 //! | `flows.parquet` | one per flow and interval: [`FlowSample`] |
 //! | `queues.parquet` | one per variable of a queue and interval or change: [`QueueSample`] |
@@ -16,6 +16,8 @@
 //! `running`, and the last, with `complete` or `partial`.
 
 mod cell;
+mod cells;
+mod checksum;
 mod reader;
 mod reference;
 mod rows;
@@ -27,6 +29,8 @@ mod writer;
 
 pub(crate) use cell::{Cell, Row};
 pub use cell::{ColumnDecl, ColumnKind};
+pub(crate) use cells::CellWriter;
+pub use checksum::{Checksum, program};
 pub use reader::{ReadError, Recording};
 pub use reference::reference;
 pub use rows::{

@@ -166,14 +166,14 @@ macro_rules! flow_types {
                 match self { $(FlowKind::$type(_) => stringify!($module),)+ }
             }
 
+            /// What its packets are marked with.
+            pub fn dscp(&self) -> Dscp {
+                match self { $(FlowKind::$type(keys) => keys.dscp,)+ }
+            }
+
             /// The names of what is measured of it.
             pub fn metrics(&self) -> &'static [&'static str] {
                 match self { $(FlowKind::$type(_) => $type::METRICS,)+ }
-            }
-
-            /// The codepoint of its packets.
-            pub fn dscp(&self) -> Dscp {
-                match self { $(FlowKind::$type(flow) => flow.dscp,)+ }
             }
 
             /// Whether it ends by itself.

@@ -6,8 +6,9 @@ use sluice_core::record::Fate;
 use sluice_core::{DropReason, Span, Time};
 use sluice_net::traffic::Stop;
 
+use crate::metrics::Summary;
 use crate::recording::{Recording, Transfer};
-use crate::run::{RunError, figures, run};
+use crate::run::{RunError, run};
 use crate::scenario::{Backend, Scenario};
 
 fn simulate(text: &str) -> (tempfile::TempDir, Recording) {
@@ -34,7 +35,7 @@ fn simulate_in(folder: &Path, text: &str) -> Result<Recording, RunError> {
 }
 
 fn metric(recording: &Recording, name: &str) -> f64 {
-    let summary = figures(recording).unwrap().summary;
+    let summary = Summary::of(recording).unwrap();
     let metric = crate::metrics::Metric::parse(name, &recording.run().scenario.flows).unwrap();
     let value = metric.value(&summary);
     value.unwrap_or_else(|| panic!("`{name}` was not measured"))
