@@ -159,7 +159,10 @@ fn check_tells_what_is_wrong_and_where_and_runs_nothing() {
     assert_eq!(check(good), (Some(0), String::new()));
     assert_eq!(
         check("pipe 1 config bw 10Mbit/s\nadd 100 pipe 1 ip from any too any\n"),
-        (Some(1), "sluice: r.conf:2:28: unrecognised option ``too'' (did you mean ``to''?)\n".to_string())
+        (
+            Some(1),
+            "sluice: r.conf:2:28: unrecognised option ``too'' (did you mean ``to''?)\n".to_string()
+        )
     );
     let (code, warning) = check("add 100 pipe 7 ip from any to any\n");
     assert_eq!(code, Some(0));
