@@ -8,6 +8,7 @@ use std::fmt;
 use sluice_core::param::{Kind, ParamDecl, ParamError, Value, Values};
 use sluice_core::registry::{self, Algorithm, Form};
 
+use super::bounds;
 use super::error::{CommandError, ErrorKind, nearest};
 use super::parser::{Parse, Parser, invalid};
 use super::quantity::{self, ShowRate, whole_integer};
@@ -128,6 +129,7 @@ pub(super) fn parameters(
             (Some(decl), _) => {
                 let text = p.need(needs(decl))?;
                 let value = value(p, decl, text)?;
+                let value = bounds::parameter(p, algorithm, decl, text, value);
                 choice.values.set(decl.name, value);
             }
             (None, Some(decl)) => choice.values.set(decl.name, Value::Flag(false)),

@@ -278,7 +278,9 @@ impl Layout {
                 means.warn(&c.number, text);
             }
             Some(scheduler) if scheduler.is_multi_queue => {
-                discipline::bound_share(&scheduler.choice, c, &mut flowset, means.warnings);
+                let is_compat = means.is_compat();
+                let choice = &scheduler.choice;
+                discipline::bound_share(choice, c, &mut flowset, is_compat, means.warnings);
                 self.check_shares(number, &flowset, parent, c.number)?;
             }
             Some(scheduler) => {
