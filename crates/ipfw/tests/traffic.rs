@@ -663,7 +663,9 @@ fn red_has_the_thresholds_that_it_was_given() {
         bench.script(&format!(
             "pipe 1 config bw 1Mbit/s queue 1000 {words}\nadd pipe 1 ip from any to any"
         ));
-        (0..40).for_each(|_| drop(bench.send(1250, &udp(1))));
+        for _ in 0..40 {
+            bench.send(1250, &udp(1));
+        }
         40 - bench.dropped.0.len()
     };
     // The first packet is on the link, and the average is taken before a packet is added.
@@ -679,7 +681,9 @@ fn red_has_the_thresholds_that_it_was_given() {
     bench.script(
         "pipe 1 config bw 1Mbit/s queue 200KBytes red 1/14000/15000/1\nadd pipe 1 ip from any to any",
     );
-    (0..40).for_each(|_| drop(bench.send(1250, &udp(1))));
+    for _ in 0..40 {
+        bench.send(1250, &udp(1));
+    }
     let kept = 40 - bench.dropped.0.len();
     assert!((11..=14).contains(&kept), "{kept}");
 }

@@ -147,6 +147,15 @@ pub(super) fn parameters(
     Ok(choice)
 }
 
+/// Whether `word` is a parameter of the algorithm called `name`, or switches one off.
+pub(super) fn is_parameter(name: &str, word: &str) -> bool {
+    let is = |decl: &ParamDecl| {
+        let negated = word.strip_prefix("no") == Some(decl.name) && decl.kind == Kind::Flag;
+        word == decl.name || negated
+    };
+    registry::find(name).is_some_and(|algorithm| algorithm.params().any(is))
+}
+
 /// Parameters of flow queueing or of the holder, which the plain form of an AQM does not take.
 fn is_foreign(word: &str) -> bool {
     matches!(word, "quantum" | "flows") || is_queue_limit(word)

@@ -31,11 +31,29 @@ const BOUNDS: &[(&str, &str, u64, u64)] = &[
     ("fq_pie", "flows", 1, 65536),
 ];
 
-/// Scheduler, and dummynet's bounds for the weight and the longest packet.
-const SHARES: &[(&str, (u32, u32), (u32, u32))] = &[
-    ("wf2q+", (1, 100), (0, u32::MAX)),
-    ("rr", (1, 65536), (64, 2048)),
-    ("qfq", (1, 65536), (1, 2000)),
+/// dummynet's bounds of a share: least and largest.
+struct ShareBounds {
+    scheduler: &'static str,
+    weight: (u32, u32),
+    max_len: (u32, u32),
+}
+
+const SHARES: &[ShareBounds] = &[
+    ShareBounds {
+        scheduler: "wf2q+",
+        weight: (1, 100),
+        max_len: (0, u32::MAX),
+    },
+    ShareBounds {
+        scheduler: "rr",
+        weight: (1, 65536),
+        max_len: (64, 2048),
+    },
+    ShareBounds {
+        scheduler: "qfq",
+        weight: (1, 65536),
+        max_len: (1, 2000),
+    },
 ];
 
 /// Which part of a share.
@@ -49,12 +67,12 @@ pub(crate) enum Part {
 
 /// What dummynet makes of a weight or a longest packet.
 pub(crate) fn share(scheduler: &str, part: Part, value: u32) -> u32 {
-    let Some((_, weight, max_len)) = SHARES.iter().find(|(name, ..)| *name == scheduler) else {
+    let Some(bounds) = SHARES.iter().find(|b| b.scheduler == scheduler) else {
         return value;
     };
     let (low, high) = match part {
-        Part::Weight => *weight,
-        Part::MaxLen => *max_len,
+        Part::Weight => bounds.weight,
+        Part::MaxLen => bounds.max_len,
     };
     value.clamp(low, high)
 }

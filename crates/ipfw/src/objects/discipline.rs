@@ -10,9 +10,7 @@ use sluice_core::units::{Bytes, Rate};
 
 use super::layout::FlowsetConfig;
 use crate::grammar::bounds::{self, Part};
-use crate::grammar::{
-    At, Choice, CommandError, Config, ErrorKind, Policy, QueueSize, RedWords, Warning,
-};
+use crate::grammar::{At, Choice, CommandError, Config, Policy, QueueSize, RedWords, Warning};
 use crate::variables::Variables;
 
 /// An algorithm that every build has.

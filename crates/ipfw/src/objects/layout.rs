@@ -586,7 +586,7 @@ fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, CommandError> {
             Some(Rc::new(profile))
         }
     };
-    if means.is_compat() && c.burst.is_some() && rate.is_unlimited() {
+    if c.burst.is_some_and(|burst| burst > 0) && rate.is_unlimited() {
         means.warn(
             &c.number,
             "`burst` changes nothing on a link without `bw`".into(),
