@@ -9,7 +9,7 @@ use super::messages::Messages;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
 use crate::clock::Clock;
 use crate::frame::{Link, VnetHeader};
-use crate::namespace::{LinkError, Namespace, NamespaceError};
+use crate::namespace::{LinkError, Links, Namespace, NamespaceError};
 use crate::sys;
 use socket2::{Domain, Socket, Type};
 use std::io;
@@ -29,6 +29,9 @@ pub struct PacketOptions {
     pub send_buffer: usize,
     /// Send past the interface's queueing discipline: it must not queue a second time.
     pub bypass_qdisc: bool,
+    /// Take frames in. A port that only sends spares the kernel the copies for it: with one for each
+    /// way, two threads can share an interface.
+    pub receives: bool,
     /// Note when the kernel got each frame ([`Pool::arrival`]), on this clock. A host that
     /// counts delays from there is not the later for having woken up late. Costs a control
     /// message per frame.
@@ -43,6 +46,7 @@ impl Default for PacketOptions {
             receive_buffer: 8 << 20,
             send_buffer: 8 << 20,
             bypass_qdisc: true,
+            receives: true,
             timestamps: None,
         }
     }
@@ -75,6 +79,13 @@ pub enum PacketError {
 pub struct PacketPort {
     socket: Socket,
     interface: String,
+    /// The interface's number, which changes when it disappears and comes back.
+    index: u32,
+    /// What the socket is bound to.
+    protocol: libc::c_int,
+    /// Set while the interface is down or gone.
+    absence: Option<Absence>,
+    namespace: Namespace,
     capabilities: Capabilities,
     vnet_len: usize,
     timestamps: Option<Clock>,
@@ -143,10 +154,15 @@ impl PacketPort {
             options.send_buffer,
         )
         .map_err(error("size the send buffer"))?;
-        bind(&socket, link.index).map_err(error("bind the packet socket"))?;
+        let protocol = protocol(options.receives);
+        bind(&socket, link.index, protocol).map_err(error("bind the packet socket"))?;
         Ok(PacketPort {
             socket,
             interface: interface.to_owned(),
+            index: link.index,
+            protocol,
+            absence: None,
+            namespace: namespace.try_clone()?,
             capabilities: Capabilities {
                 super_packets: options.offloads,
                 partial_checksums: options.offloads,
@@ -208,7 +224,47 @@ impl PacketPort {
 
     fn receive_failed(&mut self, error: &io::Error) {
         if error.kind() != io::ErrorKind::WouldBlock && error.kind() != io::ErrorKind::Interrupted {
-            self.counters.lose(Loss::of(error), 1);
+            self.lose(error);
+        }
+    }
+
+    fn lose(&mut self, error: &io::Error) {
+        let reason = Loss::of(error);
+        self.counters.lose(reason, 1);
+        if reason == Loss::Down && self.absence.is_none() {
+            self.absence = Some(Absence::default());
+        }
+    }
+
+    /// Looks, ten times a second, whether an interface that was lost is there again, under the same
+    /// name and possibly another number, and attaches to it.
+    fn look_for_it(&mut self) {
+        let Some(absence) = &mut self.absence else {
+            return;
+        };
+        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
+        if now_ns < absence.next_look_ns {
+            return;
+        }
+        absence.next_look_ns = now_ns + LOOK_EVERY_NS;
+        if absence.links.is_none() {
+            absence.links = self.namespace.links().ok();
+        }
+        let Some(links) = &mut absence.links else {
+            return;
+        };
+        let Ok(link) = links.interface(&self.interface) else {
+            return;
+        };
+        if link.index != self.index {
+            if bind(&self.socket, link.index, self.protocol).is_err() {
+                return;
+            }
+            self.index = link.index;
+        }
+        self.capabilities.mtu = link.mtu;
+        if link.is_up {
+            self.absence = None;
         }
     }
 }
@@ -227,6 +283,7 @@ impl Port for PacketPort {
     }
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
+        self.look_for_it();
         self.take_room(pool);
         if self.slots.is_empty() {
             self.discard();
@@ -327,7 +384,7 @@ impl Port for PacketPort {
                     }
                     Err(error) => {
                         // It concerns the first message that was not sent.
-                        self.counters.lose(Loss::of(&error), 1);
+                        self.lose(&error);
                         done += 1;
                     }
                 }
@@ -374,6 +431,15 @@ impl AsFd for PacketPort {
     }
 }
 
+/// What is done while an interface is down or gone.
+#[derive(Default)]
+struct Absence {
+    next_look_ns: u64,
+    links: Option<Links>,
+}
+
+const LOOK_EVERY_NS: u64 = 100_000_000;
+
 /// linux/if_packet.h: `struct tpacket_stats`.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
@@ -394,7 +460,12 @@ fn grant_buffer(
         .or_else(|_| sys::set_option(socket, libc::SOL_SOCKET, ask, &bytes))
 }
 
-fn bind(socket: &Socket, index: u32) -> io::Result<()> {
+/// The protocol to bind to: a socket bound to none only sends.
+const fn protocol(receives: bool) -> libc::c_int {
+    if receives { libc::ETH_P_ALL } else { 0 }
+}
+
+fn bind(socket: &Socket, index: u32, protocol: libc::c_int) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid address storage; a sockaddr_ll is smaller and starts
     // with the same family field.
     #[allow(unsafe_code)]
@@ -402,7 +473,7 @@ fn bind(socket: &Socket, index: u32) -> io::Result<()> {
         socket2::SockAddr::try_init(|storage, length| {
             let mut address: libc::sockaddr_ll = std::mem::zeroed();
             address.sll_family = libc::AF_PACKET as u16;
-            address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+            address.sll_protocol = (protocol as u16).to_be();
             address.sll_ifindex = index as i32;
             storage.cast::<libc::sockaddr_ll>().write(address);
             *length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
