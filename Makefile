@@ -79,7 +79,7 @@ reproduction: build ## run the published experiments on both backends and make d
 
 bench: build ## benchmarks, each beside something measured in the same minute
 	$(CARGO) bench --locked -q -p sluice-core --bench queues
-	$(CARGO) bench --locked -q -p sluice-ipfw
+	$(CARGO) bench --locked -q -p sluice-ipfw --bench scale
 	$(CARGO) run --release --locked -q -p sluice-sim --example speed
 	$(CARGO) run --release --locked -q -p sluice-net --example forward_rate
 
