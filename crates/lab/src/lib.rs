@@ -13,7 +13,8 @@
 //! - [`table`]: the figures as text and as JSON;
 //! - [`report`]: the page and the pictures, which [`report_of`] fills from recordings and [`pages`]
 //!   writes;
-//! - [`replay`]: a recorded trace of arrivals through one queue.
+//! - [`replay`]: a recorded trace of arrivals through one queue; [`replay_run`]: a live run's arrivals
+//!   through the same queues.
 
 pub mod agreement;
 pub mod compare;
@@ -25,6 +26,7 @@ pub mod metrics;
 pub mod pages;
 pub mod recording;
 pub mod replay;
+pub mod replay_run;
 pub mod report;
 pub mod report_of;
 pub mod results;

@@ -190,6 +190,11 @@ impl Recorder<'_> {
                     self.writer.release(release)?;
                 }
             }
+            Observation::Arrivals(arrivals) => {
+                for arrival in arrivals {
+                    self.writer.arrival(arrival)?;
+                }
+            }
             Observation::Queue {
                 direction,
                 at,

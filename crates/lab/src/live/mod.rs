@@ -5,5 +5,5 @@ mod run;
 mod topology;
 
 pub use router::{FlowKey, LanePlan, LaneReport, Observation, Plan, RouterReport, route};
-pub use run::{FlowReport, Listener, LiveError, LiveRun, check, run};
+pub use run::{FlowReport, Listener, LiveError, LiveRun, check, plan, run};
 pub use topology::{Host, Topology, TopologyError};

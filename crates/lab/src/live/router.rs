@@ -26,7 +26,7 @@ use sluice_router::forward::{
     Forwarder, Lane, LaneCounts, LaneOptions, LostFrame, Observer, Piped,
 };
 
-use crate::recording::Release;
+use crate::recording::{Arrival, Release};
 /// Which way a packet goes: `Up` from h2 to h3.
 pub use crate::scenario::Direction;
 
@@ -58,6 +58,41 @@ pub struct Plan {
     pub spin: Spin,
 }
 
+impl Plan {
+    const fn lane(&self, direction: Direction) -> &LanePlan {
+        match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        }
+    }
+
+    /// The queue and the pipe of a direction, at their beginning. Packets leave through the other
+    /// port than [`port_of`].
+    pub fn queueing(&self, direction: Direction) -> Piped {
+        let lane = self.lane(direction);
+        Piped::new(
+            &lane.pipe,
+            lane.steps.clone(),
+            &lane.queue,
+            1 - port_of(direction),
+            self.split_below,
+        )
+    }
+
+    /// The randomness of a direction's queue.
+    pub fn rng(&self, direction: Direction) -> Rng {
+        Rng::from_seed(self.seed).fork(1 + port_of(direction) as u64)
+    }
+}
+
+/// The port at which the packets of a direction arrive.
+const fn port_of(direction: Direction) -> usize {
+    match direction {
+        Direction::Up => 0,
+        Direction::Down => 1,
+    }
+}
+
 /// What the router saw, told while it runs.
 #[derive(Debug)]
 pub enum Observation {
@@ -76,6 +111,8 @@ pub enum Observation {
     },
     /// When packets left.
     Releases(Vec<Release>),
+    /// What the queues were told of packets.
+    Arrivals(Vec<Arrival>),
     /// A flow was seen for the first time.
     Flow(u32, FlowKey),
 }
@@ -154,24 +191,14 @@ pub fn route(
     observations: &Sender<Observation>,
 ) -> RouterReport {
     let mut forwarder = Forwarder::new(vec![inner, outer], pool, *clock, plan.spin);
-    for (from, direction, lane) in [
-        (0, Direction::Up, &plan.up),
-        (1, Direction::Down, &plan.down),
-    ] {
-        let queueing = Piped::new(
-            &lane.pipe,
-            lane.steps.clone(),
-            &lane.queue,
-            1 - from,
-            plan.split_below,
-        );
+    for direction in [Direction::Up, Direction::Down] {
         let options = LaneOptions {
-            from: &[from],
+            from: &[port_of(direction)],
             seed: plan.seed,
-            rng: Rng::from_seed(plan.seed).fork(1 + from as u64),
+            rng: plan.rng(direction),
         };
         let recorder = Recorder::new(direction, observations.clone());
-        forwarder.add_lane(queueing, recorder, options);
+        forwarder.add_lane(plan.queueing(direction), recorder, options);
     }
     let is_real_time = sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
     let mut sample_at = Time::ZERO;
@@ -236,6 +263,9 @@ struct Recorder {
     tracer: Tracer,
     flows: BTreeSet<u32>,
     releases: Vec<Release>,
+    arrivals: Vec<Arrival>,
+    /// How many packets have arrived.
+    arrived: u64,
     observations: Sender<Observation>,
 }
 
@@ -246,6 +276,8 @@ impl Recorder {
             tracer: Tracer::new(),
             flows: BTreeSet::new(),
             releases: Vec::new(),
+            arrivals: Vec::new(),
+            arrived: 0,
             observations,
         }
     }
@@ -274,6 +306,16 @@ impl Observer for Recorder {
             self.tell(Observation::Flow(packet.flow, key));
         }
         self.tracer.arrive(packet);
+        self.arrivals.push(Arrival {
+            seq: self.arrived,
+            pipe: self.direction,
+            hash: packet.flow,
+            src: packet.src,
+            dst: packet.dst,
+            dscp: u32::from(packet.dscp),
+            tag: packet.tag,
+        });
+        self.arrived += 1;
     }
 
     fn on_event(&mut self, now: Time, event: &Event<'_>) {
@@ -311,6 +353,10 @@ fn sample(lane: &mut Lane<Piped, Recorder>, now: Time) {
     let rows: Vec<PacketRecord> = recorder.tracer.take_settled().collect();
     if !rows.is_empty() {
         recorder.tell(Observation::Packets(recorder.direction, rows));
+    }
+    if !recorder.arrivals.is_empty() {
+        let arrivals = std::mem::take(&mut recorder.arrivals);
+        recorder.tell(Observation::Arrivals(arrivals));
     }
     if !recorder.releases.is_empty() {
         let releases = std::mem::take(&mut recorder.releases);

@@ -187,14 +187,7 @@ impl Router {
         pool: Pool,
         clock: &Clock,
     ) -> Result<Router, LiveError> {
-        let plan = Plan {
-            up: lane(&scenario.link.up),
-            down: lane(&scenario.link.down),
-            seed: scenario.seed,
-            sample: scenario.measure.interval,
-            split_below: SPLIT_BELOW,
-            spin: Spin::Adaptive,
-        };
+        let plan = plan(scenario);
         let (inner, outer) = topology.ports(clock)?;
         let stop = Stop::new();
         let (sender, observations) = mpsc::channel();
@@ -239,7 +232,7 @@ impl Router {
                     record.flow = self.numbers.get(&record.flow).copied().unwrap_or(NO_FLOW);
                 }
             }
-            Observation::Queue { .. } | Observation::Releases(_) => {}
+            Observation::Queue { .. } | Observation::Releases(_) | Observation::Arrivals(_) => {}
         }
         listener.observe(observation);
     }
@@ -255,6 +248,18 @@ impl Router {
         self.thread
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// What the router of `scenario` does.
+pub fn plan(scenario: &Scenario) -> Plan {
+    Plan {
+        up: lane(&scenario.link.up),
+        down: lane(&scenario.link.down),
+        seed: scenario.seed,
+        sample: scenario.measure.interval,
+        split_below: SPLIT_BELOW,
+        spin: Spin::Adaptive,
     }
 }
 

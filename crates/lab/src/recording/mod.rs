@@ -8,6 +8,7 @@
 //! | `queues.parquet` | one per variable of a queue and interval or change: [`QueueSample`] |
 //! | `pings.parquet` | one per probe: [`PingSample`] |
 //! | `releases.parquet` | one per packet that a live router sent on: [`Release`] |
+//! | `arrivals.parquet` | one per packet that a live router queued: [`Arrival`] |
 //! | `summary.json` | the run in figures: [`crate::metrics::Summary`] |
 //! | `report.html` | pictures |
 //!
@@ -30,8 +31,8 @@ pub use checksum::{Checksum, program};
 pub use reader::{ReadError, Recording};
 pub use reference::reference;
 pub use rows::{
-    BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, NO_FLOW, PacketRow, PingSample, QueueSample,
-    Release,
+    Arrival, BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, NO_FLOW, PacketRow, PingSample,
+    QueueSample, Release,
 };
 pub use run_file::{Environment, FlowEntry, Process, RunFile, Status};
 pub use table::Rows;

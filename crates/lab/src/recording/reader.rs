@@ -11,19 +11,20 @@ use parquet::errors::ParquetError;
 use super::SUMMARY_JSON;
 use super::cell::Row;
 use super::checksum::Checksum;
-use super::rows::{FlowSample, PacketRow, PingSample, QueueSample, Release};
+use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release};
 use super::run_file::{FORMAT, RUN_JSON, RunFile, Status, write_json};
 use super::table::{Rows, path_of};
 use super::writer::abandoned;
 use crate::metrics::Summary;
 
 /// The tables of a recording.
-pub(crate) const TABLES: [&str; 5] = [
+pub(crate) const TABLES: [&str; 6] = [
     PacketRow::TABLE,
     FlowSample::TABLE,
     QueueSample::TABLE,
     PingSample::TABLE,
     Release::TABLE,
+    Arrival::TABLE,
 ];
 
 /// Why a recording cannot be read.
@@ -193,6 +194,14 @@ impl Recording {
     /// # Errors
     /// The table cannot be read.
     pub fn releases(&self) -> Result<Rows<Release>, ReadError> {
+        self.rows()
+    }
+
+    /// What the queue of a live router was told of every packet, in the order of arrival at its pipe.
+    ///
+    /// # Errors
+    /// The table cannot be read; earlier programs wrote none.
+    pub fn arrivals(&self) -> Result<Rows<Arrival>, ReadError> {
         self.rows()
     }
 

@@ -163,6 +163,27 @@ table! {
     }
 }
 
+table! {
+    /// What a live router's queue was told of a packet beside what is in `packets`: with it a run can be
+    /// replayed.
+    pub struct Arrival = "arrivals" {
+        /// number in the order of arrival at its pipe
+        seq: u64 = "seq",
+        /// the pipe: up or down
+        pipe: Direction = "pipe",
+        /// hash of the flow
+        hash: u32 = "hash",
+        /// hash of the source host
+        src: u32 = "src",
+        /// hash of the destination host
+        dst: u32 = "dst",
+        /// differentiated services codepoint
+        dscp: u32 = "dscp",
+        /// bytes that the flow has still to send, or microseconds to its deadline; 0 if unknown
+        tag: u32 = "tag",
+    }
+}
+
 /// A packet's way through the queue of a pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketRow {

@@ -479,7 +479,11 @@ fn a_damaged_table_is_told_from_a_whole_one() {
     let error = recording.pings().err().unwrap();
     assert!(matches!(error, ReadError::Damaged { .. }), "{error}");
     assert!(recording.check_all().is_err());
-    assert_eq!(recording.packets().unwrap().count(), 0, "the others are sound");
+    assert_eq!(
+        recording.packets().unwrap().count(),
+        0,
+        "the others are sound"
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use sluice_core::{Rate, Time};
 use super::cell::Row;
 use super::checksum::Checksum;
 use super::reader::{Recording, TABLES, read_run_file};
-use super::rows::{FlowSample, PacketRow, PingSample, QueueSample, Release};
+use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release};
 use super::run_file::{Environment, Process, RUN_JSON, RunFile, Status};
 use super::table::{TableWriter, part_of};
 use super::{ReadError, SUMMARY_JSON};
@@ -122,6 +122,7 @@ struct Tables {
     queues: TableWriter<QueueSample>,
     pings: TableWriter<PingSample>,
     releases: TableWriter<Release>,
+    arrivals: TableWriter<Arrival>,
 }
 
 impl RunWriter {
@@ -155,6 +156,7 @@ impl RunWriter {
                 queues: create_table(dir)?,
                 pings: create_table(dir)?,
                 releases: create_table(dir)?,
+                arrivals: create_table(dir)?,
             }),
             dir: dir.to_owned(),
             run,
@@ -216,6 +218,14 @@ impl RunWriter {
         push(&mut self.tables().releases, release)
     }
 
+    /// A live router put a packet into a queue.
+    ///
+    /// # Errors
+    /// As [`RunWriter::packet`].
+    pub fn arrival(&mut self, arrival: &Arrival) -> Result<(), RecordError> {
+        push(&mut self.tables().arrivals, arrival)
+    }
+
     /// Ends the recording and opens it for reading.
     ///
     /// # Errors
@@ -240,6 +250,7 @@ impl RunWriter {
             finish(tables.queues),
             finish(tables.pings),
             finish(tables.releases),
+            finish(tables.arrivals),
         ];
         let mut failed = None;
         for (table, result) in TABLES.into_iter().zip(results) {
