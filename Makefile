@@ -10,7 +10,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build test lint fmt bench test-rust test-live test-web test-python test-report clean
+.PHONY: help demo build test lint fmt bench test-rust test-contributing test-live test-web test-python test-report test-exports clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -28,10 +28,19 @@ $(WEB): $(shell git ls-files -co --exclude-standard web | grep -v '^web/test')
 	@scripts/setup.sh web
 	cd web && npm run --silent build
 
-test: lint test-rust test-live test-web test-python test-report ## everything that CI runs: lint, unit, property, live, web, Python, report
+test: lint test-rust test-contributing test-live test-web test-python test-report test-exports ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports
 
 test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
+
+test-contributing: $(WEB) ## the example of CONTRIBUTING.md, as a new AQM in a copy of the source
+	$(CARGO) xtask contributing
+
+test-golden: $(WEB) ## every scenario simulated: its figures are those in scenarios/golden
+	$(CARGO) test --locked --workspace --exclude sluice-py --test golden -q
+
+golden: $(WEB) ## write scenarios/golden anew; the changelog must then say why
+	UPDATE_EXPECT=1 $(CARGO) test --locked --workspace --exclude sluice-py --test golden -q -- --nocapture
 
 test-live: $(WEB) ## live runs in namespaces of their own
 	$(CARGO) test --locked -p sluice-cli --test live -q -- --test-threads 1
@@ -48,6 +57,11 @@ test-report: $(WEB) ## a real report in headless Chromium; keeps artifacts/*.png
 	@scripts/setup.sh web chromium
 	cd web && npm run --silent test:browser
 	cd web && npm run --silent screenshot -- ../artifacts/first-light/report.html --out ../artifacts/first-light
+
+test-exports: $(WEB) ## flent and tshark read what is exported; keeps artifacts/exports/*.png
+	@scripts/setup.sh tshark flent
+	$(CARGO) build --locked -q -p sluice-cli
+	scripts/test-exports.sh target/debug/sluice
 
 lint: $(WEB) ## formatters, linters and the layer check
 	@scripts/setup.sh web python
@@ -71,4 +85,4 @@ bench: build ## benchmarks, each beside something measured in the same minute
 	$(CARGO) run --release --locked -q -p sluice-net --example forward_rate
 
 clean: ## remove what was built
-	rm -rf target web/dist web/node_modules .venv artifacts
+	rm -rf target web/dist web/node_modules .venv .venv-flent artifacts

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a fresh Debian or Ubuntu machine ready: `scripts/setup.sh [web] [python] [chromium]`.
+# Makes a fresh Debian or Ubuntu machine ready: `scripts/setup.sh [web] [python] [chromium] [tshark] [flent]`.
 # Toolchains are checked, never installed; system packages are installed when root, else named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -70,10 +70,24 @@ chromium() {
         system_packages "a Chromium (the report is looked at in it)" chromium
 }
 
+tshark() {
+    command -v tshark >/dev/null || system_packages "tshark (it reads the exported captures)" tshark
+}
+
+# In an environment of its own: nothing of Sluice needs it.
+flent() {
+    python
+    if [ ! -f .venv-flent/.installed ]; then
+        python3 -m venv .venv-flent
+        .venv-flent/bin/pip install -q --disable-pip-version-check flent==2.3.0 matplotlib==3.11.2 numpy==2.4.6
+        touch .venv-flent/.installed
+    fi
+}
+
 need_rust
 for part in "$@"; do
     case $part in
-        web | python | chromium) "$part" ;;
-        *) die "unknown part '$part': web, python or chromium" ;;
+        web | python | chromium | tshark | flent) "$part" ;;
+        *) die "unknown part '$part': web, python, chromium, tshark or flent" ;;
     esac
 done

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod compare;
+mod export;
 mod index;
 mod list;
 mod progress;
@@ -27,6 +28,8 @@ enum Command {
     Run(run::Args),
     /// Draw recorded runs again, or compare several
     Report(report::Args),
+    /// Write recorded runs in the formats of other tools: flent, pcapng, CSV
+    Export(export::Args),
     /// Say what has changed between two sets of runs, and whether it is more than chance
     Compare(compare::Args),
     /// Make a page over all runs of a folder: which queue is better for what
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
     let outcome = match Sluice::parse().command {
         Command::Run(args) => run::run(&args).map_err(Box::<dyn std::error::Error>::from),
         Command::Report(args) => report::run(&args).map_err(Into::into),
+        Command::Export(args) => export::run(&args).map_err(Into::into),
         Command::Compare(args) => compare::run(&args).map_err(Into::into),
         Command::Index(args) => index::run(&args).map_err(Into::into),
         Command::List(args) => list::run(&args).map_err(Into::into),

@@ -81,12 +81,16 @@ pub enum Error {
         /// What was given too much.
         option: &'static str,
     },
+    /// Ctrl-C cannot be caught.
+    #[error("cannot catch Ctrl-C: {0}")]
+    Signal(#[from] ctrlc::Error),
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
 
-/// Replays the trace and prints a summary, or the run and prints whether it is the same.
+/// Replays the trace and prints a summary, or the run and prints whether it is the same. Ctrl-C ends it
+/// at once and leaves no unfinished files.
 ///
 /// # Errors
 /// [`Error`].
@@ -115,6 +119,11 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
             capture: args.pcap_out,
         },
     };
+    let outputs = job.outputs.clone();
+    ctrlc::set_handler(move || {
+        outputs.discard();
+        std::process::exit(INTERRUPTED);
+    })?;
     // Nothing is drawn where standard error is no terminal.
     let bar = ProgressBar::new(0).with_style(
         ProgressStyle::with_template("{bar:40} {percent:>3} % of {total_bytes}, {eta} left")
@@ -163,3 +172,6 @@ fn replay_folder(args: &Args) -> Result<ExitCode, Error> {
         false => ExitCode::FAILURE,
     })
 }
+
+/// The customary status after SIGINT.
+const INTERRUPTED: i32 = 130;

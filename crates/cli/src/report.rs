@@ -81,6 +81,14 @@ pub enum ReportError {
         /// What the system said.
         error: io::Error,
     },
+    /// The ending of a picture's name is that of another format.
+    #[error("cannot write `{}`: its name must end in .{ending}", path.display())]
+    Ending {
+        /// The file.
+        path: PathBuf,
+        /// What it must end in.
+        ending: &'static str,
+    },
     /// A file cannot be written.
     #[error(transparent)]
     Page(#[from] PageError),
@@ -91,6 +99,8 @@ pub enum ReportError {
 /// # Errors
 /// [`ReportError`]; no half file is left.
 pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
+    check_ending(args.svg.as_deref(), "svg")?;
+    check_ending(args.png.as_deref(), "png")?;
     let mut recordings = Vec::new();
     for folder in &args.folders {
         recordings.extend(open_all(folder)?);
@@ -138,8 +148,25 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Refuses a name that says another format. One without an ending (`/dev/stdout`) says none.
+fn check_ending(path: Option<&Path>, ending: &'static str) -> Result<(), ReportError> {
+    match path {
+        Some(path)
+            if path
+                .extension()
+                .is_some_and(|e| !e.eq_ignore_ascii_case(ending)) =>
+        {
+            Err(ReportError::Ending {
+                path: path.to_owned(),
+                ending,
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The run in `folder`, or the runs in its folders in the order in which they were carried out.
-fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
+pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
     let entries = fs::read_dir(folder).map_err(|error| ReportError::Folder {
         path: folder.to_owned(),
         error,

@@ -8,6 +8,7 @@
 //! - [`recording`]: the folder that a run writes, and reading it back;
 //! - [`metrics`]: figures from a recording; [`figures`] and [`results`]: of several runs of a variant;
 //! - [`expect`]: whether the figures are as expected;
+//! - [`export`]: a recording in the formats of other tools;
 //! - [`runs`]: all runs of a folder; [`compare`] says what differs between two, [`agreement`] how the
 //!   simulator and real packets agree, [`index`] makes a page of them;
 //! - [`table`]: the figures as text and as JSON;
@@ -19,11 +20,13 @@
 pub mod agreement;
 pub mod compare;
 pub mod expect;
+pub mod export;
 pub mod figures;
 pub mod index;
 pub mod live;
 pub mod metrics;
 pub mod pages;
+mod part;
 pub mod recording;
 pub mod replay;
 pub mod replay_run;

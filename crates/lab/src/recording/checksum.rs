@@ -63,6 +63,10 @@ impl<W> Summing<W> {
         &self.inner
     }
 
+    pub fn into_inner(self) -> W {
+        self.inner
+    }
+
     /// Of all that has been written.
     pub fn checksum(&self) -> Checksum {
         Checksum {

@@ -16,6 +16,7 @@
 //! `running`, and the last, with `complete` or `partial`.
 
 mod cell;
+mod cells;
 mod checksum;
 mod reader;
 mod reference;
@@ -26,7 +27,9 @@ mod table;
 mod tests;
 mod writer;
 
+pub(crate) use cell::{Cell, Row};
 pub use cell::{ColumnDecl, ColumnKind};
+pub(crate) use cells::CellWriter;
 pub use checksum::{Checksum, program};
 pub use reader::{ReadError, Recording};
 pub use reference::reference;

@@ -1,14 +1,14 @@
 //! `run.json`: what was run, by which program, where, and how it ended.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::checksum::{Checksum, program};
-use super::table::part_of;
+use crate::part::Part;
 use crate::scenario::{Backend, Scenario, Variant};
 
 /// The name of the file in a run's folder.
@@ -181,11 +181,9 @@ impl RunFile {
 
 /// Writes `value` to `path` so that at any instant there is either the old file or the whole new one.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    let part = part_of(path);
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
-    let mut file = File::create(&part)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&part, path)
+    let mut part = Part::create(path)?;
+    part.write_all(text.as_bytes())?;
+    part.finish()
 }

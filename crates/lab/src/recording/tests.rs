@@ -6,7 +6,8 @@ use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Backlog, DropReason, Ecn, Span, Time};
 
 use super::cell::table;
-use super::table::{GROUP_ROWS, TableWriter};
+use super::cells::GROUP_ROWS;
+use super::table::TableWriter;
 use super::writer::estimated_bytes;
 use super::*;
 use crate::scenario::{Backend, Direction, Scenario, Variant};

@@ -14,8 +14,9 @@ use super::checksum::Checksum;
 use super::reader::{Recording, TABLES, read_run_file};
 use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release};
 use super::run_file::{Environment, Process, RUN_JSON, RunFile, Status};
-use super::table::{TableWriter, part_of};
+use super::table::TableWriter;
 use super::{ReadError, SUMMARY_JSON};
+use crate::part::temporary;
 use crate::scenario::{Direction, Scenario, Variant};
 
 /// Why a recording could not be begun or written.
@@ -301,11 +302,8 @@ fn push<R: Row>(table: &mut TableWriter<R>, row: &R) -> Result<(), RecordError> 
 
 fn finish<R: Row>(table: TableWriter<R>) -> Result<Checksum, RecordError> {
     let path = table.path().to_owned();
-    table.finish().map_err(|error| {
-        // A table without its end is of no use, and takes space that run.json may need.
-        let _ = fs::remove_file(part_of(&path));
-        write_error(&path, error)
-    })
+    // A table without its end is of no use, and takes space that run.json may need: it is removed.
+    table.finish().map_err(|error| write_error(&path, error))
 }
 
 fn write_error(path: &Path, error: ParquetError) -> RecordError {
@@ -404,7 +402,7 @@ fn clear(dir: &Path) -> Result<(), RecordError> {
     let tables = TABLES.iter().map(|table| format!("{table}.parquet"));
     let names = tables.chain([RUN_JSON, SUMMARY_JSON, "report.html"].map(str::to_owned));
     for path in names.map(|name| dir.join(name)) {
-        for path in [part_of(&path), path] {
+        for path in [temporary(&path), path] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(RecordError::Write { path, error });
@@ -455,7 +453,7 @@ pub fn settle_abandoned(dir: &Path) -> Result<Vec<PathBuf>, RecordError> {
             reason: abandoned(process),
         };
         for table in TABLES {
-            let _ = fs::remove_file(part_of(&dir.join(format!("{table}.parquet"))));
+            let _ = fs::remove_file(temporary(&dir.join(format!("{table}.parquet"))));
         }
         run.write(&dir).map_err(|error| RecordError::Write {
             path: dir.join(RUN_JSON),

@@ -91,6 +91,20 @@ impl Namespace {
         }
     }
 
+    /// Another handle on the same namespace, which lives until the last is gone.
+    ///
+    /// # Errors
+    /// When the process has too many descriptors.
+    pub fn try_clone(&self) -> Result<Namespace, NamespaceError> {
+        match self.descriptor.try_clone() {
+            Ok(descriptor) => Ok(Namespace {
+                name: self.name.clone(),
+                descriptor,
+            }),
+            Err(source) => Err(self.enter_error(source)),
+        }
+    }
+
     /// The name given to [`Namespace::create`].
     pub fn name(&self) -> &str {
         &self.name

@@ -9,7 +9,7 @@ use super::messages::Messages;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
 use crate::clock::Clock;
 use crate::frame::{Link, VnetHeader};
-use crate::namespace::{LinkError, Namespace, NamespaceError};
+use crate::namespace::{LinkError, Links, Namespace, NamespaceError};
 use crate::sys;
 use socket2::{Domain, Socket, Type};
 use std::io;
@@ -75,6 +75,11 @@ pub enum PacketError {
 pub struct PacketPort {
     socket: Socket,
     interface: String,
+    /// The interface's number, which changes when it disappears and comes back.
+    index: u32,
+    /// Set while the interface is down or gone.
+    absence: Option<Absence>,
+    namespace: Namespace,
     capabilities: Capabilities,
     vnet_len: usize,
     timestamps: Option<Clock>,
@@ -147,6 +152,9 @@ impl PacketPort {
         Ok(PacketPort {
             socket,
             interface: interface.to_owned(),
+            index: link.index,
+            absence: None,
+            namespace: namespace.try_clone()?,
             capabilities: Capabilities {
                 super_packets: options.offloads,
                 partial_checksums: options.offloads,
@@ -208,7 +216,47 @@ impl PacketPort {
 
     fn receive_failed(&mut self, error: &io::Error) {
         if error.kind() != io::ErrorKind::WouldBlock && error.kind() != io::ErrorKind::Interrupted {
-            self.counters.lose(Loss::of(error), 1);
+            self.lose(error);
+        }
+    }
+
+    fn lose(&mut self, error: &io::Error) {
+        let reason = Loss::of(error);
+        self.counters.lose(reason, 1);
+        if reason == Loss::Down && self.absence.is_none() {
+            self.absence = Some(Absence::default());
+        }
+    }
+
+    /// Looks, ten times a second, whether an interface that was lost is there again, under the same
+    /// name and possibly another number, and attaches to it.
+    fn look_for_it(&mut self) {
+        let Some(absence) = &mut self.absence else {
+            return;
+        };
+        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
+        if now_ns < absence.next_look_ns {
+            return;
+        }
+        absence.next_look_ns = now_ns + LOOK_EVERY_NS;
+        if absence.links.is_none() {
+            absence.links = self.namespace.links().ok();
+        }
+        let Some(links) = &mut absence.links else {
+            return;
+        };
+        let Ok(link) = links.interface(&self.interface) else {
+            return;
+        };
+        if link.index != self.index {
+            if bind(&self.socket, link.index).is_err() {
+                return;
+            }
+            self.index = link.index;
+        }
+        self.capabilities.mtu = link.mtu;
+        if link.is_up {
+            self.absence = None;
         }
     }
 }
@@ -227,6 +275,7 @@ impl Port for PacketPort {
     }
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
+        self.look_for_it();
         self.take_room(pool);
         if self.slots.is_empty() {
             self.discard();
@@ -327,7 +376,7 @@ impl Port for PacketPort {
                     }
                     Err(error) => {
                         // It concerns the first message that was not sent.
-                        self.counters.lose(Loss::of(&error), 1);
+                        self.lose(&error);
                         done += 1;
                     }
                 }
@@ -373,6 +422,15 @@ impl AsFd for PacketPort {
         self.socket.as_fd()
     }
 }
+
+/// What is done while an interface is down or gone.
+#[derive(Default)]
+struct Absence {
+    next_look_ns: u64,
+    links: Option<Links>,
+}
+
+const LOOK_EVERY_NS: u64 = 100_000_000;
 
 /// linux/if_packet.h: `struct tpacket_stats`.
 #[derive(Clone, Copy, Default)]

@@ -1,0 +1,159 @@
+//! `sluice export`: recorded runs in the formats of other tools.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use sluice_lab::export::flent::{self, Test, TestError};
+use sluice_lab::export::{ExportError, csv, pcapng};
+use sluice_lab::recording::Recording;
+
+use crate::report::{ReportError, open_all};
+
+/// What to write.
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("format").required(true).multiple(true))]
+pub struct Args {
+    /// Folders of runs, or folders that hold them
+    #[arg(required = true, value_name = "DIR")]
+    folders: Vec<PathBuf>,
+    /// A data file for flent, such as run.flent.gz; of several runs one each, with the variant in its name
+    #[arg(long, value_name = "FILE", group = "format")]
+    flent: Option<PathBuf>,
+    /// The test of flent to show the run as [default: the one that its flows resemble]
+    #[arg(long, value_name = "TEST", requires = "flent")]
+    flent_test: Option<String>,
+    /// A folder for a capture per port, with a comment on each dropped or marked packet
+    #[arg(long, value_name = "FOLDER", group = "format")]
+    pcapng: Option<PathBuf>,
+    /// A folder for the tables as CSV; of several runs, a folder in it for each
+    #[arg(long, value_name = "FOLDER", group = "format")]
+    csv: Option<PathBuf>,
+}
+
+/// Why nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The runs cannot be read.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// A run was not exported.
+    #[error("{variant}: {error}")]
+    Export {
+        /// The run's variant.
+        variant: String,
+        /// Why.
+        error: Box<ExportError>,
+    },
+    /// No such test.
+    #[error(transparent)]
+    Test(#[from] TestError),
+    /// A folder cannot be made.
+    #[error("cannot make the folder `{}`: {error}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// Exports.
+///
+/// # Errors
+/// [`Error`]; no half file is left.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let test = args.flent_test.as_deref().map(Test::from_word);
+    let test = test.transpose()?;
+    let mut recordings = Vec::new();
+    for folder in &args.folders {
+        recordings.extend(open_all(folder)?);
+    }
+    let names = names(&recordings);
+    let is_single = recordings.len() == 1;
+    let mut files: Vec<PathBuf> = Vec::new();
+    for (recording, name) in recordings.iter().zip(&names) {
+        let fail = |error| Error::Export {
+            variant: name.clone(),
+            error: Box::new(error),
+        };
+        if let Some(file) = &args.flent {
+            let path = if is_single {
+                file.clone()
+            } else {
+                with_name(file, name)
+            };
+            flent::write(recording, &path, test).map_err(fail)?;
+            files.push(path);
+        }
+        if let Some(dir) = &args.pcapng {
+            make_folder(dir)?;
+            files.extend(pcapng::write(recording, dir, name).map_err(fail)?);
+        }
+        if let Some(dir) = &args.csv {
+            let dir = if is_single {
+                dir.clone()
+            } else {
+                dir.join(name)
+            };
+            make_folder(&dir)?;
+            files.extend(csv::write(recording, &dir).map_err(fail)?);
+        }
+    }
+    let lines: Vec<String> = files.iter().map(|f| format!("{}\n", f.display())).collect();
+    crate::print(&lines.concat())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The folder of each run, which is its variant as a file name; where two are alike, with a number.
+fn names(recordings: &[Recording]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for recording in recordings {
+        let dir = recording.dir();
+        let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+        let stem = dir
+            .file_name()
+            .map_or("run".into(), |n| n.to_string_lossy());
+        let mut name = stem.to_string();
+        let mut number = 1;
+        while names.contains(&name) {
+            number += 1;
+            name = format!("{stem}-{number}");
+        }
+        names.push(name);
+    }
+    names
+}
+
+/// `run.flent.gz` of the run `codel` is `run-codel.flent.gz`.
+fn with_name(file: &Path, name: &str) -> PathBuf {
+    let whole = file.file_name().unwrap_or_default().to_string_lossy();
+    let (stem, endings) = match whole.split_once('.') {
+        Some((stem, endings)) => (stem, format!(".{endings}")),
+        None => (&*whole, String::new()),
+    };
+    file.with_file_name(format!("{stem}-{name}{endings}"))
+}
+
+fn make_folder(path: &Path) -> Result<(), Error> {
+    fs::create_dir_all(path).map_err(|error| Error::Folder {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variant_goes_before_the_endings() {
+        let file = |text: &str| with_name(Path::new(text), "codel").display().to_string();
+        assert_eq!(file("a/run.flent.gz"), "a/run-codel.flent.gz");
+        assert_eq!(file("run"), "run-codel");
+    }
+}

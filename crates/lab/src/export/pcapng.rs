@@ -1,0 +1,267 @@
+//! A capture per port of the router: what came in and what went out, as Wireshark reads it.
+//!
+//! A recording keeps no bytes, so a packet here is its IPv4 header and the two ports of its transport
+//! header, captured 24 bytes long out of its real length: nothing else is invented. Addresses are those
+//! of a live run (h2 is 10.0.23.2, h3 is 10.0.23.3); the port of a flow's far end is 5000 plus its
+//! number. A packet that was dropped appears at the port where it came in, one that was marked at both,
+//! each with a comment that says what happened to it, when and why.
+//!
+//! A packet leaves when it is transmitted and has crossed the delay of its link. Packets that were still
+//! queued when the run ended appear where they came in.
+//!
+//! The format is pcapng (draft-ietf-opsawg-pcapng): one section with one interface of link type 101
+//! (raw IP), times in nanoseconds.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use sluice_core::record::{Fate, PacketRecord};
+use sluice_core::{Ecn, Time};
+use sluice_net::frame::Sum;
+
+use super::{ExportError, write_whole};
+use crate::recording::{NO_FLOW, PacketRow, Recording};
+use crate::scenario::{Direction, FlowInstance, FlowKind, Pipe};
+
+/// The ports, named after the hosts that they lead to.
+pub const PORTS: [&str; 2] = ["h2", "h3"];
+
+/// Writes the captures of both ports as `NAME-PORT.pcapng` into the folder `dir`, which must exist;
+/// gives the files.
+///
+/// # Errors
+/// [`ExportError`]; no half file is left.
+pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBuf>, ExportError> {
+    let scenario = &recording.run().scenario;
+    let flows: Vec<FlowInstance<'_>> = scenario.instances().collect();
+    let started = epoch_ns(&recording.run().environment.started_at);
+    let mut captures = [Vec::new(), Vec::new()];
+    for row in recording.packets()? {
+        let row = row?;
+        let pipe = scenario.link.pipe(row.pipe);
+        let (near, far) = match row.pipe {
+            Direction::Up => (0, 1),
+            Direction::Down => (1, 0),
+        };
+        let comment = comment(&row);
+        let header = header(&row, flows.get(row.record.flow as usize));
+        let sight = |time: Time, is_inbound, header| Sight {
+            time_ns: started + time.as_ns(),
+            header,
+            len: row.record.len,
+            is_inbound,
+            comment: comment.clone(),
+        };
+        captures[near].push(sight(row.record.arrival, true, header));
+        if let Some(at) = departure(&row.record, pipe) {
+            let header = match row.record.fate {
+                Fate::Marked => with_ecn(header, Ecn::Ce),
+                _ => header,
+            };
+            captures[far].push(sight(at, false, header));
+        }
+    }
+    let mut files = Vec::new();
+    for (port, mut capture) in PORTS.into_iter().zip(captures) {
+        // Stable: packets of one instant stay in the order in which the router had them.
+        capture.sort_by_key(|sight| sight.time_ns);
+        let path = dir.join(format!("{name}-{port}.pcapng"));
+        write_whole(&path, |out| {
+            write_capture(out, port, &capture).map_err(|error| ExportError::Write {
+                path: path.clone(),
+                error,
+            })
+        })?;
+        files.push(path);
+    }
+    Ok(files)
+}
+
+/// A packet as a port saw it.
+struct Sight {
+    time_ns: u64,
+    header: Header,
+    len: u32,
+    is_inbound: bool,
+    comment: Option<String>,
+}
+
+/// What is captured of a packet: 20 bytes of IPv4, 4 of its transport.
+type Header = [u8; 24];
+
+/// When a run started, in nanoseconds since 1970; a time that cannot be read is 1970 itself.
+pub(super) fn epoch_ns(started_at: &str) -> u64 {
+    let since = humantime::parse_rfc3339(started_at)
+        .ok()
+        .and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    since.map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// When a packet reached the far end of its pipe; none if it did not leave its queue.
+fn departure(record: &PacketRecord, pipe: &Pipe) -> Option<Time> {
+    if !matches!(record.fate, Fate::Sent | Fate::Marked) {
+        return None;
+    }
+    let rate = pipe.rate.at(record.at.since(Time::ZERO));
+    let transmission = rate.transmission(u64::from(record.len));
+    Some(
+        record
+            .at
+            .saturating_add(transmission)
+            .saturating_add(pipe.delay),
+    )
+}
+
+fn comment(row: &PacketRow) -> Option<String> {
+    let PacketRow { pipe, record } = row;
+    let what = match record.fate {
+        Fate::Sent | Fate::Queued => return None,
+        Fate::Marked => "marked CE".to_owned(),
+        Fate::Dropped(reason) => format!("dropped ({})", reason.name()),
+    };
+    let segments = match record.segments {
+        0 | 1 => String::new(),
+        n => format!(", {n} segments"),
+    };
+    Some(format!(
+        "{what} by queue {pipe} at {:.6} s after {:.3} ms there{segments}",
+        record.at.as_ns() as f64 / 1e9,
+        record.sojourn().as_ms_f64(),
+    ))
+}
+
+fn header(row: &PacketRow, flow: Option<&FlowInstance<'_>>) -> Header {
+    let (h2, h3) = ([10, 0, 23, 2], [10, 0, 23, 3]);
+    let (source, destination) = match row.pipe {
+        Direction::Up => (h2, h3),
+        Direction::Down => (h3, h2),
+    };
+    let (protocol, dscp, near, far) = match flow {
+        Some(flow) => {
+            let (protocol, dscp) = match &flow.flow.kind {
+                FlowKind::Tcp(tcp) => (TCP, tcp.dscp),
+                FlowKind::Udp(udp) => (UDP, udp.dscp),
+                FlowKind::Ping(ping) => (UDP, ping.dscp),
+            };
+            // Both ends of 10 000 flows have ports of their own.
+            let number = flow.id as u16;
+            let (client, server) = (40_000 + number, 5000 + number);
+            let ports = if flow.flow.direction == row.pipe {
+                (client, server)
+            } else {
+                (server, client)
+            };
+            (protocol, dscp.value(), ports.0, ports.1)
+        }
+        None => {
+            debug_assert_eq!(row.record.flow, NO_FLOW, "a flow has its number");
+            (EXPERIMENT, 0, 0, 0)
+        }
+    };
+    let mut bytes = [0; 24];
+    bytes[0] = 0x45;
+    bytes[1] = dscp << 2 | row.record.ecn as u8;
+    // A super-packet may be longer than the field can say; 0 means that to Wireshark (TSO).
+    let total = u16::try_from(row.record.len).unwrap_or(0);
+    bytes[2..4].copy_from_slice(&total.to_be_bytes());
+    bytes[4..6].copy_from_slice(&(row.record.seq as u16).to_be_bytes());
+    bytes[6] = 0x40;
+    bytes[8] = 64;
+    bytes[9] = protocol;
+    bytes[12..16].copy_from_slice(&source);
+    bytes[16..20].copy_from_slice(&destination);
+    bytes[20..22].copy_from_slice(&near.to_be_bytes());
+    bytes[22..24].copy_from_slice(&far.to_be_bytes());
+    with_checksum(bytes)
+}
+
+fn with_ecn(mut header: Header, ecn: Ecn) -> Header {
+    header[1] = header[1] & !3 | ecn as u8;
+    with_checksum(header)
+}
+
+fn with_checksum(mut header: Header) -> Header {
+    header[10..12].fill(0);
+    let mut sum = Sum::new();
+    sum.add(&header[..20]);
+    let sum = sum.finish();
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    header
+}
+
+fn write_capture(out: &mut impl Write, port: &str, sights: &[Sight]) -> io::Result<()> {
+    // Section header: byte order magic, version 1.0, length of the section not given.
+    let mut body = Vec::new();
+    body.extend(0x1A2B_3C4D_u32.to_le_bytes());
+    body.extend([1, 0, 0, 0]);
+    body.extend(u64::MAX.to_le_bytes());
+    let program = concat!("sluice ", env!("CARGO_PKG_VERSION"));
+    option(&mut body, USER_APPLICATION, program.as_bytes());
+    end_options(&mut body);
+    block(out, 0x0A0D_0D0A, &body)?;
+
+    body.clear();
+    body.extend(LINKTYPE_RAW.to_le_bytes());
+    body.extend([0, 0]);
+    body.extend((Header::default().len() as u32).to_le_bytes());
+    option(&mut body, INTERFACE_NAME, port.as_bytes());
+    option(&mut body, TIME_RESOLUTION, &[9]);
+    end_options(&mut body);
+    block(out, 1, &body)?;
+
+    for sight in sights {
+        body.clear();
+        body.extend(0_u32.to_le_bytes());
+        body.extend(((sight.time_ns >> 32) as u32).to_le_bytes());
+        body.extend((sight.time_ns as u32).to_le_bytes());
+        let captured = sight.header.len().min(sight.len as usize);
+        body.extend((captured as u32).to_le_bytes());
+        body.extend(sight.len.to_le_bytes());
+        body.extend(&sight.header[..captured]);
+        pad(&mut body);
+        let way: u32 = if sight.is_inbound { 1 } else { 2 };
+        option(&mut body, PACKET_FLAGS, &way.to_le_bytes());
+        if let Some(comment) = &sight.comment {
+            option(&mut body, COMMENT, comment.as_bytes());
+        }
+        end_options(&mut body);
+        block(out, 6, &body)?;
+    }
+    Ok(())
+}
+
+/// A block: its type, its length at both ends, and what is between them.
+fn block(out: &mut impl Write, kind: u32, body: &[u8]) -> io::Result<()> {
+    let length = (body.len() as u32 + 12).to_le_bytes();
+    out.write_all(&kind.to_le_bytes())?;
+    out.write_all(&length)?;
+    out.write_all(body)?;
+    out.write_all(&length)
+}
+
+fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
+    body.extend(code.to_le_bytes());
+    body.extend((value.len() as u16).to_le_bytes());
+    body.extend(value);
+    pad(body);
+}
+
+fn end_options(body: &mut Vec<u8>) {
+    body.extend([0; 4]);
+}
+
+/// Everything in a block begins at a multiple of four bytes.
+fn pad(body: &mut Vec<u8>) {
+    body.resize(body.len().next_multiple_of(4), 0);
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+/// RFC 3692: for experiments.
+const EXPERIMENT: u8 = 253;
+const LINKTYPE_RAW: u16 = 101;
+const COMMENT: u16 = 1;
+const USER_APPLICATION: u16 = 4;
+const INTERFACE_NAME: u16 = 2;
+const TIME_RESOLUTION: u16 = 9;
+const PACKET_FLAGS: u16 = 2;

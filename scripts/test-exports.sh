@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Other tools read what `sluice export` writes: stock flent renders its plots, tshark shows the comments.
+# `scripts/test-exports.sh SLUICE [FOLDER]`; the pictures stay in FOLDER.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+sluice=$1
+out=${2:-artifacts/exports}
+flent=.venv-flent/bin/flent
+rm -rf "$out"
+mkdir -p "$out"
+
+die() { echo "test-exports: $*" >&2; exit 1; }
+
+"$sluice" run scripts/exports.toml --backend sim --quiet -o "$out/runs" >/dev/null
+"$sluice" export "$out/runs" --flent "$out/run.flent.gz" --pcapng "$out" >/dev/null
+for variant in fifo fq_codel; do
+    for plot in all_scaled totals ping_cdf box_totals tcp_cwnd; do
+        picture=$out/$variant-$plot.png
+        # flent leaves an empty file and status 0 when it finds nothing to plot.
+        MPLBACKEND=Agg $flent -i "$out/run-$variant.flent.gz" -p $plot -o "$picture" >"$out/flent.log" 2>&1 ||
+            die "flent cannot plot $plot of $variant: $(tail -n 1 "$out/flent.log")"
+        [ "$(stat -c %s "$picture")" -gt 10000 ] || die "flent's $plot of $variant is empty"
+    done
+done
+MPLBACKEND=Agg $flent -i "$out/run-fifo.flent.gz" -i "$out/run-fq_codel.flent.gz" -p box_combine \
+    -o "$out/box_combine.png" >/dev/null 2>&1 || die "flent cannot plot both runs together"
+
+comments() { tshark -r "$1" -Y frame.comment -T fields -e frame.comment 2>/dev/null; }
+expect() { # FILE WORD COUNT
+    local seen
+    seen=$(comments "$1" | grep -c "^$2" || true)
+    [ "$seen" -gt 0 ] && [ "$seen" = "$3" ] || die "tshark shows $seen comments '$2' in $1, not $3"
+}
+# What came in at either port and was dropped, or left through either and was marked.
+count() { # VARIANT VERDICT PIPE
+    "$sluice" export "$out/runs/$1" --csv "$out/csv" >/dev/null
+    awk -F, -v verdict="$2" -v pipe="$3" '$8 == verdict && $12 == pipe' "$out/csv/packets.csv" | wc -l
+}
+expect "$out/fifo-h2.pcapng" dropped "$(count fifo dropped up)"
+expect "$out/fifo-h3.pcapng" dropped "$(count fifo dropped down)"
+marks=$(($(count fq_codel marked up) + $(count fq_codel marked down)))
+expect "$out/fq_codel-h3.pcapng" "marked CE" "$marks"
+echo "flent renders all_scaled, totals, ping_cdf, box_totals, tcp_cwnd; tshark shows every drop and mark"
