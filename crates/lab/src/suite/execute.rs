@@ -11,7 +11,7 @@ use sluice_net::traffic::Stop;
 
 use super::plan::{Experiment, Failure, Planned, Suite};
 use crate::agreement::agreements;
-use crate::pages::{PAGE, PageError, write_file, write_page};
+use crate::pages::{self, PAGE, PageError, write_file, write_page};
 use crate::recording::Recording;
 use crate::results::VariantResult;
 use crate::reuse;
@@ -232,7 +232,8 @@ fn write_overview(
     if is_current {
         return Ok(());
     }
-    write_page(&page, &recordings.iter().collect::<Vec<_>>())?;
+    let firsts: Vec<&Recording> = recordings.iter().collect();
+    pages::write_overview(&page, results, &firsts)?;
     let agreements = agreements(results);
     if !agreements.is_empty() {
         let text = serde_json::to_string_pretty(&agreements).expect("figures and names are JSON");
