@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::figures::median;
 use crate::metrics::{Summary, Unit};
-use crate::scenario::Expect;
+use crate::scenario::{Backend, Expect};
 
 /// An expectation and what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -62,9 +62,9 @@ impl Outcome {
     }
 }
 
-/// Holds the runs of a variant against every expectation: the median of several. What was not
-/// measured does not pass.
-pub fn check(expectations: &[Expect], summaries: &[&Summary]) -> Vec<Outcome> {
+/// Holds the runs of a variant on `backend` against every expectation that is for it: the median of
+/// several. What was not measured does not pass.
+pub fn check(expectations: &[Expect], backend: Backend, summaries: &[&Summary]) -> Vec<Outcome> {
     let outcome = |expect: &Expect| {
         let values = summaries.iter().filter_map(|s| expect.metric.value(s));
         let measured = median(&values.collect::<Vec<f64>>());
@@ -86,7 +86,8 @@ pub fn check(expectations: &[Expect], summaries: &[&Summary]) -> Vec<Outcome> {
             bounds: expect.bounds(),
         }
     };
-    expectations.iter().map(outcome).collect()
+    let is_for = |expect: &&Expect| expect.backend.is_none_or(|named| named == backend);
+    expectations.iter().filter(is_for).map(outcome).collect()
 }
 
 impl fmt::Display for Outcome {

@@ -25,6 +25,7 @@ pub mod figures;
 pub mod index;
 pub mod live;
 pub mod metrics;
+mod packet_rows;
 pub mod pages;
 mod part;
 pub mod recording;

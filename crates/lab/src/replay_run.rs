@@ -8,17 +8,16 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::fmt;
 
 use serde::Serialize;
-use sluice_core::record::{Fate, PacketRecord, Tracer};
-use sluice_core::{Cx, DropReason, Event, Packet, Rng, Sink, Time};
-use sluice_router::forward::{Piped, Queueing as _};
+use sluice_core::record::{Fate, PacketRecord};
+use sluice_core::{Cx, DropReason, Ecn, Packet, Rng, Sink, Time};
+use sluice_router::forward::Queueing as _;
 
-use crate::live;
+use crate::live::{self, Chain};
 use crate::recording::{Arrival, PacketRow, ReadError, Recording, Rows};
-use crate::scenario::{Backend, Direction};
+use crate::scenario::{Backend, Direction, PipeId};
 
 /// Why a run cannot be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -29,14 +28,6 @@ pub enum ReplayRunError {
         /// Its folder.
         dir: String,
     },
-    /// Its tables do not go together.
-    #[error("packet {seq} that went {pipe} stands in one of `packets` and `arrivals` only")]
-    OutOfStep {
-        /// The direction.
-        pipe: Direction,
-        /// Its number.
-        seq: u64,
-    },
     /// A table cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -45,15 +36,16 @@ pub enum ReplayRunError {
 /// How a replay came out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunReplay {
-    /// Both directions.
+    /// Every pipe of both directions.
     pub pipes: Vec<PipeReplay>,
 }
 
-/// One direction.
+/// One direction of a link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PipeReplay {
     /// Which.
-    pub pipe: Direction,
+    #[serde(serialize_with = "word")]
+    pub pipe: PipeId,
     /// Packets that arrived.
     pub packets: u64,
     /// Of those, how many left unchanged.
@@ -70,22 +62,26 @@ pub struct PipeReplay {
     pub first_difference: Option<Difference>,
 }
 
+fn word<S: serde::Serializer>(pipe: &PipeId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(pipe.word())
+}
+
 /// A packet to which something else happened than before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Its number in the order of arrival.
     pub seq: u64,
-    /// When it arrived.
-    pub time_ns: u64,
-    /// What happened in the run.
-    pub recorded: What,
-    /// What happened in the replay.
-    pub replayed: What,
+    /// What happened in the run; none if there was no such packet.
+    pub recorded: Option<What>,
+    /// What happened in the replay; none if there was no such packet.
+    pub replayed: Option<What>,
 }
 
 /// What happened to a packet, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct What {
+    /// When it arrived.
+    pub time_ns: u64,
     /// `sent`, `marked`, `dropped` or `queued`.
     pub verdict: &'static str,
     /// Why it was dropped.
@@ -97,6 +93,7 @@ pub struct What {
 impl What {
     fn of(record: &PacketRecord) -> What {
         What {
+            time_ns: record.arrival.as_ns(),
             verdict: record.fate.verdict(),
             reason: record.fate.reason(),
             at_ns: record.at.as_ns(),
@@ -118,137 +115,164 @@ pub fn replay_run(recording: &Recording) -> Result<RunReplay, ReplayRunError> {
     let plan = live::plan(&run.scenario);
     let mut pipes = Vec::new();
     for direction in [Direction::Up, Direction::Down] {
-        let queueing = plan.queueing(direction);
-        let rng = plan.rng(direction);
-        pipes.push(replay_pipe(recording, direction, queueing, rng)?);
+        let replay = Replay {
+            recording,
+            direction,
+            chain: plan.chain(direction),
+            rng: plan.rng(direction),
+            host: Host::default(),
+            sides: Vec::new(),
+        };
+        pipes.extend(replay.run()?);
     }
     Ok(RunReplay { pipes })
 }
 
-/// The packets of one direction: how each arrived, and what became of it.
-struct Recorded {
-    pipe: Direction,
-    packets: Rows<PacketRow>,
-    arrivals: Rows<Arrival>,
-}
-
-impl Recorded {
-    fn next(&mut self) -> Result<Option<(Arrival, PacketRecord)>, ReplayRunError> {
-        let pipe = self.pipe;
-        let mut arrivals =
-            (&mut self.arrivals).skip_while(|row| is_elsewhere(row, |a| a.pipe, pipe));
-        let mut packets = (&mut self.packets).skip_while(|row| is_elsewhere(row, |p| p.pipe, pipe));
-        let (arrival, packet) = (arrivals.next().transpose()?, packets.next().transpose()?);
-        match (arrival, packet) {
-            (None, None) => Ok(None),
-            (Some(arrival), Some(packet)) if arrival.seq == packet.record.seq => {
-                Ok(Some((arrival, packet.record)))
-            }
-            (arrival, packet) => {
-                let seqs = [arrival.map(|a| a.seq), packet.map(|p| p.record.seq)];
-                let seq = seqs.into_iter().flatten().min().unwrap_or(0);
-                Err(ReplayRunError::OutOfStep { pipe, seq })
-            }
-        }
-    }
-}
-
-fn is_elsewhere<R>(
-    row: &Result<R, ReadError>,
-    pipe_of: fn(&R) -> Direction,
-    pipe: Direction,
-) -> bool {
-    row.as_ref().is_ok_and(|row| pipe_of(row) != pipe)
-}
-
-fn replay_pipe(
-    recording: &Recording,
-    pipe: Direction,
-    queueing: Piped,
-    rng: Rng,
-) -> Result<PipeReplay, ReplayRunError> {
-    let mut recorded = Recorded {
-        pipe,
-        packets: recording.packets()?,
-        arrivals: recording.arrivals()?,
-    };
-    let mut replay = Replay {
-        queueing,
-        rng,
-        host: Host::default(),
-        expected: VecDeque::new(),
-        latest: Time::ZERO,
-        result: PipeReplay {
-            pipe,
-            packets: 0,
-            sent: 0,
-            marked: 0,
-            dropped: 0,
-            queued: 0,
-            differing: 0,
-            first_difference: None,
-        },
-    };
-    while let Some((arrival, record)) = recorded.next()? {
-        replay.arrive(&arrival, record);
-    }
-    Ok(replay.finish())
-}
-
-struct Replay {
-    queueing: Piped,
+/// One direction under way.
+struct Replay<'a> {
+    recording: &'a Recording,
+    direction: Direction,
+    chain: Chain,
     rng: Rng,
     host: Host,
-    /// What the recording says of the packets that are not settled here yet.
-    expected: VecDeque<PacketRecord>,
-    /// The latest instant of which the recording tells.
-    latest: Time,
+    sides: Vec<Side>,
+}
+
+/// What the recording says of a pipe, and how the replay compares so far.
+struct Side {
+    recorded: Rows<PacketRow>,
     result: PipeReplay,
 }
 
-impl Replay {
-    fn arrive(&mut self, arrival: &Arrival, record: PacketRecord) {
-        // What was due before it; what is due at the same instant comes after it.
-        self.poll(Time::from_ns(record.arrival.as_ns().saturating_sub(1)));
-        let mut packet = Packet::new(self.host.allocate(), record.len);
-        packet.arrival = record.arrival;
+impl Replay<'_> {
+    fn run(mut self) -> Result<Vec<PipeReplay>, ReplayRunError> {
+        let mut arrived: u32 = 0;
+        for arrival in self.recording.arrivals()? {
+            let arrival = arrival?;
+            if arrival.pipe.direction() != self.direction {
+                continue;
+            }
+            self.admit(&arrival);
+            arrived = arrived.wrapping_add(1);
+            // Often enough that rows do not gather.
+            if arrived.is_multiple_of(1024) {
+                self.compare_settled()?;
+            }
+        }
+        // What the recording still tells of; what is queued then was queued there too.
+        let latest = self.latest()?;
+        self.drain(latest);
+        self.compare_settled()?;
+        let Replay {
+            recording,
+            chain,
+            mut sides,
+            ..
+        } = self;
+        for (pipe, rows) in chain.into_rows() {
+            let side = Side::of(&mut sides, recording, pipe)?;
+            for row in rows {
+                side.compare(&row)?;
+            }
+            side.finish()?;
+        }
+        Ok(sides.into_iter().map(|side| side.result).collect())
+    }
+
+    fn admit(&mut self, arrival: &Arrival) {
+        let mut packet = Packet::new(self.host.allocate(), arrival.len);
+        packet.arrival = arrival.time;
         packet.flow = arrival.hash;
         packet.src = arrival.src;
         packet.dst = arrival.dst;
-        packet.class = record.class;
         packet.tag = arrival.tag;
-        packet.segments = record.segments;
-        packet.ecn = record.ecn;
+        packet.segments = arrival.segments as u16;
+        packet.ecn = Ecn::from_bits(arrival.ecn as u8);
         packet.dscp = arrival.dscp as u8;
-        self.host.tracer.arrive(&packet);
-        self.latest = self.latest.max(record.at);
-        let now = record.arrival;
-        self.expected.push_back(record);
-        let mut cx = Cx::new(now, &mut self.rng, &mut self.host);
-        self.queueing.admit(packet, &(), &mut cx);
-        self.settle();
+        let way = arrival.way as u8;
+        let mut cx = Cx::new(arrival.time, &mut self.rng, &mut self.host);
+        self.chain.admit(packet, &way, &mut cx);
+        // Whatever is due at this instant is worked off before the next arrival, also of the same.
+        self.drain(arrival.time);
     }
 
-    fn poll(&mut self, now: Time) {
+    fn drain(&mut self, now: Time) {
         loop {
             let mut cx = Cx::new(now, &mut self.rng, &mut self.host);
-            let Some(departure) = self.queueing.poll(&mut cx) else {
+            let Some(departure) = self.chain.poll(&mut cx) else {
                 return;
             };
             self.host.free.push(departure.packet.slot);
         }
     }
 
-    fn settle(&mut self) {
-        let settled: Vec<PacketRecord> = self.host.tracer.take_settled().collect();
-        for replayed in settled {
-            self.hold_against(&replayed);
+    fn compare_settled(&mut self) -> Result<(), ReadError> {
+        for sample in self.chain.sample() {
+            let side = Side::of(&mut self.sides, self.recording, sample.pipe)?;
+            for row in &sample.rows {
+                side.compare(row)?;
+            }
         }
+        Ok(())
     }
 
-    fn hold_against(&mut self, replayed: &PacketRecord) {
-        let recorded = self.expected.pop_front();
-        let recorded = recorded.expect("every packet of the replay is one of the recording");
+    /// The last instant of which the recording tells in this direction.
+    fn latest(&self) -> Result<Time, ReadError> {
+        let mut latest = Time::ZERO;
+        for row in self.recording.packets()? {
+            let row = row?;
+            if row.pipe.direction() == self.direction {
+                latest = latest.max(row.record.at);
+            }
+        }
+        Ok(latest)
+    }
+}
+
+impl Side {
+    /// That of `pipe`, which is opened when it is first asked for.
+    fn of<'s>(
+        sides: &'s mut Vec<Side>,
+        recording: &Recording,
+        pipe: PipeId,
+    ) -> Result<&'s mut Side, ReadError> {
+        let known = sides.iter().position(|side| side.result.pipe == pipe);
+        let place = match known {
+            Some(place) => place,
+            None => {
+                sides.push(Side {
+                    recorded: recording.packets()?,
+                    result: PipeReplay {
+                        pipe,
+                        packets: 0,
+                        sent: 0,
+                        marked: 0,
+                        dropped: 0,
+                        queued: 0,
+                        differing: 0,
+                        first_difference: None,
+                    },
+                });
+                sides.len() - 1
+            }
+        };
+        Ok(&mut sides[place])
+    }
+
+    /// The next packet of the pipe in the recording.
+    fn next(&mut self) -> Result<Option<PacketRecord>, ReadError> {
+        let pipe = self.result.pipe;
+        for row in &mut self.recorded {
+            let row = row?;
+            if row.pipe == pipe {
+                return Ok(Some(row.record));
+            }
+        }
+        Ok(None)
+    }
+
+    fn compare(&mut self, replayed: &PacketRecord) -> Result<(), ReadError> {
+        let recorded = self.next()?;
         let result = &mut self.result;
         result.packets += 1;
         *match replayed.fate {
@@ -257,34 +281,41 @@ impl Replay {
             Fate::Dropped(_) => &mut result.dropped,
             Fate::Queued => &mut result.queued,
         } += 1;
-        if (recorded.fate, recorded.at) == (replayed.fate, replayed.at) {
-            return;
+        let seen = |record: &PacketRecord| (record.arrival, record.fate, record.at);
+        if recorded.as_ref().map(seen) != Some(seen(replayed)) {
+            result.differ(replayed.seq, recorded.as_ref(), Some(replayed));
         }
-        result.differing += 1;
-        result.first_difference.get_or_insert_with(|| Difference {
-            seq: recorded.seq,
-            time_ns: recorded.arrival.as_ns(),
-            recorded: What::of(&recorded),
-            replayed: What::of(replayed),
-        });
+        Ok(())
     }
 
-    /// Works off what the recording still tells of; what is queued then was queued there too.
-    fn finish(mut self) -> PipeReplay {
-        self.poll(self.latest);
-        self.settle();
-        let tracer = std::mem::take(&mut self.host.tracer);
-        for left in tracer.into_rows() {
-            self.hold_against(&left);
+    /// Whatever the recording still has was not in the replay.
+    fn finish(&mut self) -> Result<(), ReadError> {
+        while let Some(recorded) = self.next()? {
+            self.result.differ(recorded.seq, Some(&recorded), None);
         }
-        self.result
+        Ok(())
+    }
+}
+
+impl PipeReplay {
+    fn differ(
+        &mut self,
+        seq: u64,
+        recorded: Option<&PacketRecord>,
+        replayed: Option<&PacketRecord>,
+    ) {
+        self.differing += 1;
+        self.first_difference.get_or_insert_with(|| Difference {
+            seq,
+            recorded: recorded.map(What::of),
+            replayed: replayed.map(What::of),
+        });
     }
 }
 
 /// Keeps slots instead of bytes.
 #[derive(Default)]
 struct Host {
-    tracer: Tracer,
     free: Vec<u32>,
     slots: u32,
 }
@@ -299,17 +330,12 @@ impl Host {
 }
 
 impl Sink for Host {
-    fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
-        self.tracer.discard(now, &packet, reason);
+    fn discard(&mut self, _now: Time, packet: Packet, _reason: DropReason) {
         self.free.push(packet.slot);
     }
 
-    fn is_listening(&self) -> bool {
-        true
-    }
-
-    fn on_event(&mut self, now: Time, event: &Event<'_>) {
-        self.tracer.on_event(now, event);
+    fn copy(&mut self, _now: Time, _packet: &Packet) -> Option<u32> {
+        Some(self.allocate())
     }
 }
 
@@ -346,12 +372,20 @@ impl fmt::Display for RunReplay {
                 n => writeln!(f, "{n} not as recorded")?,
             }
             if let Some(first) = &pipe.first_difference {
-                let what = |what: &What| match what.reason {
-                    "" => format!("{} at {} ns", what.verdict, what.at_ns),
-                    reason => format!("{} ({reason}) at {} ns", what.verdict, what.at_ns),
+                let what = |what: &Option<What>| match what {
+                    None => "no such packet".to_owned(),
+                    Some(what) => {
+                        let reason = match what.reason {
+                            "" => String::new(),
+                            reason => format!(" ({reason})"),
+                        };
+                        format!(
+                            "arrived at {} ns, {}{reason} at {} ns",
+                            what.time_ns, what.verdict, what.at_ns
+                        )
+                    }
                 };
-                writeln!(f, "      the first is packet {}:", first.seq)?;
-                writeln!(f, "        arrived   at {} ns", first.time_ns)?;
+                writeln!(f, "      the first is packet {}", first.seq)?;
                 writeln!(f, "        recorded: {}", what(&first.recorded))?;
                 writeln!(f, "        replayed: {}", what(&first.replayed))?;
             }

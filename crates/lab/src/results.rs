@@ -68,7 +68,7 @@ impl VariantResult {
             .collect();
         let summaries: Vec<&Summary> = runs.iter().map(|run| &run.summary).collect();
         VariantResult {
-            expect: expect::check(&run.scenario.expect, &summaries),
+            expect: expect::check(&run.scenario.expect, run.environment.backend, &summaries),
             scenario,
             variant: run.variant,
             backend: run.environment.backend,

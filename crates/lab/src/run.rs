@@ -7,18 +7,20 @@
 use std::path::Path;
 
 use sluice_core::{Span, Time};
-use sluice_net::traffic::Stop;
 use sluice_net::traffic::ping::PingReport;
+use sluice_net::traffic::rr::RrReport;
 use sluice_net::traffic::tcp::TcpReport;
 use sluice_net::traffic::udp::UdpReport;
+use sluice_net::traffic::web::WebReport;
+use sluice_net::traffic::{self, Stop};
 
 use crate::live::{self, FlowReport, Listener, LiveError, Observation};
 use crate::metrics::Summary;
 use crate::recording::{
     End, Environment, FlowSample, PingSample, QueueSample, ReadError, RecordError, Recording,
-    RunWriter, Status,
+    RunWriter, Status, Transfer,
 };
-use crate::scenario::{Backend, Direction, FlowInstance, FlowKind, Scenario, Variant};
+use crate::scenario::{Backend, Direction, FlowInstance, FlowKind, Scenario, Variant, Voip};
 use crate::simulated::{self, SimError};
 
 /// Why a run gave no result.
@@ -147,7 +149,15 @@ fn run_live(
     for (instance, report) in scenario.instances().zip(&outcome.flows) {
         match report {
             FlowReport::Tcp(report) => write_tcp(&mut writer, instance.id, report)?,
-            FlowReport::Udp(report) => write_udp(&mut writer, &instance, report, scenario)?,
+            FlowReport::Udp(report) => match &instance.flow.kind {
+                FlowKind::Udp(udp) => {
+                    let interval = scenario.measure.interval;
+                    write_udp(&mut writer, instance.id, report, udp.size, interval)?;
+                }
+                _ => write_call(&mut writer, &instance, report)?,
+            },
+            FlowReport::Rr(report) => write_exchanges(&mut writer, instance.id, report)?,
+            FlowReport::Web(report) => write_pages(&mut writer, instance.id, report)?,
             FlowReport::Ping(report) => {
                 write_pings(&mut writer, instance.id, report, instance.flow.direction)?;
             }
@@ -180,9 +190,9 @@ struct Recorder<'a> {
 impl Recorder<'_> {
     fn write(&mut self, observation: &Observation) -> Result<(), RecordError> {
         match observation {
-            Observation::Packets(direction, records) => {
+            Observation::Packets(pipe, records) => {
                 for record in records {
-                    self.writer.packet(*direction, record)?;
+                    self.writer.packet(*pipe, record)?;
                 }
             }
             Observation::Releases(releases) => {
@@ -196,16 +206,16 @@ impl Recorder<'_> {
                 }
             }
             Observation::Queue {
-                direction,
+                pipe,
                 at,
                 backlog,
                 state,
             } => {
-                for sample in QueueSample::backlog(*at, *direction, *backlog) {
+                for sample in QueueSample::backlog(*at, *pipe, *backlog) {
                     self.writer.queue_sample(&sample)?;
                 }
                 for (queue, variable, value) in state {
-                    let sample = QueueSample::state(*at, *direction, *queue, variable, *value);
+                    let sample = QueueSample::state(*at, *pipe, *queue, variable, *value);
                     self.writer.queue_sample(&sample)?;
                 }
             }
@@ -231,6 +241,7 @@ impl Listener for Recorder<'_> {
 }
 
 fn write_tcp(writer: &mut RunWriter, flow: u32, report: &TcpReport) -> Result<(), RecordError> {
+    write_transfers(writer, flow, &report.transfers)?;
     for arrived in &report.goodput {
         writer.flow_sample(&FlowSample {
             received_bytes: Some(arrived.bytes),
@@ -255,22 +266,18 @@ fn write_tcp(writer: &mut RunWriter, flow: u32, report: &TcpReport) -> Result<()
 /// Counts at the interval of the scenario, from the packets that arrived.
 fn write_udp(
     writer: &mut RunWriter,
-    instance: &FlowInstance<'_>,
+    flow: u32,
     report: &UdpReport,
-    scenario: &Scenario,
+    payload: u64,
+    interval: Span,
 ) -> Result<(), RecordError> {
-    let interval = scenario.measure.interval;
-    let payload = match &instance.flow.kind {
-        FlowKind::Udp(udp) => udp.size,
-        _ => unreachable!("only UDP flows give UDP reports"),
-    };
     let mut due = Time::ZERO;
     let mut sample = |time, sent: u64, received: u64| {
         writer.flow_sample(&FlowSample {
             sent_packets: Some(sent),
             received_packets: Some(received),
             received_bytes: Some(received * payload),
-            ..FlowSample::empty(time, instance.id)
+            ..FlowSample::empty(time, flow)
         })
     };
     for (received, packet) in (1..).zip(&report.samples) {
@@ -285,6 +292,90 @@ fn write_udp(
     let last = report.samples.iter().rev().find_map(|s| s.received);
     let last = last.unwrap_or(Time::ZERO);
     sample(last, report.sent, report.received)
+}
+
+/// One row for each packet of a call, with its one-way delay.
+fn write_call(
+    writer: &mut RunWriter,
+    instance: &FlowInstance<'_>,
+    report: &UdpReport,
+) -> Result<(), RecordError> {
+    let flow = instance.id;
+    let mut samples = report.samples.clone();
+    samples.sort_by_key(|sample| sample.sequence);
+    let mut samples = samples.into_iter().peekable();
+    for seq in 0..report.sent {
+        let here = samples.next_if(|sample| sample.sequence == seq);
+        let due = Time::ZERO + instance.start + Span::from_ns(Voip::INTERVAL.as_ns() * seq);
+        let delay = here.and_then(|sample| Some(sample.received?.since(sample.sent)));
+        let (up, down) = match instance.flow.direction {
+            Direction::Up => (delay, None),
+            Direction::Down => (None, delay),
+        };
+        writer.ping(&PingSample {
+            time: here.map_or(due, |sample| sample.sent),
+            flow,
+            seq,
+            rtt: None,
+            up,
+            down,
+            is_lost: here.is_none(),
+        })?;
+    }
+    let last = report.samples.iter().filter_map(|s| s.received).max();
+    writer.flow_sample(&FlowSample {
+        received_bytes: Some(report.received * Voip::SIZE),
+        ..FlowSample::empty(last.unwrap_or(Time::ZERO), flow)
+    })
+}
+
+fn write_exchanges(
+    writer: &mut RunWriter,
+    flow: u32,
+    report: &RrReport,
+) -> Result<(), RecordError> {
+    for (seq, exchange) in (0..).zip(&report.exchanges) {
+        writer.ping(&PingSample {
+            time: exchange.start,
+            flow,
+            seq,
+            rtt: Some(exchange.took),
+            up: None,
+            down: None,
+            is_lost: false,
+        })?;
+    }
+    Ok(())
+}
+
+fn write_pages(writer: &mut RunWriter, flow: u32, report: &WebReport) -> Result<(), RecordError> {
+    write_transfers(writer, flow, &report.pages)?;
+    let mut received = 0;
+    for page in &report.pages {
+        received += page.bytes;
+        writer.flow_sample(&FlowSample {
+            received_bytes: Some(received),
+            ..FlowSample::empty(page.start + page.took, flow)
+        })?;
+    }
+    Ok(())
+}
+
+fn write_transfers(
+    writer: &mut RunWriter,
+    flow: u32,
+    transfers: &[traffic::Transfer],
+) -> Result<(), RecordError> {
+    for (seq, transfer) in (0..).zip(transfers) {
+        writer.transfer(&Transfer {
+            start: transfer.start,
+            flow,
+            seq,
+            took: transfer.took,
+            bytes: transfer.bytes,
+        })?;
+    }
+    Ok(())
 }
 
 fn write_pings(

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sluice_core::{Span, Time};
 
-use crate::scenario::Direction;
+use crate::scenario::PipeId;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,14 +138,14 @@ impl CellType for bool {
     }
 }
 
-impl CellType for Direction {
+impl CellType for PipeId {
     const KIND: ColumnKind = ColumnKind::Text;
     fn to_cell(&self) -> Cell<'_> {
         Cell::Text(self.word())
     }
     fn from_cell(cell: Cell<'_>) -> Option<Self> {
         match cell {
-            Cell::Text(word) => Direction::from_word(word),
+            Cell::Text(word) => PipeId::from_word(word),
             _ => None,
         }
     }

@@ -7,6 +7,7 @@
 //! | `flows.parquet` | one per flow and interval: [`FlowSample`] |
 //! | `queues.parquet` | one per variable of a queue and interval or change: [`QueueSample`] |
 //! | `pings.parquet` | one per probe: [`PingSample`] |
+//! | `transfers.parquet` | one per complete transfer: [`Transfer`] |
 //! | `releases.parquet` | one per packet that a live router sent on: [`Release`] |
 //! | `arrivals.parquet` | one per packet that a live router queued: [`Arrival`] |
 //! | `summary.json` | the run in figures: [`crate::metrics::Summary`] |
@@ -35,7 +36,7 @@ pub use reader::{ReadError, Recording};
 pub use reference::reference;
 pub use rows::{
     Arrival, BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, NO_FLOW, PacketRow, PingSample,
-    QueueSample, Release,
+    QueueSample, Release, Transfer,
 };
 pub use run_file::{Environment, FlowEntry, Process, RunFile, Status};
 pub use table::Rows;

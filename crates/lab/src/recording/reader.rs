@@ -11,18 +11,19 @@ use parquet::errors::ParquetError;
 use super::SUMMARY_JSON;
 use super::cell::Row;
 use super::checksum::Checksum;
-use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release};
+use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
 use super::run_file::{FORMAT, RUN_JSON, RunFile, Status, write_json};
 use super::table::{Rows, path_of};
 use super::writer::abandoned;
 use crate::metrics::Summary;
 
 /// The tables of a recording.
-pub(crate) const TABLES: [&str; 6] = [
+pub(crate) const TABLES: [&str; 7] = [
     PacketRow::TABLE,
     FlowSample::TABLE,
     QueueSample::TABLE,
     PingSample::TABLE,
+    Transfer::TABLE,
     Release::TABLE,
     Arrival::TABLE,
 ];
@@ -189,6 +190,14 @@ impl Recording {
         self.rows()
     }
 
+    /// Every transfer, page and exchange that was completed.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn transfers(&self) -> Result<Rows<Transfer>, ReadError> {
+        self.rows()
+    }
+
     /// Every packet that a live router sent on.
     ///
     /// # Errors
@@ -197,7 +206,7 @@ impl Recording {
         self.rows()
     }
 
-    /// What the queue of a live router was told of every packet, in the order of arrival at its pipe.
+    /// Every packet as a live router put it into its queues, in the order of arrival.
     ///
     /// # Errors
     /// The table cannot be read; earlier programs wrote none.

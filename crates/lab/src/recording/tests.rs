@@ -114,7 +114,7 @@ fn rows_come_back_as_they_were_written() {
     };
     let release = Release {
         due: Time::from_ns(11_200_000),
-        pipe: Direction::Up,
+        pipe: Direction::Up.into(),
         len: 1500,
         late: Span::from_us(7),
     };
@@ -199,7 +199,7 @@ fn the_space_asked_for_covers_a_full_link() {
         writer.packet(Direction::Up, &record).unwrap();
         let release = Release {
             due: record.at + Span::from_ms(11),
-            pipe: Direction::Up,
+            pipe: Direction::Up.into(),
             len: record.len,
             late: Span::from_ns(noise.below(100_000)),
         };

@@ -12,12 +12,12 @@ use sluice_core::{Rate, Time};
 use super::cell::Row;
 use super::checksum::Checksum;
 use super::reader::{Recording, TABLES, read_run_file};
-use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release};
+use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
 use super::run_file::{Environment, Process, RUN_JSON, RunFile, Status};
 use super::table::TableWriter;
 use super::{ReadError, SUMMARY_JSON};
 use crate::part::temporary;
-use crate::scenario::{Direction, Scenario, Variant};
+use crate::scenario::{Direction, PipeId, Scenario, Variant};
 
 /// Why a recording could not be begun or written.
 #[derive(Debug, thiserror::Error)]
@@ -122,6 +122,7 @@ struct Tables {
     flows: TableWriter<FlowSample>,
     queues: TableWriter<QueueSample>,
     pings: TableWriter<PingSample>,
+    transfers: TableWriter<Transfer>,
     releases: TableWriter<Release>,
     arrivals: TableWriter<Arrival>,
 }
@@ -156,6 +157,7 @@ impl RunWriter {
                 flows: create_table(dir)?,
                 queues: create_table(dir)?,
                 pings: create_table(dir)?,
+                transfers: create_table(dir)?,
                 releases: create_table(dir)?,
                 arrivals: create_table(dir)?,
             }),
@@ -174,10 +176,14 @@ impl RunWriter {
     ///
     /// # Errors
     /// [`RecordError::Write`]: the run should end then.
-    pub fn packet(&mut self, pipe: Direction, record: &PacketRecord) -> Result<(), RecordError> {
+    pub fn packet(
+        &mut self,
+        pipe: impl Into<PipeId>,
+        record: &PacketRecord,
+    ) -> Result<(), RecordError> {
         self.latest = self.latest.max(record.at);
         let row = PacketRow {
-            pipe,
+            pipe: pipe.into(),
             record: record.clone(),
         };
         push(&mut self.tables().packets, &row)
@@ -208,6 +214,15 @@ impl RunWriter {
     pub fn ping(&mut self, sample: &PingSample) -> Result<(), RecordError> {
         self.latest = self.latest.max(sample.time);
         push(&mut self.tables().pings, sample)
+    }
+
+    /// A transfer, a page or an exchange is complete.
+    ///
+    /// # Errors
+    /// As [`RunWriter::packet`].
+    pub fn transfer(&mut self, transfer: &Transfer) -> Result<(), RecordError> {
+        self.latest = self.latest.max(transfer.start + transfer.took);
+        push(&mut self.tables().transfers, transfer)
     }
 
     /// A live router sent a packet on.
@@ -250,6 +265,7 @@ impl RunWriter {
             finish(tables.flows),
             finish(tables.queues),
             finish(tables.pings),
+            finish(tables.transfers),
             finish(tables.releases),
             finish(tables.arrivals),
         ];
@@ -382,8 +398,9 @@ pub(crate) fn estimated_bytes(scenario: &Scenario) -> u64 {
     let seconds = scenario.duration.as_secs_f64();
     let packets = |direction| {
         let rate = match scenario.link.pipe(direction).rate.highest() {
-            // Without a rate the machine is the limit.
-            Rate::UNLIMITED => 10e9,
+            // Without a rate the machine is the limit; rules are there to set one.
+            Rate::UNLIMITED if scenario.rules.is_none() => 10e9,
+            Rate::UNLIMITED => 1e9,
             rate => rate.as_bps() as f64,
         };
         rate * seconds / (8.0 * 1500.0)
