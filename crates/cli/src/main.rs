@@ -40,7 +40,7 @@ enum Command {
     Index(index::Args),
     /// List the algorithms with their parameters, units, ranges and defaults
     List(list::Args),
-    /// Run a recorded arrival trace through one queue and link, in virtual time
+    /// Run a recorded arrival trace through one queue, or a live run through its own once more
     Replay(replay::Args),
     /// Route packets between interfaces, through dummynet's rules, pipes and queues
     Router(router::Args),

@@ -122,6 +122,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let options = Options {
         is_fresh: args.fresh,
         threads: args.jobs,
+        has_pages: true,
         interrupt: &interrupt,
         watch: &|progress| bars.tell(progress),
     };
