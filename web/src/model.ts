@@ -77,6 +77,20 @@ export interface Run {
   queues: Queue[];
   /** How long the transfers took that were to carry a number of bytes. */
   completion_ms: Cdf | null;
+  /** What the repetitions came to; empty if there was one run. All else is that of the first. */
+  repeats: Repeat[];
+}
+
+/** A figure over the repetitions of a run. */
+export interface Repeat {
+  figure: string;
+  /** `ms`, `Mbit/s`, `%`, or empty. */
+  unit: string;
+  /** Of each repetition that measured it. */
+  values: number[];
+  median: number;
+  /** The 95 % confidence interval of the mean. */
+  interval: number[] | null;
 }
 
 /** A bound of the scenario, and whether the run kept it. */
@@ -339,6 +353,15 @@ const run: Decoder<Run> = object({
   pings: list(ping),
   queues: list(queue),
   completion_ms: nullable(cdf),
+  repeats: list(
+    object<Repeat>({
+      figure: text,
+      unit: text,
+      values: list(num),
+      median: num,
+      interval: nullable(list(num)),
+    }),
+  ),
 });
 const report: Decoder<Report> = object({
   schema: literal(SCHEMA),

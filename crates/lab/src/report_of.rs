@@ -20,7 +20,8 @@ use crate::report::model::{
 };
 use crate::scenario::{self, FlowInstance, FlowKind, Pipe, PipeId};
 
-/// One report of all `recordings`, in their order.
+/// One report of all `recordings`, in their order. Those that differ in nothing but their seed are one run
+/// of it, drawn from the first, with the spread of their figures.
 ///
 /// # Errors
 /// A table of a recording cannot be read.
@@ -37,8 +38,12 @@ pub fn report_of(recordings: &[&Recording]) -> Result<Report, ReadError> {
         right: "h3".into(),
     };
     let mut report = Report::new(titles.join(", "), ends);
-    for (recording, name) in recordings.iter().zip(names(recordings)) {
-        report.runs.push(run(recording, name)?);
+    let repeats = repeats::group(recordings);
+    let firsts: Vec<&Recording> = repeats.iter().map(|group| group[0]).collect();
+    for (group, name) in repeats.iter().zip(names(&firsts)) {
+        let mut run = run(group[0], name)?;
+        run.repeats = repeats::figures(group)?;
+        report.runs.push(run);
     }
     Ok(report)
 }
@@ -141,6 +146,7 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
         pings,
         queues,
         completion_ms: completions(&summary),
+        repeats: Vec::new(),
     })
 }
 
@@ -526,6 +532,7 @@ fn seconds(time: sluice_core::Time) -> f64 {
 }
 
 mod comparison;
+mod repeats;
 #[cfg(test)]
 mod tests;
 

@@ -185,6 +185,92 @@ export class BoxPlot extends StillChart {
   }
 }
 
+export interface StripRow {
+  label: string;
+  variant: number;
+  values: number[];
+  median: number;
+  interval: number[] | null;
+}
+
+/** One row per variant: a dot per repetition, the median, and the confidence of the mean behind them. */
+export class StripPlot extends StillChart {
+  private rows: StripRow[] = [];
+
+  constructor(
+    id: string,
+    title: string,
+    caption: string,
+    private readonly unit: string,
+  ) {
+    super(id, title, caption);
+  }
+
+  setRows(rows: StripRow[]): void {
+    this.rows = rows;
+    this.draw();
+  }
+
+  protected entries(): { label: string; variant: number }[] {
+    return [];
+  }
+
+  protected picture() {
+    const rows = this.rows.filter((row) => this.isShown(row.variant));
+    if (rows.length === 0) return null;
+    const [left, step] = [150, 28];
+    const bottom = rows.length * step + 8;
+    const all = rows.flatMap(({ values, interval }) => [...values, ...(interval ?? [])]);
+    const isSpread = Math.max(...all) > 20 * Math.max(Math.min(...rows.map((row) => row.median)), 1e-9);
+    const isLog = isSpread && Math.min(...rows.flatMap(({ values }) => values)) > 0;
+    const x = delayAxis(
+      all.map((value) => Math.max(value, 0)),
+      [left, WIDTH - 24],
+      isLog,
+    );
+    const parts = grid(x, [4, bottom], isLog ? `${this.unit}, logarithmic` : this.unit);
+    for (const [at, { label, variant, values, median, interval }] of rows.entries()) {
+      const y = 4 + at * step + step / 2;
+      const color = variantVariable(variant);
+      const [low, high] = (interval ?? []).map((value) => x.at(Math.max(value, 0)));
+      const short = label.length > 20 ? `${label.slice(0, 19)}…` : label;
+      const said = `${label}: median ${plain(median)} ${this.unit} of ${values.length}, ${plain(Math.min(...values))} to ${plain(Math.max(...values))}`;
+      parts.push(
+        s("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, short),
+        s(
+          "g",
+          {},
+          s("title", {}, said),
+          ...(low === undefined || high === undefined
+            ? []
+            : [
+                s("rect", {
+                  x: low,
+                  y: y - 7,
+                  width: Math.max(1, high - low),
+                  height: 14,
+                  fill: color,
+                  "fill-opacity": 0.2,
+                }),
+              ]),
+          ...values.map((value) =>
+            s("circle", { cx: x.at(value), cy: y, r: 3, fill: color, "fill-opacity": 0.75 }),
+          ),
+          s("line", {
+            x1: x.at(median),
+            x2: x.at(median),
+            y1: y - 9,
+            y2: y + 9,
+            stroke: color,
+            "stroke-width": 2.5,
+          }),
+        ),
+      );
+    }
+    return { height: bottom + 40, parts };
+  }
+}
+
 export interface TradeoffPoint {
   label: string;
   variant: number;

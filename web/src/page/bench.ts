@@ -4,7 +4,7 @@ import { CdfChart, type Curve } from "../charts/cdf.ts";
 import { ChartGroup } from "../charts/group.ts";
 import { type Line, LineChart } from "../charts/lines.ts";
 import { type Cloud, PacketChart } from "../charts/packets.ts";
-import { BoxPlot, TradeoffPlot } from "../charts/still.ts";
+import { BoxPlot, StripPlot, TradeoffPlot } from "../charts/still.ts";
 import { choice, dropdown, h } from "../dom.ts";
 import { empiricalCdf } from "../maths/cdf.ts";
 import { bytes, megabits, milliseconds, percent, plain, whole } from "../maths/format.ts";
@@ -31,6 +31,7 @@ export class Bench {
   private readonly srtt = new Map<Direction, LineChart>();
   private readonly fairness = new Map<Direction, LineChart>();
   private readonly tradeoffs = new Map<Direction, TradeoffPlot>();
+  private readonly strips: StripPlot[];
   private readonly boxes: { ping: BoxPlot; sojourn: BoxPlot };
   private readonly ping: LineChart;
   private readonly packets: PacketChart;
@@ -62,6 +63,7 @@ export class Bench {
       this.addFlowCharts(direction, log);
       this.addComparisons(direction, isSpread);
     }
+    this.strips = this.repetitions();
     const box = "Box: the middle half; line: median; whiskers: 5\u00a0% to 95\u00a0%.";
     this.boxes = {
       ping: new BoxPlot("box-ping", "Ping", `Round trips of answered probes. ${box}`, isSpread),
@@ -162,6 +164,26 @@ export class Bench {
     }
   }
 
+  /** A chart for each figure that repetitions have. */
+  private repetitions(): StripPlot[] {
+    const { runs } = this.report;
+    const all = runs.flatMap((run) => run.repeats);
+    const figures = [...new Set(all.map((repeat) => repeat.figure))];
+    return figures.map((figure, at) => {
+      const unit = all.find((repeat) => repeat.figure === figure)?.unit ?? "";
+      const caption = "Dots: repetitions; line: their median; band: 95\u00a0% confidence of their mean.";
+      const chart = new StripPlot(`repeat-${at}`, figure, caption, unit);
+      chart.setRows(
+        runs.flatMap((run, variant) =>
+          run.repeats
+            .filter((repeat) => repeat.figure === figure)
+            .map((repeat) => ({ label: run.name, variant, ...repeat })),
+        ),
+      );
+      return chart;
+    });
+  }
+
   private fillComparisons(): void {
     const { runs, ends } = this.report;
     for (const [direction, chart] of this.fairness) {
@@ -220,6 +242,13 @@ export class Bench {
       { id: "charts" },
       this.toolbar(),
       ...(this.report.runs.length > 1 ? [h("h2", {}, "Totals"), this.totals.element] : []),
+      ...(this.strips.length > 0
+        ? [
+            h("h2", {}, "Over repetitions"),
+            h("p", { class: "note" }, "All other charts and figures are those of the first repetition."),
+            h("div", { class: "grid" }, ...this.strips.map((chart) => chart.figure)),
+          ]
+        : []),
       h("h2", {}, "Delay and goodput"),
       h(
         "div",
@@ -370,7 +399,7 @@ export class Bench {
       ...this.srtt.values(),
       ...this.fairness.values(),
     ];
-    const stills = [...this.tradeoffs.values(), ...Object.values(this.boxes)];
+    const stills = [...this.tradeoffs.values(), ...Object.values(this.boxes), ...this.strips];
     for (const chart of [...lineCharts, this.packets, ...Object.values(this.cdfs), this.totals, ...stills])
       chart.show(isShown);
   }

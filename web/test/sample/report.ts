@@ -102,6 +102,15 @@ function runOf(variant: Variant, seconds: number) {
       },
     ],
     completion_ms: null,
+    repeats: [
+      {
+        figure: "Ping, median",
+        unit: "ms",
+        values: [0.98, 1, 1.01, 1.03, 0.97].map((factor) => factor * (quantilesOf(pings.two)?.p50 ?? 0)),
+        median: quantilesOf(pings.two)?.p50 ?? 0,
+        interval: [0.97, 1.03].map((factor) => factor * (quantilesOf(pings.two)?.p50 ?? 0)),
+      },
+    ],
     flows: [
       {
         name: "bulk",

@@ -129,6 +129,25 @@ pub struct Run {
     pub queues: Vec<Queue>,
     /// How long the transfers took that were to carry a number of bytes; `None` without any.
     pub completion_ms: Option<Cdf>,
+    /// What the repetitions of this run came to; empty if it was carried out once. Everything else is
+    /// that of the first of them.
+    pub repeats: Vec<Repeat>,
+}
+
+/// A figure over the repetitions of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Repeat {
+    /// What it is.
+    pub figure: String,
+    /// `ms`, `Mbit/s`, `%`, or empty for a number of things.
+    pub unit: String,
+    /// Of each repetition that measured it, in their order.
+    pub values: Vec<f64>,
+    /// Their median.
+    pub median: f64,
+    /// The 95 % confidence interval of their mean; `None` for a single one.
+    pub interval: Option<(f64, f64)>,
 }
 
 /// A bound of the scenario, and whether the run kept it.

@@ -95,6 +95,64 @@ fn variants_of_one_name_are_told_apart_by_their_folders() {
 }
 
 #[test]
+fn runs_that_differ_in_their_seed_only_are_repetitions() {
+    let temp = tempfile::tempdir().unwrap();
+    let run = |seed: u64, rate: &str| {
+        let text = format!(
+            "duration = \"2s\"\nseed = {seed}\n[link]\nrate = \"{rate}\"\n[[flow]]\ntype = \"ping\"\n"
+        );
+        let variant = scenario::Scenario::parse("x.toml", &text, &[])
+            .unwrap()
+            .remove(0);
+        let environment = Environment::here(scenario::Backend::Sim, "2026-01-02T03:04:05Z".into());
+        let dir = temp.path().join(format!("{seed}-{}", &rate[..1]));
+        let mut writer = RunWriter::create(&dir, &variant, &environment).unwrap();
+        writer
+            .ping(&PingSample {
+                time: Time::from_ns(1_500_000_000),
+                flow: 0,
+                seq: 0,
+                rtt: Some(sluice_core::Span::from_ms(10 * seed)),
+                up: None,
+                down: None,
+                is_lost: false,
+            })
+            .unwrap();
+        writer
+            .finish(End::complete(Time::from_ns(2_000_000_000)))
+            .unwrap()
+    };
+    let runs = [
+        run(1, "1Mbit/s"),
+        run(2, "1Mbit/s"),
+        run(1, "2Mbit/s"),
+        run(3, "1Mbit/s"),
+    ];
+    let report = report_of(&runs.iter().collect::<Vec<_>>()).unwrap();
+    let repeats: Vec<usize> = report.runs.iter().map(|run| run.repeats.len()).collect();
+    assert_eq!(
+        repeats,
+        [2, 0],
+        "the median and the 95th percentile of the ping"
+    );
+    let median = &report.runs[0].repeats[0];
+    assert_eq!(
+        (median.figure.as_str(), median.unit.as_str()),
+        ("Ping, median", "ms")
+    );
+    assert_eq!(
+        (&median.values[..], median.median),
+        (&[10.0, 20.0, 30.0][..], 20.0)
+    );
+    // A deviation of 10 over 3: 4.303 * 10 / sqrt(3) = 24.84 to both sides.
+    let (low, high) = median.interval.unwrap();
+    assert!(
+        (low + 4.84).abs() < 0.01 && (high - 44.84).abs() < 0.01,
+        "{low} {high}"
+    );
+}
+
+#[test]
 fn the_variables_of_the_busiest_queues_are_drawn() {
     use sluice_core::event::StateValue;
     use sluice_core::{Span, Time};
