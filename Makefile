@@ -10,7 +10,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build test lint fmt bench test-rust test-contributing test-live test-web test-python test-report test-exports clean
+.PHONY: help demo build test lint fmt bench test-rust test-contributing test-live test-web test-python test-report test-exports reproduction clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -37,7 +37,8 @@ test-contributing: $(WEB) ## the example of CONTRIBUTING.md, as a new AQM in a c
 	$(CARGO) xtask contributing
 
 test-live: $(WEB) ## live runs in namespaces of their own
-	$(CARGO) test --locked -p sluice-cli --test live -q -- --test-threads 1
+	$(CARGO) test --locked -p sluice-router --test bridge -q -- --test-threads 1
+	$(CARGO) test --locked -p sluice-cli --test live --test router -q -- --test-threads 1
 
 test-web: $(WEB) ## the report's own tests
 	cd web && npm test --silent
@@ -72,9 +73,13 @@ fmt: ## format everything
 	cd web && npm run --silent fmt
 	$(VENV)/ruff check -q --fix python bench && $(VENV)/ruff format -q python bench
 
+reproduction: build ## run the published experiments on both backends and make docs/reproduction.md
+	$(SLUICE) run scenarios/seeds --backend both -o $(RUNS)/seeds || true
+	$(SLUICE) reproduce scenarios/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
+
 bench: build ## benchmarks, each beside something measured in the same minute
 	$(CARGO) bench --locked -q -p sluice-core --bench queues
-	$(CARGO) bench --locked -q -p sluice-ipfw
+	$(CARGO) bench --locked -q -p sluice-ipfw --bench scale
 	$(CARGO) run --release --locked -q -p sluice-sim --example speed
 	@scripts/setup.sh ns3
 	.venv-ns3/bin/python bench/ns3/compare.py .venv-ns3/bin/python target/release/examples/speed

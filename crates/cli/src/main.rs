@@ -5,13 +5,17 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod compare;
 mod export;
 mod index;
+mod ipfw;
 mod list;
 mod progress;
 mod replay;
 mod report;
+mod reproduce;
+mod router;
 mod run;
 
 /// Packet queueing in user space: algorithms, simulator, live router, laboratory.
@@ -38,9 +42,24 @@ enum Command {
     List(list::Args),
     /// Run a recorded arrival trace through one queue and link, in virtual time
     Replay(replay::Args),
+    /// Route packets between interfaces, through dummynet's rules, pipes and queues
+    Router(router::Args),
+    /// Tell a router what to do, in dummynet's words
+    Ipfw(ipfw::Args),
+    /// Put published figures and numbers beside those of recorded runs, as a page
+    Reproduce(reproduce::Args),
+    /// Measure the packet path beside the kernel's, in namespaces of its own
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    if let Some(name) = words.next().and_then(|word| ipfw::name_of(word.as_ref())) {
+        return ipfw::run(name, words.collect()).unwrap_or_else(|error| {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        });
+    }
     let outcome = match Sluice::parse().command {
         Command::Run(args) => run::run(&args).map_err(Box::<dyn std::error::Error>::from),
         Command::Report(args) => report::run(&args).map_err(Into::into),
@@ -48,7 +67,11 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args).map_err(Into::into),
         Command::Index(args) => index::run(&args).map_err(Into::into),
         Command::List(args) => list::run(&args).map_err(Into::into),
+        Command::Reproduce(args) => reproduce::run(&args).map_err(Into::into),
         Command::Replay(args) => replay::run(args).map_err(Into::into),
+        Command::Router(args) => router::run(&args).map_err(Into::into),
+        Command::Ipfw(args) => ipfw::run_args(args).map_err(Into::into),
+        Command::Bench(args) => bench::run(&args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("sluice: {error}");

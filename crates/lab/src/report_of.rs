@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use sluice_core::Time;
 use sluice_core::record::Fate;
 
+use crate::expect;
 use crate::metrics::{Arrived, FlowSummary, Percentiles, PipeSummary, Summary, goodput_series};
 use crate::recording::{
     BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, PingSample, QueueSample, ReadError, Recording,
@@ -14,8 +15,8 @@ use crate::recording::{
 };
 use crate::report::Report;
 use crate::report::model::{
-    Accuracy, Backend, Count, Direction, DirectionTotal, Ends, Fact, Flow, PacketRow, Packets,
-    Ping, Quantiles, Queue, Run, Series, State, Verdict,
+    Accuracy, Backend, Cdf, Count, Direction, DirectionTotal, Ends, Expectation, Fact, Flow,
+    PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State, Verdict,
 };
 use crate::scenario::{self, FlowInstance, FlowKind, Pipe, PipeId};
 
@@ -93,6 +94,8 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
             }
         }
     }
+    let queues = queues(recording, &summary, &instances)?;
+    let comparison = Comparison::new(&instances, &samples, &scenario.measure, end);
     Ok(Run {
         name,
         backend: match file.environment.backend {
@@ -111,6 +114,7 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
         goodput_window_s: scenario.measure.window.as_secs_f64(),
         goodput_step_s: scenario.measure.step.as_secs_f64(),
         accuracy: accuracy(&summary),
+        expectations: expectations(recording, &summary),
         directions: summary
             .directions
             .iter()
@@ -118,12 +122,41 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
                 direction: direction(total.direction),
                 goodput_mbps: total.goodput_bps / 1e6,
                 jain: total.jain,
+                jain_over_time: comparison.fairness(total.direction),
+                tradeoff: comparison.tradeoff(total.direction, &queues),
             })
             .collect(),
         flows,
         pings,
-        queues: queues(recording, &summary, &instances)?,
+        queues,
+        completion_ms: completions(&summary),
     })
+}
+
+/// The bounds of the scenario and what came out, those that were not kept first.
+fn expectations(recording: &Recording, summary: &Summary) -> Vec<Expectation> {
+    let mut outcomes = {
+        let run = recording.run();
+        expect::check(&run.scenario.expect, run.environment.backend, &[summary])
+    };
+    outcomes.sort_by_key(|outcome| outcome.passed);
+    outcomes
+        .into_iter()
+        .map(|outcome| Expectation {
+            metric: outcome.metric,
+            measured: outcome.measured.map(|value| outcome.unit.show(value)),
+            bounds: outcome.bounds,
+            passed: outcome.passed,
+            chart: outcome.chart.id(),
+        })
+        .collect()
+}
+
+/// How long the transfers took that were to carry a number of bytes.
+fn completions(summary: &Summary) -> Option<Cdf> {
+    let took = summary.flows.iter().filter_map(|flow| flow.fct_ns);
+    let cdf = Cdf::of(took.map(|ns| ns as f64 / 1e6).collect());
+    (cdf.count > 0).then_some(cdf)
 }
 
 /// What was run, in reading order.
@@ -481,5 +514,8 @@ fn seconds(time: sluice_core::Time) -> f64 {
     time.as_ns() as f64 / 1e9
 }
 
+mod comparison;
 #[cfg(test)]
 mod tests;
+
+use comparison::Comparison;

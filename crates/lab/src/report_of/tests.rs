@@ -53,6 +53,32 @@ fn a_recording_becomes_a_run_of_the_report() {
     assert_eq!(up.packets.flows[row.flow as usize], "bulk-1");
     assert_eq!(run.accuracy.lost_elsewhere[0].packets, 3);
 
+    // 100 kB/s against 25 kB/s in windows of 1 s every 250 ms: 125^2 / (2 * (100^2 + 25^2)).
+    let total = &run.directions[0];
+    let jain = total.jain_over_time.as_ref().unwrap();
+    assert_eq!((jain.time_s[0], jain.time_s.len()), (1.0, 37));
+    assert!((jain.value[20] - 15_625.0 / 21_250.0).abs() < 1e-9);
+    // Packets left at 2.01, 3.03 and 4.04 s after 20, 30 and 40 ms; after the warm-up of 2 s there are
+    // 800 + 200 kbit/s of TCP and 76.8 kbit/s of UDP in each of these windows.
+    let tradeoff = total.tradeoff.as_ref().unwrap();
+    assert_eq!(tradeoff.delay_ms, [20.0, 30.0, 40.0]);
+    assert!(
+        tradeoff
+            .goodput_mbps
+            .iter()
+            .all(|mbps| (mbps - 1.0768).abs() < 1e-9)
+    );
+    // The page had all its bytes after 240 ms.
+    assert_eq!(run.completion_ms.as_ref().unwrap().value, [240.0]);
+    // What was not met comes first, with where it is seen.
+    let first = &run.expectations[0];
+    assert!(!first.passed && run.expectations[1].passed);
+    assert_eq!(
+        (first.metric.as_str(), first.chart.as_str()),
+        ("down.sojourn.p50", "packets")
+    );
+    assert_eq!(run.expectations[1].measured.as_deref(), Some("26ms"));
+
     let page = report::html(&report);
     assert!(page.contains("<title>x"), "the page is drawn");
 }
