@@ -10,7 +10,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build test lint fmt bench test-rust test-contributing test-live test-web test-python test-report test-exports reproduction clean
+.PHONY: help demo build test lint fmt bench golden test-rust test-golden test-contributing test-live test-web test-python test-report test-exports reproduction clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -28,7 +28,7 @@ $(WEB): $(shell git ls-files -co --exclude-standard web | grep -v '^web/test')
 	@scripts/setup.sh web
 	cd web && npm run --silent build
 
-test: lint test-rust test-contributing test-live test-web test-python test-report test-exports ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports
+test: lint test-rust test-golden test-contributing test-live test-web test-python test-report test-exports ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports
 
 test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
