@@ -1,5 +1,6 @@
 //! The live backend: real kernel TCP, UDP and ping across a queue that runs in this process.
 
+mod bridge;
 mod chain;
 mod hosts;
 mod router;
