@@ -1,6 +1,5 @@
 //! `sluice replay`: a recorded arrival trace through one queue and link, in virtual time.
 
-use std::io::{self, ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -48,11 +47,25 @@ enum FlowHash {
     Flow,
 }
 
-/// Replays the trace and prints a summary.
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The replay failed.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// Ctrl-C cannot be caught.
+    #[error("cannot catch Ctrl-C: {0}")]
+    Signal(#[from] ctrlc::Error),
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+/// Replays the trace and prints a summary. Ctrl-C ends it at once and leaves no unfinished files.
 ///
 /// # Errors
-/// [`ReplayError`]: what is wrong with the trace, or which file cannot be written.
-pub fn run(args: Args) -> Result<ExitCode, ReplayError> {
+/// [`Error`]: what is wrong with the trace, or which file cannot be written.
+pub fn run(args: Args) -> Result<ExitCode, Error> {
     let job = Job {
         trace: args.trace,
         queue: args.queue,
@@ -68,6 +81,11 @@ pub fn run(args: Args) -> Result<ExitCode, ReplayError> {
             capture: args.pcap_out,
         },
     };
+    let outputs = job.outputs.clone();
+    ctrlc::set_handler(move || {
+        outputs.discard();
+        std::process::exit(INTERRUPTED);
+    })?;
     // Nothing is drawn where standard error is no terminal.
     let bar = ProgressBar::new(0).with_style(
         ProgressStyle::with_template("{bar:40} {percent:>3} % of {total_bytes}, {eta} left")
@@ -87,11 +105,9 @@ pub fn run(args: Args) -> Result<ExitCode, ReplayError> {
     } else {
         summary.to_string()
     };
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(ReplayError::Write {
-            path: PathBuf::from("standard output"),
-            error: error.into(),
-        }),
-        _ => Ok(ExitCode::SUCCESS),
-    }
+    crate::print(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
+
+/// The customary status after SIGINT.
+const INTERRUPTED: i32 = 130;

@@ -5,10 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use sluice_lab::metrics::Summary;
+use sluice_lab::pages::{PAGE, PageError, write_file};
 use sluice_lab::recording::{ReadError, RecordError, Recording, settle_abandoned};
 use sluice_lab::report::{self, Figure, FigureError, FigureKind};
 use sluice_lab::report_of::report_of;
-use sluice_lab::run::{self, Finished, RunError};
+use sluice_lab::results::VariantResult;
 use sluice_lab::table;
 
 /// What to draw.
@@ -76,9 +78,6 @@ pub enum ReportError {
     /// A run cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A run cannot be measured, or its state not be corrected.
-    #[error(transparent)]
-    Run(#[from] RunError),
     /// A run that was left cannot be marked.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -97,13 +96,8 @@ pub enum ReportError {
         error: io::Error,
     },
     /// A file cannot be written.
-    #[error("cannot write `{}`: {error}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    Page(#[from] PageError),
 }
 
 /// Draws.
@@ -131,8 +125,8 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     // Everything is read and drawn before anything is written; recordings are not touched.
     let results = recordings
         .iter()
-        .map(run::figures)
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|one| Ok(VariantResult::of_one(one, Summary::of(one)?)))
+        .collect::<Result<Vec<_>, ReadError>>()?;
     let mut pictures = Vec::new();
     if let Some(path) = &args.svg {
         pictures.push((path.clone(), report::svg(&report, &figure)?.into_bytes()));
@@ -163,24 +157,6 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     }
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Writes the page of each run into its folder, and the page of all of them into `output`.
-///
-/// # Errors
-/// [`ReportError`]; no half page is left.
-pub fn write(finished: &[Finished], output: &Path) -> Result<PathBuf, ReportError> {
-    for one in finished {
-        let report = report_of(&[&one.recording])?;
-        write_file(
-            &one.recording.dir().join(PAGE),
-            report::html(&report).as_bytes(),
-        )?;
-    }
-    let all: Vec<&Recording> = finished.iter().map(|one| &one.recording).collect();
-    let page = output.join(PAGE);
-    write_file(&page, report::html(&report_of(&all)?).as_bytes())?;
-    Ok(page)
 }
 
 /// The run in `folder`, or the runs in its folders in the order in which they were carried out.
@@ -215,28 +191,4 @@ pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
     Ok(recordings)
 }
 
-/// Writes beside the file first, so that it is either whole or not there. A link is followed, and
-/// what is no regular file (a device, a pipe) is written to as it is.
-fn write_file(path: &Path, content: &[u8]) -> Result<(), ReportError> {
-    let fail = |error| ReportError::Write {
-        path: path.to_owned(),
-        error,
-    };
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if fs::metadata(&target).is_ok_and(|there| !there.is_file()) {
-        return fs::write(&target, content).map_err(fail);
-    }
-    let mut part = target.as_os_str().to_owned();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    fs::write(&part, content)
-        .and_then(|()| fs::rename(&part, &target))
-        .map_err(|error| {
-            // What is left of a full disk helps nobody.
-            let _ = fs::remove_file(&part);
-            fail(error)
-        })
-}
-
-const PAGE: &str = "report.html";
 const RUN_JSON: &str = "run.json";

@@ -51,7 +51,8 @@ fn wait_for(path: &Path) {
 /// A run that goes on for long enough to be ended by the test.
 fn start_long_run(out: &Path) -> Child {
     let child = sluice()
-        .args(["run", "--quiet", "--set", "duration=60s"])
+        .args(["run", "--backend", "live", "--quiet"])
+        .args(["--set", "duration=60s"])
         .arg(first_light())
         .arg("-o")
         .arg(out)
@@ -110,7 +111,7 @@ fn first_light_meets_its_expectations() {
 fn run_until_undisturbed(scenario: &Path, out: &Path) -> Value {
     for attempt in 1.. {
         let output = sluice()
-            .args(["run", "--quiet", "--json"])
+            .args(["run", "--backend", "live", "--fresh", "--quiet", "--json"])
             .arg(scenario)
             .arg("-o")
             .arg(out)
@@ -149,7 +150,7 @@ fn ctrl_c_keeps_a_partial_recording() {
     let output = child.wait_with_output().expect("the child ends");
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("interrupted in run 1 of 3"),
+        stderr(&output).contains("interrupted: 3 of 3 runs"),
         "{}",
         stderr(&output)
     );
@@ -196,6 +197,8 @@ fn a_killed_run_leaves_no_network_and_is_recognised() {
     let output = sluice()
         .args([
             "run",
+            "--backend",
+            "live",
             "--quiet",
             "--set",
             "duration=1500ms",
@@ -236,7 +239,7 @@ fn an_unknown_congestion_control_is_named_with_those_there_are() {
     fs::write(&scenario, text.replace("\"cubic\"", "\"vegas9\"")).expect("writable");
     let dir = out.path().join("out");
     let output = sluice()
-        .arg("run")
+        .args(["run", "--backend", "live"])
         .arg(&scenario)
         .arg("-o")
         .arg(&dir)
@@ -255,7 +258,7 @@ fn an_unknown_congestion_control_is_named_with_those_there_are() {
 fn an_unwritable_output_is_said_before_the_run_starts() {
     let started = Instant::now();
     let output = sluice()
-        .arg("run")
+        .args(["run", "--backend", "live"])
         .arg(first_light())
         .args(["-o", "/proc/nowhere"])
         .output()

@@ -460,6 +460,43 @@ fn passes_in_both_directions_are_told_apart() {
 }
 
 #[test]
+fn connected_interfaces_make_both_passes_at_their_own_instants() {
+    use sluice_ipfw::InterfaceId;
+    let came_in = Headers {
+        direction: Direction::In,
+        xmit: None,
+        ..udp(1)
+    };
+    // 5 ms on the way in, 9 on the way out; with one rule for both ways, 5 twice.
+    for (rules, due) in [
+        (
+            "add pipe 1 ip from any to any in recv em0\nadd pipe 2 ip from any to any out recv em0 xmit em1",
+            14,
+        ),
+        (
+            "add pipe 2 ip from any to any out\nadd allow ip from any to any",
+            9,
+        ),
+        ("add pipe 1 ip from any to any", 10),
+        (
+            "sysctl net.inet.ip.fw.one_pass=0\nadd pipe 1 ip from any to any in\nadd pipe 2 ip from any to any\nadd allow ip from any to any",
+            5 + 9 + 9,
+        ),
+    ] {
+        let mut bench = Bench::new();
+        bench.firewall.connect(InterfaceId(0), InterfaceId(1));
+        bench.script("pipe 1 config delay 5\npipe 2 config delay 9");
+        bench.script(rules);
+        bench.send(100, &came_in);
+        // Late polls change nothing: all is due before.
+        bench.now = 50 * MS;
+        bench.poll();
+        let all: Vec<u64> = bench.out.iter().map(|(due, ..)| *due / MS).collect();
+        assert_eq!(all, [due], "{rules}");
+    }
+}
+
+#[test]
 fn link_local_traffic_is_shaped_here_and_dropped_under_compat() {
     let link_local: std::net::IpAddr = "fe80::1".parse().unwrap();
     for (mut bench, passed) in [(Bench::new(), 1), (Bench::compat(), 0)] {

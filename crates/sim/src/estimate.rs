@@ -33,7 +33,7 @@ impl Config {
             let (sent, filled) = self.demand(flow);
             packets = packets.saturating_add(sent);
             connections += match &flow.traffic {
-                Traffic::Tcp(_) => 1,
+                Traffic::Tcp(_) | Traffic::Exchange(_) => 1,
                 // As many as are open at once when a page takes a second or so.
                 Traffic::Web(web) => {
                     let pages = Span::from_secs(1).as_ns() / web.interval.as_ns().max(1) + 1;
@@ -87,6 +87,14 @@ impl Config {
                 let pages = duration.as_ns() / web.interval.as_ns().max(1) + 1;
                 // A handshake, a request, an end, and the object: 20 packets at least
                 (pages.saturating_mul(u64::from(web.objects) * 20), None)
+            }
+            Traffic::Exchange(exchange) => {
+                // At most one exchange in a round trip, each of full segments and their ACKs
+                let mss = u64::from(exchange.config.mss);
+                let segments = exchange.request.div_ceil(mss) + exchange.response.div_ceil(mss);
+                let each = self.round_trip(flow).saturating_add(exchange.think);
+                let times = duration.as_ns() / each.as_ns().max(10_000) + 1;
+                (times.saturating_mul(2 * segments), None)
             }
             Traffic::Tcp(tcp) => {
                 let way = match tcp.direction {

@@ -167,12 +167,15 @@ impl Codel {
     #[inline]
     fn exceeds_ce_threshold(&self, packet: &Packet, now: Time) -> bool {
         let threshold = self.params.ce_threshold;
-        if threshold == Span::MAX || !packet.ecn.is_capable() {
-            return false;
-        }
         match self.machine {
-            Machine::Linux(_) => linux::sojourn(packet, now) > linux::ticks(threshold.as_ns()),
-            Machine::Rfc(_) | Machine::Dummynet(_) => packet.sojourn(now) > threshold,
+            Machine::Linux(_) => {
+                linux::exceeds_ce_threshold(threshold, packet, now) && packet.ecn.is_capable()
+            }
+            Machine::Rfc(_) | Machine::Dummynet(_) => {
+                threshold != Span::MAX
+                    && packet.ecn.is_capable()
+                    && packet.sojourn(now) > threshold
+            }
         }
     }
 }

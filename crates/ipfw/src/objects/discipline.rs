@@ -146,12 +146,9 @@ pub(crate) fn bound_share(
         if let Some(given) = given
             && before != after
         {
-            warnings.push(Warning {
-                at: Some(given.at),
-                text: format!(
-                    "{word} {before} is more or less than {name} serves: {after} is taken"
-                ),
-            });
+            let text =
+                format!("{word} {before} is more or less than {name} serves: {after} is taken");
+            warnings.push(Warning::new(Some(given.at), text));
         }
     }
     if name == "fifo" || !is_weighted(name) {
@@ -160,7 +157,7 @@ pub(crate) fn bound_share(
     if c.max_len.is_some() && !has_max_len(name) {
         let at = c.max_len.map(|l| l.at);
         let text = format!("`lmax` is shown, but {name} does not read it");
-        warnings.push(Warning { at, text });
+        warnings.push(Warning::new(at, text));
     }
 }
 

@@ -105,10 +105,7 @@ pub(crate) struct Means<'a> {
 
 impl Means<'_> {
     fn warn<T>(&mut self, at: &At<T>, text: String) {
-        self.warnings.push(Warning {
-            at: Some(at.at),
-            text,
-        });
+        self.warnings.push(Warning::new(Some(at.at), text));
     }
 
     fn is_compat(&self) -> bool {
