@@ -10,7 +10,11 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+<<<<<<< HEAD
 .PHONY: help demo build test lint fmt bench golden test-rust test-golden test-contributing test-live test-web test-python test-report test-exports reproduction clean
+=======
+.PHONY: help demo build test lint fmt bench test-rust test-contributing test-live test-web test-python test-report test-exports reproduction clean
+>>>>>>> charts
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -81,7 +85,7 @@ fmt: ## format everything
 
 reproduction: build ## run the published experiments on both backends and make docs/reproduction.md
 	$(SLUICE) run scenarios/seeds --backend both -o $(RUNS)/seeds || true
-	$(SLUICE) reproduce scenarios/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
+	$(SLUICE) reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
 
 bench: build ## benchmarks, each beside something measured in the same minute
 	$(CARGO) bench --locked -q -p sluice-core --bench queues
