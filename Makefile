@@ -10,11 +10,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-<<<<<<< HEAD
 .PHONY: help demo build test lint fmt bench golden test-rust test-golden test-contributing test-live test-web test-python test-report test-exports reproduction clean
-=======
-.PHONY: help demo build test lint fmt bench test-rust test-contributing test-live test-web test-python test-report test-exports reproduction clean
->>>>>>> charts
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'

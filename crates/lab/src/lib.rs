@@ -15,13 +15,9 @@
 //! - [`report`]: the page and the pictures, which [`report_of`] fills from recordings and [`pages`]
 //!   writes;
 //! - [`reproduction`]: a page of published figures beside ours;
-<<<<<<< HEAD
 //! - [`replay`]: a recorded trace of arrivals through one queue; [`replay_run`]: a live run's arrivals
 //!   through the same queues;
 //! - [`bench`]: what the packet path does on this machine, beside what the kernel does.
-=======
-//! - [`replay`]: a recorded trace of arrivals through one queue.
->>>>>>> charts
 
 pub mod agreement;
 pub mod bench;

@@ -155,17 +155,9 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
 }
 
 /// The bounds of the scenario and what came out, those that were not kept first.
-<<<<<<< HEAD
-fn expectations(recording: &Recording, summary: &Summary) -> Vec<Expectation> {
-    let mut outcomes = {
-        let run = recording.run();
-        expect::check(&run.scenario.expect, run.environment.backend, &[summary])
-    };
-=======
 fn expectations(recording: &Recording, summaries: &[&Summary]) -> Vec<Expectation> {
     let run = recording.run();
     let mut outcomes = expect::check(&run.scenario.expect, run.environment.backend, summaries);
->>>>>>> charts
     outcomes.sort_by_key(|outcome| outcome.passed);
     outcomes
         .into_iter()

@@ -314,11 +314,7 @@ impl Metric {
     pub fn chart(&self, runs: &[&Summary]) -> Chart {
         match &self.kind {
             Kind::Run(decl) => Chart::of_run(decl.name),
-<<<<<<< HEAD
-            Kind::Pipe(way, decl) => Chart::of_pipe(decl.name, way.direction()),
-=======
             Kind::Pipe(pipe, decl) => Chart::of_pipe(decl.name, pipe.direction()),
->>>>>>> charts
             Kind::Drops(..) => Chart::Packets,
             Kind::Flow(name, decl) => {
                 let all = runs.iter().flat_map(|s| s.groups.iter().chain(&s.flows));
