@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use sluice_core::link::LinkParams;
 use sluice_core::param::{Kind, ParamDecl, Value};
 use sluice_core::registry;
-use sluice_lab::replay::nearest;
+use sluice_core::spelling::nearest;
 
 /// What to list.
 #[derive(Debug, clap::Args)]

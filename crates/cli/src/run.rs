@@ -105,6 +105,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         let failure = suite.failures.remove(0);
         return Err(Error::Scenario(failure.error));
     }
+    for warning in suite.warnings() {
+        eprintln!("sluice: warning: {warning}");
+    }
     if args.check {
         return say_checked(&suite);
     }

@@ -3,6 +3,7 @@
 //! Texts that dummynet's own command prints are kept word for word, because tools look for them;
 //! what its kernel writes to the console only stands in parentheses behind.
 
+use sluice_core::spelling;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -286,19 +287,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The candidate that looks most like `word`: at most a third of its letters differ.
+/// The candidate that looks most like `word`, if one does.
 pub fn nearest<'w>(word: &str, candidates: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
-    let word = word.to_ascii_lowercase();
-    let bound = (word.chars().count() / 3).max(1);
-    candidates
-        .into_iter()
-        .map(|c| {
-            (
-                strsim::damerau_levenshtein(&word, &c.to_ascii_lowercase()),
-                c,
-            )
-        })
-        .filter(|(distance, _)| *distance <= bound)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, c)| c)
+    spelling::nearest(word, candidates).first().copied()
 }

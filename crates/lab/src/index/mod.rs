@@ -21,7 +21,7 @@ use crate::metrics::{Percentiles, PipeSummary, Summary};
 use crate::pages::{PAGE, PageError, write_file};
 use crate::recording::{BACKLOG_PACKETS, ReadError, Recording, Status};
 use crate::runs::{Found, Place, RunsError, runs_in};
-use crate::scenario::Backend;
+use crate::scenario::{Backend, Pipe, Scenario};
 
 /// Why there is no index.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +73,8 @@ pub(crate) struct Row {
     backend: Backend,
     /// The name of the algorithm of the queue under test.
     algorithm: String,
+    /// The scenario with all queues taken out: rows that share it differ in nothing else.
+    setting: String,
     runs: usize,
     /// Why a run of it ended early.
     partial: Option<String>,
@@ -176,6 +178,7 @@ impl Row {
             variant: result.variant.clone(),
             backend: result.backend,
             algorithm: pipe.queue.0.algorithm.name.to_owned(),
+            setting: setting(scenario),
             runs: result.runs.len(),
             partial: result.runs.iter().find_map(|run| match &run.status {
                 Status::Complete => None,
@@ -193,6 +196,25 @@ impl Row {
             trace: Trace::of(recording, under_test)?,
         })
     }
+}
+
+impl Row {
+    /// Whether the two differ in nothing but their queues.
+    fn is_comparable(&self, other: &Row) -> bool {
+        self.backend == other.backend && self.setting == other.setting
+    }
+}
+
+/// The scenario without its queues.
+fn setting(scenario: &Scenario) -> String {
+    let mut bare = scenario.clone();
+    let queue = Pipe::unlimited().queue;
+    for link in std::iter::once(&mut bare.link).chain(&mut bare.hops) {
+        link.up.queue = queue.clone();
+        link.down.queue = queue.clone();
+    }
+    bare.rules = None;
+    bare.to_toml()
 }
 
 impl Figures {

@@ -8,6 +8,7 @@ fn row(name: &str, goodput: f64, p95_ms: f64, jain: Option<f64>, drops: f64) -> 
         variant: name.into(),
         backend: Backend::Sim,
         algorithm: name.into(),
+        setting: String::new(),
         runs: 1,
         partial: None,
         link: None,
@@ -23,6 +24,33 @@ fn row(name: &str, goodput: f64, p95_ms: f64, jain: Option<f64>, drops: f64) -> 
         unmet: Vec::new(),
         trace: Trace::default(),
     }
+}
+
+#[test]
+fn seconds_of_delay_do_not_win_by_a_little_more_goodput() {
+    let rows = [
+        row("fifo", 9.6, 3000.0, None, 0.0),
+        row("fq_codel", 8.4, 22.0, None, 0.0),
+    ];
+    let all = judge(&rows);
+    assert!(!good_for(&all[0]).contains(&Purpose::Waiting), "{all:?}");
+    assert!(good_for(&all[1]).contains(&Purpose::Waiting), "{all:?}");
+}
+
+#[test]
+fn variants_that_differ_in_more_than_their_queues_are_not_compared() {
+    let slow = Row {
+        setting: "rate = 2Mbit/s".into(),
+        ..row("codel", 1.9, 60.0, None, 0.0)
+    };
+    let rows = [
+        row("fifo", 9.6, 500.0, None, 0.0),
+        row("codel", 9.5, 30.0, None, 0.0),
+        slow,
+    ];
+    let all = judge(&rows);
+    assert!(good_for(&all[2]).is_empty(), "it has no rival: {all:?}");
+    assert!(!all[2].why.contains("gives up"), "{all:?}");
 }
 
 fn good_for(judgement: &Judgement) -> &[Purpose] {

@@ -1,14 +1,14 @@
 //! Sentences about queues, made from their figures.
 //!
-//! The rule: of the queues that reach at least [`NEARLY`] of the best goodput, the one with the lowest
+//! The rule: of the queues that reach at least [`ENOUGH`] of the best goodput, the one with the lowest
 //! 95th percentile of delay is the better one for whatever waits for an answer. What else may speak for
-//! a queue: goodput that the others do not reach, more equal shares, fewer losses.
+//! a queue: goodput that the others do not reach, more equal shares, fewer losses. Only variants that
+//! differ in nothing but their queues are compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Entry, Figures, Row};
 use crate::figures::median;
-use crate::scenario::Backend;
 
 /// What a queue came to in a scenario, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,10 @@ impl Purpose {
     }
 }
 
-/// A part of the best goodput that counts as reaching it.
+/// A part of the best goodput that is enough for those who wait: no call gains from the rest, and a queue
+/// that keeps seconds of it waiting has it.
+const ENOUGH: f64 = 0.8;
+/// A part of the best goodput that counts as nearly all of it.
 const NEARLY: f64 = 0.95;
 /// Delays no further apart than this factor are about the same.
 const ABOUT: f64 = 1.1;
@@ -53,7 +56,7 @@ pub(super) fn judge(rows: &[Row]) -> Vec<Judgement> {
     rows.iter()
         .enumerate()
         .map(|(number, row)| {
-            let is_rival = |other: &&Row| other.backend == row.backend;
+            let is_rival = |other: &&Row| other.is_comparable(row);
             let rivals: Vec<&Row> = rows.iter().filter(is_rival).collect();
             let own = rows[..number].iter().filter(is_rival).count();
             judge_one(&rivals, own)
@@ -122,10 +125,10 @@ impl Best {
     }
 }
 
-/// Whether the goodput is nearly the best.
+/// Whether the goodput is enough.
 fn reaches(figures: &Figures, best: Option<f64>) -> bool {
     match (figures.goodput, best) {
-        (Some(own), Some(best)) => own >= NEARLY * best,
+        (Some(own), Some(best)) => own >= ENOUGH * best,
         (None, Some(_)) => false,
         (_, None) => true,
     }
@@ -254,10 +257,7 @@ pub(super) struct Overall {
 /// All kinds of queues, those that are best for calls most often first.
 pub(super) fn overall(entries: &[Entry]) -> Vec<Overall> {
     let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
-    let backends = [Backend::Sim, Backend::Live];
-    for (entry, backend) in entries.iter().flat_map(|e| backends.map(|b| (e, b))) {
-        let is_of_it = |row: &&Row| row.backend == backend && row.partial.is_none();
-        let rivals: Vec<&Row> = entry.rows.iter().filter(is_of_it).collect();
+    for rivals in entries.iter().flat_map(comparable) {
         let algorithms: BTreeSet<&str> = rivals.iter().map(|row| row.algorithm.as_str()).collect();
         if algorithms.len() < 2 {
             continue;
@@ -296,6 +296,18 @@ pub(super) fn overall(entries: &[Entry]) -> Vec<Overall> {
             .total_cmp(&won(a))
             .then(factor(a).total_cmp(&factor(b)))
     });
+    all
+}
+
+/// The complete rows of a scenario, those together that can be compared.
+fn comparable(entry: &Entry) -> Vec<Vec<&Row>> {
+    let mut all: Vec<Vec<&Row>> = Vec::new();
+    for row in entry.rows.iter().filter(|row| row.partial.is_none()) {
+        match all.iter_mut().find(|rows| rows[0].is_comparable(row)) {
+            Some(rows) => rows.push(row),
+            None => all.push(vec![row]),
+        }
+    }
     all
 }
 

@@ -193,6 +193,19 @@ impl<'a> FlowMeter<'a> {
         Time::ZERO + self.instance.start
     }
 
+    /// The counter of its payload within the measured time, from its start on.
+    fn measured(&self) -> impl Iterator<Item = Arrived> {
+        // Nothing has arrived when it starts, whenever the first sample was taken.
+        let start = (self.start() >= self.from).then_some((self.start(), 0));
+        let inside = (self.from.max(self.start())..=self.to, self.arrived.iter());
+        start.into_iter().chain(
+            inside
+                .1
+                .copied()
+                .filter(move |(at, _)| inside.0.contains(at)),
+        )
+    }
+
     fn goodput(&self) -> Option<f64> {
         if !self.instance.flow.kind.is_sized() {
             return goodput(&self.arrived, self.from, self.to);
@@ -202,6 +215,24 @@ impl<'a> FlowMeter<'a> {
         samples.extend(self.arrived.iter().filter(|(at, _)| *at > self.start()));
         goodput(&samples, self.start(), self.completed().unwrap_or(self.to))
     }
+}
+
+/// Payload of several flows per second, from when the first of them sent in the measured time until
+/// the last ended; flows that come and go do not count as if they had all been there together.
+pub(super) fn goodput_together(meters: &[&FlowMeter<'_>]) -> Option<f64> {
+    let (mut bits, mut first, mut last) = (0.0, None::<Time>, None::<Time>);
+    for meter in meters {
+        let mut samples = meter.measured();
+        let Some((from, before)) = samples.next() else {
+            continue;
+        };
+        let (to, after) = samples.last().unwrap_or((from, before));
+        bits += after.saturating_sub(before) as f64 * 8.0;
+        first = Some(first.map_or(from, |at| at.min(from)));
+        last = last.max(Some(to));
+    }
+    let seconds = last?.since(first?).as_secs_f64();
+    (seconds > 0.0).then(|| bits / seconds)
 }
 
 /// The figures of a flow, or of several taken together.
@@ -219,7 +250,6 @@ pub(super) fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummar
         let counts: Vec<u64> = meters.iter().filter_map(|m| pick(m)).collect();
         (!counts.is_empty()).then(|| counts.iter().sum::<u64>())
     };
-    let goodputs: Vec<f64> = meters.iter().filter_map(|meter| meter.goodput()).collect();
     let mut completions: Vec<u64> = meters
         .iter()
         .flat_map(|meter| match meter.completion() {
@@ -248,7 +278,10 @@ pub(super) fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummar
         name: name.to_owned(),
         type_name: flow.kind.type_name().to_owned(),
         direction: flow.direction.to_string(),
-        goodput_bps: (!goodputs.is_empty()).then(|| goodputs.iter().sum()),
+        goodput_bps: match meters {
+            [one] => one.goodput(),
+            several => goodput_together(several),
+        },
         bytes: counts(&|m| m.arrived.last().map(|(_, bytes)| *bytes)),
         retransmits: counts(&|m| {
             m.retransmits

@@ -6,7 +6,7 @@ use sluice_core::{Rate, Span, Time};
 
 use super::accuracy::AccuracyMeter;
 use super::fairness::{Greedy, convergence, shares};
-use super::flow_meter::{FlowMeter, summarise};
+use super::flow_meter::{FlowMeter, goodput_together, summarise};
 use super::percentile::jain;
 use super::pipe_meter::PipeMeter;
 use super::summary::{DirectionSummary, FlowSummary, Summary, Window};
@@ -123,10 +123,10 @@ impl Summary {
                     meter.finish(id, round_trip, active)
                 })
                 .collect(),
-            total_goodput_bps: directions
-                .iter()
-                .map(|d| d.goodput_bps)
-                .reduce(|a, b| a + b),
+            total_goodput_bps: match directions.is_empty() {
+                true => None,
+                false => goodput_together(&meters.iter().collect::<Vec<_>>()),
+            },
             jain: directions.iter().filter_map(|d| d.jain).reduce(f64::min),
             jain_min: directions
                 .iter()
@@ -181,7 +181,8 @@ fn together(
         .collect();
     (!goodputs.is_empty()).then(|| DirectionSummary {
         direction,
-        goodput_bps: goodputs.iter().sum(),
+        goodput_bps: goodput_together(&of_it.iter().map(|&at| &meters[at]).collect::<Vec<_>>())
+            .unwrap_or(0.0),
         jain: jain_of_run,
         jain_min: jains.iter().copied().reduce(f64::min),
         jain_mean: (!jains.is_empty()).then(|| jains.iter().sum::<f64>() / jains.len() as f64),

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use sluice_core::link::text::{self, TextError, TextErrorKind};
 use sluice_core::{Ecn, Time};
 
-use super::nearest;
 use super::trace::{Arrival, Hash, HeaderError, TraceError};
+use sluice_core::spelling::nearest;
 
 /// A column of a trace.
 struct Column {

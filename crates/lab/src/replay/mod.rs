@@ -28,7 +28,7 @@ pub use capture::CaptureError;
 pub use output::Outputs;
 pub use summary::{Sojourns, Summary};
 pub use trace::{Arrival, Hash, HeaderError, Trace, TraceError};
-pub use words::{QueueError, RateError, nearest, parse_queue, parse_rate};
+pub use words::{QueueError, RateError, parse_queue, parse_rate};
 
 use output::Writer;
 
@@ -156,7 +156,8 @@ pub fn run(job: &Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Summary, Rep
         return Err(ReplayError::NoPackets { trace });
     }
     let end = replay.finish(&mut writer)?;
-    writer.finish(end, trace.warnings())
+    let warnings = job.queue.warnings().into_iter().chain(trace.warnings());
+    writer.finish(end, warnings.collect())
 }
 
 fn link(job: &Job) -> Result<Link, ReplayError> {

@@ -23,10 +23,10 @@ pub struct QueueError {
 impl fmt::Display for QueueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.error)?;
-        if let SpecErrorKind::UnknownAlgorithm(word) | SpecErrorKind::UnknownParam { word, .. } =
+        if let SpecErrorKind::UnknownAlgorithm(_) | SpecErrorKind::UnknownParam { .. } =
             &self.error.kind
         {
-            match nearest(word, self.error.candidates().into_iter()).as_slice() {
+            match self.error.nearest().as_slice() {
                 [] => f.write_str("; `sluice list` shows what there is")?,
                 near => write!(f, "; is `{}` meant?", near.join("` or `"))?,
             }
@@ -118,23 +118,6 @@ pub fn parse_rate(text: &str) -> Result<LinkRate, RateError> {
         }),
         Err(error) => Err(RateError::Text { path, error }),
     }
-}
-
-/// The words of `candidates` that are closest to `word`, best first, at most three; none if all are
-/// far off.
-pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut near: Vec<(usize, &str)> = candidates
-        .map(|candidate| match candidate.strip_prefix(word) {
-            // The beginning of a word is nearly the word.
-            Some(_) if word.len() > 1 => (1, candidate),
-            _ => (strsim::osa_distance(word, candidate), candidate),
-        })
-        // Half of the letters wrong is another word.
-        .filter(|(distance, candidate)| *distance * 2 <= candidate.chars().count().max(3))
-        .collect();
-    near.sort_unstable();
-    near.truncate(3);
-    near.into_iter().map(|(_, candidate)| candidate).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use sluice_core::spelling;
 
 use super::tree::Place;
 
@@ -77,29 +78,14 @@ impl Problem {
     /// Names the nearest of `candidates`, or all of them if none is near.
     pub fn nearest<'a>(self, word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Self {
         let candidates: Vec<&str> = candidates.into_iter().collect();
-        let hint = match (nearest(word, &candidates), candidates.as_slice()) {
-            (Some(near), _) => format!("did you mean `{near}`?"),
+        let question = spelling::question(word, candidates.iter().copied());
+        let hint = match (question, candidates.as_slice()) {
+            (Some(question), _) => question,
             (None, []) => return self,
             (None, all) => format!("one of: {}", all.join(", ")),
         };
         self.hint(hint)
     }
-}
-
-/// The candidate most like `word`, if any is like it at all: at most a third of its letters differ
-/// (adjacent letters swapped count once), or one begins with the other.
-fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
-    let lower = word.to_lowercase();
-    candidates
-        .iter()
-        .map(|c| (strsim::damerau_levenshtein(&lower, &c.to_lowercase()), *c))
-        .filter(|(distance, c)| {
-            let longest = lower.chars().count().max(c.chars().count());
-            let is_prefix = lower.len() >= 2 && (c.starts_with(&lower) || lower.starts_with(c));
-            *distance <= longest.div_ceil(3) || is_prefix
-        })
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, c)| c)
 }
 
 /// Collects complaints, and knows where the files are that a scenario names. A complaint about the

@@ -481,7 +481,10 @@ impl Field for Queue {
         let candidates = error.candidates();
         problem = match &error.kind {
             SpecErrorKind::UnknownAlgorithm(_) | SpecErrorKind::UnknownParam { .. } => {
-                problem.nearest(word, candidates)
+                match error.nearest().as_slice() {
+                    [] => problem.nearest(word, candidates),
+                    near => problem.hint(format!("did you mean `{}`?", near.join("` or `"))),
+                }
             }
             SpecErrorKind::Empty => problem.hint("write it as in \"fq_codel target 5ms\""),
             SpecErrorKind::Repeated(_)

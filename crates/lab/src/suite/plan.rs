@@ -224,6 +224,24 @@ impl Request {
 }
 
 impl Suite {
+    /// What is allowed in the queues of its scenarios but hardly meant, each once, with the scenario.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for experiment in &self.experiments {
+            for run in &experiment.runs {
+                for (pipe, link) in run.variant.scenario.pipes() {
+                    for warning in link.queue.0.warnings() {
+                        let text = format!("{}: {pipe}: {warning}", experiment.file.display());
+                        if !all.contains(&text) {
+                            all.push(text);
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
     /// Moves what a backend cannot carry out to the failures, before anything is started.
     pub fn check(&mut self) {
         let mut missing_privilege = false;
