@@ -31,6 +31,7 @@ test-rust: $(WEB) ## unit, property and documentation tests
 
 test-live: $(WEB) ## live runs in namespaces of their own
 	$(CARGO) test --locked -p sluice-cli --test live -q -- --test-threads 1
+	$(CARGO) test --locked -p sluice-lab --test overload -q
 
 test-web: $(WEB) ## the report's own tests
 	cd web && npm test --silent
@@ -69,7 +70,7 @@ bench: build ## benchmarks, each beside something measured in the same minute
 	$(CARGO) bench --locked -q -p sluice-core --bench queues
 	$(CARGO) bench --locked -q -p sluice-ipfw
 	$(CARGO) run --release --locked -q -p sluice-sim --example speed
-	$(CARGO) run --release --locked -q -p sluice-net --example forward_rate
+	$(SLUICE) bench
 
 clean: ## remove what was built
 	rm -rf target web/dist web/node_modules .venv .venv-flent artifacts
