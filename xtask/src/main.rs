@@ -1,4 +1,4 @@
-//! Checks of the workspace that no compiler makes: `cargo xtask layers`.
+//! Checks of the workspace that no compiler makes: `cargo xtask layers`, `cargo xtask contributing`.
 //!
 //! The layers are those of `docs/architecture.md`. A crate may depend on what its arrows lead to,
 //! directly or through others; every other dependency inside the workspace is a failure, also one
@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, ExitCode};
 
 use serde::Deserialize;
+
+mod contributing;
 
 /// `crate -> crates that it may build on`, as drawn in the architecture.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -54,8 +56,20 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Some("contributing") => match contributing::check() {
+            Ok(()) => {
+                println!(
+                    "contributing: the example is one file and one line, and is found everywhere"
+                );
+                ExitCode::SUCCESS
+            }
+            Err(problem) => {
+                eprintln!("contributing: {problem}");
+                ExitCode::FAILURE
+            }
+        },
         _ => {
-            eprintln!("usage: cargo xtask layers");
+            eprintln!("usage: cargo xtask layers | contributing");
             ExitCode::from(2)
         }
     }

@@ -6,15 +6,21 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod compare;
 mod export;
+mod index;
+mod ipfw;
 mod list;
+mod progress;
 mod replay;
 mod report;
+mod reproduce;
+mod router;
 mod run;
 
 /// Packet queueing in user space: algorithms, simulator, live router, laboratory.
 #[derive(Debug, Parser)]
-#[command(name = "sluice", version)]
+#[command(name = "sluice", version, max_term_width = 80)]
 struct Sluice {
     #[command(subcommand)]
     command: Command,
@@ -22,27 +28,49 @@ struct Sluice {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a scenario: build the network, send the traffic, measure, draw
+    /// Run scenarios: build the network, send the traffic, measure, draw
     Run(run::Args),
     /// Draw recorded runs again, or compare several
     Report(report::Args),
     /// Write recorded runs in the formats of other tools: flent, pcapng, CSV
     Export(export::Args),
+    /// Say what has changed between two sets of runs, and whether it is more than chance
+    Compare(compare::Args),
+    /// Make a page over all runs of a folder: which queue is better for what
+    Index(index::Args),
     /// List the algorithms with their parameters, units, ranges and defaults
     List(list::Args),
-    /// Run a recorded arrival trace through one queue and link, in virtual time
+    /// Run a recorded arrival trace through one queue, or a live run through its own once more
     Replay(replay::Args),
+    /// Route packets between interfaces, through dummynet's rules, pipes and queues
+    Router(router::Args),
+    /// Tell a router what to do, in dummynet's words
+    Ipfw(ipfw::Args),
+    /// Put published figures and numbers beside those of recorded runs, as a page
+    Reproduce(reproduce::Args),
     /// Measure the packet path beside the kernel's, in namespaces of its own
     Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    if let Some(name) = words.next().and_then(|word| ipfw::name_of(word.as_ref())) {
+        return ipfw::run(name, words.collect()).unwrap_or_else(|error| {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        });
+    }
     let outcome = match Sluice::parse().command {
         Command::Run(args) => run::run(&args).map_err(Box::<dyn std::error::Error>::from),
         Command::Report(args) => report::run(&args).map_err(Into::into),
         Command::Export(args) => export::run(&args).map_err(Into::into),
+        Command::Compare(args) => compare::run(&args).map_err(Into::into),
+        Command::Index(args) => index::run(&args).map_err(Into::into),
         Command::List(args) => list::run(&args).map_err(Into::into),
+        Command::Reproduce(args) => reproduce::run(&args).map_err(Into::into),
         Command::Replay(args) => replay::run(args).map_err(Into::into),
+        Command::Router(args) => router::run(&args).map_err(Into::into),
+        Command::Ipfw(args) => ipfw::run_args(args).map_err(Into::into),
         Command::Bench(args) => bench::run(&args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {

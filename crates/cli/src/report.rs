@@ -5,10 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use sluice_lab::metrics::Summary;
+use sluice_lab::pages::{PAGE, PageError, write_file};
 use sluice_lab::recording::{ReadError, RecordError, Recording, settle_abandoned};
-use sluice_lab::report::{self, Figure, FigureError};
+use sluice_lab::report::{self, Figure, FigureError, FigureKind};
 use sluice_lab::report_of::report_of;
-use sluice_lab::run::{self, Finished, RunError};
+use sluice_lab::results::VariantResult;
 use sluice_lab::table;
 
 /// What to draw.
@@ -46,8 +48,22 @@ pub struct Args {
 enum Kind {
     /// Goodput, delays with drops and marks, and backlog over time
     Time,
-    /// Distributions of the delays
+    /// Distributions of the delays and of flow completion times
     Distribution,
+    /// The same from the other end: the share above, both axes logarithmic
+    Tail,
+    /// Goodput, congestion window and smoothed RTT of every flow
+    Flows,
+    /// Every packet's delay, and what the AQM remembered at the same time
+    State,
+    /// Jain's index over time
+    Fairness,
+    /// Goodput against delay, with the ellipse of one standard deviation
+    Tradeoff,
+    /// Delays as boxes
+    Box,
+    /// Goodput, ping, drops and marks as bars
+    Totals,
 }
 
 /// Why nothing was drawn.
@@ -62,9 +78,6 @@ pub enum ReportError {
     /// A run cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A run cannot be measured, or its state not be corrected.
-    #[error(transparent)]
-    Run(#[from] RunError),
     /// A run that was left cannot be marked.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -82,14 +95,17 @@ pub enum ReportError {
         /// What the system said.
         error: io::Error,
     },
-    /// A file cannot be written.
-    #[error("cannot write `{}`: {error}", path.display())]
-    Write {
+    /// The ending of a picture's name is that of another format.
+    #[error("cannot write `{}`: its name must end in .{ending}", path.display())]
+    Ending {
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        error: io::Error,
+        /// What it must end in.
+        ending: &'static str,
     },
+    /// A file cannot be written.
+    #[error(transparent)]
+    Page(#[from] PageError),
 }
 
 /// Draws.
@@ -97,21 +113,30 @@ pub enum ReportError {
 /// # Errors
 /// [`ReportError`]; no half file is left.
 pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
+    check_ending(args.svg.as_deref(), "svg")?;
+    check_ending(args.png.as_deref(), "png")?;
     let mut recordings = Vec::new();
     for folder in &args.folders {
         recordings.extend(open_all(folder)?);
     }
     let report = report_of(&recordings.iter().collect::<Vec<_>>())?;
-    let figure = match args.figure {
-        Kind::Time => Figure::time(),
-        Kind::Distribution => Figure::distribution(),
-    };
+    let figure = Figure::of(match args.figure {
+        Kind::Time => FigureKind::Time,
+        Kind::Distribution => FigureKind::Distribution,
+        Kind::Tail => FigureKind::Tail,
+        Kind::Flows => FigureKind::Flows,
+        Kind::State => FigureKind::State,
+        Kind::Fairness => FigureKind::Fairness,
+        Kind::Tradeoff => FigureKind::Tradeoff,
+        Kind::Box => FigureKind::Box,
+        Kind::Totals => FigureKind::Totals,
+    });
     let figure = if args.bare { figure.bare() } else { figure };
     // Everything is read and drawn before anything is written; recordings are not touched.
     let results = recordings
         .iter()
-        .map(run::figures)
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|one| Ok(VariantResult::of_one(one, Summary::of(one)?)))
+        .collect::<Result<Vec<_>, ReadError>>()?;
     let mut pictures = Vec::new();
     if let Some(path) = &args.svg {
         pictures.push((path.clone(), report::svg(&report, &figure)?.into_bytes()));
@@ -144,22 +169,21 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the page of each run into its folder, and the page of all of them into `output`.
-///
-/// # Errors
-/// [`ReportError`]; no half page is left.
-pub fn write(finished: &[Finished], output: &Path) -> Result<PathBuf, ReportError> {
-    for one in finished {
-        let report = report_of(&[&one.recording])?;
-        write_file(
-            &one.recording.dir().join(PAGE),
-            report::html(&report).as_bytes(),
-        )?;
+/// Refuses a name that says another format. One without an ending (`/dev/stdout`) says none.
+fn check_ending(path: Option<&Path>, ending: &'static str) -> Result<(), ReportError> {
+    match path {
+        Some(path)
+            if path
+                .extension()
+                .is_some_and(|e| !e.eq_ignore_ascii_case(ending)) =>
+        {
+            Err(ReportError::Ending {
+                path: path.to_owned(),
+                ending,
+            })
+        }
+        _ => Ok(()),
     }
-    let all: Vec<&Recording> = finished.iter().map(|one| &one.recording).collect();
-    let page = output.join(PAGE);
-    write_file(&page, report::html(&report_of(&all)?).as_bytes())?;
-    Ok(page)
 }
 
 /// The run in `folder`, or the runs in its folders in the order in which they were carried out.
@@ -194,28 +218,4 @@ pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
     Ok(recordings)
 }
 
-/// Writes beside the file first, so that it is either whole or not there. A link is followed, and
-/// what is no regular file (a device, a pipe) is written to as it is.
-fn write_file(path: &Path, content: &[u8]) -> Result<(), ReportError> {
-    let fail = |error| ReportError::Write {
-        path: path.to_owned(),
-        error,
-    };
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if fs::metadata(&target).is_ok_and(|there| !there.is_file()) {
-        return fs::write(&target, content).map_err(fail);
-    }
-    let mut part = target.as_os_str().to_owned();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    fs::write(&part, content)
-        .and_then(|()| fs::rename(&part, &target))
-        .map_err(|error| {
-            // What is left of a full disk helps nobody.
-            let _ = fs::remove_file(&part);
-            fail(error)
-        })
-}
-
-const PAGE: &str = "report.html";
 const RUN_JSON: &str = "run.json";

@@ -1,35 +1,53 @@
-//! `sluice run`: carries out a scenario and says what came out.
+//! `sluice run`: carries out scenarios and says what came out.
 
+use std::fmt::Write as _;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::SystemTime;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use sluice_lab::agreement;
 use sluice_lab::expect::Outcome;
+use sluice_lab::index::write_index;
 use sluice_lab::recording::{RecordError, settle_abandoned};
-use sluice_lab::run::{self, Finished, RunError};
-use sluice_lab::scenario::{Backend, Scenario, ScenarioErrors, Variant};
+use sluice_lab::results::VariantResult;
+use sluice_lab::scenario::Backend;
+use sluice_lab::suite::{Backends, Executed, Failure, Options, PlanError, Request, Suite, execute};
 use sluice_lab::table;
 use sluice_net::namespace::{Privilege, PrivilegeError, enter_user_namespace};
 use sluice_net::traffic::Stop;
 
-use crate::report::{self, ReportError};
+use crate::progress::Bars;
 
 /// What to run.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The scenario (TOML); docs/scenario.md lists its keys
-    file: PathBuf,
-    /// Override a key of the scenario, e.g. --set link.rate=1Mbit/s
+    /// Scenarios (TOML), and folders of them; docs/scenario.md lists their keys
+    #[arg(required = true, value_name = "FILE|DIR")]
+    paths: Vec<PathBuf>,
+    /// Override a key of the scenarios, e.g. --set link.rate=1Mbit/s
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
-    /// What carries it out: real packets in namespaces of its own, or virtual time
-    /// [default: the scenario's `backend`, else live]
+    /// What carries them out [default: the scenario's `backend`, else sim]
     #[arg(long, value_enum, value_name = "BACKEND")]
     backend: Option<BackendWord>,
-    /// Folder for the recordings and the report [default: runs/NAME-OF-THE-FILE]
+    /// Run each variant so many times, with seeds one apart: medians and spread
+    #[arg(long, value_name = "N", default_value = "1")]
+    repeat: NonZeroU32,
+    /// Where all randomness comes from; the same as --set seed=N
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Folder for the recordings and the report [default: runs/NAME]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Run everything, also what is there from the same scenario and program
+    #[arg(long)]
+    fresh: bool,
+    /// Simulations at a time [default: one per core]
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+    /// Only say whether everything could be run
+    #[arg(long)]
+    check: bool,
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
@@ -41,38 +59,29 @@ pub struct Args {
 /// The words for a backend.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum BackendWord {
-    /// Kernel TCP across a queue in this process
-    Live,
-    /// The simulator
+    /// The simulator: virtual time, the same result every time, no privilege
     Sim,
+    /// Kernel TCP across a queue in this process, in network namespaces
+    Live,
+    /// Both, side by side with their differences
+    Both,
 }
 
 /// Why nothing came out.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The scenario is wrong.
+    /// Nothing can be planned.
     #[error(transparent)]
-    Scenario(#[from] ScenarioErrors),
+    Plan(#[from] PlanError),
+    /// The only scenario cannot be run.
+    #[error("{0}")]
+    Scenario(Box<dyn std::error::Error + Send + Sync>),
     /// No user namespace.
     #[error(transparent)]
     Privilege(#[from] PrivilegeError),
     /// The folder of an older run.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// A variant could not be carried out.
-    #[error("{variant}: {error}")]
-    Run {
-        /// Which variant.
-        variant: String,
-        /// Why.
-        error: Box<RunError>,
-    },
-    /// Something that every variant needs is missing.
-    #[error(transparent)]
-    Check(Box<RunError>),
-    /// The report could not be made.
-    #[error(transparent)]
-    Report(#[from] ReportError),
     /// Ctrl-C cannot be caught.
     #[error("cannot catch Ctrl-C: {0}")]
     Signal(#[from] ctrlc::Error),
@@ -81,116 +90,190 @@ pub enum Error {
     Output(#[from] std::io::Error),
 }
 
-/// Runs all variants, one after another.
+/// Runs all variants of all scenarios.
 ///
 /// # Errors
-/// [`Error`]. Before the first variant starts, everything that can be checked has been.
+/// [`Error`]. Before the first run starts, everything that can be checked has been.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let variants = Scenario::load(&args.file, &args.sets)?;
-    let backend = match args.backend {
-        Some(BackendWord::Live) => Backend::Live,
-        Some(BackendWord::Sim) => Backend::Sim,
-        // The matrix varies no backend: all variants have the scenario's.
-        None => variants
-            .first()
-            .and_then(|variant| variant.scenario.backend)
-            .unwrap_or(Backend::Live),
-    };
+    let mut suite = request(args).plan()?;
     // Only a process with one thread may enter a user namespace.
-    if backend == Backend::Live && Privilege::probe() == Privilege::UserNamespace {
+    if suite.is_live() && Privilege::probe() == Privilege::UserNamespace {
         enter_user_namespace()?;
     }
-    run::check(&variants, backend).map_err(|error| Error::Check(Box::new(error)))?;
-    let output = args
-        .output
-        .clone()
-        .unwrap_or_else(|| default_output(&args.file));
-    for left in settle_abandoned(&output)? {
-        eprintln!(
-            "sluice: {} was left by a run that was killed; marked as partial",
-            left.display()
-        );
+    suite.check();
+    if suite.is_empty() && suite.failures.len() == 1 {
+        let failure = suite.failures.remove(0);
+        return Err(Error::Scenario(failure.error));
+    }
+    if args.check {
+        return say_checked(&suite);
+    }
+    for experiment in &suite.experiments {
+        for left in settle_abandoned(&experiment.output)? {
+            eprintln!(
+                "sluice: {} was left by a run that was killed; marked as partial",
+                left.display()
+            );
+        }
     }
     let interrupt = Stop::new();
     catch_signals(&interrupt)?;
+    let bars = Bars::new(&suite, args.quiet);
+    let options = Options {
+        is_fresh: args.fresh,
+        threads: args.jobs,
+        has_pages: true,
+        interrupt: &interrupt,
+        watch: &|progress| bars.tell(progress),
+    };
+    let executed = execute(&suite, &options);
+    drop(bars);
+    conclude(args, suite, executed)
+}
 
-    let mut finished: Vec<Finished> = Vec::new();
-    for (number, variant) in variants.iter().enumerate() {
-        let dir = output.join(variant.folder());
-        let bar = progress_bar(args, variant, number, variants.len());
-        let started_at = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        let result = run::run(
-            variant,
-            backend,
-            &dir,
-            started_at,
-            &interrupt,
-            &mut |elapsed| {
-                bar.set_position(elapsed.as_ns() / NS_PER_MS);
-            },
-        );
-        bar.finish_and_clear();
-        let result = result.map_err(|error| Error::Run {
-            variant: variant.name.clone(),
-            error: Box::new(error),
-        })?;
-        let is_interrupted = result.is_interrupted;
-        finished.push(result);
-        if is_interrupted {
-            break;
-        }
+fn request(args: &Args) -> Request {
+    let seed = args.seed.map(|seed| format!("seed={seed}"));
+    Request {
+        paths: args.paths.clone(),
+        sets: args.sets.iter().cloned().chain(seed).collect(),
+        backends: args.backend.map(|word| match word {
+            BackendWord::Sim => Backends::One(Backend::Sim),
+            BackendWord::Live => Backends::One(Backend::Live),
+            BackendWord::Both => Backends::Both,
+        }),
+        repeat: args.repeat.get(),
+        output: args.output.clone(),
     }
-    let page = report::write(&finished, &output)?;
-    conclude(args, finished, variants.len(), &page)
+}
+
+fn say_checked(suite: &Suite) -> Result<ExitCode, Error> {
+    let scenarios = suite.experiments.len();
+    crate::print(&format!(
+        "{} of {} can be run\n",
+        count(suite.len(), "run"),
+        count(scenarios, "scenario")
+    ))?;
+    Ok(match say_failures(&suite.failures) {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
 }
 
 /// Prints the figures; the exit status tells whether everything went as expected.
-fn conclude(
-    args: &Args,
-    finished: Vec<Finished>,
-    planned: usize,
-    page: &Path,
-) -> Result<ExitCode, Error> {
-    let is_interrupted = finished.iter().any(|f| f.is_interrupted);
-    let done = finished.len();
-    let results: Vec<_> = finished.into_iter().map(|f| f.result).collect();
-    let mut text = if args.json {
-        table::json(&results)
-    } else {
-        table::text(&results)
-    };
-    if !args.json {
-        text.push_str(&format!("\nreport: {}\n", page.display()));
+fn conclude(args: &Args, suite: Suite, executed: Vec<Executed>) -> Result<ExitCode, Error> {
+    let planned = suite.len();
+    let mut text = String::new();
+    let mut all: Vec<VariantResult> = Vec::new();
+    let mut failures = suite.failures;
+    let mut missing = 0;
+    for (experiment, executed) in suite.experiments.iter().zip(executed) {
+        if suite.is_many && !executed.results.is_empty() {
+            let _ = writeln!(text, "{}", experiment.name);
+        }
+        if !executed.results.is_empty() {
+            text.push_str(&table::text(&executed.results));
+            let both = agreement::agreements(&executed.results);
+            if !both.is_empty() {
+                let _ = write!(text, "\n{}", agreement::text(&both).trim_end());
+                text.push('\n');
+            }
+            let page = experiment.output.join("report.html");
+            let _ = writeln!(text, "\n{}report: {}", reused(&executed), page.display());
+            if suite.is_many {
+                text.push('\n');
+            }
+        }
+        missing += executed.missing;
+        failures.extend(executed.failures);
+        all.extend(executed.results);
     }
-    crate::print(&text)?;
-    if is_interrupted {
-        eprintln!("sluice: interrupted in run {done} of {planned}; what was recorded is kept");
+    if !all.is_empty() {
+        text.push_str(&write_indexes(args, &suite.root, suite.is_many));
+    }
+    crate::print(&if args.json { table::json(&all) } else { text })?;
+
+    let failed = say_failures(&failures);
+    let unmet: Vec<(&VariantResult, &Outcome)> = all
+        .iter()
+        .flat_map(|result| result.failed().map(move |outcome| (result, outcome)))
+        .collect();
+    for (result, outcome) in &unmet {
+        match suite.is_many {
+            true => eprintln!("sluice: {}: {outcome}", result.scenario),
+            false => eprintln!("sluice: {outcome}"),
+        }
+    }
+    if !unmet.is_empty() {
+        eprintln!(
+            "sluice: {} not met; see {}",
+            count(unmet.len(), "expectation"),
+            suite.root.display()
+        );
+    }
+    if missing > 0 {
+        eprintln!(
+            "sluice: interrupted: {missing} of {planned} runs are missing or partial; what was recorded is kept"
+        );
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    let failed: Vec<&Outcome> = results
-        .iter()
-        .flat_map(|result| &result.expect)
-        .filter(|outcome| !outcome.passed)
-        .collect();
-    if failed.is_empty() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    for outcome in &failed {
-        eprintln!("sluice: {outcome}");
-    }
-    eprintln!(
-        "sluice: {} of the scenario's expectations failed; see {}",
-        failed.len(),
-        page.display()
-    );
-    Ok(ExitCode::FAILURE)
+    Ok(match (failed, unmet.len()) {
+        (0, 0) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
 }
 
-fn default_output(file: &Path) -> PathBuf {
-    Path::new("runs").join(file.file_stem().unwrap_or(file.as_os_str()))
+/// Makes the page over all runs of a suite, and that over everything in `runs`; says where they are.
+/// A run that was there before and cannot be read is no failure of this one.
+fn write_indexes(args: &Args, root: &Path, is_many: bool) -> String {
+    let mut text = String::new();
+    let of_suite = is_many.then_some(root);
+    let of_all = args.output.is_none().then_some(Path::new("runs"));
+    for folder in of_suite.into_iter().chain(of_all) {
+        match write_index(folder) {
+            Ok(page) => {
+                let _ = writeln!(text, "index: {}", page.display());
+            }
+            Err(error) => eprintln!("sluice: no index of {}: {error}", folder.display()),
+        }
+    }
+    text
 }
 
-/// The first Ctrl-C ends the run in order, the second at once: the kernel frees the namespaces.
+/// Says what failed, in full and then as a list; tells how much that is.
+fn say_failures(failures: &[Failure]) -> usize {
+    for Failure { what, error } in failures {
+        eprintln!("sluice: {what}: {error}");
+    }
+    if failures.len() > 1 {
+        eprintln!("sluice: {} failed:", failures.len());
+        for Failure { what, .. } in failures {
+            eprintln!("  {what}");
+        }
+    }
+    failures.len()
+}
+
+/// Says which runs were there already.
+fn reused(executed: &Executed) -> String {
+    let runs = || executed.results.iter().flat_map(|result| &result.runs);
+    let reused = runs().filter(|run| run.reused).count();
+    match reused {
+        0 => String::new(),
+        n => format!(
+            "{n} of {} reused: same scenario, seed and program (--fresh runs again)\n",
+            count(runs().count(), "run")
+        ),
+    }
+}
+
+fn count(n: usize, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    }
+}
+
+/// The first Ctrl-C ends the runs in order, the second at once: the kernel frees the namespaces.
 pub(crate) fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
     let interrupt = interrupt.clone();
     ctrlc::set_handler(move || {
@@ -201,20 +284,5 @@ pub(crate) fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
     })
 }
 
-fn progress_bar(args: &Args, variant: &Variant, number: usize, planned: usize) -> ProgressBar {
-    if args.quiet {
-        return ProgressBar::hidden();
-    }
-    let duration = variant.scenario.duration;
-    let style = ProgressStyle::with_template("{prefix} {wide_bar} {msg}")
-        .expect("the template is a constant");
-    // Drawn to standard error, and only if that is a terminal.
-    ProgressBar::new(duration.as_ns() / NS_PER_MS)
-        .with_style(style)
-        .with_prefix(format!("{}/{planned} {}", number + 1, variant.name))
-        .with_message(duration.to_string())
-}
-
-const NS_PER_MS: u64 = 1_000_000;
 /// The customary status after SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;

@@ -51,7 +51,8 @@ fn wait_for(path: &Path) {
 /// A run that goes on for long enough to be ended by the test.
 fn start_long_run(out: &Path) -> Child {
     let child = sluice()
-        .args(["run", "--quiet", "--set", "duration=60s"])
+        .args(["run", "--backend", "live", "--quiet"])
+        .args(["--set", "duration=60s"])
         .arg(first_light())
         .arg("-o")
         .arg(out)
@@ -105,12 +106,75 @@ fn first_light_meets_its_expectations() {
     );
 }
 
+#[test]
+fn a_live_run_gets_the_same_verdicts_in_virtual_time() {
+    let out = tempfile::tempdir().expect("a folder");
+    let text = fs::read_to_string(first_light()).expect("the scenario");
+    let scenario = out.path().join("s.toml");
+    // Queues that decide by time, by chance and by fullness, with enough load for all of them.
+    let queues = "[\"fifo limit 30\", \"codel\", \"fq_codel ecn\", \"pie\", \"cake\"]";
+    let text = text.replace("[\"fifo limit 1000\", \"codel\", \"fq_codel\"]", queues);
+    let text = text.split("\n# 1000 packets").next().expect("the flows");
+    fs::write(&scenario, text).expect("writable");
+    let runs = out.path().join("out");
+    let output = sluice()
+        .args([
+            "run",
+            "--backend",
+            "live",
+            "--quiet",
+            "--set",
+            "duration=4s",
+        ])
+        .arg(&scenario)
+        .arg("-o")
+        .arg(&runs)
+        .output()
+        .expect("the binary starts");
+    assert!(output.status.success(), "{}", stderr(&output));
+    for queue in ["fifo", "codel", "fq_codel", "pie", "cake"] {
+        let folder = fs::read_dir(&runs)
+            .expect("runs")
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| {
+                path.is_dir()
+                    && path.file_name().is_some_and(|n| {
+                        n.to_string_lossy().split(['-', ' ']).next() == Some(queue)
+                    })
+            })
+            .unwrap_or_else(|| panic!("a run with {queue}"));
+        let output = sluice()
+            .args(["replay", "--json"])
+            .arg(&folder)
+            .output()
+            .expect("the binary starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success(),
+            "{queue}: {text}{}",
+            stderr(&output)
+        );
+        let replay: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        for pipe in replay["pipes"].as_array().expect("two directions") {
+            assert!(pipe["packets"].as_u64() > Some(1000), "{queue}: {text}");
+            assert_eq!(pipe["differing"], 0, "{queue}: {text}");
+        }
+        let up = &replay["pipes"][0];
+        let decided = ["dropped", "marked"].map(|key| up[key].as_u64().unwrap_or(0));
+        assert!(
+            decided.iter().sum::<u64>() > 0,
+            "{queue} had nothing to do: {text}"
+        );
+    }
+}
+
 /// Runs the scenario; again, up to three times, if it missed an expectation while the run's own account
 /// says that something else held the machine up. What the queues do is never excused by that.
 fn run_until_undisturbed(scenario: &Path, out: &Path) -> Value {
     for attempt in 1.. {
         let output = sluice()
-            .args(["run", "--quiet", "--json"])
+            .args(["run", "--backend", "live", "--fresh", "--quiet", "--json"])
             .arg(scenario)
             .arg("-o")
             .arg(out)
@@ -149,7 +213,7 @@ fn ctrl_c_keeps_a_partial_recording() {
     let output = child.wait_with_output().expect("the child ends");
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("interrupted in run 1 of 3"),
+        stderr(&output).contains("interrupted: 3 of 3 runs"),
         "{}",
         stderr(&output)
     );
@@ -196,6 +260,8 @@ fn a_killed_run_leaves_no_network_and_is_recognised() {
     let output = sluice()
         .args([
             "run",
+            "--backend",
+            "live",
             "--quiet",
             "--set",
             "duration=1500ms",
@@ -236,7 +302,7 @@ fn an_unknown_congestion_control_is_named_with_those_there_are() {
     fs::write(&scenario, text.replace("\"cubic\"", "\"vegas9\"")).expect("writable");
     let dir = out.path().join("out");
     let output = sluice()
-        .arg("run")
+        .args(["run", "--backend", "live"])
         .arg(&scenario)
         .arg("-o")
         .arg(&dir)
@@ -255,7 +321,7 @@ fn an_unknown_congestion_control_is_named_with_those_there_are() {
 fn an_unwritable_output_is_said_before_the_run_starts() {
     let started = Instant::now();
     let output = sluice()
-        .arg("run")
+        .args(["run", "--backend", "live"])
         .arg(first_light())
         .args(["-o", "/proc/nowhere"])
         .output()

@@ -124,6 +124,9 @@ pub trait AqmAlgorithm: Aqm + Sized + 'static {
     type Params: Params;
     /// One line for lists and help.
     const DOC: &'static str;
+    /// What gives way when all queues of its flow-queued form are full under `variant linux`: the head of
+    /// the fattest one, or the packet that arrives.
+    const FLOW_OVERFLOW_IN_LINUX: Overflow = Overflow::Head;
 
     /// A fresh instance.
     fn new(params: &Self::Params) -> Self;

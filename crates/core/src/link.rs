@@ -3,8 +3,8 @@
 //! A [`Link`] does everything that a path can do to a packet, in this order:
 //!
 //! ```text
-//! arrival -> loss -> duplicate -> corrupt -> queue -> rate, framing, profile -> delay, jitter -> far end
-//!            pattern, chain, chance                   (the link is occupied)    reorder
+//! arrival -> loss -> duplicate -> corrupt -> queue -> driver -> rate, framing, profile -> delay, jitter -> far end
+//!            pattern, chain, chance                             (the link is occupied)    reorder
 //! ```
 //!
 //! What comes before the queue happens to packets on their way to the bottleneck, as in netem and in
@@ -21,8 +21,10 @@ use crate::event::{Backlog, Cx, DropReason};
 use crate::packet::Packet;
 use crate::rng::Rng;
 use crate::sched::{Discipline, Wake};
+use crate::units::Bytes;
 
 pub mod corrupt;
+pub mod driver;
 pub mod duplicate;
 pub mod framing;
 pub mod gilbert;
@@ -40,6 +42,7 @@ pub mod schedule;
 pub mod text;
 
 pub use corrupt::CorruptParams;
+pub use driver::DriverParams;
 pub use duplicate::DuplicateParams;
 pub use framing::{Cells, FramingParams};
 pub use gilbert::{Gilbert, GilbertParams};
@@ -78,6 +81,8 @@ pub struct LinkCounts {
 pub struct Link {
     entry: Option<Box<Entry>>,
     pipe: Pipe,
+    /// Bytes that the device takes from the queue.
+    driver: Bytes,
     counts: LinkCounts,
 }
 
@@ -98,6 +103,8 @@ impl Link {
         queue: Box<dyn Discipline>,
         rng: &Rng,
     ) -> Self {
+        let driver = params.driver.driver;
+        let queue = behind(queue, driver);
         let pipe = match params.medium(files, rng) {
             (pipe_params, Some(medium)) => Pipe::with_medium(&pipe_params, medium, queue),
             (pipe_params, None) => Pipe::new(&pipe_params, queue),
@@ -105,6 +112,7 @@ impl Link {
         Link {
             entry: Entry::new(params, rng),
             pipe,
+            driver,
             counts: LinkCounts::default(),
         }
     }
@@ -162,6 +170,11 @@ impl Link {
         self.pipe.in_flight()
     }
 
+    /// The packet whose transmission is under way.
+    pub fn on_wire(&self) -> Option<&Packet> {
+        self.pipe.on_wire()
+    }
+
     /// What the effects have done so far.
     pub const fn counts(&self) -> LinkCounts {
         self.counts
@@ -177,7 +190,7 @@ impl Link {
         self.pipe.queue_mut(cx)
     }
 
-    /// Changes all parameters from `cx.now` on; chains, correlations and streams of randomness start
+    /// Changes all parameters but the device's from `cx.now` on; chains, correlations and streams of randomness start
     /// anew, what waits or is under way stays as it is.
     pub fn set_params(&mut self, params: &LinkParams, files: LinkFiles, cx: &mut Cx<'_>) {
         let rng = cx.rng.fork(stream::LOSS);
@@ -187,9 +200,28 @@ impl Link {
         self.entry = Entry::new(params, &rng);
     }
 
+    /// Changes rate, delay and burst from `cx.now` on, and no effect.
+    pub fn set_pipe(&mut self, params: &PipeParams, cx: &mut Cx<'_>) {
+        self.pipe.set_params(params, cx);
+    }
+
+    /// The rate, delay and burst in force.
+    pub const fn pipe_params(&self) -> &PipeParams {
+        self.pipe.params()
+    }
+
     /// Puts `queue` in the place of the present one and moves the backlog to it.
     pub fn replace_queue(&mut self, queue: Box<dyn Discipline>, cx: &mut Cx<'_>) {
-        self.pipe.replace_queue(queue, cx);
+        self.pipe.replace_queue(behind(queue, self.driver), cx);
+    }
+}
+
+/// The queue with that of the device behind it, if there is one.
+fn behind(queue: Box<dyn Discipline>, driver: Bytes) -> Box<dyn Discipline> {
+    if driver == Bytes::ZERO {
+        queue
+    } else {
+        Box::new(driver::Driver::new(queue, driver))
     }
 }
 

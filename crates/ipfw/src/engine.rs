@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use sluice_core::event::{Cx, DropReason};
 use sluice_core::packet::Packet;
 use sluice_core::sched::Wake;
-use sluice_core::units::Time;
+use sluice_core::units::{Rate, Time};
 use sluice_core::{Rng, link};
 
 use crate::grammar::{CommandError, Warning};
 use crate::hash::KeyedHash;
-use crate::headers::{Direction, Headers, Interface};
+use crate::headers::{Direction, Headers, Interface, InterfaceId};
 use crate::objects::layout::{Layout, STRIDE};
 use crate::objects::packets::Passage;
 use crate::objects::runtime::Runtime;
@@ -65,6 +65,8 @@ pub struct Firewall {
     pub(crate) variables: Variables,
     pub(crate) settings: Settings,
     pub(crate) switches: Switches,
+    /// By interface, through which one what comes in there leaves; see [`Firewall::connect`].
+    ways_out: Vec<Option<InterfaceId>>,
     out: VecDeque<Departure>,
     /// Scratch of [`Firewall::advance`].
     arrived: Vec<link::Departure>,
@@ -102,6 +104,22 @@ pub struct Departure {
     pub due: Time,
     /// In which pass through the rules it was taken.
     pub direction: Direction,
+    /// The interface that it leaves through, if it was on its way out.
+    pub xmit: Option<InterfaceId>,
+}
+
+/// How a text is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// As one command; messages do not say on which line.
+    Command,
+    /// Line by line, until one is refused; those before it stay in force.
+    Batch,
+    /// All lines at one instant, or none.
+    Atomic,
+    /// As [`Mode::Atomic`], in the place of everything that was configured before. Packets inside stay
+    /// as far as there still is a place for them, rules that stay keep their counters.
+    Replace,
 }
 
 /// What a command says.
@@ -123,10 +141,7 @@ const MOST_LOG: usize = 1024;
 impl Firewall {
     /// An engine without pipes, and with the built-in rule only.
     pub fn new(settings: &Settings) -> Self {
-        let mut variables = Variables::default();
-        if settings.compat {
-            variables.put("net.inet.ip.dummynet.compat", 1);
-        }
+        let variables = Variables::starting(settings.compat);
         let mut rng = Rng::from_seed(settings.seed);
         let hash = KeyedHash(rng.next_u64());
         let switches = Switches::of(&variables);
@@ -137,6 +152,7 @@ impl Firewall {
             variables,
             settings: *settings,
             switches,
+            ways_out: Vec::new(),
             out: VecDeque::new(),
             arrived: Vec::new(),
             log: Vec::new(),
@@ -151,6 +167,23 @@ impl Firewall {
     /// The interfaces as they were told.
     pub fn interfaces(&self) -> &[Interface] {
         self.rules.interfaces()
+    }
+
+    /// Makes the engine send packets that come in through `from` out through `to`: they cross the
+    /// rules twice, the second time at the instant at which the first pass ends. A host that routes by
+    /// something else makes the second pass itself.
+    pub fn connect(&mut self, from: InterfaceId, to: InterfaceId) {
+        let place = usize::from(from.0);
+        if self.ways_out.len() <= place {
+            self.ways_out.resize(place + 1, None);
+        }
+        self.ways_out[place] = Some(to);
+    }
+
+    /// The rate of the slowest link; none if all are unlimited.
+    pub fn slowest_rate(&self) -> Option<Rate> {
+        let rates = self.layout.links.values().map(|link| link.rate);
+        rates.filter(|rate| *rate < Rate::UNLIMITED).min()
     }
 
     /// Takes a packet at `cx.now` for one pass through the rules. Its slot is a small number that no
@@ -206,28 +239,59 @@ impl Firewall {
     fn leave(&mut self, departure: link::Departure, cx: &mut Cx<'_>) {
         let link::Departure { packet, due } = departure;
         let passage = self.runtime.passages.of(&packet);
-        let direction = passage.headers.direction;
-        if !passage.one_pass {
+        let (one_pass, rule, pipes) = (passage.one_pass, passage.rule, passage.pipes);
+        let way_out = self.way_out(&passage.headers);
+        let direction = way_out.map_or(passage.headers.direction, |_| Direction::Out);
+        let xmit = way_out.or(passage.headers.xmit);
+        let mut packet = packet;
+        if !one_pass || way_out.is_some() {
             let mut headers = passage.headers.clone();
             headers.tos = headers.tos & !3 | packet.ecn as u8;
-            let (rule, pipes) = (passage.rule, passage.pipes);
             let now = std::mem::replace(&mut cx.now, due);
-            let disposition = self.route(packet, &headers, rule, pipes, cx);
+            let disposition = if one_pass {
+                self.pass(packet, &headers, pipes, cx)
+            } else {
+                self.route(packet, &headers, rule, pipes, cx)
+            };
             cx.now = now;
-            if let Disposition::Pass(packet) = disposition {
-                self.out.push_back(Departure {
-                    packet,
-                    due,
-                    direction,
-                });
-            }
-            return;
+            let Disposition::Pass(passed) = disposition else {
+                return;
+            };
+            packet = passed;
         }
         self.out.push_back(Departure {
             packet,
             due,
             direction,
+            xmit,
         });
+    }
+
+    /// Where a packet goes on that has passed on its way in.
+    fn way_out(&self, headers: &Headers) -> Option<InterfaceId> {
+        let recv = headers
+            .recv
+            .filter(|_| headers.direction == Direction::In)?;
+        self.ways_out.get(usize::from(recv.0)).copied().flatten()
+    }
+
+    /// A packet has passed: that was it, or it goes on with its way out.
+    fn pass(
+        &mut self,
+        packet: Packet,
+        headers: &Headers,
+        pipes: u16,
+        cx: &mut Cx<'_>,
+    ) -> Disposition {
+        let Some(xmit) = self.way_out(headers) else {
+            return Disposition::Pass(packet);
+        };
+        let headers = Headers {
+            direction: Direction::Out,
+            xmit: Some(xmit),
+            ..headers.clone()
+        };
+        self.route(packet, &headers, RuleId::START, pipes, cx)
     }
 
     /// Asks the rules behind `after`, and does what they say.
@@ -248,7 +312,7 @@ impl Firewall {
         };
         let (outcome, cached) = self.rules.walk(headers, after, walk);
         let (is_pipe, number, rule) = match outcome {
-            Outcome::Allow => return Disposition::Pass(packet),
+            Outcome::Allow => return self.pass(packet, headers, pipes, cx),
             Outcome::Deny => {
                 cx.discard(packet, DropReason::Denied);
                 return Disposition::Dropped(DropReason::Denied);
@@ -293,7 +357,10 @@ impl Firewall {
         cx: &mut Cx<'_>,
     ) -> Result<Output, CommandError> {
         let is_batch = text.trim_end().contains('\n');
-        self.run(text, is_batch, false, files, cx)
+        let mode = if is_batch { Mode::Batch } else { Mode::Command };
+        let mut output = Output::default();
+        self.execute(text, mode, files, &mut output, cx)
+            .map(|()| output)
     }
 
     /// Executes lines, one command each, until one is refused. With `is_atomic` all of them take
@@ -309,7 +376,10 @@ impl Firewall {
         files: &mut dyn crate::Files,
         cx: &mut Cx<'_>,
     ) -> Result<Output, CommandError> {
-        self.run(text, true, is_atomic, files, cx)
+        let mode = if is_atomic { Mode::Atomic } else { Mode::Batch };
+        let mut output = Output::default();
+        self.execute(text, mode, files, &mut output, cx)
+            .map(|()| output)
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use sluice_core::event::Cx;
 
-use crate::engine::{Firewall, Output};
+use crate::engine::{Firewall, Mode, Output};
 use crate::grammar::{
     self, At, Command, CommandError, ErrorKind, Flags, Invocation, NumberSpan, ObjectKind,
     RESERVED_SET, Rule, RuleFormat, SetCommand, ShowRule, Switch, Target, Variable, Warning,
@@ -31,31 +31,48 @@ struct Checkpoint {
 const MOST_NESTING: usize = 8;
 
 impl Firewall {
-    pub(crate) fn run(
+    /// Carries out `text` as `mode` says. What was said until then stands in `output` also when a
+    /// command is refused.
+    ///
+    /// # Errors
+    /// The command that was refused; nothing is changed by it, and what [`Mode`] says by those
+    /// before it.
+    pub fn execute(
         &mut self,
         text: &str,
-        is_batch: bool,
-        is_atomic: bool,
+        mode: Mode,
         files: &mut dyn Files,
+        output: &mut Output,
         cx: &mut Cx<'_>,
-    ) -> Result<Output, CommandError> {
+    ) -> Result<(), CommandError> {
         let now = cx.now;
         self.advance(|at| at < now, cx);
-        let mut output = Output::default();
+        let is_atomic = matches!(mode, Mode::Atomic | Mode::Replace);
         let checkpoint = is_atomic.then(|| self.checkpoint());
+        if mode == Mode::Replace {
+            self.layout.flush();
+            self.rules.start_over();
+            self.variables = Variables::starting(self.settings.compat);
+            self.variables_changed();
+        }
         let mut run = Run {
             files,
-            is_batch,
+            is_batch: mode != Mode::Command,
             is_deferred: is_atomic,
             depth: 0,
         };
-        let result = self.lines(text, &Flags::default(), &mut run, &mut output, cx);
+        let result = self.lines(text, &Flags::default(), &mut run, output, cx);
         match (&result, checkpoint) {
             (Err(_), Some(checkpoint)) => self.restore(checkpoint),
-            (Ok(()), Some(_)) => self.runtime.apply(&mut self.layout, cx),
+            (Ok(()), Some(checkpoint)) => {
+                if mode == Mode::Replace {
+                    self.rules.adopt(&checkpoint.rules);
+                }
+                self.runtime.apply(&mut self.layout, cx);
+            }
             (_, None) => {}
         }
-        result.map(|()| output)
+        result
     }
 
     fn lines(
@@ -67,6 +84,7 @@ impl Firewall {
         cx: &mut Cx<'_>,
     ) -> Result<(), CommandError> {
         for (number, line) in (1..).zip(text.lines()) {
+            let said = output.warnings.len();
             let mut on_line = || {
                 let parsed = grammar::parse(line, number, self.switches.is_compat)?;
                 output.warnings.extend(parsed.warnings);
@@ -81,12 +99,17 @@ impl Firewall {
                     None => Ok(()),
                 }
             };
-            on_line().map_err(|mut error| {
+            let result = on_line();
+            let start = grammar::Position {
+                line: number,
+                column: 1,
+            };
+            for warning in &mut output.warnings[said..] {
+                warning.at.get_or_insert(start);
+            }
+            result.map_err(|mut error| {
                 error.is_batch |= run.is_batch;
-                error.at.get_or_insert(grammar::Position {
-                    line: number,
-                    column: 1,
-                });
+                error.at.get_or_insert(start);
                 error
             })?;
         }
@@ -107,16 +130,16 @@ impl Firewall {
             let checkpoint = self.checkpoint();
             let mut silent = Output::default();
             let was_deferred = std::mem::replace(&mut run.is_deferred, true);
-            let result = self.execute(&invocation.command, flags, run, &mut silent, cx);
+            let result = self.carry_out(&invocation.command, flags, run, &mut silent, cx);
             run.is_deferred = was_deferred;
             self.restore(checkpoint);
             output.warnings.append(&mut silent.warnings);
             return result;
         }
-        self.execute(&invocation.command, flags, run, output, cx)
+        self.carry_out(&invocation.command, flags, run, output, cx)
     }
 
-    fn execute(
+    fn carry_out(
         &mut self,
         command: &Command,
         flags: &Flags,
@@ -191,7 +214,7 @@ impl Firewall {
                         path.at,
                     )
                 })?;
-                return self.nested(&text, flags, run, output, cx);
+                return self.nested(&path.value, &text, flags, run, output, cx);
             }
         }
         Ok(())
@@ -200,6 +223,7 @@ impl Firewall {
     /// The lines of a file; `--atomic` before its name makes them one change.
     fn nested(
         &mut self,
+        path: &str,
         text: &str,
         flags: &Flags,
         run: &mut Run<'_>,
@@ -215,7 +239,17 @@ impl Firewall {
         let mut inherited = flags.clone();
         // The trial is of the file as a whole: its lines build on one another.
         inherited.check_only = false;
-        let result = self.lines(text, &inherited, run, output, cx);
+        let said = output.warnings.len();
+        let mut result = self.lines(text, &inherited, run, output, cx);
+        let name = |file: &mut Option<String>| {
+            file.get_or_insert_with(|| path.to_owned());
+        };
+        output.warnings[said..]
+            .iter_mut()
+            .for_each(|w| name(&mut w.file));
+        if let Err(error) = &mut result {
+            name(&mut error.file);
+        }
         run.depth -= 1;
         (run.is_batch, run.is_deferred) = before;
         match checkpoint {
@@ -344,7 +378,7 @@ impl Firewall {
 
     fn add(&mut self, rule: &Rule, flags: &Flags, output: &mut Output) -> Result<(), CommandError> {
         let at = rule.number.map(|n| n.at);
-        let mut say = |text: String| output.warnings.push(Warning { at, text });
+        let mut say = |text: String| output.warnings.push(Warning::new(at, text));
         use grammar::Action::{Call, Pipe, Queue, SkipTo};
         let is_arg = matches!(
             rule.action,
@@ -616,7 +650,7 @@ impl Firewall {
                     let at = Some(name.at);
                     output
                         .warnings
-                        .extend(said.map(|text| Warning { at, text }));
+                        .extend(said.map(|text| Warning::new(at, text)));
                     if !flags.quiet {
                         put(output, format_args!("{prefix}{old} -> {}\n", value.value));
                     }

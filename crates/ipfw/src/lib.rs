@@ -16,7 +16,7 @@ mod rules;
 pub mod show;
 mod variables;
 
-pub use engine::{Departure, Disposition, Firewall, Output, Settings};
+pub use engine::{Departure, Disposition, Firewall, Mode, Output, Settings};
 pub use grammar::{CommandError, Warning};
 pub use headers::{Direction, Fragment, Headers, Interface, InterfaceId};
 pub use objects::layout::{Files, NoFiles};

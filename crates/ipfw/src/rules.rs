@@ -129,7 +129,10 @@ impl Rules {
             Action::Deny
         };
         let mut tables = Tables::default();
-        let rule = Rule::new(action);
+        let rule = Rule {
+            set: RESERVED_SET,
+            ..Rule::new(action)
+        };
         let compiled = Compiled::new(&rule, &[], &mut tables);
         let default = Entry {
             number: DEFAULT_RULE,
@@ -175,6 +178,51 @@ impl Rules {
         self.states = saved.states;
         self.lifetimes = saved.lifetimes;
         self.verbose_limit = saved.verbose_limit;
+        self.programs.invalidate();
+    }
+
+    /// Removes everything that commands made. Until [`Rules::adopt`] the states stay.
+    pub fn start_over(&mut self) {
+        self.entries.retain(|entry| entry.number == DEFAULT_RULE);
+        self.disabled_sets = 0;
+        self.tables = Tables::default();
+        // The built-in rule names no table.
+        self.programs.invalidate();
+    }
+
+    /// Gives rules that stand where equal ones stood in `old` their counters, their states and their
+    /// age, so that packets inside go on behind the rule that sent them. States of others go.
+    pub fn adopt(&mut self, old: &Saved) {
+        let mut number = 0;
+        let mut before: &[Entry] = &[];
+        let mut is_same = true;
+        for entry in self.entries.iter_mut().filter(|e| e.number != DEFAULT_RULE) {
+            if entry.number != number {
+                number = entry.number;
+                let start = old.entries.partition_point(|e| e.number < number);
+                let end = old.entries.partition_point(|e| e.number <= number);
+                before = &old.entries[start..end];
+                is_same = true;
+            }
+            // Behind the first difference all are younger than those before it.
+            is_same &= before.first().is_some_and(|o| o.rule == entry.rule);
+            if let Some((first, rest)) = before.split_first().filter(|_| is_same) {
+                entry.serial = first.serial;
+                (entry.packets, entry.bytes) = (first.packets, first.bytes);
+                entry.last_match = first.last_match;
+                entry.log_left = first.log_left;
+                before = rest;
+            }
+        }
+        for gone in old.entries.iter().filter(|e| e.rule.state.is_some()) {
+            if self
+                .entries
+                .binary_search_by_key(&gone.id(), Entry::id)
+                .is_err()
+            {
+                self.states.forget_rule(gone.id());
+            }
+        }
         self.programs.invalidate();
     }
 

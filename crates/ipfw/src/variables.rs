@@ -176,6 +176,15 @@ fn find(name: &At<String>) -> Result<&'static Variable, CommandError> {
 }
 
 impl Variables {
+    /// Those of an engine that starts.
+    pub fn starting(compat: bool) -> Self {
+        let mut variables = Variables::default();
+        if compat {
+            variables.put("net.inet.ip.dummynet.compat", 1);
+        }
+        variables
+    }
+
     /// The value of a variable that can be set.
     ///
     /// # Panics

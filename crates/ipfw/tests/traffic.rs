@@ -460,6 +460,43 @@ fn passes_in_both_directions_are_told_apart() {
 }
 
 #[test]
+fn connected_interfaces_make_both_passes_at_their_own_instants() {
+    use sluice_ipfw::InterfaceId;
+    let came_in = Headers {
+        direction: Direction::In,
+        xmit: None,
+        ..udp(1)
+    };
+    // 5 ms on the way in, 9 on the way out; with one rule for both ways, 5 twice.
+    for (rules, due) in [
+        (
+            "add pipe 1 ip from any to any in recv em0\nadd pipe 2 ip from any to any out recv em0 xmit em1",
+            14,
+        ),
+        (
+            "add pipe 2 ip from any to any out\nadd allow ip from any to any",
+            9,
+        ),
+        ("add pipe 1 ip from any to any", 10),
+        (
+            "sysctl net.inet.ip.fw.one_pass=0\nadd pipe 1 ip from any to any in\nadd pipe 2 ip from any to any\nadd allow ip from any to any",
+            5 + 9 + 9,
+        ),
+    ] {
+        let mut bench = Bench::new();
+        bench.firewall.connect(InterfaceId(0), InterfaceId(1));
+        bench.script("pipe 1 config delay 5\npipe 2 config delay 9");
+        bench.script(rules);
+        bench.send(100, &came_in);
+        // Late polls change nothing: all is due before.
+        bench.now = 50 * MS;
+        bench.poll();
+        let all: Vec<u64> = bench.out.iter().map(|(due, ..)| *due / MS).collect();
+        assert_eq!(all, [due], "{rules}");
+    }
+}
+
+#[test]
 fn link_local_traffic_is_shaped_here_and_dropped_under_compat() {
     let link_local: std::net::IpAddr = "fe80::1".parse().unwrap();
     for (mut bench, passed) in [(Bench::new(), 1), (Bench::compat(), 0)] {
@@ -615,4 +652,38 @@ proptest! {
         };
         prop_assert_eq!(sort(carry_out(&steps, true)), sort(carry_out(&steps, false)));
     }
+}
+
+#[test]
+fn red_has_the_thresholds_that_it_was_given() {
+    // w_q 1 makes the average the queue itself: up to min_th nothing is dropped, and from max_th on
+    // everything (RED), so 40 packets that come at once find 20 places of 1000.
+    let at_once = |words: &str| {
+        let mut bench = Bench::new();
+        bench.script(&format!(
+            "pipe 1 config bw 1Mbit/s queue 1000 {words}\nadd pipe 1 ip from any to any"
+        ));
+        for _ in 0..40 {
+            bench.send(1250, &udp(1));
+        }
+        40 - bench.dropped.0.len()
+    };
+    // The first packet is on the link, and the average is taken before a packet is added.
+    assert!(
+        (19..=21).contains(&at_once("red 1/19/20/1")),
+        "{}",
+        at_once("red 1/19/20/1")
+    );
+    assert!((34..=40).contains(&at_once("red 1/35/39/0.5")));
+    assert_eq!(at_once("red 0.002/100/200/0.1"), 40);
+    // In bytes where the queue counts bytes: 12 packets of 1250 are 15000.
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config bw 1Mbit/s queue 200KBytes red 1/14000/15000/1\nadd pipe 1 ip from any to any",
+    );
+    for _ in 0..40 {
+        bench.send(1250, &udp(1));
+    }
+    let kept = 40 - bench.dropped.0.len();
+    assert!((11..=14).contains(&kept), "{kept}");
 }

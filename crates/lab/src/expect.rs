@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::metrics::{Summary, Unit};
-use crate::scenario::Expect;
+use crate::figures::median;
+use crate::metrics::{Chart, Summary, Unit};
+use crate::scenario::{Backend, Expect};
 
 /// An expectation and what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -14,6 +15,8 @@ pub struct Outcome {
     pub variant: String,
     /// The figure.
     pub metric: String,
+    /// How many runs the measured value is the median of.
+    pub runs: usize,
     /// What it is measured in.
     #[serde(serialize_with = "unit_name")]
     pub unit: Unit,
@@ -26,9 +29,11 @@ pub struct Outcome {
     pub max: Option<f64>,
     /// Whether the measured value is within the bounds.
     pub passed: bool,
+    /// Where in the report it is seen.
+    pub chart: Chart,
     /// The bounds in words.
     #[serde(skip)]
-    bounds: String,
+    pub bounds: String,
 }
 
 fn unit_name<S: serde::Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Error> {
@@ -48,20 +53,24 @@ impl Outcome {
         Outcome {
             variant: variant.into(),
             metric: metric.into(),
+            runs: 1,
             unit,
             measured,
             min: None,
             max: None,
             passed: false,
+            chart: Chart::Summary,
             bounds: bounds.into(),
         }
     }
 }
 
-/// Holds `summary` against every expectation. What was not measured does not pass.
-pub fn check(expectations: &[Expect], summary: &Summary) -> Vec<Outcome> {
+/// Holds the runs of a variant on `backend` against every expectation that is for it: the median of
+/// several. What was not measured does not pass.
+pub fn check(expectations: &[Expect], backend: Backend, summaries: &[&Summary]) -> Vec<Outcome> {
     let outcome = |expect: &Expect| {
-        let measured = expect.metric.value(summary);
+        let values = summaries.iter().filter_map(|s| expect.metric.value(s));
+        let measured = median(&values.collect::<Vec<f64>>());
         let (min, max) = (
             expect.min.map(|q| q.as_f64()),
             expect.max.map(|q| q.as_f64()),
@@ -69,17 +78,22 @@ pub fn check(expectations: &[Expect], summary: &Summary) -> Vec<Outcome> {
         let is_within =
             |value: f64| min.is_none_or(|min| value >= min) && max.is_none_or(|max| value <= max);
         Outcome {
-            variant: summary.variant.clone(),
+            variant: summaries.first().map_or("", |s| &s.variant).to_owned(),
+            runs: summaries.len(),
             metric: expect.metric.to_string(),
             unit: expect.metric.unit(),
             measured,
             min,
             max,
             passed: measured.is_some_and(is_within),
+            chart: summaries
+                .first()
+                .map_or(Chart::Summary, |summary| expect.metric.chart(summary)),
             bounds: expect.bounds(),
         }
     };
-    expectations.iter().map(outcome).collect()
+    let is_for = |expect: &&Expect| expect.backend.is_none_or(|named| named == backend);
+    expectations.iter().filter(is_for).map(outcome).collect()
 }
 
 impl fmt::Display for Outcome {
@@ -94,15 +108,23 @@ impl fmt::Display for Outcome {
         match self.measured {
             Some(value) => {
                 let value = self.unit.show(value);
+                let median = match self.runs {
+                    0 | 1 => String::new(),
+                    n => format!(" in the median of {n} runs"),
+                };
                 write!(
                     f,
-                    "{word}: `{metric}` of `{variant}` is {value}; expected {bounds}"
-                )
+                    "{word}: `{metric}` of `{variant}` is {value}{median}; expected {bounds}"
+                )?;
             }
             None => write!(
                 f,
                 "{word}: `{metric}` of `{variant}` was not measured; expected {bounds}"
-            ),
+            )?,
         }
+        if self.passed {
+            return Ok(());
+        }
+        write!(f, "; see \"{}\" in the report", self.chart)
     }
 }

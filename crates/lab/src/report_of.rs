@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use sluice_core::Time;
 use sluice_core::record::Fate;
 
+use crate::expect;
 use crate::metrics::{Arrived, FlowSummary, Percentiles, PipeSummary, Summary, goodput_series};
 use crate::recording::{
     BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, PingSample, QueueSample, ReadError, Recording,
@@ -14,12 +15,13 @@ use crate::recording::{
 };
 use crate::report::Report;
 use crate::report::model::{
-    Accuracy, Backend, Count, Direction, DirectionTotal, Ends, Fact, Flow, PacketRow, Packets,
-    Ping, Quantiles, Queue, Run, Series, State, Verdict,
+    Accuracy, Backend, Cdf, Count, Direction, DirectionTotal, Ends, Expectation, Fact, Flow,
+    PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State, Verdict,
 };
-use crate::scenario::{self, FlowInstance, FlowKind, Pipe, Schedule, show_span};
+use crate::scenario::{self, FlowInstance, FlowKind, Pipe, PipeId};
 
-/// One report of all `recordings`, in their order.
+/// One report of all `recordings`, in their order. Those that differ in nothing but their seed are one run
+/// of it, drawn from the first, with the spread of their figures.
 ///
 /// # Errors
 /// A table of a recording cannot be read.
@@ -36,20 +38,35 @@ pub fn report_of(recordings: &[&Recording]) -> Result<Report, ReadError> {
         right: "h3".into(),
     };
     let mut report = Report::new(titles.join(", "), ends);
-    for (recording, name) in recordings.iter().zip(names(recordings)) {
-        report.runs.push(run(recording, name)?);
+    let repeats = repeats::group(recordings);
+    let firsts: Vec<&Recording> = repeats.iter().map(|group| group[0]).collect();
+    for (group, name) in repeats.iter().zip(names(&firsts)) {
+        let mut run = run(group[0], name)?;
+        run.repeats = repeats::figures(group)?;
+        report.runs.push(run);
     }
     Ok(report)
 }
 
-/// The names of the variants; where two are alike, with the folders that tell them apart.
+/// The names of the variants; where two are alike, with the backends, or else the folders, that tell
+/// them apart.
 fn names(recordings: &[&Recording]) -> Vec<String> {
     let variant = |recording: &Recording| recording.run().variant.clone();
-    let all: Vec<String> = recordings.iter().map(|r| variant(r)).collect();
+    let on_backend = |recording: &Recording| {
+        let backend = recording.run().environment.backend;
+        format!("{} ({})", variant(recording), backend.word())
+    };
+    let is_only = |recording: &Recording, of: &dyn Fn(&Recording) -> String| {
+        let own = of(recording);
+        recordings.iter().filter(|other| of(other) == own).count() == 1
+    };
     let name = |recording: &&Recording| {
         let name = variant(recording);
-        if all.iter().filter(|other| **other == name).count() == 1 {
+        if is_only(recording, &variant) {
             return name;
+        }
+        if is_only(recording, &on_backend) {
+            return on_backend(recording);
         }
         let dir = recording.dir().display().to_string();
         format!("{name} ({dir})")
@@ -85,12 +102,16 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
     for (instance, figures) in instances.iter().zip(&summary.flows) {
         let id = instance.id as usize;
         match &instance.flow.kind {
-            FlowKind::Ping(_) => pings.push(ping(instance, &probes[id], figures)),
-            FlowKind::Tcp(_) | FlowKind::Udp(_) => {
+            FlowKind::Ping(_) | FlowKind::Voip(_) | FlowKind::Rr(_) => {
+                pings.push(ping(instance, &probes[id], figures))
+            }
+            FlowKind::Tcp(_) | FlowKind::Udp(_) | FlowKind::Web(_) => {
                 flows.push(flow(instance, &samples[id], &file.scenario.measure));
             }
         }
     }
+    let queues = queues(recording, &summary, &instances)?;
+    let comparison = Comparison::new(&instances, &samples, &scenario.measure, end);
     Ok(Run {
         name,
         backend: match file.environment.backend {
@@ -109,6 +130,7 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
         goodput_window_s: scenario.measure.window.as_secs_f64(),
         goodput_step_s: scenario.measure.step.as_secs_f64(),
         accuracy: accuracy(&summary),
+        expectations: expectations(recording, &summary),
         directions: summary
             .directions
             .iter()
@@ -116,12 +138,42 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
                 direction: direction(total.direction),
                 goodput_mbps: total.goodput_bps / 1e6,
                 jain: total.jain,
+                jain_over_time: comparison.fairness(total.direction),
+                tradeoff: comparison.tradeoff(total.direction, &queues),
             })
             .collect(),
         flows,
         pings,
-        queues: queues(recording, &summary, &instances)?,
+        queues,
+        completion_ms: completions(&summary),
+        repeats: Vec::new(),
     })
+}
+
+/// The bounds of the scenario and what came out, those that were not kept first.
+fn expectations(recording: &Recording, summary: &Summary) -> Vec<Expectation> {
+    let mut outcomes = {
+        let run = recording.run();
+        expect::check(&run.scenario.expect, run.environment.backend, &[summary])
+    };
+    outcomes.sort_by_key(|outcome| outcome.passed);
+    outcomes
+        .into_iter()
+        .map(|outcome| Expectation {
+            metric: outcome.metric,
+            measured: outcome.measured.map(|value| outcome.unit.show(value)),
+            bounds: outcome.bounds,
+            passed: outcome.passed,
+            chart: outcome.chart.id(),
+        })
+        .collect()
+}
+
+/// How long the transfers took that were to carry a number of bytes.
+fn completions(summary: &Summary) -> Option<Cdf> {
+    let took = summary.flows.iter().filter_map(|flow| flow.fct_ns);
+    let cdf = Cdf::of(took.map(|ns| ns as f64 / 1e6).collect());
+    (cdf.count > 0).then_some(cdf)
 }
 
 /// What was run, in reading order.
@@ -137,23 +189,31 @@ fn facts(file: &RunFile) -> Vec<Fact> {
         }
     };
     let mut facts = vec![
-        Fact::new("rate", both(|pipe| schedule(&pipe.rate))),
-        Fact::new("delay", both(|pipe| show_span(&pipe.delay))),
+        Fact::new("rate", both(|pipe| pipe.rate.to_string())),
+        Fact::new("delay", both(|pipe| pipe.delay.to_string())),
     ];
-    let bursts = [up, down].iter().any(|pipe| pipe.burst.as_u64() > 0);
-    if bursts {
-        facts.push(Fact::new("burst", both(|pipe| pipe.burst.to_string())));
+    let is_any = |of: fn(&Pipe) -> String| [up, down].iter().any(|pipe| !of(pipe).is_empty());
+    if is_any(|pipe| pipe.effects.to_string()) {
+        facts.push(Fact::new("effects", both(|pipe| pipe.effects.to_string())));
     }
     facts.push(Fact::new("queue", both(|pipe| pipe.queue.to_string())));
     for flow in &scenario.flows {
         let kind = match &flow.kind {
             FlowKind::Tcp(tcp) => {
-                let ecn = if tcp.ecn { ", ECN" } else { "" };
+                let ecn = if tcp.ecn.is_on() { ", ECN" } else { "" };
                 let bytes = tcp.bytes.map_or(String::new(), |n| format!(", {n}"));
                 format!("tcp {}{ecn}{bytes}", tcp.cc.0)
             }
             FlowKind::Udp(udp) => format!("udp {}, {} B", udp.rate, udp.size),
-            FlowKind::Ping(ping) => format!("ping every {}, {} B", ping.interval, ping.size),
+            FlowKind::Ping(ping) => format!(
+                "ping by {} every {}, {} B",
+                ping.protocol, ping.interval, ping.size
+            ),
+            FlowKind::Voip(_) => "one direction of a call with G.711".to_owned(),
+            FlowKind::Rr(rr) => format!("requests of {} for {}", rr.request, rr.response),
+            FlowKind::Web(web) => {
+                format!("pages of {} objects every {}", web.objects, web.interval)
+            }
         };
         let count = match flow.count {
             1 => String::new(),
@@ -178,15 +238,6 @@ fn facts(file: &RunFile) -> Vec<Fact> {
     facts
 }
 
-fn schedule(rate: &Schedule) -> String {
-    let step = |(i, (at, rate)): (usize, &(sluice_core::Span, sluice_core::Rate))| match i {
-        0 => rate.to_string(),
-        _ => format!("{rate} from {at}"),
-    };
-    let steps: Vec<String> = rate.steps().iter().enumerate().map(step).collect();
-    steps.join(", ")
-}
-
 fn accuracy(summary: &Summary) -> Accuracy {
     let Some(accuracy) = &summary.accuracy else {
         return Accuracy {
@@ -203,7 +254,7 @@ fn accuracy(summary: &Summary) -> Accuracy {
 }
 
 fn flow(instance: &FlowInstance<'_>, samples: &[FlowSample], measure: &scenario::Measure) -> Flow {
-    let start = Time::ZERO + instance.flow.start;
+    let start = Time::ZERO + instance.start;
     let mut arrived: Vec<Arrived> = vec![(start, 0)];
     arrived.extend(
         samples
@@ -225,7 +276,9 @@ fn flow(instance: &FlowInstance<'_>, samples: &[FlowSample], measure: &scenario:
         kind: instance.flow.kind.type_name().to_owned(),
         cc: match &instance.flow.kind {
             FlowKind::Tcp(tcp) => Some(tcp.cc.0.clone()),
-            FlowKind::Udp(_) | FlowKind::Ping(_) => None,
+            FlowKind::Web(web) => Some(web.cc.0.clone()),
+            FlowKind::Rr(rr) => Some(rr.cc.0.clone()),
+            FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) => None,
         },
         direction: direction(instance.flow.direction),
         goodput_mbps: Series::new(time_s, mbps),
@@ -263,58 +316,51 @@ fn queues(
     summary: &Summary,
     instances: &[FlowInstance<'_>],
 ) -> Result<Vec<Queue>, ReadError> {
-    const DIRECTIONS: [scenario::Direction; 2] =
-        [scenario::Direction::Up, scenario::Direction::Down];
-    let mut packets = DIRECTIONS.map(|_| PacketColumns::new(instances));
+    let scenario = &recording.run().scenario;
+    let pipes: Vec<(PipeId, &Pipe)> = scenario.pipes().collect();
+    let place = |id: PipeId| pipes.iter().position(|(pipe, _)| *pipe == id);
+    let new = |_| PacketColumns::new(instances);
+    let mut packets: Vec<PacketColumns> = pipes.iter().map(new).collect();
     // After the end of the run the queues only empty; the pictures end with the run.
     let end = Time::from_ns(recording.run().end_ns);
     for row in recording.packets()? {
         let row = row?;
-        if row.record.at > end {
-            continue;
+        if let Some(place) = place(row.pipe).filter(|_| row.record.at <= end) {
+            packets[place].push(&row.record);
         }
-        packets[place(row.pipe)].push(&row.record);
     }
-    let mut variables = DIRECTIONS.map(|_| Variables::default());
+    let mut variables: Vec<Variables> = pipes.iter().map(|_| Variables::default()).collect();
     for sample in recording.queue_samples()? {
         let sample = sample?;
-        if sample.time > end {
-            continue;
+        if let Some(place) = place(sample.pipe).filter(|_| sample.time <= end) {
+            variables[place].push(sample);
         }
-        variables[place(sample.pipe)].push(sample);
     }
-    let link = &recording.run().scenario.link;
-    let all = DIRECTIONS.into_iter().zip(&summary.pipes);
+    let all = pipes.iter().zip(&summary.pipes);
     let queues = all.zip(packets).zip(variables);
     Ok(queues
-        .map(|(((direction, figures), packets), variables)| {
-            queue(link.pipe(direction), direction, figures, packets, variables)
+        .map(|((((id, pipe), figures), packets), variables)| {
+            queue(pipe, *id, figures, packets, variables)
         })
         .collect())
 }
 
-const fn place(direction: scenario::Direction) -> usize {
-    match direction {
-        scenario::Direction::Up => 0,
-        scenario::Direction::Down => 1,
-    }
-}
-
 fn queue(
     pipe: &Pipe,
-    way: scenario::Direction,
+    id: PipeId,
     figures: &PipeSummary,
     packets: PacketColumns,
     variables: Variables,
 ) -> Queue {
     let steps = pipe.rate.steps();
-    let mbps = |rate: sluice_core::Rate| match rate {
-        sluice_core::Rate::UNLIMITED => f64::NAN,
-        rate => rate.as_bps() as f64 / 1e6,
+    let mbps = |rate: Option<sluice_core::Rate>| match rate {
+        Some(sluice_core::Rate::UNLIMITED) => f64::NAN,
+        Some(rate) => rate.as_bps() as f64 / 1e6,
+        None => 0.0,
     };
     Queue {
-        name: way.word().to_owned(),
-        direction: direction(way),
+        name: id.word().to_owned(),
+        direction: direction(id.direction()),
         link_mbps: Series::new(
             steps.iter().map(|(at, _)| at.as_secs_f64()).collect(),
             steps.iter().map(|(_, rate)| mbps(*rate)).collect(),
@@ -485,5 +531,9 @@ fn seconds(time: sluice_core::Time) -> f64 {
     time.as_ns() as f64 / 1e9
 }
 
+mod comparison;
+mod repeats;
 #[cfg(test)]
 mod tests;
+
+use comparison::Comparison;

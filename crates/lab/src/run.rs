@@ -7,21 +7,21 @@
 use std::path::Path;
 
 use sluice_core::{Span, Time};
-use sluice_net::traffic::Stop;
 use sluice_net::traffic::ping::PingReport;
+use sluice_net::traffic::rr::RrReport;
 use sluice_net::traffic::tcp::TcpReport;
 use sluice_net::traffic::udp::UdpReport;
+use sluice_net::traffic::web::WebReport;
+use sluice_net::traffic::{self, Stop};
 
-use crate::expect;
 use crate::live::{self, FlowReport, Listener, LiveError, Observation};
 use crate::metrics::Summary;
 use crate::recording::{
     End, Environment, FlowSample, PingSample, QueueSample, ReadError, RecordError, Recording,
-    RunWriter, Status,
+    RunWriter, Status, Transfer,
 };
-use crate::scenario::{Backend, Direction, FlowInstance, FlowKind, Scenario, Variant};
+use crate::scenario::{Backend, Direction, FlowInstance, FlowKind, Scenario, Variant, Voip};
 use crate::simulated::{self, SimError};
-use crate::table::VariantResult;
 
 /// Why a run gave no result.
 #[derive(Debug, thiserror::Error)]
@@ -45,22 +45,27 @@ pub enum RunError {
 pub struct Finished {
     /// What it wrote.
     pub recording: Recording,
-    /// Its figures, and whether they are as expected.
-    pub result: VariantResult,
-    /// Whether it was ended by request, before its time.
-    pub is_interrupted: bool,
+    /// Its figures.
+    pub summary: Summary,
+    /// Whether it is an earlier run, of the same scenario by the same program.
+    pub is_reused: bool,
 }
 
-/// Says what would keep `variants` from running on `backend`, without starting anything.
+impl Finished {
+    /// Whether it was ended by request, before its time.
+    pub fn is_interrupted(&self) -> bool {
+        self.recording.run().status != Status::Complete
+    }
+}
+
+/// Says what would keep `variant` from running on `backend`, without starting anything.
 ///
 /// # Errors
 /// A missing privilege or congestion control, by name.
-pub fn check(variants: &[Variant], backend: Backend) -> Result<(), RunError> {
-    for variant in variants {
-        match backend {
-            Backend::Live => live::check(&variant.scenario)?,
-            Backend::Sim => simulated::check(&variant.scenario)?,
-        }
+pub fn check(variant: &Variant, backend: Backend) -> Result<(), RunError> {
+    match backend {
+        Backend::Live => live::check(&variant.scenario)?,
+        Backend::Sim => simulated::check(&variant.scenario)?,
     }
     Ok(())
 }
@@ -84,12 +89,12 @@ pub fn run(
         Backend::Live => run_live(scenario, writer, interrupt, progress)?,
         Backend::Sim => run_simulated(scenario, writer, interrupt, progress)?,
     };
-    let is_interrupted = recording.run().status != Status::Complete;
-    let result = measure(&recording)?;
+    let summary = Summary::of(&recording)?;
+    recording.store_summary(&summary)?;
     Ok(Finished {
         recording,
-        result,
-        is_interrupted,
+        summary,
+        is_reused: false,
     })
 }
 
@@ -144,7 +149,15 @@ fn run_live(
     for (instance, report) in scenario.instances().zip(&outcome.flows) {
         match report {
             FlowReport::Tcp(report) => write_tcp(&mut writer, instance.id, report)?,
-            FlowReport::Udp(report) => write_udp(&mut writer, &instance, report, scenario)?,
+            FlowReport::Udp(report) => match &instance.flow.kind {
+                FlowKind::Udp(udp) => {
+                    let interval = scenario.measure.interval;
+                    write_udp(&mut writer, instance.id, report, udp.size, interval)?;
+                }
+                _ => write_call(&mut writer, &instance, report)?,
+            },
+            FlowReport::Rr(report) => write_exchanges(&mut writer, instance.id, report)?,
+            FlowReport::Web(report) => write_pages(&mut writer, instance.id, report)?,
             FlowReport::Ping(report) => {
                 write_pings(&mut writer, instance.id, report, instance.flow.direction)?;
             }
@@ -166,23 +179,6 @@ fn run_live(
 /// Why a run that the user ended is partial.
 const INTERRUPTED: &str = "interrupted";
 
-/// The figures of a recording, which are stored with it, and whether they are as expected.
-fn measure(recording: &Recording) -> Result<VariantResult, RunError> {
-    let result = figures(recording)?;
-    recording.store_summary(&result.summary)?;
-    Ok(result)
-}
-
-/// The figures of a recording, and whether they are as expected.
-///
-/// # Errors
-/// The recording cannot be read.
-pub fn figures(recording: &Recording) -> Result<VariantResult, RunError> {
-    let summary = Summary::of(recording)?;
-    let expect = expect::check(&recording.run().scenario.expect, &summary);
-    Ok(VariantResult { summary, expect })
-}
-
 /// Writes what the router saw; the first failure ends the run.
 struct Recorder<'a> {
     writer: RunWriter,
@@ -194,9 +190,9 @@ struct Recorder<'a> {
 impl Recorder<'_> {
     fn write(&mut self, observation: &Observation) -> Result<(), RecordError> {
         match observation {
-            Observation::Packets(direction, records) => {
+            Observation::Packets(pipe, records) => {
                 for record in records {
-                    self.writer.packet(*direction, record)?;
+                    self.writer.packet(*pipe, record)?;
                 }
             }
             Observation::Releases(releases) => {
@@ -204,17 +200,22 @@ impl Recorder<'_> {
                     self.writer.release(release)?;
                 }
             }
+            Observation::Arrivals(arrivals) => {
+                for arrival in arrivals {
+                    self.writer.arrival(arrival)?;
+                }
+            }
             Observation::Queue {
-                direction,
+                pipe,
                 at,
                 backlog,
                 state,
             } => {
-                for sample in QueueSample::backlog(*at, *direction, *backlog) {
+                for sample in QueueSample::backlog(*at, *pipe, *backlog) {
                     self.writer.queue_sample(&sample)?;
                 }
                 for (queue, variable, value) in state {
-                    let sample = QueueSample::state(*at, *direction, *queue, variable, *value);
+                    let sample = QueueSample::state(*at, *pipe, *queue, variable, *value);
                     self.writer.queue_sample(&sample)?;
                 }
             }
@@ -240,6 +241,7 @@ impl Listener for Recorder<'_> {
 }
 
 fn write_tcp(writer: &mut RunWriter, flow: u32, report: &TcpReport) -> Result<(), RecordError> {
+    write_transfers(writer, flow, &report.transfers)?;
     for arrived in &report.goodput {
         writer.flow_sample(&FlowSample {
             received_bytes: Some(arrived.bytes),
@@ -264,22 +266,18 @@ fn write_tcp(writer: &mut RunWriter, flow: u32, report: &TcpReport) -> Result<()
 /// Counts at the interval of the scenario, from the packets that arrived.
 fn write_udp(
     writer: &mut RunWriter,
-    instance: &FlowInstance<'_>,
+    flow: u32,
     report: &UdpReport,
-    scenario: &Scenario,
+    payload: u64,
+    interval: Span,
 ) -> Result<(), RecordError> {
-    let interval = scenario.measure.interval;
-    let payload = match &instance.flow.kind {
-        FlowKind::Udp(udp) => udp.size,
-        _ => unreachable!("only UDP flows give UDP reports"),
-    };
     let mut due = Time::ZERO;
     let mut sample = |time, sent: u64, received: u64| {
         writer.flow_sample(&FlowSample {
             sent_packets: Some(sent),
             received_packets: Some(received),
             received_bytes: Some(received * payload),
-            ..FlowSample::empty(time, instance.id)
+            ..FlowSample::empty(time, flow)
         })
     };
     for (received, packet) in (1..).zip(&report.samples) {
@@ -294,6 +292,90 @@ fn write_udp(
     let last = report.samples.iter().rev().find_map(|s| s.received);
     let last = last.unwrap_or(Time::ZERO);
     sample(last, report.sent, report.received)
+}
+
+/// One row for each packet of a call, with its one-way delay.
+fn write_call(
+    writer: &mut RunWriter,
+    instance: &FlowInstance<'_>,
+    report: &UdpReport,
+) -> Result<(), RecordError> {
+    let flow = instance.id;
+    let mut samples = report.samples.clone();
+    samples.sort_by_key(|sample| sample.sequence);
+    let mut samples = samples.into_iter().peekable();
+    for seq in 0..report.sent {
+        let here = samples.next_if(|sample| sample.sequence == seq);
+        let due = Time::ZERO + instance.start + Span::from_ns(Voip::INTERVAL.as_ns() * seq);
+        let delay = here.and_then(|sample| Some(sample.received?.since(sample.sent)));
+        let (up, down) = match instance.flow.direction {
+            Direction::Up => (delay, None),
+            Direction::Down => (None, delay),
+        };
+        writer.ping(&PingSample {
+            time: here.map_or(due, |sample| sample.sent),
+            flow,
+            seq,
+            rtt: None,
+            up,
+            down,
+            is_lost: here.is_none(),
+        })?;
+    }
+    let last = report.samples.iter().filter_map(|s| s.received).max();
+    writer.flow_sample(&FlowSample {
+        received_bytes: Some(report.received * Voip::SIZE),
+        ..FlowSample::empty(last.unwrap_or(Time::ZERO), flow)
+    })
+}
+
+fn write_exchanges(
+    writer: &mut RunWriter,
+    flow: u32,
+    report: &RrReport,
+) -> Result<(), RecordError> {
+    for (seq, exchange) in (0..).zip(&report.exchanges) {
+        writer.ping(&PingSample {
+            time: exchange.start,
+            flow,
+            seq,
+            rtt: Some(exchange.took),
+            up: None,
+            down: None,
+            is_lost: false,
+        })?;
+    }
+    Ok(())
+}
+
+fn write_pages(writer: &mut RunWriter, flow: u32, report: &WebReport) -> Result<(), RecordError> {
+    write_transfers(writer, flow, &report.pages)?;
+    let mut received = 0;
+    for page in &report.pages {
+        received += page.bytes;
+        writer.flow_sample(&FlowSample {
+            received_bytes: Some(received),
+            ..FlowSample::empty(page.start + page.took, flow)
+        })?;
+    }
+    Ok(())
+}
+
+fn write_transfers(
+    writer: &mut RunWriter,
+    flow: u32,
+    transfers: &[traffic::Transfer],
+) -> Result<(), RecordError> {
+    for (seq, transfer) in (0..).zip(transfers) {
+        writer.transfer(&Transfer {
+            start: transfer.start,
+            flow,
+            seq,
+            took: transfer.took,
+            bytes: transfer.bytes,
+        })?;
+    }
+    Ok(())
 }
 
 fn write_pings(

@@ -5,20 +5,12 @@ mod tests;
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::expect::Outcome;
+use crate::figures::median;
 use crate::metrics::{Accuracy, FlowSummary, Percentiles, PipeSummary, Summary};
-
-/// A variant's figures, and whether they are as expected.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct VariantResult {
-    /// The figures.
-    pub summary: Summary,
-    /// The expectations.
-    pub expect: Vec<Outcome>,
-}
+use crate::results::VariantResult;
 
 /// The results as JSON.
 ///
@@ -29,27 +21,21 @@ pub fn json(results: &[VariantResult]) -> String {
 }
 
 /// The results as text of at most 80 columns: a line per variant, the single flows where there are
-/// several with a payload, the accuracy of a live run, and the expectations that were not met.
+/// several with a payload, the accuracy of a live run, and the expectations that were not met. Of
+/// several runs of a variant the medians, and the smallest and the largest figure below.
 pub fn text(results: &[VariantResult]) -> String {
-    let mut out = variants(results);
+    let rows: Vec<Row<'_>> = rows(results);
+    let mut out = variants(&rows);
     let carries = |summary: &Summary| summary.flows.iter().filter(|f| f.bytes.is_some()).count();
-    if results.iter().any(|result| carries(&result.summary) > 1) {
+    if rows.iter().any(|row| carries(row.runs[0]) > 1) {
         out.push('\n');
-        out.push_str(&flows(results));
+        out.push_str(&flows(&rows));
     }
-    let accuracies: Vec<(&str, &Accuracy)> = results
-        .iter()
-        .filter_map(|r| Some((r.summary.variant.as_str(), r.summary.accuracy.as_ref()?)))
-        .collect();
-    if !accuracies.is_empty() {
+    if rows.iter().any(|row| row.runs[0].accuracy.is_some()) {
         out.push('\n');
-        out.push_str(&accuracy(&accuracies));
+        out.push_str(&accuracy(&rows));
     }
-    let failed: Vec<&Outcome> = results
-        .iter()
-        .flat_map(|r| &r.expect)
-        .filter(|outcome| !outcome.passed)
-        .collect();
+    let failed: Vec<&Outcome> = results.iter().flat_map(|r| r.failed()).collect();
     if !failed.is_empty() {
         out.push('\n');
         for outcome in failed {
@@ -59,6 +45,28 @@ pub fn text(results: &[VariantResult]) -> String {
     out
 }
 
+/// A variant and its runs, of which there is at least one.
+struct Row<'a> {
+    name: String,
+    runs: Vec<&'a Summary>,
+}
+
+/// Variants bear their backend where there are several.
+fn rows(results: &[VariantResult]) -> Vec<Row<'_>> {
+    let is_mixed = results.iter().any(|r| r.backend != results[0].backend);
+    let name = |result: &VariantResult| match is_mixed {
+        true => format!("{} {}", result.variant, result.backend.word()),
+        false => result.variant.clone(),
+    };
+    results
+        .iter()
+        .map(|result| Row {
+            name: name(result),
+            runs: result.summaries(),
+        })
+        .collect()
+}
+
 /// The width that no line exceeds.
 const WIDTH: usize = 80;
 
@@ -66,15 +74,22 @@ const WIDTH: usize = 80;
 struct Column<T> {
     heading: [&'static str; 2],
     width: usize,
-    cell: fn(&T) -> String,
+    value: fn(&T) -> Option<f64>,
+    show: fn(f64) -> String,
 }
 
-/// Writes `rows`, each with the words that it begins with, in columns of the given widths.
-fn write_table<T>(
-    heads: &[(&str, usize)],
-    rows: &[(Vec<&str>, &T)],
-    columns: &[Column<T>],
-) -> String {
+/// What a line shows of several runs.
+type Pick = fn(&[f64]) -> Option<f64>;
+
+/// A line: the words that it begins with, and the runs that it shows.
+struct Line<'a, T> {
+    words: Vec<&'a str>,
+    runs: Vec<&'a T>,
+    pick: Pick,
+}
+
+/// Writes `lines` in columns of the given widths.
+fn write_table<T>(heads: &[(&str, usize)], lines: &[Line<'_, T>], columns: &[Column<T>]) -> String {
     let mut out = String::new();
     for line in 0..2 {
         let mut text = String::new();
@@ -93,9 +108,9 @@ fn write_table<T>(
         out.push_str(text.trim_end());
         out.push('\n');
     }
-    for (words, row) in rows {
+    for line in lines {
         let mut text = String::new();
-        for (i, (word, (_, width))) in words.iter().zip(heads).enumerate() {
+        for (i, (word, (_, width))) in line.words.iter().zip(heads).enumerate() {
             if i == 0 && word.width() >= *width {
                 // A long name takes a line of its own, and the rest comes below.
                 out.push_str(fit(word, WIDTH + 1).trim_end());
@@ -106,7 +121,9 @@ fn write_table<T>(
             }
         }
         for column in columns {
-            let _ = write!(text, "{:>width$}", (column.cell)(row), width = column.width);
+            let values: Vec<f64> = line.runs.iter().filter_map(|r| (column.value)(r)).collect();
+            let cell = (line.pick)(&values).map_or(NONE.into(), column.show);
+            let _ = write!(text, "{cell:>width$}", width = column.width);
         }
         out.push_str(text.trim_end());
         out.push('\n');
@@ -114,95 +131,109 @@ fn write_table<T>(
     out
 }
 
-fn variants(results: &[VariantResult]) -> String {
+fn variants(rows: &[Row<'_>]) -> String {
+    let column = |heading, width, value, show| Column::<Summary> {
+        heading,
+        width,
+        value,
+        show,
+    };
     let columns: [Column<Summary>; 9] = [
-        Column {
-            heading: ["goodput", "Mbit/s"],
-            width: 8,
-            cell: |s| {
-                s.total_goodput_bps
-                    .map_or(NONE.into(), |bps| digits(bps / 1e6))
-            },
-        },
-        Column {
-            heading: ["used", "%"],
-            width: 6,
-            cell: |s| {
-                let used = busiest(s).and_then(|pipe| pipe.utilisation);
-                used.map_or(NONE.into(), |u| digits(u * 100.0))
-            },
-        },
-        Column {
-            heading: ["ping", "p50 ms"],
-            width: 8,
-            cell: |s| ms(ping(s), |p| p.p50_ns),
-        },
-        Column {
-            heading: ["", "p99 ms"],
-            width: 8,
-            cell: |s| ms(ping(s), |p| p.p99_ns),
-        },
-        Column {
-            heading: ["sojourn", "p50 ms"],
-            width: 9,
-            cell: |s| ms(busiest(s).and_then(|pipe| pipe.sojourn), |p| p.p50_ns),
-        },
-        Column {
-            heading: ["", "p99 ms"],
-            width: 8,
-            cell: |s| ms(busiest(s).and_then(|pipe| pipe.sojourn), |p| p.p99_ns),
-        },
-        Column {
-            heading: ["", "drops"],
-            width: 7,
-            cell: |s| count(s.pipes.iter().flat_map(|p| p.drops.values()).sum()),
-        },
-        Column {
-            heading: ["", "marks"],
-            width: 7,
-            cell: |s| count(s.pipes.iter().map(|pipe| pipe.marks).sum()),
-        },
-        Column {
-            heading: ["", "Jain"],
-            width: 6,
-            cell: |s| s.jain.map_or(NONE.into(), |jain| format!("{jain:.3}")),
-        },
+        column(["goodput", "Mbit/s"], 8, |s| s.total_goodput_bps, mega),
+        column(
+            ["used", "%"],
+            6,
+            |s| busiest(s).and_then(|pipe| pipe.utilisation),
+            percent,
+        ),
+        column(["ping", "p50 ms"], 8, |s| of(ping(s), |p| p.p50_ns), ms),
+        column(["", "p99 ms"], 8, |s| of(ping(s), |p| p.p99_ns), ms),
+        column(
+            ["sojourn", "p50 ms"],
+            9,
+            |s| of(busiest(s).and_then(|pipe| pipe.sojourn), |p| p.p50_ns),
+            ms,
+        ),
+        column(
+            ["", "p99 ms"],
+            8,
+            |s| of(busiest(s).and_then(|pipe| pipe.sojourn), |p| p.p99_ns),
+            ms,
+        ),
+        column(
+            ["", "drops"],
+            7,
+            |s| Some(s.pipes.iter().flat_map(|p| p.drops.values()).sum::<u64>() as f64),
+            count,
+        ),
+        column(
+            ["", "marks"],
+            7,
+            |s| Some(s.pipes.iter().map(|pipe| pipe.marks).sum::<u64>() as f64),
+            count,
+        ),
+        column(["", "Jain"], 6, |s| s.jain, |jain| format!("{jain:.3}")),
     ];
     let numbers: usize = columns.iter().map(|column| column.width).sum();
-    let rows: Vec<(Vec<&str>, &Summary)> = results
-        .iter()
-        .map(|r| (vec![r.summary.variant.as_str()], &r.summary))
-        .collect();
-    write_table(&[("variant", WIDTH - numbers)], &rows, &columns)
+    let mut lines = Vec::new();
+    for row in rows {
+        let mut line = |word, pick: Pick| {
+            lines.push(Line {
+                words: vec![word],
+                runs: row.runs.clone(),
+                pick,
+            });
+        };
+        line(row.name.as_str(), median);
+        if row.runs.len() > 1 {
+            line("  smallest", |values| {
+                values.iter().copied().reduce(f64::min)
+            });
+            line("  largest", |values| {
+                values.iter().copied().reduce(f64::max)
+            });
+        }
+    }
+    let mut out = write_table(&[("variant", WIDTH - numbers)], &lines, &columns);
+    if let Some(most) = rows.iter().map(|row| row.runs.len()).max()
+        && most > 1
+    {
+        let _ = writeln!(
+            out,
+            "medians of {most} runs, with the smallest and the largest"
+        );
+    }
+    out
 }
 
-fn flows(results: &[VariantResult]) -> String {
+fn flows(rows: &[Row<'_>]) -> String {
+    let column = |heading, width, value, show| Column::<FlowSummary> {
+        heading,
+        width,
+        value,
+        show,
+    };
     let columns: [Column<FlowSummary>; 5] = [
-        Column {
-            heading: ["goodput", "Mbit/s"],
-            width: 9,
-            cell: |f| f.goodput_bps.map_or(NONE.into(), |bps| digits(bps / 1e6)),
-        },
-        Column {
-            heading: ["sent", "again"],
-            width: 8,
-            cell: |f| f.retransmits.map_or(NONE.into(), count),
-        },
-        Column {
-            heading: ["RTT", "p50 ms"],
-            width: 8,
-            cell: |f| ms(f.srtt.or(f.rtt), |p| p.p50_ns),
-        },
-        Column {
-            heading: ["", "p99 ms"],
-            width: 8,
-            cell: |f| ms(f.srtt.or(f.rtt), |p| p.p99_ns),
-        },
-        Column {
-            heading: ["loss", "%"],
-            width: 7,
-            cell: |f| f.loss.map_or(NONE.into(), |loss| digits(loss * 100.0)),
-        },
+        column(["goodput", "Mbit/s"], 9, |f| f.goodput_bps, mega),
+        column(
+            ["sent", "again"],
+            8,
+            |f| f.retransmits.map(|n| n as f64),
+            count,
+        ),
+        column(
+            ["RTT", "p50 ms"],
+            8,
+            |f| of(f.srtt.or(f.rtt), |p| p.p50_ns),
+            ms,
+        ),
+        column(
+            ["", "p99 ms"],
+            8,
+            |f| of(f.srtt.or(f.rtt), |p| p.p99_ns),
+            ms,
+        ),
+        column(["loss", "%"], 7, |f| f.loss, percent),
     ];
     let numbers: usize = columns.iter().map(|column| column.width).sum();
     let words = WIDTH - numbers;
@@ -211,57 +242,60 @@ fn flows(results: &[VariantResult]) -> String {
         ("flow", words - words / 2 - 6),
         ("way", 6),
     ];
-    let mut rows: Vec<(Vec<&str>, &FlowSummary)> = Vec::new();
-    for result in results {
-        for (i, flow) in result.summary.flows.iter().enumerate() {
-            let variant = if i == 0 {
-                result.summary.variant.as_str()
-            } else {
-                ""
-            };
-            rows.push((vec![variant, &flow.name, &flow.direction], flow));
+    let mut lines: Vec<Line<'_, FlowSummary>> = Vec::new();
+    for row in rows {
+        for (i, flow) in row.runs[0].flows.iter().enumerate() {
+            let variant = if i == 0 { row.name.as_str() } else { "" };
+            lines.push(Line {
+                words: vec![variant, &flow.name, &flow.direction],
+                runs: row.runs.iter().filter_map(|run| run.flows.get(i)).collect(),
+                pick: median,
+            });
         }
     }
-    write_table(&heads, &rows, &columns)
+    write_table(&heads, &lines, &columns)
 }
 
-fn accuracy(accuracies: &[(&str, &Accuracy)]) -> String {
+fn accuracy(rows: &[Row<'_>]) -> String {
+    let column = |heading, width, value, show| Column::<Accuracy> {
+        heading,
+        width,
+        value,
+        show,
+    };
     let columns: [Column<Accuracy>; 5] = [
-        Column {
-            heading: ["rate", "error %"],
-            width: 9,
-            cell: |a| {
-                a.rate_error
-                    .map_or(NONE.into(), |error| format!("{:+.3}", error * 100.0))
-            },
-        },
-        Column {
-            heading: ["late", "p50 us"],
-            width: 9,
-            cell: |a| late(a, |p| p.p50_ns),
-        },
-        Column {
-            heading: ["", "p99 us"],
-            width: 9,
-            cell: |a| late(a, |p| p.p99_ns),
-        },
-        Column {
-            heading: ["", "max us"],
-            width: 9,
-            cell: |a| late(a, |p| p.max_ns),
-        },
-        Column {
-            heading: ["lost", "elsewhere"],
-            width: 11,
-            cell: |a| count(a.lost.values().sum()),
-        },
+        column(
+            ["rate", "error %"],
+            9,
+            |a| a.rate_error,
+            |error| format!("{:+.3}", error * 100.0),
+        ),
+        column(["late", "p50 us"], 9, |a| of(a.lateness, |p| p.p50_ns), us),
+        column(["", "p99 us"], 9, |a| of(a.lateness, |p| p.p99_ns), us),
+        column(["", "max us"], 9, |a| of(a.lateness, |p| p.max_ns), us),
+        column(
+            ["lost", "elsewhere"],
+            11,
+            |a| Some(a.lost.values().sum::<u64>() as f64),
+            count,
+        ),
     ];
     let numbers: usize = columns.iter().map(|column| column.width).sum();
-    let rows: Vec<(Vec<&str>, &Accuracy)> = accuracies
+    let measured = |row: &'_ Row<'_>| row.runs[0].accuracy.is_some();
+    let lines: Vec<Line<'_, Accuracy>> = rows
         .iter()
-        .map(|(name, a)| (vec![*name], *a))
+        .filter(|row| measured(row))
+        .map(|row| Line {
+            words: vec![row.name.as_str()],
+            runs: row
+                .runs
+                .iter()
+                .filter_map(|s| s.accuracy.as_ref())
+                .collect(),
+            pick: median,
+        })
         .collect();
-    write_table(&[("accuracy", WIDTH - numbers)], &rows, &columns)
+    write_table(&[("accuracy", WIDTH - numbers)], &lines, &columns)
 }
 
 const NONE: &str = "-";
@@ -279,13 +313,24 @@ fn busiest(summary: &Summary) -> Option<&PipeSummary> {
     })
 }
 
-fn late(accuracy: &Accuracy, pick: fn(&Percentiles) -> u64) -> String {
-    let late = accuracy.lateness.as_ref().map(pick);
-    late.map_or(NONE.into(), |ns| digits(ns as f64 / 1e3))
+fn of(percentiles: Option<Percentiles>, pick: fn(&Percentiles) -> u64) -> Option<f64> {
+    percentiles.as_ref().map(|p| pick(p) as f64)
 }
 
-fn ms(percentiles: Option<Percentiles>, pick: fn(&Percentiles) -> u64) -> String {
-    percentiles.map_or(NONE.into(), |p| digits(pick(&p) as f64 / 1e6))
+fn mega(x: f64) -> String {
+    digits(x / 1e6)
+}
+
+fn percent(part: f64) -> String {
+    digits(part * 100.0)
+}
+
+fn us(ns: f64) -> String {
+    digits(ns / 1e3)
+}
+
+fn ms(ns: f64) -> String {
+    digits(ns / 1e6)
 }
 
 /// Three digits or more, in at most six characters.
@@ -298,13 +343,14 @@ fn digits(x: f64) -> String {
     }
 }
 
-/// A number of things in at most five characters.
-fn count(n: u64) -> String {
-    match n {
-        0..100_000 => n.to_string(),
-        100_000..10_000_000 => format!("{}k", n / 1000),
-        10_000_000..10_000_000_000 => format!("{}M", n / 1_000_000),
-        _ => format!("{}G", n / 1_000_000_000),
+/// A number of things in at most five characters; a median may be a half.
+fn count(n: f64) -> String {
+    match n.round() as u64 {
+        _ if n.fract() != 0.0 && n < 1000.0 => format!("{n:.1}"),
+        n @ 0..100_000 => n.to_string(),
+        n @ 100_000..10_000_000 => format!("{}k", n / 1000),
+        n @ 10_000_000..10_000_000_000 => format!("{}M", n / 1_000_000),
+        n => format!("{}G", n / 1_000_000_000),
     }
 }
 

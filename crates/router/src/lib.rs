@@ -2,4 +2,6 @@
 //! and the socket over which it is told what to do.
 #![deny(missing_docs)]
 
+pub mod control;
 pub mod forward;
+pub mod process;

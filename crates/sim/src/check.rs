@@ -218,12 +218,25 @@ fn validate_traffic(flow: FlowId, traffic: &Traffic) -> Result<(), ConfigError> 
     let zero = |what| Err(ConfigError::Zero { flow, what });
     let payload = match traffic {
         Traffic::Tcp(tcp) => {
+            if tcp.repeat.is_some() && tcp.bytes.is_none_or(|bytes| bytes == 0) {
+                return zero("the bytes of a transfer that is repeated");
+            }
             if let Some((bytes, interval)) = tcp.writes
                 && (bytes == 0 || interval == Span::ZERO)
             {
                 return zero("a write and the interval between writes");
             }
             tcp.config
+                .validate()
+                .map_err(|error| ConfigError::Tcp { flow, error })?;
+            0
+        }
+        Traffic::Exchange(exchange) => {
+            if exchange.request == 0 || exchange.response == 0 {
+                return zero("the bytes of a request and of a response");
+            }
+            exchange
+                .config
                 .validate()
                 .map_err(|error| ConfigError::Tcp { flow, error })?;
             0

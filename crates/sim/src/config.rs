@@ -109,8 +109,10 @@ impl Link {
 ///
 /// It makes both passes through its rules: `in recv clients`, then `out xmit servers`, and the
 /// other way round for packets from the servers. Nothing passes unless a rule says so.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Router {
+    /// Names of its interfaces, towards the clients and towards the servers.
+    pub interfaces: [String; 2],
     /// How the engine starts.
     pub settings: sluice_ipfw::Settings,
     /// Commands, one in each line, executed at the start.
@@ -119,6 +121,18 @@ pub struct Router {
     pub later: Vec<(Time, String)>,
     /// Texts of the files that the commands name.
     pub files: BTreeMap<String, String>,
+}
+
+impl Default for Router {
+    fn default() -> Self {
+        Router {
+            interfaces: ["clients", "servers"].map(str::to_owned),
+            settings: sluice_ipfw::Settings::default(),
+            commands: String::new(),
+            later: Vec::new(),
+            files: BTreeMap::new(),
+        }
+    }
 }
 
 /// The way of a flow's packets. The client is the end that opens a connection, sends the
@@ -133,6 +147,8 @@ pub struct Route {
     pub forward_delay: Span,
     /// The same from the server to the client.
     pub backward_delay: Span,
+    /// The client is on the servers' side of routers, and the server on the clients'.
+    pub is_reversed: bool,
 }
 
 /// Which end sends the data.
@@ -195,6 +211,8 @@ pub enum Traffic {
     Udp(Udp),
     /// Echo requests and replies.
     Ping(Ping),
+    /// Requests and responses over one TCP connection.
+    Exchange(Box<Exchange>),
     /// Pages fetched over short TCP connections.
     Web(Box<Web>),
 }
@@ -211,6 +229,8 @@ pub struct Tcp {
     /// An application that writes this many bytes at this interval, instead of everything at
     /// once.
     pub writes: Option<(u64, Span)>,
+    /// When all `bytes` have arrived, wait so long and send as many over a new connection.
+    pub repeat: Option<Span>,
 }
 
 impl Tcp {
@@ -298,6 +318,21 @@ pub struct Ping {
     pub payload: u32,
     /// How many, if limited.
     pub count: Option<u64>,
+    /// Whether rules see UDP datagrams instead of echo messages, which are as long.
+    pub is_udp: bool,
+}
+
+/// Requests and responses over one TCP connection, each request after the response before.
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    /// Settings of both ends.
+    pub config: tcp::Config,
+    /// Bytes of a request.
+    pub request: u64,
+    /// Bytes of a response.
+    pub response: u64,
+    /// Time between a response and the next request.
+    pub think: Span,
 }
 
 /// How large an object is.
@@ -369,6 +404,7 @@ pub fn dumbbell_route(extra: Span) -> Route {
         backward: vec![1],
         forward_delay: half,
         backward_delay: extra.saturating_sub(half),
+        is_reversed: false,
     }
 }
 

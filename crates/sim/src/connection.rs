@@ -2,6 +2,7 @@
 
 use crate::cargo::{NOT_STARTED, Tag};
 use crate::config::{Direction, FlowId, Size, Traffic};
+use crate::exchange::Exchange;
 use crate::observe::{Completion, FlowTotals, Observer, TcpSample};
 use crate::random;
 use crate::simulation::{Simulation, kind};
@@ -12,9 +13,9 @@ use sluice_tcp::{Endpoint, Segment, State};
 /// Two ends of a connection, and the applications on top of them.
 #[repr(C)]
 pub(crate) struct Connection {
-    client: End,
-    server: End,
-    app: App,
+    pub(crate) client: End,
+    pub(crate) server: End,
+    pub(crate) app: App,
     pub flow: u32,
     pub is_open: bool,
 }
@@ -22,7 +23,7 @@ pub(crate) struct Connection {
 /// One end. A segment finds everything that it needs here, from the first line on; the rest of
 /// the connection is for its beginning and end.
 #[repr(C, align(64))]
-struct End {
+pub(crate) struct End {
     /// When a timer event is scheduled; [`Time::MAX`] for none. TCP moves its timers with every
     /// ACK; an event that comes too early just asks again, so that none is ever cancelled.
     timer_at: Time,
@@ -38,15 +39,15 @@ struct End {
     serial: u16,
     is_open: bool,
     /// The application has closed its direction.
-    has_closed: bool,
+    pub(crate) has_closed: bool,
     /// The application wants to look after each segment.
-    is_watching: bool,
-    tcp: Endpoint,
+    pub(crate) is_watching: bool,
+    pub(crate) tcp: Endpoint,
 }
 
 /// What the applications at both ends do.
 #[derive(Clone, Copy, Debug)]
-enum App {
+pub(crate) enum App {
     Transfer {
         start: Time,
         direction: Direction,
@@ -60,6 +61,8 @@ enum App {
         is_answered: bool,
         is_complete: bool,
     },
+    /// One request after the other, each answered.
+    Exchange(Exchange),
 }
 
 impl Connection {
@@ -101,6 +104,11 @@ impl Connection {
         }
         totals.bytes_received += receiver.received();
         totals.retransmits += sender.counters().retransmits;
+    }
+
+    /// Whether all bytes of a transfer have arrived.
+    pub fn is_complete(&self) -> bool {
+        matches!(self.app, App::Transfer { is_complete, .. } if is_complete)
     }
 
     pub fn sample(&self, now: Time) -> TcpSample {
@@ -177,10 +185,11 @@ impl Simulation {
             return;
         };
         let connection = &mut self.connections[id as usize];
-        let App::Transfer { direction, .. } = connection.app else {
-            return;
+        let is_server = match connection.app {
+            App::Transfer { direction, .. } => direction == Direction::Down,
+            App::Exchange(_) => false,
+            App::Fetch { .. } => return,
         };
-        let is_server = direction == Direction::Down;
         let end = connection.end(is_server);
         end.tcp.close();
         end.has_closed = true;
@@ -220,7 +229,7 @@ impl Simulation {
         }
     }
 
-    fn connect(&mut self, flow: u32, config: &sluice_tcp::Config, app: App) -> u32 {
+    pub(crate) fn connect(&mut self, flow: u32, config: &sluice_tcp::Config, app: App) -> u32 {
         let serial = &mut self.flows[flow as usize].source.connections;
         *serial += 1;
         let serial = *serial;
@@ -231,7 +240,11 @@ impl Simulation {
             let old = &self.connections[id as usize].client;
             old.generation.wrapping_add(1)
         });
-        let is_fetch = matches!(app, App::Fetch { .. });
+        let is_watching = |is_server| match app {
+            App::Transfer { .. } => false,
+            App::Fetch { .. } => is_server,
+            App::Exchange(_) => true,
+        };
         let end = |simulation: &Simulation, tcp, is_server: bool| End {
             timer_at: Time::MAX,
             sent: 0,
@@ -243,7 +256,7 @@ impl Simulation {
             serial: serial as u16,
             is_open: true,
             has_closed: false,
-            is_watching: is_fetch && is_server,
+            is_watching: is_watching(is_server),
             tcp,
         };
         let valid = "the configuration was validated";
@@ -308,7 +321,7 @@ impl Simulation {
 
     /// Lets an end send what it can, schedules its timer, and clears the connection away when
     /// both ends are done.
-    fn pump(&mut self, id: u32, is_server: bool, observer: &mut impl Observer) {
+    pub(crate) fn pump(&mut self, id: u32, is_server: bool, observer: &mut impl Observer) {
         let now = self.now;
         loop {
             let end = self.connections[id as usize].end(is_server);
@@ -363,14 +376,25 @@ impl Simulation {
                     sink.tcp.close();
                     wrote = Some(*direction == Direction::Up);
                     let done = Completion {
-                        sequence: 0,
+                        sequence: self.flows[flow].totals.completions,
                         start: *start,
                         end: self.now,
                         bytes: sink.tcp.received(),
                     };
-                    self.flows[flow].totals.completions += 1;
+                    let state = &mut self.flows[flow];
+                    state.totals.completions += 1;
                     observer.on_complete(flow, &done);
+                    if let Traffic::Tcp(tcp) = &state.config.traffic
+                        && let Some(pause) = tcp.repeat
+                    {
+                        let at = self.now + pause;
+                        self.schedule(at, kind::SOURCE, flow as u32);
+                    }
                 }
+            }
+            App::Exchange(_) => {
+                self.run_exchange(id, observer);
+                return;
             }
             App::Fetch {
                 page,

@@ -26,6 +26,7 @@ mod check;
 mod config;
 mod connection;
 mod estimate;
+mod exchange;
 mod observe;
 mod path;
 mod random;
@@ -35,8 +36,9 @@ mod stage;
 
 pub use check::ConfigError;
 pub use config::{
-    Config, DEFAULT_JITTER, Direction, Flow, FlowId, Link, LinkId, Ping, Route, Router, Size,
-    Spacing, Tcp, Traffic, Udp, Web, dumbbell, dumbbell_route, parking_lot, parking_lot_route,
+    Config, DEFAULT_JITTER, Direction, Exchange, Flow, FlowId, Link, LinkId, Ping, Route, Router,
+    Size, Spacing, Tcp, Traffic, Udp, Web, dumbbell, dumbbell_route, parking_lot,
+    parking_lot_route,
 };
 pub use estimate::Estimate;
 pub use observe::{Completion, Datagram, Echo, FlowTotals, LinkSample, Observer, TcpSample};

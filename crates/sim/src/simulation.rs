@@ -372,7 +372,11 @@ impl Simulation {
         }
         for connection in &self.connections {
             let flow = connection.flow as usize;
-            let is_flow = matches!(self.flows[flow].config.traffic, Traffic::Tcp(_));
+            // Of a repeated transfer the present connection only.
+            let is_flow = match &self.flows[flow].config.traffic {
+                Traffic::Tcp(tcp) => tcp.repeat.is_none() || !connection.is_complete(),
+                _ => false,
+            };
             if is_flow && connection.is_open {
                 observer.on_tcp(flow, &connection.sample(self.now));
             }

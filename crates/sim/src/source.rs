@@ -58,6 +58,7 @@ impl Simulation {
                 self.send_next(flow, observer);
             }
             Traffic::Ping(_) => self.send_request(flow, observer),
+            Traffic::Exchange(_) => self.open_exchange(flow, observer),
             Traffic::Web(web) => {
                 let wait = exponential(&mut state.rng, web.interval);
                 self.schedule(now + wait, kind::SOURCE, flow);
@@ -76,7 +77,9 @@ impl Simulation {
             return;
         }
         match &state.config.traffic {
+            Traffic::Tcp(tcp) if tcp.repeat.is_some() => self.open_transfer(flow, observer),
             Traffic::Tcp(_) => self.write_more(flow, observer),
+            Traffic::Exchange(_) => self.ask_again(flow, observer),
             Traffic::Udp(_) => self.send_next(flow, observer),
             Traffic::Ping(_) => self.send_request(flow, observer),
             Traffic::Web(web) => {

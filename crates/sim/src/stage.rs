@@ -48,9 +48,6 @@ impl Files for Texts {
     }
 }
 
-/// Names of a router's interfaces; the numbers are their places.
-const INTERFACES: [&str; 2] = ["clients", "servers"];
-
 impl Stage {
     pub fn link(id: LinkId, settings: &Link, rng: &Rng) -> Result<Self, ConfigError> {
         let queue = settings
@@ -80,11 +77,11 @@ impl Stage {
 
     pub fn router(number: usize, settings: &Router, rng: &Rng) -> Result<Self, ConfigError> {
         let mut firewall = Firewall::new(&settings.settings);
-        let interface = |name: &&str| Interface {
-            name: (*name).to_string(),
+        let interface = |name: &String| Interface {
+            name: name.clone(),
             addresses: Vec::new(),
         };
-        firewall.set_interfaces(INTERFACES.iter().map(interface).collect());
+        firewall.set_interfaces(settings.interfaces.iter().map(interface).collect());
         let mut texts = Texts(settings.files.clone());
         let (mut draws, mut sink) = (rng.clone(), DropCounter::default());
         let mut cx = Cx::new(Time::ZERO, &mut draws, &mut sink);
@@ -200,12 +197,14 @@ pub(crate) fn headers(
         (server, client)
     };
     let proto = match &flow.traffic {
-        Traffic::Tcp(_) | Traffic::Web(_) => TCP,
+        Traffic::Tcp(_) | Traffic::Web(_) | Traffic::Exchange(_) => TCP,
         Traffic::Udp(_) => UDP,
+        Traffic::Ping(ping) if ping.is_udp => UDP,
         Traffic::Ping(_) => ICMP,
     };
-    let from = InterfaceId(u16::from(!tag.to_server));
-    let to = InterfaceId(u16::from(tag.to_server));
+    let is_inward = tag.to_server ^ flow.route.is_reversed;
+    let from = InterfaceId(u16::from(!is_inward));
+    let to = InterfaceId(u16::from(is_inward));
     let mut headers = Headers::new(direction, proto, src, dst);
     headers.recv = Some(from);
     headers.xmit = (direction == Direction::Out).then_some(to);

@@ -28,6 +28,7 @@ fn ping(interval: Span) -> Flow {
         interval,
         payload: 56,
         count: None,
+        is_udp: false,
     };
     Flow::new(Traffic::Ping(ping), dumbbell_route(Span::ZERO))
 }

@@ -92,8 +92,12 @@ pub struct Config {
     pub rto_max: Span,
     /// Expiries in a row after which the connection is given up (Linux `tcp_retries2`: 15).
     pub max_retries: u32,
-    /// Bytes that the receiver can hold (Linux `tcp_rmem` maximum: 6 MiB).
+    /// Bytes that the receiver can hold at most (Linux `tcp_rmem` maximum: 6 MiB).
     pub receive_buffer: u64,
+    /// Bytes that it offers at first; what the sender uses of them makes it offer more. The same
+    /// as `receive_buffer` switches that off (Linux `tcp_rmem` default: 128 KiB, of which half
+    /// counts as overhead).
+    pub initial_receive_window: u64,
     /// Bytes that may be unacknowledged, whatever the windows allow; the socket's send buffer.
     pub send_buffer: u64,
     /// Who empties the receive buffer.
@@ -131,6 +135,7 @@ impl Default for Config {
             rto_max: Span::from_secs(120),
             max_retries: 15,
             receive_buffer: 6 << 20,
+            initial_receive_window: 64 << 10,
             send_buffer: u64::MAX,
             reading: Reading::Immediate,
             ack_delay: Span::from_ms(40),
@@ -155,6 +160,9 @@ pub enum ConfigError {
     /// The window scale option cannot express it, or one segment does not fit.
     #[error("receive buffer of {0} bytes (one mss to 1 GiB are possible)")]
     ReceiveBuffer(u64),
+    /// One segment does not fit.
+    #[error("initial receive window of {0} bytes (at least one mss is needed)")]
+    InitialReceiveWindow(u64),
     /// One segment does not fit.
     #[error("send buffer of {0} bytes (at least one mss is needed)")]
     SendBuffer(u64),
@@ -196,6 +204,11 @@ impl Config {
         // RFC 7323 §2.3: the largest scale is 14, so a window is under 2^30 bytes.
         if self.receive_buffer < u64::from(self.mss) || self.receive_buffer > 1 << 30 {
             return Err(ConfigError::ReceiveBuffer(self.receive_buffer));
+        }
+        if self.initial_receive_window < u64::from(self.mss) {
+            return Err(ConfigError::InitialReceiveWindow(
+                self.initial_receive_window,
+            ));
         }
         if self.send_buffer < u64::from(self.mss) {
             return Err(ConfigError::SendBuffer(self.send_buffer));

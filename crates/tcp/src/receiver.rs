@@ -26,7 +26,12 @@ pub(crate) struct Receiver {
     /// TS.Recent (RFC 7323 §4.3).
     ts_recent: Time,
     last_arrival: Time,
-    buffer: u64,
+    /// The window that is offered to a sender whose bytes are read at once.
+    limit: u64,
+    /// What the buffer holds at present; [`Receiver::limit`] grows towards it.
+    space: u64,
+    /// When the next measurement of what arrives in an RTT ends.
+    measure_at: Time,
     mss: u32,
     ack_every: u32,
     quick_acks_left: u32,
@@ -59,6 +64,14 @@ pub(crate) struct Receiver {
     /// Bytes that arrived a second time.
     duplicate_bytes: u64,
     quick_acks: u32,
+    /// What the buffer may become.
+    max_space: u64,
+    /// The receiver's own estimate of the RTT, by timestamps.
+    rtt: Span,
+    /// What had been read when the present measurement began.
+    measured_from: u64,
+    /// The most that was read in an RTT.
+    read_per_rtt: u64,
 }
 
 /// How the window field has to be shifted so that it can express `buffer` (RFC 7323 §2.3).
@@ -83,7 +96,9 @@ impl Receiver {
             ack_at: Time::MAX,
             ts_recent: Time::ZERO,
             last_arrival: Time::ZERO,
-            buffer: config.receive_buffer,
+            limit: config.initial_receive_window.min(config.receive_buffer),
+            space: config.initial_receive_window.min(config.receive_buffer),
+            measure_at: Time::ZERO,
             mss: config.mss,
             ack_every: config.ack_every,
             quick_acks_left: config.quick_acks,
@@ -106,6 +121,11 @@ impl Receiver {
             fin_at: 0,
             duplicate_bytes: 0,
             quick_acks: config.quick_acks,
+            max_space: config.receive_buffer,
+            rtt: Span::ZERO,
+            measured_from: 0,
+            // Linux: the sender's initial window comes anyway.
+            read_per_rtt: 10 * u64::from(config.mss),
         }
     }
 
@@ -113,6 +133,7 @@ impl Receiver {
     pub fn open(&mut self, start: u64, ts: Time) {
         self.nxt = start;
         self.read = start;
+        self.measured_from = start;
         self.edge = start;
         self.acked = start;
         self.ts_recent = ts;
@@ -151,8 +172,8 @@ impl Receiver {
         let taken = bytes.min(self.unread());
         self.read += taken;
         // RFC 9293 §3.8.6.2.2: tell the sender once half the buffer or one segment is free.
-        let gain = (self.read + self.buffer).saturating_sub(self.edge);
-        if gain >= u64::from(self.mss).min(self.buffer / 2)
+        let gain = (self.nxt + self.window()).saturating_sub(self.edge);
+        if gain >= u64::from(self.mss).min(self.space / 2)
             && self.edge - self.nxt < u64::from(self.mss)
         {
             self.ack_now = true;
@@ -204,7 +225,13 @@ impl Receiver {
                 self.ack_now = true;
                 self.drain_in_order(seq);
             }
+            self.grow_window(u64::from(segment.len));
             self.schedule_ack(now);
+            // Linux: an application that reads up to the end of a write answers it at once, and a
+            // sender ends each super-packet like a write.
+            if segment.flags.has(Flags::PSH) && self.reading == Reading::Immediate {
+                self.ack_now = true;
+            }
         } else {
             self.insert(seq, end);
             // RFC 5681 §4.2: an out-of-order segment is acknowledged at once.
@@ -218,6 +245,9 @@ impl Receiver {
         }
         if self.reading == Reading::Immediate {
             self.read = self.nxt - u64::from(self.is_finished);
+        }
+        if now >= self.measure_at {
+            self.measure(now, segment);
         }
         self.nxt - before - fin
     }
@@ -236,10 +266,16 @@ impl Receiver {
         self.ack_now || self.ack_at <= now
     }
 
-    /// RFC 9293 §3.10.7.4: whether a segment without payload lies outside the window, as the
-    /// probe of a closed window does on purpose; it must be answered.
-    pub fn is_stale(&self, segment: &Segment) -> bool {
-        expand(segment.seq, self.nxt) < self.acked
+    /// Takes a segment without payload. Returns whether it must be answered: one that lies outside
+    /// the window (RFC 9293 §3.10.7.4), as the probe of a closed window does on purpose.
+    pub fn handle_pure_ack(&mut self, segment: &Segment) -> bool {
+        let seq = expand(segment.seq, self.nxt);
+        // RFC 7323 §4.3 (2): it updates TS.Recent like any other, so that a receiver that only
+        // acknowledges finds its own time in the next data and can tell the RTT.
+        if segment.ts >= self.ts_recent && seq <= self.acked {
+            self.ts_recent = segment.ts;
+        }
+        seq < self.acked
     }
 
     /// Whether an ACK with an older state must leave before anything else.
@@ -266,7 +302,7 @@ impl Receiver {
         }
         segment.ack = self.nxt as u32;
         segment.ts_echo = self.ts_recent;
-        let free = (self.read + self.buffer).saturating_sub(self.nxt);
+        let free = self.window();
         let unit = 1_u64 << self.scale;
         let field = (free >> self.scale).min(65_535);
         let edge = self.nxt + (field << self.scale);
@@ -302,7 +338,7 @@ impl Receiver {
     /// Fills in the window and timestamp echo of a SYN, whose window is not scaled
     /// (RFC 7323 §2.2).
     pub fn stamp_syn(&mut self, segment: &mut Segment) {
-        segment.window = self.buffer.min(65_535) as u16;
+        segment.window = self.limit.min(65_535) as u16;
         segment.wscale = self.scale;
         segment.ts_echo = self.ts_recent;
         self.edge = self.edge.max(self.nxt + u64::from(segment.window));
@@ -330,6 +366,43 @@ impl Receiver {
             }
         }
         segment.sack_count = count as u8;
+    }
+
+    /// Bytes that may arrive beyond RCV.NXT.
+    fn window(&self) -> u64 {
+        (self.read + self.space)
+            .saturating_sub(self.nxt)
+            .min(self.limit)
+    }
+
+    /// Linux `tcp_grow_window`: each segment that arrives in order opens the window by two, up to
+    /// the buffer, and is acknowledged at once meanwhile.
+    fn grow_window(&mut self, len: u64) {
+        if self.limit < self.space {
+            self.limit = (self.limit + 2 * len).min(self.space);
+            self.quick_acks_left = self.quick_acks_left.max(1);
+        }
+    }
+
+    /// Dynamic right-sizing (Fisk and Feng, 2001) as in Linux's `tcp_rcv_space_adjust`: once per
+    /// RTT the buffer becomes twice what was read in it, if that is the most so far, so that a
+    /// sender in slow start finds room for twice as much.
+    #[cold]
+    fn measure(&mut self, now: Time, segment: &Segment) {
+        let sample = now.since(segment.ts_echo);
+        self.rtt = if self.rtt == Span::ZERO {
+            sample
+        } else {
+            Span::from_ns((7 * self.rtt.as_ns() + sample.as_ns()) / 8)
+        };
+        let read = self.read - self.measured_from;
+        self.measured_from = self.read;
+        self.measure_at = now.saturating_add(self.rtt);
+        if read > self.read_per_rtt {
+            self.read_per_rtt = read;
+            let waiting = self.out_of_order.back().map_or(0, |last| last.1 - self.nxt);
+            self.space = self.space.max((2 * read + waiting).min(self.max_space));
+        }
     }
 
     fn schedule_ack(&mut self, now: Time) {
@@ -501,6 +574,37 @@ mod tests {
         assert!(receiver.wants_ack(NOW));
         assert_eq!(ack(&mut receiver).ack, 1200);
         assert_eq!(receiver.ack_due(), Time::MAX);
+    }
+
+    #[test]
+    fn the_end_of_a_write_is_acknowledged_at_once() {
+        let mut receiver = receiver();
+        let mut pushed = data(1000, 100);
+        pushed.flags = Flags::PSH;
+        receiver.handle(NOW, &pushed, IDLE);
+        assert!(receiver.wants_ack(NOW));
+    }
+
+    #[test]
+    fn the_window_becomes_twice_what_is_read_in_an_rtt() {
+        let mut receiver = receiver();
+        // 64 KiB of window, in units of 2^7 bytes: 6 MiB need a scale of 7.
+        assert_eq!(ack(&mut receiver).window, 512);
+        // 50 kB in each RTT of 10 ms: at the end of the first the buffer becomes 100 kB.
+        let mut seq = 1000;
+        for round in 0..3_u64 {
+            for _ in 0..500 {
+                let mut segment = data(seq, 100);
+                segment.ts_echo = NOW + Span::from_ms(10 * round);
+                let now = segment.ts_echo + Span::from_ms(10);
+                receiver.handle(now, &segment, IDLE);
+                ack(&mut receiver);
+                seq += 100;
+            }
+        }
+        // The window opens by two bytes for each that arrives from then on.
+        assert_eq!(ack(&mut receiver).window, (100_000 >> 7) as u16);
+        assert_eq!(receiver.limit, 100_000);
     }
 
     #[test]

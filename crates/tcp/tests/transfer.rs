@@ -341,6 +341,7 @@ fn paced_segments_are_spread_over_the_round_trip() {
         let config = Config {
             pacing,
             receive_buffer: 100_000,
+            initial_receive_window: 100_000,
             ..config("reno")
         };
         let mut net = transfer(&config, 5_000_000, Span::from_ms(10), |_, _| Fate::Deliver);
@@ -484,6 +485,8 @@ fn hystart_leaves_slow_start_before_the_queue_overflows() {
     let drops = |slow_start| {
         let config = Config {
             slow_start,
+            // A receiver that sizes its window by what arrives would limit the overshoot first.
+            initial_receive_window: 6 << 20,
             ..config("cubic")
         };
         let mut net = transfer(&config, 3_000_000, Span::from_ms(25), |_, _| Fate::Deliver);

@@ -6,13 +6,17 @@
 //! the Linux implementation in `sch_cake`. Deviations from Linux:
 //! 1. `1/sqrt(count)` is exact to 2^-32 for every count; Linux tabulates it below 16 and takes one
 //!    Newton step from the last value above.
-//! 2. `mtu_time` is set, not computed from the shaper's rate, and there is one bulk flow.
-//! 3. A dequeue that finds the queue empty counts once per emptiness, however often it is asked.
+//! 2. `mtu_time` is set; `cake` computes it from the shaper's rate, and tells the number of bulk flows.
+//! 3. While the queue is empty, BLUE's probability and the count fall as if it were asked all the time:
+//!    what was missed is made up for at the next arrival. Linux keeps an emptied flow on a list of
+//!    decaying ones and asks it when a dequeue finds nothing better, so that there the fall depends on
+//!    the other flows' traffic.
 //!
 //! Units: nanoseconds; BLUE's probability in 2^-32.
 
 use alloc::sync::Arc;
 
+use super::codel::target_above_interval;
 use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
 use crate::event::{Cx, DropReason, StateValue};
 use crate::packet::Packet;
@@ -35,6 +39,8 @@ params! {
         increment: Ratio = Ratio(Ratio::from_billionths(3_906_250)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "CAKE: 1/256";
         /// how much it falls when the queue is empty
         decrement: Ratio = Ratio(Ratio::from_billionths(244_140)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "CAKE: 1/4096";
+    } ; warnings |params: &CobaltParams| {
+        target_above_interval(params.target, params.interval).into_iter().collect()
     }
 }
 
@@ -53,6 +59,8 @@ pub struct Cobalt {
     blue: u32,
     /// When it changed last.
     blue_changed: Time,
+    /// Flows that take turns, if their number counts.
+    bulk_flows: u16,
     is_empty: bool,
 }
 
@@ -73,6 +81,7 @@ impl AqmAlgorithm for Cobalt {
             drop_next: Time::ZERO,
             blue: 0,
             blue_changed: Time::ZERO,
+            bulk_flows: 0,
             is_empty: false,
         }
     }
@@ -103,8 +112,10 @@ impl Aqm for Cobalt {
         }
     }
 
-    fn on_enqueue(&mut self, _packet: &Packet, _queue: &QueueView, _cx: &mut Cx<'_>) -> Verdict {
-        self.is_empty = false;
+    fn on_enqueue(&mut self, _packet: &Packet, _queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
+        if core::mem::take(&mut self.is_empty) {
+            self.recover(cx);
+        }
         Verdict::Pass
     }
 
@@ -113,8 +124,7 @@ impl Aqm for Cobalt {
             return;
         }
         if self.blue > 0 && cx.now.since(self.blue_changed) > self.params.target {
-            let decrement = self.params.decrement.as_fixed(32).min(u64::from(u32::MAX));
-            self.blue = self.blue.saturating_sub(decrement as u32);
+            self.lower_blue(1);
             self.blue_changed = cx.now;
         }
         self.dropping = false;
@@ -140,12 +150,18 @@ impl Aqm for Cobalt {
 }
 
 impl Cobalt {
+    /// Allows the time of two packets of each of so many flows.
+    pub(crate) fn set_bulk_flows(&mut self, flows: u32) {
+        self.bulk_flows = flows.min(u32::from(u16::MAX)) as u16;
+    }
+
     /// CoDel's part: moves the schedule to `now`, and says whether it signals, and whether its
     /// instant had passed (before a signal or a fall of the count moved it on).
     fn schedule(&mut self, sojourn: Span, now: Time) -> (bool, bool) {
         let params = &*self.params;
-        // With one bulk flow the bound of twice its packets is within that of four.
-        let is_over = sojourn > params.target && sojourn > params.mtu_time * 4;
+        // Linux: two packets of each bulk flow may wait, and four in any case.
+        let packets = (2 * u64::from(self.bulk_flows)).max(4);
+        let is_over = sojourn > params.target && sojourn > params.mtu_time * packets;
         let mut is_due = self.count > 0 && now >= self.drop_next;
         let mut is_past = now > self.drop_next;
         if is_over {
@@ -197,6 +213,32 @@ impl Cobalt {
         self.drop_next = cx.now;
         self.count = self.count.max(1);
         self.tell(cx);
+    }
+
+    /// The queue was empty until now: makes up for the questions that nobody asked.
+    fn recover(&mut self, cx: &mut Cx<'_>) {
+        let before = (self.blue, self.count);
+        if self.blue > 0 {
+            // Longer than `target` from one fall to the next, as when the queue is asked.
+            let step = self.params.target.as_ns() + 1;
+            let falls = cx.now.since(self.blue_changed).as_ns() / step;
+            self.lower_blue(falls);
+            self.blue_changed = self
+                .blue_changed
+                .saturating_add(Span::from_ns(falls * step));
+        }
+        while self.count > 0 && cx.now >= self.drop_next {
+            self.step(self.count - 1);
+        }
+        if before != (self.blue, self.count) {
+            self.tell(cx);
+        }
+    }
+
+    fn lower_blue(&mut self, times: u64) {
+        let decrement = self.params.decrement.as_fixed(32);
+        let fall = decrement.saturating_mul(times).min(u64::from(u32::MAX));
+        self.blue = self.blue.saturating_sub(fall as u32);
     }
 
     fn tell(&self, cx: &mut Cx<'_>) {

@@ -27,7 +27,7 @@ use self::classic::Classic;
 use self::dummynet::Fixed31;
 use self::linux::Linux;
 use self::rfc::Fixed56;
-use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
+use super::{Aqm, AqmAlgorithm, Overflow, QueueView, Verdict};
 use crate::event::{Cx, StateValue};
 use crate::packet::Packet;
 use crate::param::{Contradiction, Ratio, Value, Values, Variant};
@@ -148,6 +148,8 @@ macro_rules! each {
 impl AqmAlgorithm for Pie {
     type Params = PieParams;
     const DOC: &'static str = "drops with a probability that a controller of the delay moves";
+    // Linux `sch_fq_pie` compares the length with the limit before anything else.
+    const FLOW_OVERFLOW_IN_LINUX: Overflow = Overflow::Tail;
 
     fn new(params: &PieParams) -> Self {
         Pie {

@@ -4,6 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::corrupt::CorruptParams;
+use super::driver::DriverParams;
 use super::duplicate::DuplicateParams;
 use super::framing::FramingParams;
 use super::gilbert::GilbertParams;
@@ -42,6 +43,8 @@ macro_rules! groups {
 groups! {
     /// Rate, delay, burst.
     pipe: PipeParams,
+    /// The device's own queue.
+    driver: DriverParams,
     /// What packets occupy beyond their bytes.
     framing: FramingParams,
     /// Deviations of the delay.

@@ -32,7 +32,8 @@ pub trait Outlet {
         let _ = (now, packet);
     }
 
-    /// A variable of the algorithm took a new value; in the order of time.
+    /// A variable of the algorithm took a new value; in the order of time, but for an idle flow queue with
+    /// a timer, whose updates are made up for at its next packet.
     fn state(&mut self, now: Time, queue: u32, name: &'static str, value: StateValue) {
         let _ = (now, queue, name, value);
     }

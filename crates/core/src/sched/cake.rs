@@ -10,8 +10,7 @@
 //! 2. The shaper carries fractions of a nanosecond, so that the rate is exact; Linux rounds the time
 //!    per byte.
 //! 3. An emptied flow leaves its list at once. Linux keeps it until its AQM has calmed down; here
-//!    COBALT winds down when the flow returns, and a flow that takes the queue over starts afresh.
-//!    Linux also allows a flow more delay behind the bottleneck (`ingress`) if there are many.
+//!    COBALT makes up for it when the flow returns, and a flow that takes the queue over starts afresh.
 //! 4. The ACK filter remembers the last two pure acknowledgements of a flow instead of searching its
 //!    queue: it costs the same however long the queue is, and leaves an older one alone when others
 //!    came between. What two packets say is the host's to tell ([`Sink`](crate::Sink)).
@@ -26,7 +25,7 @@
 //! in the order in which their shares would have let them. Without a rate tins take turns by
 //! deficit.
 //!
-//! Cost: O(1), and O(log n) in the number of queues while it overflows - but a turn of a flow whose
+//! Cost: O(1), but O(log n) at worst in the number of queues to know the fattest; and a turn of a flow whose
 //! host has k bulk flows is k times smaller, so a packet takes k rounds (as in Linux).
 
 mod clock;
@@ -310,7 +309,13 @@ impl Cake {
     ) -> Option<Packet> {
         let mut view = self.view(number, id);
         loop {
+            // Behind the bottleneck every bulk flow's packets arrive in bunches (Linux).
+            let bulk_flows = match self.charges_drops {
+                true => self.tins[number].bulk,
+                false => 0,
+            };
             let flow = self.tins[number].flow(id);
+            flow.aqm.set_bulk_flows(bulk_flows);
             match flow.aqm.on_dequeue(&packet, &view, cx) {
                 Verdict::Pass => return Some(packet),
                 Verdict::Mark => {

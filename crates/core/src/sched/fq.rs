@@ -20,6 +20,7 @@
 //! 2. On overflow packets go until half of the **bytes** are freed, at most `drop_batch` packets.
 //! 3. The AQM learns how many were evicted (CoDel adds them to its count).
 //! 4. CoDel's byte floor compares the backlog of the whole discipline with the MTU.
+//! 5. `fq_pie` refuses the packet that arrives instead of evicting others.
 //!
 //! `dummynet` differs from it so:
 //! 1. A queue keeps its turn while its credits are zero or more.
@@ -27,8 +28,8 @@
 //!    number on ties.
 //! 3. The AQM of a queue that becomes active is told (CoDel and PIE forget their state).
 //!
-//! Not taken over: Linux raises a quantum below 256 to 256, and its `fq_pie` refuses the arriving
-//! packet when the limit is reached; dummynet bounds quantum, limit and flows silently.
+//! Not taken over: Linux raises a quantum below 256 to 256; dummynet bounds quantum, limit and flows
+//! silently.
 //!
 //! Cost: queues take memory from their first packet on. A packet touches its queue (one cache line
 //! with CoDel inside), one node of the pool and the weight of its queue on its way in and out, whatever
@@ -42,16 +43,17 @@ mod pool;
 mod timers;
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use self::pages::Queues;
 use self::pool::{NONE, Pool};
 use self::timers::Timers;
 use super::fattest::Fattest;
 use super::{Discipline, Wake};
-use crate::aqm::{AqmAlgorithm, QueueView, Verdict};
+use crate::aqm::{AqmAlgorithm, Overflow, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::packet::Packet;
-use crate::param::Variant;
+use crate::param::{Variant, Warnings, beyond_dummynet};
 use crate::params;
 use crate::units::{Bytes, Time};
 
@@ -70,6 +72,27 @@ params! {
         drop_batch: u64 = Count(64), Count(1) => Count(65536), "RFC 8290 section 5.2.8: 64";
         /// whose rules hold where they differ
         variant: Variant = Choice("rfc"), "the published text";
+    } ; warnings FqParams::doubts
+}
+
+impl FqParams {
+    fn doubts(&self) -> Warnings {
+        match self.variant {
+            Variant::Rfc => Vec::new(),
+            Variant::Linux if self.quantum < 256 => {
+                let quantum = self.quantum;
+                let sentence = "Linux would silently take 256";
+                alloc::vec![alloc::format!("`quantum {quantum}`: {sentence}")]
+            }
+            Variant::Linux => Vec::new(),
+            Variant::Dummynet => [
+                beyond_dummynet("quantum", self.quantum, 1, 9000),
+                beyond_dummynet("limit", self.limit, 1, 20_480),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+        }
     }
 }
 
@@ -295,7 +318,11 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
         let view = self.view(queue);
         cx.queue = queue;
         let q = &mut self.queues[queue as usize];
-        if q.bytes.checked_add(packet.len).is_none() {
+        let refuses = A::FLOW_OVERFLOW_IN_LINUX == Overflow::Tail
+            && self.variant == Variant::Linux
+            && (self.backlog.packets + u64::from(packet.segments) > self.limit.packets
+                || self.backlog.bytes + u64::from(packet.len) > self.limit.bytes);
+        if refuses || q.bytes.checked_add(packet.len).is_none() {
             q.aqm.on_refused(&packet, &view, cx);
             cx.discard(packet, DropReason::Overflow);
             return;

@@ -184,10 +184,10 @@ fn codel_dequeue(
 
 /// The fate of a packet that leaves: marked already, or by the threshold, or neither.
 fn leave(p: &Pkt, now_ns: u64, s: &Settings, fates: &mut [Option<Fate>]) -> usize {
-    let waited = Ticks::of(now_ns).distance(p.stamp);
-    let beyond = s
-        .ce_threshold_ns
-        .is_some_and(|ns| waited > i64::from(Ticks::of(ns).0));
+    // A threshold that is off is the largest signed number.
+    let threshold = s.ce_threshold_ns.map_or(Ticks(i32::MAX as u32), Ticks::of);
+    let waited = Ticks(Ticks::of(now_ns).0.wrapping_sub(p.stamp.0));
+    let beyond = waited.distance(threshold) > 0;
     fates[p.id].get_or_insert(if beyond && p.ecn {
         Fate::Marked(now_ns)
     } else {

@@ -766,9 +766,8 @@ impl Fair {
         let most = self.flows.iter().map(weight).max();
         let flow = self.flows.iter_mut().find(|f| Some(weight(f)) == most);
         let flow = flow.expect("some flow is the fattest");
-        let half_bytes = held(&flow.queue).bytes / 2;
         let half_packets = (flow.queue.len() / 2).clamp(1, 64);
-        let (mut packets, mut bytes) = (0, 0);
+        let mut packets = 0;
         loop {
             let p = flow
                 .queue
@@ -776,13 +775,7 @@ impl Fair {
                 .expect("it does not become empty first");
             fates[p.id] = Some(Fate::Evicted(now));
             packets += 1;
-            bytes += u64::from(p.size);
-            let is_enough = match self.variant {
-                "rfc" => packets == half_packets,
-                "linux" => packets == 64 || bytes >= half_bytes,
-                _ => true,
-            };
-            if is_enough {
+            if is_dummynet || packets == half_packets {
                 break;
             }
         }
@@ -793,8 +786,14 @@ impl Fair {
 impl Queue for Fair {
     fn enqueue(&mut self, now: u64, id: usize, arrival: &Arrival, fates: &mut [Option<Fate>]) {
         let i = arrival.flow as usize % self.flows.len();
+        let all = self.flows.iter().map(|f| f.queue.len()).sum::<usize>();
         let flow = &mut self.flows[i];
         let holds = held(&flow.queue);
+        if self.variant == "linux" && all >= self.limit {
+            flow.controller.refuse(now, holds);
+            fates[id] = Some(Fate::Refused(now));
+            return;
+        }
         match flow.controller.arrive(now, arrival, holds, &mut self.rng) {
             Decision::Enqueue => {}
             Decision::Mark => fates[id] = Some(Fate::Marked(now)),

@@ -3,7 +3,8 @@
 use sluice_core::aqm::pi2::Pi2;
 use sluice_core::aqm::pie::Pie;
 use sluice_core::aqm::{Aqm, Verdict};
-use sluice_core::{DropReason, Ecn, Span, Time};
+use sluice_core::registry::Spec;
+use sluice_core::{Cx, Discipline, DropCounter, DropReason, Ecn, Packet, Rng, Span, Time};
 
 use crate::bed::{Bed, assert_near};
 
@@ -239,5 +240,29 @@ fn pi2_squares_for_classic_and_couples_for_scalable_traffic() {
         let (marks, drops) = pi2_at_two_tenths("ecn l4s max_classic 0.03", ecn);
         assert_eq!(marks, 0.0);
         assert_near(drops, 0.04, 0.0055, "drops under overload");
+    }
+}
+
+/// Linux `sch_fq_pie` looks at the limit before anything else; `sch_fq_codel` evicts afterwards.
+#[test]
+fn a_full_fq_pie_refuses_in_linux_and_evicts_elsewhere() {
+    for (queue, refused, evicted) in [
+        ("fq_pie variant linux", 2, 0),
+        ("fq_pie variant rfc", 0, 2),
+        ("fq_pie variant dummynet", 0, 2),
+        ("fq_codel variant linux", 0, 2),
+    ] {
+        let spec = Spec::parse(&format!("{queue} limit 3 flows 4")).unwrap();
+        let mut queue = spec.build().unwrap();
+        let (mut rng, mut drops) = (Rng::from_seed(1), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut drops);
+        for slot in 0..5 {
+            let mut packet = Packet::new(slot, 1000);
+            packet.flow = u32::from(slot > 2);
+            queue.enqueue(packet, &mut cx);
+        }
+        assert_eq!(queue.backlog().packets, 3, "{spec}");
+        assert_eq!(drops.count(DropReason::Overflow), refused, "{spec}");
+        assert_eq!(drops.count(DropReason::Evicted), evicted, "{spec}");
     }
 }

@@ -112,6 +112,37 @@ fn cobalts_blue_drops_what_does_not_respond_even_if_it_could_be_marked() {
     assert_eq!(bed.value("blue"), 0.375);
 }
 
+/// A queue that nobody asks while it is empty comes back as one that was asked all the time.
+#[test]
+fn cobalt_calms_down_while_its_queue_is_empty() {
+    let mut bed = Bed::<Cobalt>::new("cobalt increment 0.5 decrement 0.125");
+    bed.hold(100);
+    bed.now = Time::from_ns(10 * MS);
+    bed.refuse();
+    bed.refuse();
+    assert_eq!(bed.value("blue"), 0.5);
+    assert_eq!(bed.value("count"), 1.0);
+    bed.hold(0);
+    bed.now += Span::from_ms(2);
+    bed.find_empty();
+    // BLUE changed 2 ms ago, which is within the target. The schedule was due at 10 ms, and falls to 0.
+    assert_eq!(bed.value("blue"), 0.5);
+    assert_eq!(bed.value("count"), 0.0);
+    // It falls at 10 + 5.000001 ms and every 5.000001 ms after it: three times until 25.000003 ms.
+    bed.now = Time::from_ns(25 * MS + 2);
+    let _ = bed.arrive(Ecn::NotEct);
+    assert_eq!(bed.value("blue"), 0.25);
+    let _ = bed.arrive(Ecn::NotEct);
+    bed.now += Span::from_secs(1);
+    let _ = bed.arrive(Ecn::NotEct);
+    assert_eq!(bed.value("blue"), 0.25, "the queue is not empty");
+    bed.find_empty();
+    assert_eq!(bed.value("blue"), 0.125);
+    bed.now += Span::from_secs(3600);
+    let _ = bed.arrive(Ecn::NotEct);
+    assert_eq!(bed.value("blue"), 0.0);
+}
+
 #[test]
 fn cobalt_spares_what_is_below_four_packet_times() {
     let mut bed = Bed::<Cobalt>::new("cobalt mtu_time 12ms");

@@ -21,6 +21,8 @@ pub struct CommandError {
     pub nearest: Option<String>,
     /// Whether the text was a batch of lines: the message then begins with the place.
     pub is_batch: bool,
+    /// The file that the line is in, where a command named one.
+    pub file: Option<String>,
 }
 
 /// What is wrong with a command.
@@ -214,6 +216,7 @@ impl CommandError {
             kind: Box::new(kind.into()),
             nearest: None,
             is_batch: false,
+            file: None,
         }
     }
 
@@ -222,6 +225,15 @@ impl CommandError {
     pub fn near<'w>(mut self, word: &str, candidates: impl IntoIterator<Item = &'w str>) -> Self {
         self.nearest = nearest(word, candidates).map(str::to_string);
         self
+    }
+
+    /// The message without the place.
+    pub fn message(&self) -> String {
+        let bare = CommandError {
+            is_batch: false,
+            ..self.clone()
+        };
+        bare.to_string()
     }
 
     /// The exit status of the command.
@@ -253,6 +265,19 @@ pub struct Warning {
     pub at: Option<Position>,
     /// What will happen.
     pub text: String,
+    /// The file that the line is in, where a command named one.
+    pub file: Option<String>,
+}
+
+impl Warning {
+    /// What is to be said about a word of the text, or about the command.
+    pub const fn new(at: Option<Position>, text: String) -> Self {
+        Warning {
+            at,
+            text,
+            file: None,
+        }
+    }
 }
 
 impl fmt::Display for Warning {

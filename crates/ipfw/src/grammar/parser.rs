@@ -73,10 +73,7 @@ impl<'t> Parser<'t> {
     }
 
     pub fn warn(&mut self, at: Position, text: impl Into<String>) {
-        self.warnings.push(Warning {
-            at: Some(at),
-            text: text.into(),
-        });
+        self.warnings.push(Warning::new(Some(at), text.into()));
     }
 
     /// Fails if words are left over.

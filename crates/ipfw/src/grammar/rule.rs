@@ -4,7 +4,7 @@ use sluice_core::param::Ratio;
 
 use super::address::{self, Address, Ranges};
 use super::condition::{self, Clause, Condition, DIVERT, Protocol, Term};
-use super::error::{CommandError, ErrorKind};
+use super::error::{CommandError, ErrorKind, nearest};
 use super::parser::{Parse, Parser, invalid, refused};
 use super::quantity::{self, decimal_integer};
 use super::token::At;
@@ -385,16 +385,10 @@ fn starts_with_protocol(p: &Parser<'_>) -> bool {
 
 /// `from SRC [ports] to DST [ports]`.
 fn body(p: &mut Parser<'_>, rule: &mut Rule) -> Parse<()> {
-    if !p.accept("from") {
-        let error = refused("missing ``from''", p.at());
-        return Err(error.near(p.peek().unwrap_or(""), ["from"]));
-    }
+    preposition(p, "from", "missing ``from''")?;
     rule.source = block(p, |_, word| address::address(word).map(Condition::Source))?;
     rule.source_ports = positional_ports(p, Condition::SourcePort)?;
-    if !p.accept("to") {
-        let error = refused("missing ``to''", p.at());
-        return Err(error.near(p.peek().unwrap_or(""), ["to"]));
-    }
+    preposition(p, "to", "missing ``to''")?;
     rule.destination = block(p, |_, word| {
         address::address(word).map(Condition::Destination)
     })?;
@@ -402,6 +396,19 @@ fn body(p: &mut Parser<'_>, rule: &mut Rule) -> Parse<()> {
         rule.options.push(vec![term]);
     }
     Ok(())
+}
+
+/// Takes `word`, or says that it is missing, or else what stands there instead.
+fn preposition(p: &mut Parser<'_>, word: &'static str, missing: &'static str) -> Parse<()> {
+    if p.accept(word) {
+        return Ok(());
+    }
+    let found = p.peek().unwrap_or("");
+    let kind = match nearest(found, [word]) {
+        Some(_) => ErrorKind::Unrecognised(found.to_string()),
+        None => ErrorKind::Refused(missing),
+    };
+    Err(CommandError::new(kind, p.at()).near(found, [word]))
 }
 
 /// Ports behind an address, with an optional `not`.

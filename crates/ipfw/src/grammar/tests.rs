@@ -375,7 +375,7 @@ fn refusals_have_dummynets_text_and_exit_status() {
         ),
         (
             "add 100 queue 1 ip form any to any",
-            "missing ``from'' (did you mean ``from''?)",
+            "unrecognised option ``form'' (did you mean ``from''?)",
             65,
             20,
         ),

@@ -157,12 +157,7 @@ fn has_classes(flows: &[Flow]) -> bool {
 
 /// What rrul calls the class of a flow's packets.
 fn class(flow: &Flow) -> Option<&'static str> {
-    let dscp = match &flow.kind {
-        FlowKind::Tcp(tcp) => tcp.dscp,
-        FlowKind::Udp(udp) => udp.dscp,
-        FlowKind::Ping(ping) => ping.dscp,
-    };
-    match dscp.value() {
+    match flow.kind.dscp().value() {
         0 => Some("BE"),
         8 => Some("BK"),
         40 => Some("CS5"),
@@ -259,7 +254,7 @@ fn metadata(recording: &Recording, test: Test, names: &[Option<String>]) -> Valu
         };
         units.insert(name.clone(), json!({ "UNITS": unit }));
     }
-    let rate = |rate: &Schedule| rate.steps()[0].1.to_string();
+    let rate = |rate: &Schedule| rate.highest().to_string();
     let mut kernel = run.environment.kernel.splitn(2, ' ');
     json!({
         "NAME": test.word(),
@@ -332,7 +327,10 @@ fn series_names(instances: &[FlowInstance<'_>], test: Test) -> Vec<Option<String
                     n => format!("{stem}::{n}"),
                 })
             }
-            FlowKind::Udp(_) => Some(format!("UDP {} {}", way(flow), instance.name)),
+            FlowKind::Udp(_) | FlowKind::Voip(_) => {
+                Some(format!("UDP {} {}", way(flow), instance.name))
+            }
+            FlowKind::Rr(_) | FlowKind::Web(_) => None,
         }
     };
     instances.iter().map(name).collect()

@@ -35,13 +35,19 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
     let scenario = &recording.run().scenario;
     let flows: Vec<FlowInstance<'_>> = scenario.instances().collect();
     let started = epoch_ns(&recording.run().environment.started_at);
+    let last = scenario.hops.len();
     let mut captures = [Vec::new(), Vec::new()];
     for row in recording.packets()? {
         let row = row?;
-        let pipe = scenario.link.pipe(row.pipe);
-        let (near, far) = match row.pipe {
-            Direction::Up => (0, 1),
-            Direction::Down => (1, 0),
+        let direction = row.pipe.direction();
+        let link = scenario.links().nth(row.pipe.hop());
+        let pipe = link
+            .expect("a packet is on a link of the path")
+            .pipe(direction);
+        // The ports are the ends of the path: what happens between them shows where it is lost.
+        let (near, far, enters, leaves) = match direction {
+            Direction::Up => (0, 1, row.pipe.hop() == 0, row.pipe.hop() == last),
+            Direction::Down => (1, 0, row.pipe.hop() == last, row.pipe.hop() == 0),
         };
         let comment = comment(&row);
         let header = header(&row, flows.get(row.record.flow as usize));
@@ -52,8 +58,10 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
             is_inbound,
             comment: comment.clone(),
         };
-        captures[near].push(sight(row.record.arrival, true, header));
-        if let Some(at) = departure(&row.record, pipe) {
+        if enters || matches!(row.record.fate, Fate::Dropped(_)) {
+            captures[near].push(sight(row.record.arrival, true, header));
+        }
+        if leaves && let Some(at) = departure(&row.record, pipe) {
             let header = match row.record.fate {
                 Fate::Marked => with_ecn(header, Ecn::Ce),
                 _ => header,
@@ -102,13 +110,14 @@ fn departure(record: &PacketRecord, pipe: &Pipe) -> Option<Time> {
     if !matches!(record.fate, Fate::Sent | Fate::Marked) {
         return None;
     }
-    let rate = pipe.rate.at(record.at.since(Time::ZERO));
+    let left = record.at.since(Time::ZERO);
+    let rate = pipe.rate.at(left).unwrap_or(pipe.rate.highest());
     let transmission = rate.transmission(u64::from(record.len));
     Some(
         record
             .at
             .saturating_add(transmission)
-            .saturating_add(pipe.delay),
+            .saturating_add(pipe.delay.at(left)),
     )
 }
 
@@ -132,21 +141,21 @@ fn comment(row: &PacketRow) -> Option<String> {
 
 fn header(row: &PacketRow, flow: Option<&FlowInstance<'_>>) -> Header {
     let (h2, h3) = ([10, 0, 23, 2], [10, 0, 23, 3]);
-    let (source, destination) = match row.pipe {
+    let (source, destination) = match row.pipe.direction() {
         Direction::Up => (h2, h3),
         Direction::Down => (h3, h2),
     };
     let (protocol, dscp, near, far) = match flow {
         Some(flow) => {
-            let (protocol, dscp) = match &flow.flow.kind {
-                FlowKind::Tcp(tcp) => (TCP, tcp.dscp),
-                FlowKind::Udp(udp) => (UDP, udp.dscp),
-                FlowKind::Ping(ping) => (UDP, ping.dscp),
+            let dscp = flow.flow.kind.dscp();
+            let protocol = match &flow.flow.kind {
+                FlowKind::Tcp(_) | FlowKind::Rr(_) | FlowKind::Web(_) => TCP,
+                FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) => UDP,
             };
             // Both ends of 10 000 flows have ports of their own.
             let number = flow.id as u16;
             let (client, server) = (40_000 + number, 5000 + number);
-            let ports = if flow.flow.direction == row.pipe {
+            let ports = if flow.flow.direction == row.pipe.direction() {
                 (client, server)
             } else {
                 (server, client)

@@ -1,9 +1,14 @@
 //! The live backend: real kernel TCP, UDP and ping across a queue that runs in this process.
 
+mod chain;
+mod hosts;
 mod router;
 mod run;
 mod topology;
 
-pub use router::{FlowKey, LanePlan, LaneReport, Observation, Plan, RouterReport, route};
-pub use run::{FlowReport, Listener, LiveError, LiveRun, check, run};
+pub(crate) use chain::Chain;
+pub use hosts::FlowReport;
+pub use router::{FlowKey, LaneReport, Observation, RouterReport};
+pub(crate) use run::plan;
+pub use run::{Listener, LiveError, LiveRun, check, run};
 pub use topology::{Host, Topology, TopologyError};

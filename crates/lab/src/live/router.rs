@@ -1,9 +1,9 @@
 //! The router of a live run: one thread that bridges frames between two ports, each direction
-//! through a pipe of its own, and tells what it saw.
+//! through the links of the scenario, and tells what it saw.
 //!
 //! [`sluice_router::forward`] moves the packets. What is counted is the IP packet (the length in the IP
 //! header), as dummynet does on layer 3; frames that are not IP pass by the pipes. Below
-//! [`Plan::split_below`] super-packets are split into wire packets before they are queued, above they
+//! `Plan::split_below` super-packets are split into wire packets before they are queued, above they
 //! pass whole.
 //!
 //! Of every packet it is told when it was due and how late it left, and every frame is counted that was
@@ -14,59 +14,69 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::Sender;
 
 use sluice_core::event::StateValue;
-use sluice_core::link::PipeParams;
-use sluice_core::record::{PacketRecord, Tracer};
-use sluice_core::registry::Spec;
+use sluice_core::record::PacketRecord;
 use sluice_core::{Backlog, DropReason, Event, Packet, Rate, Rng, Span, Time};
 use sluice_net::Clock;
 use sluice_net::frame::{Addresses, Transport, View};
-use sluice_net::port::{Counters, Loss, PacketPort, Pool, Spin};
+use sluice_net::port::{Counters, Loss, PacketPort, Pool, Port, Spin};
 use sluice_net::traffic::Stop;
-use sluice_router::forward::{
-    Forwarder, Lane, LaneCounts, LaneOptions, LostFrame, Observer, Piped,
-};
+use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Observer};
 
-use crate::recording::Release;
+use super::chain::{Chain, Sample, Way, way_in};
+use crate::recording::{Arrival, Release};
 /// Which way a packet goes: `Up` from h2 to h3.
 pub use crate::scenario::Direction;
-
-/// What one direction does to its packets.
-#[derive(Clone, Debug)]
-pub struct LanePlan {
-    /// Rate at the start, delay and burst.
-    pub pipe: PipeParams,
-    /// Later rates, each from its instant on.
-    pub steps: Vec<(Time, Rate)>,
-    /// The queue before the link.
-    pub queue: Spec,
-}
+use crate::scenario::{PipeId, Scenario};
 
 /// What the router is to do.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    /// From h2 to h3.
-    pub up: LanePlan,
-    /// From h3 to h2.
-    pub down: LanePlan,
-    /// Seeds the flow hash and the algorithms' randomness.
-    pub seed: u64,
-    /// How often backlog and AQM variables are sampled.
-    pub sample: Span,
-    /// Super-packets are split on pipes slower than this.
+pub(crate) struct Plan {
+    /// The links and the seed.
+    pub scenario: Scenario,
+    /// What flows pass; the first is what all others do.
+    pub ways: Vec<Way>,
+    /// Super-packets are split on links slower than this.
     pub split_below: Rate,
     /// How due instants are met.
     pub spin: Spin,
+}
+
+impl Plan {
+    /// The links of a direction, at their beginning.
+    pub(crate) fn chain(&self, direction: Direction) -> Chain {
+        Chain::new(
+            direction,
+            self.scenario.pipes(),
+            &self.ways,
+            1 - port_of(direction),
+            self.split_below,
+            &self.rng(direction),
+        )
+    }
+
+    /// The randomness of a direction.
+    pub(crate) fn rng(&self, direction: Direction) -> Rng {
+        Rng::from_seed(self.scenario.seed).fork(1 + port_of(direction) as u64)
+    }
+}
+
+/// The port at which the packets of a direction arrive.
+const fn port_of(direction: Direction) -> usize {
+    match direction {
+        Direction::Up => 0,
+        Direction::Down => 1,
+    }
 }
 
 /// What the router saw, told while it runs.
 #[derive(Debug)]
 pub enum Observation {
     /// What became of packets, in the order of arrival.
-    Packets(Direction, Vec<PacketRecord>),
+    Packets(PipeId, Vec<PacketRecord>),
     /// The state of a queue at an instant.
     Queue {
         /// Which queue.
-        direction: Direction,
+        pipe: PipeId,
         /// When.
         at: Time,
         /// What it held.
@@ -76,6 +86,8 @@ pub enum Observation {
     },
     /// When packets left.
     Releases(Vec<Release>),
+    /// What was put into the queues.
+    Arrivals(Vec<Arrival>),
     /// A flow was seen for the first time.
     Flow(u32, FlowKey),
 }
@@ -144,7 +156,7 @@ pub struct RouterReport {
 }
 
 /// Routes frames between `inner` (towards h2) and `outer` (towards h3) until `stop`.
-pub fn route(
+pub(super) fn route(
     plan: &Plan,
     inner: PacketPort,
     outer: PacketPort,
@@ -153,25 +165,16 @@ pub fn route(
     stop: &Stop,
     observations: &Sender<Observation>,
 ) -> RouterReport {
+    let scenario = &plan.scenario;
     let mut forwarder = Forwarder::new(vec![inner, outer], pool, *clock, plan.spin);
-    for (from, direction, lane) in [
-        (0, Direction::Up, &plan.up),
-        (1, Direction::Down, &plan.down),
-    ] {
-        let queueing = Piped::new(
-            &lane.pipe,
-            lane.steps.clone(),
-            &lane.queue,
-            1 - from,
-            plan.split_below,
-        );
+    for direction in [Direction::Up, Direction::Down] {
         let options = LaneOptions {
-            from: &[from],
-            seed: plan.seed,
-            rng: Rng::from_seed(plan.seed).fork(1 + from as u64),
+            from: &[port_of(direction)],
+            seed: scenario.seed,
+            rng: plan.rng(direction),
         };
-        let recorder = Recorder::new(direction, observations.clone());
-        forwarder.add_lane(queueing, recorder, options);
+        let recorder = Recorder::new(direction, plan.ways.len(), observations.clone());
+        forwarder.add_lane(plan.chain(direction), recorder, options);
     }
     let is_real_time = sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
     let mut sample_at = Time::ZERO;
@@ -179,25 +182,28 @@ pub fn route(
         forwarder.turn(Some(sample_at), None);
         let now = clock.now();
         if now >= sample_at {
-            sample_at = now + plan.sample;
-            for lane in forwarder.lanes_mut() {
-                sample(lane, now);
+            sample_at = now + scenario.measure.interval;
+            for lane in 0..forwarder.lanes().len() {
+                sample(&mut forwarder, lane, now);
             }
         }
     }
     let now = clock.now();
-    for lane in forwarder.lanes_mut() {
-        sample(lane, now);
+    for lane in 0..forwarder.lanes().len() {
+        sample(&mut forwarder, lane, now);
     }
     let (lanes, ports) = forwarder.finish();
     let reports = lanes
         .into_iter()
         .zip(&ports)
-        .map(|((piped, recorder, counts, _), port)| {
-            recorder.finish();
+        .map(|((chain, recorder, counts, _), port)| {
             // A port counts frames that it could neither take nor give; which of both does not
             // matter to the reader, so they are told with the direction that arrives there.
-            report(&piped, &counts, port)
+            let report = report(&chain, &counts, port);
+            for (pipe, rows) in chain.into_rows() {
+                recorder.tell(Observation::Packets(pipe, rows));
+            }
+            report
         });
     let [up, down] = reports
         .collect::<Vec<_>>()
@@ -210,8 +216,7 @@ pub fn route(
     }
 }
 
-fn report(piped: &Piped, counts: &LaneCounts, port: &Counters) -> LaneReport {
-    let (queued, flying) = (piped.pipe().backlog(), piped.pipe().in_flight());
+fn report(chain: &Chain, counts: &LaneCounts, port: &Counters) -> LaneReport {
     let own = LostFrame::ALL
         .iter()
         .map(|cause| (cause.name().to_owned(), counts.lost(*cause)));
@@ -222,30 +227,30 @@ fn report(piped: &Piped, counts: &LaneCounts, port: &Counters) -> LaneReport {
         split: counts.split,
         whole: counts.whole,
         bypassed: counts.bypassed,
-        left: Backlog {
-            packets: queued.packets + flying.packets,
-            bytes: queued.bytes + flying.bytes,
-        },
+        left: chain.held(),
         lost: own.chain(at_port).filter(|(_, n)| *n > 0).collect(),
     }
 }
 
-/// Notes what becomes of the packets of one direction.
+/// Tells flows and releases of one direction; what becomes of packets the [`Chain`] notes itself.
 struct Recorder {
     direction: Direction,
-    tracer: Tracer,
     flows: BTreeSet<u32>,
     releases: Vec<Release>,
+    arrivals: Vec<Arrival>,
+    /// How many ways there are.
+    ways: usize,
     observations: Sender<Observation>,
 }
 
 impl Recorder {
-    fn new(direction: Direction, observations: Sender<Observation>) -> Self {
+    fn new(direction: Direction, ways: usize, observations: Sender<Observation>) -> Self {
         Recorder {
             direction,
-            tracer: Tracer::new(),
             flows: BTreeSet::new(),
             releases: Vec::new(),
+            arrivals: Vec::new(),
+            ways,
             observations,
         }
     }
@@ -253,14 +258,6 @@ impl Recorder {
     fn tell(&self, observation: Observation) {
         // The receiver is gone only when the run was abandoned.
         let _ = self.observations.send(observation);
-    }
-
-    fn finish(self) {
-        let direction = self.direction;
-        let rows: Vec<PacketRecord> = self.tracer.into_rows().collect();
-        let _ = self
-            .observations
-            .send(Observation::Packets(direction, rows));
     }
 }
 
@@ -273,44 +270,59 @@ impl Observer for Recorder {
         {
             self.tell(Observation::Flow(packet.flow, key));
         }
-        self.tracer.arrive(packet);
+        self.arrivals.push(Arrival {
+            time: packet.arrival,
+            pipe: self.direction.into(),
+            way: u32::from(way_in(view, self.ways)),
+            len: packet.len,
+            segments: u32::from(packet.segments),
+            ecn: packet.ecn as u32,
+            dscp: u32::from(packet.dscp),
+            hash: packet.flow,
+            src: packet.src,
+            dst: packet.dst,
+            tag: packet.tag,
+        });
     }
 
-    fn on_event(&mut self, now: Time, event: &Event<'_>) {
-        self.tracer.on_event(now, event);
-    }
+    fn on_event(&mut self, _now: Time, _event: &Event<'_>) {}
 
-    fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason) {
-        self.tracer.discard(now, packet, reason);
-    }
+    fn on_discard(&mut self, _now: Time, _packet: &Packet, _reason: DropReason) {}
 
     fn on_release(&mut self, due: Time, len: u32, late: Span) {
         self.releases.push(Release {
             due,
-            pipe: self.direction,
+            pipe: self.direction.into(),
             len,
             late,
         });
     }
 }
 
-/// Tells the state of a queue, and what has become of packets since the last sample.
-fn sample(lane: &mut Lane<Piped, Recorder>, now: Time) {
-    let (piped, recorder) = lane.parts();
-    let mut state = Vec::new();
-    piped
-        .pipe()
-        .queue()
-        .state(&mut |queue, name, value| state.push((queue, name, value)));
-    recorder.tell(Observation::Queue {
-        direction: recorder.direction,
-        at: now,
-        backlog: piped.pipe().backlog(),
+/// Tells the state of the queues, and what has become of packets since the last sample.
+fn sample<P: Port>(forwarder: &mut Forwarder<P, Chain, Recorder>, lane: usize, now: Time) {
+    let samples: Vec<Sample> = forwarder.with(lane, |chain, _| chain.sample().collect());
+    let recorder = forwarder.lanes_mut()[lane].observer_mut();
+    for Sample {
+        pipe,
+        backlog,
         state,
-    });
-    let rows: Vec<PacketRecord> = recorder.tracer.take_settled().collect();
-    if !rows.is_empty() {
-        recorder.tell(Observation::Packets(recorder.direction, rows));
+        rows,
+    } in samples
+    {
+        recorder.tell(Observation::Queue {
+            pipe,
+            at: now,
+            backlog,
+            state,
+        });
+        if !rows.is_empty() {
+            recorder.tell(Observation::Packets(pipe, rows));
+        }
+    }
+    if !recorder.arrivals.is_empty() {
+        let arrivals = std::mem::take(&mut recorder.arrivals);
+        recorder.tell(Observation::Arrivals(arrivals));
     }
     if !recorder.releases.is_empty() {
         let releases = std::mem::take(&mut recorder.releases);

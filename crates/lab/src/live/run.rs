@@ -2,25 +2,23 @@
 //! down again, whether the run ends by itself, by an error or by request.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sluice_core::link::PipeParams;
 use sluice_core::{Rate, Span, Time};
 use sluice_net::Clock;
 use sluice_net::namespace::{NamespaceError, Privilege};
 use sluice_net::port::{Pool, PoolError, PoolSize, Spin};
-use sluice_net::traffic::ping::{Ping, PingReport};
-use sluice_net::traffic::tcp::{self, Ecn, TcpFlow, TcpReport};
-use sluice_net::traffic::udp::{UdpFlow, UdpReport};
-use sluice_net::traffic::{Identity, Running, Stop, TrafficError};
+use sluice_net::traffic::tcp;
+use sluice_net::traffic::{Identity, Stop, TrafficError};
 
-use super::router::{LanePlan, Observation, Plan, RouterReport, route};
-use super::topology::{Host, Topology, TopologyError};
+use super::chain::Way;
+use super::hosts::{self, FlowReport, Source};
+use super::router::{Observation, Plan, RouterReport, route};
+use super::topology::{MOST_WAYS, Topology, TopologyError};
 use crate::recording::NO_FLOW;
-use crate::scenario::{Direction, FlowInstance, FlowKind, Pipe, Scenario};
+use crate::scenario::{Flow, Scenario};
 
 /// Why a live run could not start, or broke off.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +35,12 @@ pub enum LiveError {
     /// The router's thread could not start.
     #[error(transparent)]
     Router(#[from] NamespaceError),
+    /// The scenario asks for something that live packets do not have.
+    #[error("{what} is not possible with the live backend; the simulator (`--backend sim`) has it")]
+    Unsupported {
+        /// What.
+        what: String,
+    },
     /// A flow could not start, or broke off.
     #[error("flow `{flow}`: {error}")]
     Traffic {
@@ -45,17 +49,6 @@ pub enum LiveError {
         /// Why.
         error: TrafficError,
     },
-}
-
-/// What a flow measured.
-#[derive(Debug)]
-pub enum FlowReport {
-    /// A TCP transfer.
-    Tcp(TcpReport),
-    /// UDP at a constant rate.
-    Udp(UdpReport),
-    /// Probes.
-    Ping(PingReport),
 }
 
 /// What a run measured.
@@ -86,22 +79,68 @@ pub trait Listener {
 /// # Errors
 /// What is missing, and what would help.
 pub fn check(scenario: &Scenario) -> Result<(), LiveError> {
+    check_support(scenario)?;
     match Privilege::probe() {
         Privilege::Capable => {}
         missing => return Err(LiveError::Privilege(missing)),
     }
     let here = sluice_net::namespace::Namespace::current()?;
     for instance in scenario.instances() {
-        if let FlowKind::Tcp(flow) = &instance.flow.kind {
-            tcp::check_congestion_control(&here, &flow.cc.0).map_err(|error| {
-                LiveError::Traffic {
-                    flow: instance.name.clone(),
-                    error,
-                }
+        if let Some(name) = hosts::congestion_control(instance.flow) {
+            tcp::check_congestion_control(&here, name).map_err(|error| LiveError::Traffic {
+                flow: instance.name.clone(),
+                error,
             })?;
         }
     }
     Ok(())
+}
+
+fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
+    let refuse = |what: String| Err(LiveError::Unsupported { what });
+    if scenario.rules.is_some() {
+        return refuse("a router with `rules`".into());
+    }
+    let ways = ways(scenario).0.len();
+    if ways > MOST_WAYS {
+        return refuse(format!(
+            "a run with {ways} different `rtt`, `class` and `hops` of flows"
+        ));
+    }
+    Ok(())
+}
+
+/// What the router of `scenario` does.
+pub(crate) fn plan(scenario: &Scenario) -> Plan {
+    Plan {
+        scenario: scenario.clone(),
+        ways: ways(scenario).0,
+        split_below: SPLIT_BELOW,
+        spin: Spin::Adaptive,
+    }
+}
+
+/// The different ways of flows, the common one first, and the number of each flow's.
+fn ways(scenario: &Scenario) -> (Vec<Way>, Vec<usize>) {
+    let mut ways = vec![Way {
+        hops: 0..scenario.hops.len() + 1,
+        extra: Span::ZERO,
+        class: 0,
+    }];
+    let number = |flow: &Flow| {
+        let way = Way {
+            hops: scenario.hops_of(flow),
+            extra: scenario.extra_rtt(flow),
+            class: flow.class as u32,
+        };
+        let known = ways.iter().position(|other| *other == way);
+        known.unwrap_or_else(|| {
+            ways.push(way);
+            ways.len() - 1
+        })
+    };
+    let numbers = scenario.flows.iter().map(number).collect();
+    (ways, numbers)
 }
 
 /// Carries `scenario` out until its end, or until `interrupt`.
@@ -114,7 +153,8 @@ pub fn run(
     listener: &mut dyn Listener,
 ) -> Result<LiveRun, LiveError> {
     check(scenario)?;
-    let topology = Topology::create()?;
+    let (ways, way_of_flow) = ways(scenario);
+    let topology = Topology::create(ways.len() as u8)?;
     // The memory is made resident first, which takes a while if there is much of it.
     let pool = Pool::new(pool_size(scenario))?;
     let clock = Clock::starting_in(LEAD);
@@ -122,7 +162,10 @@ pub fn run(
     let mut router = Router::start(scenario, &topology, pool, &clock)?;
     let mut flows = Vec::new();
     for instance in scenario.instances() {
-        match Flow::start(&instance, scenario, &topology, &clock, &traffic_stop) {
+        let is_its = |flow: &Flow| std::ptr::eq(flow, instance.flow);
+        let number = scenario.flows.iter().position(is_its).unwrap_or(0);
+        let way = way_of_flow[number] as u8;
+        match Source::start(&instance, scenario, &topology, way, &clock, &traffic_stop) {
             Ok(flow) => flows.push((instance.name.clone(), flow)),
             Err(error) => {
                 // Nothing has been sent yet: all flows wait for the clock's zero.
@@ -187,14 +230,7 @@ impl Router {
         pool: Pool,
         clock: &Clock,
     ) -> Result<Router, LiveError> {
-        let plan = Plan {
-            up: lane(&scenario.link.up),
-            down: lane(&scenario.link.down),
-            seed: scenario.seed,
-            sample: scenario.measure.interval,
-            split_below: SPLIT_BELOW,
-            spin: Spin::Adaptive,
-        };
+        let plan = plan(scenario);
         let (inner, outer) = topology.ports(clock)?;
         let stop = Stop::new();
         let (sender, observations) = mpsc::channel();
@@ -225,10 +261,7 @@ impl Router {
         match &mut observation {
             Observation::Flow(hash, key) => {
                 let number = self.identities.iter().position(|identity| {
-                    let ends = (identity.source, identity.destination);
-                    identity.protocol == key.protocol
-                        && (ends == (key.source, key.destination)
-                            || ends == (key.destination, key.source))
+                    identity.matches(key.protocol, key.source, key.destination)
                 });
                 if let Some(number) = number {
                     self.numbers.insert(*hash, number as u32);
@@ -239,7 +272,7 @@ impl Router {
                     record.flow = self.numbers.get(&record.flow).copied().unwrap_or(NO_FLOW);
                 }
             }
-            Observation::Queue { .. } | Observation::Releases(_) => {}
+            Observation::Queue { .. } | Observation::Releases(_) | Observation::Arrivals(_) => {}
         }
         listener.observe(observation);
     }
@@ -258,25 +291,13 @@ impl Router {
     }
 }
 
-fn lane(pipe: &Pipe) -> LanePlan {
-    let mut steps = pipe.rate.steps().iter();
-    let first = steps.next().map_or(Rate::UNLIMITED, |(_, rate)| *rate);
-    LanePlan {
-        pipe: PipeParams {
-            rate: first,
-            delay: pipe.delay,
-            burst: pipe.burst,
-        },
-        steps: steps.map(|(at, rate)| (Time::ZERO + *at, *rate)).collect(),
-        queue: pipe.queue.0.clone(),
-    }
-}
-
 /// Room for what the queues may hold, what is on the way in the delay lines, and a burst.
 fn pool_size(scenario: &Scenario) -> PoolSize {
     let mut slots = 4096;
     let mut large = 256;
-    for pipe in [&scenario.link.up, &scenario.link.down] {
+    let flows = scenario.flows.iter();
+    let farthest = flows.map(|flow| scenario.extra_rtt(flow)).max();
+    for (_, pipe) in scenario.pipes() {
         let rate = pipe.rate.highest();
         let limit = match pipe.queue.0.value("limit") {
             Some(sluice_core::param::Value::Count(limit)) => limit.min(MOST_QUEUED),
@@ -285,7 +306,8 @@ fn pool_size(scenario: &Scenario) -> PoolSize {
         let in_flight = if rate.is_unlimited() {
             MOST_QUEUED
         } else {
-            (rate.bytes_in(pipe.delay) / 1000).min(MOST_QUEUED)
+            (rate.bytes_in(pipe.delay.longest() + farthest.unwrap_or_default()) / 1000)
+                .min(MOST_QUEUED)
         };
         slots += limit + in_flight;
         if rate >= SPLIT_BELOW {
@@ -295,82 +317,6 @@ fn pool_size(scenario: &Scenario) -> PoolSize {
     PoolSize {
         slots: slots as u32,
         large: large as u32,
-    }
-}
-
-/// A flow under way.
-enum Flow {
-    Tcp(Running<TcpReport>),
-    Udp(Running<UdpReport>),
-    Ping(Running<PingReport>),
-}
-
-impl Flow {
-    fn start(
-        instance: &FlowInstance<'_>,
-        scenario: &Scenario,
-        topology: &Topology,
-        clock: &Clock,
-        stop: &Stop,
-    ) -> Result<Flow, TrafficError> {
-        let flow = instance.flow;
-        let (from, to): (&Host, &Host) = match flow.direction {
-            Direction::Up => (&topology.h2, &topology.h3),
-            Direction::Down => (&topology.h3, &topology.h2),
-        };
-        let (source, destination): (IpAddr, IpAddr) = (from.address, to.address);
-        let (start, end) = (Time::ZERO + flow.start, Time::ZERO + flow.stop);
-        let (from, to) = (&from.namespace, &to.namespace);
-        match &flow.kind {
-            FlowKind::Tcp(kind) => {
-                let mut tcp = TcpFlow::new(source, destination, start);
-                tcp.congestion_control = Some(kind.cc.0.clone());
-                tcp.ecn = if kind.ecn { Ecn::On } else { Ecn::Off };
-                tcp.dscp = kind.dscp.value();
-                tcp.stop = Some(end);
-                tcp.info_interval = scenario.measure.interval;
-                tcp.bytes = kind.bytes.map(|bytes| bytes.as_u64());
-                tcp.start(from, to, clock, stop).map(Flow::Tcp)
-            }
-            FlowKind::Udp(kind) => {
-                let size = kind.size as usize;
-                let mut udp = UdpFlow::new(source, destination, kind.rate, size, start);
-                udp.dscp = kind.dscp.value();
-                udp.stop = Some(end);
-                udp.start(from, to, clock, stop).map(Flow::Udp)
-            }
-            FlowKind::Ping(kind) => {
-                let mut ping = Ping::new(source, destination, kind.interval, start);
-                ping.payload = kind.size as usize;
-                ping.dscp = kind.dscp.value();
-                ping.stop = Some(end);
-                ping.start(from, to, clock, stop).map(Flow::Ping)
-            }
-        }
-    }
-
-    fn identity(&self) -> Identity {
-        match self {
-            Flow::Tcp(running) => running.identity(),
-            Flow::Udp(running) => running.identity(),
-            Flow::Ping(running) => running.identity(),
-        }
-    }
-
-    fn is_finished(&self) -> bool {
-        match self {
-            Flow::Tcp(running) => running.is_finished(),
-            Flow::Udp(running) => running.is_finished(),
-            Flow::Ping(running) => running.is_finished(),
-        }
-    }
-
-    fn join(self) -> Result<FlowReport, TrafficError> {
-        Ok(match self {
-            Flow::Tcp(running) => FlowReport::Tcp(running.join()?),
-            Flow::Udp(running) => FlowReport::Udp(running.join()?),
-            Flow::Ping(running) => FlowReport::Ping(running.join()?),
-        })
     }
 }
 

@@ -1,7 +1,8 @@
 //! The network of a live run: `h2 -- router -- h3`, in namespaces that the process owns.
 //!
-//! The hosts share one subnet, and the router bridges, so that no address is rewritten; neighbours are
-//! set by hand, so that no address resolution enters a measurement. Everything vanishes with the
+//! The hosts share their subnets, and the router bridges, so that no address is rewritten. Flows whose
+//! way differs from that of others have addresses of their own, by which the router knows them.
+//! Neighbours are set by hand, so that no address resolution enters a measurement. Everything vanishes with the
 //! process, however it ends.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -34,8 +35,8 @@ pub enum TopologyError {
 pub struct Host {
     /// Its namespace.
     pub namespace: Namespace,
-    /// Its address.
-    pub address: IpAddr,
+    /// The last byte of its addresses.
+    number: u8,
 }
 
 /// The hosts, and the router's namespace between them.
@@ -48,21 +49,21 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Makes namespaces, interfaces and addresses.
+    /// Makes namespaces, interfaces and addresses: a pair of addresses for each of `ways`.
     ///
     /// # Errors
     /// Says which step failed and what would allow it; nothing is left behind.
-    pub fn create() -> Result<Topology, TopologyError> {
+    pub fn create(ways: u8) -> Result<Topology, TopologyError> {
         let topology = Topology {
             h2: Host::create("h2", 2)?,
             h3: Host::create("h3", 3)?,
             router: Namespace::create("router")?,
         };
-        topology.connect(&topology.h2, 2)?;
-        topology.connect(&topology.h3, 3)?;
+        topology.connect(&topology.h2, ways)?;
+        topology.connect(&topology.h3, ways)?;
         // The links are up only now, and routes and neighbours need them up.
-        topology.h2.meet(&topology.h3, 3)?;
-        topology.h3.meet(&topology.h2, 2)?;
+        topology.h2.meet(&topology.h3, ways)?;
+        topology.h3.meet(&topology.h2, ways)?;
         Ok(topology)
     }
 
@@ -86,7 +87,8 @@ impl Topology {
         &self.router
     }
 
-    fn connect(&self, host: &Host, number: u8) -> Result<(), TopologyError> {
+    fn connect(&self, host: &Host, ways: u8) -> Result<(), TopologyError> {
+        let number = host.number;
         let name = host.namespace.name();
         create_veth(
             VethEnd {
@@ -104,7 +106,9 @@ impl Topology {
         let mut links = host.namespace.links()?;
         links.set_up("lo", true)?;
         links.set_up(INTERFACE, true)?;
-        links.add_address(INTERFACE, host.address, 24)?;
+        for way in 0..ways {
+            links.add_address(INTERFACE, host.address(way), 24)?;
+        }
         Ok(())
     }
 }
@@ -116,16 +120,19 @@ impl Host {
         for (key, value) in SETTINGS {
             namespace.set_sysctl(key, value)?;
         }
-        Ok(Host {
-            namespace,
-            address: IpAddr::V4(Ipv4Addr::new(10, 0, 23, number)),
-        })
+        Ok(Host { namespace, number })
     }
 
-    fn meet(&self, other: &Host, number: u8) -> Result<(), TopologyError> {
-        self.namespace
-            .links()?
-            .add_neighbour(INTERFACE, other.address, mac(number))?;
+    /// Its address on a way.
+    pub const fn address(&self, way: u8) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(10, 0, FIRST_NET + way, self.number))
+    }
+
+    fn meet(&self, other: &Host, ways: u8) -> Result<(), TopologyError> {
+        let mut links = self.namespace.links()?;
+        for way in 0..ways {
+            links.add_neighbour(INTERFACE, other.address(way), mac(other.number))?;
+        }
         Ok(())
     }
 }
@@ -135,6 +142,18 @@ fn mac(number: u8) -> Mac {
     Mac([0x02, 0x00, 0x00, 0x00, 0x00, number])
 }
 
+/// The way of packets from a host's address.
+pub(super) const fn way_of(address: Ipv4Addr) -> Option<u8> {
+    match address.octets() {
+        [10, 0, net, _] => net.checked_sub(FIRST_NET),
+        _ => None,
+    }
+}
+
+/// Every way is a net of its own, 10.0.23.0/24 the first of them.
+const FIRST_NET: u8 = 23;
+/// Most ways of a run.
+pub(super) const MOST_WAYS: usize = 200;
 /// The interface of a host.
 const INTERFACE: &str = "eth0";
 

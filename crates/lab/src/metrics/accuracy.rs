@@ -44,10 +44,13 @@ impl<'a> AccuracyMeter<'a> {
         let Some(last) = last else {
             return;
         };
-        let pipe = self.link.pipe(release.pipe);
+        let pipe = self.link.pipe(release.pipe.direction());
         // A transmission of a busy link starts when the last one ends.
-        let slot_start = Span::from_ns(last.due.since(Time::ZERO + pipe.delay).as_ns());
-        let rate = pipe.rate.at(slot_start);
+        let delay = pipe.delay.at(last.due.since(Time::ZERO));
+        let slot_start = Span::from_ns(last.due.since(Time::ZERO + delay).as_ns());
+        let Some(rate) = pipe.rate.at(slot_start) else {
+            return;
+        };
         let planned = rate.transmission(u64::from(release.len));
         let apart = release.due.since(last.due);
         if rate != Rate::UNLIMITED && apart.as_ns().abs_diff(planned.as_ns()) <= 1 {

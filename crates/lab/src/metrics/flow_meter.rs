@@ -9,7 +9,7 @@ use super::jitter::Jitter;
 use super::percentile::percentiles;
 use super::summary::FlowSummary;
 use super::voip::mean_opinion_score;
-use crate::recording::{FlowSample, PingSample};
+use crate::recording::{FlowSample, PingSample, Transfer};
 use crate::scenario::{Direction, FlowInstance, FlowKind};
 
 /// Gathers what is told of a flow.
@@ -20,6 +20,8 @@ pub(super) struct FlowMeter<'a> {
     arrived: Vec<Arrived>,
     retransmits: Option<(u64, u64)>,
     srtt: Vec<u64>,
+    /// How long its transfers, pages or exchanges took.
+    transfers: Vec<u64>,
     /// Packets sent and received, over the whole life.
     packets: Option<(u64, u64)>,
     rtt: Vec<u64>,
@@ -48,11 +50,12 @@ impl<'a> FlowMeter<'a> {
         };
         FlowMeter {
             instance,
-            from: Time::ZERO + flow.start.saturating_add(warmup),
-            to: end.min(Time::ZERO + flow.stop),
+            from: Time::ZERO + instance.start.saturating_add(warmup),
+            to: end.min(Time::ZERO + instance.stop),
             arrived: Vec::new(),
             retransmits: None,
             srtt: Vec::new(),
+            transfers: Vec::new(),
             packets: None,
             rtt: Vec::new(),
             up: Vec::new(),
@@ -84,6 +87,13 @@ impl<'a> FlowMeter<'a> {
             self.retransmits = Some((first, n));
         }
         self.srtt.extend(sample.srtt.map(Span::as_ns));
+    }
+
+    /// One that was asked for after the warm-up is complete.
+    pub(super) fn transfer(&mut self, transfer: &Transfer) {
+        if (self.from..=self.to).contains(&transfer.start) {
+            self.transfers.push(transfer.took.as_ns());
+        }
     }
 
     pub(super) fn probe(&mut self, probe: &PingSample) {
@@ -139,7 +149,7 @@ impl<'a> FlowMeter<'a> {
     /// Whether it takes all that it gets for as long as it lasts.
     pub(super) fn is_greedy(&self) -> bool {
         let kind = &self.instance.flow.kind;
-        matches!(kind, FlowKind::Tcp(_)) && !kind.is_sized()
+        matches!(kind, FlowKind::Tcp(tcp) if tcp.bytes.is_none())
     }
 
     /// Its payload over time, for a comparison of shares.
@@ -166,6 +176,9 @@ impl<'a> FlowMeter<'a> {
         let FlowKind::Tcp(tcp) = &self.instance.flow.kind else {
             return None;
         };
+        if tcp.pause.is_some() {
+            return None;
+        }
         let bytes = tcp.bytes?.as_u64();
         let whole = |(_, arrived): &&Arrived| *arrived >= bytes;
         self.arrived.iter().find(whole).map(|(at, _)| *at)
@@ -177,7 +190,7 @@ impl<'a> FlowMeter<'a> {
     }
 
     pub(super) fn start(&self) -> Time {
-        Time::ZERO + self.instance.flow.start
+        Time::ZERO + self.instance.start
     }
 
     fn goodput(&self) -> Option<f64> {
@@ -209,7 +222,10 @@ pub(super) fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummar
     let goodputs: Vec<f64> = meters.iter().filter_map(|meter| meter.goodput()).collect();
     let mut completions: Vec<u64> = meters
         .iter()
-        .filter_map(|meter| Some(meter.completion()?.as_ns()))
+        .flat_map(|meter| match meter.completion() {
+            Some(took) => vec![took.as_ns()],
+            None => meter.transfers.clone(),
+        })
         .collect();
     let sent = counts(&|m| m.packets.map(|(sent, _)| sent));
     let received = counts(&|m| m.packets.map(|(_, received)| received));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sluice_core::{Span, Time};
+use sluice_core::{Rate, Span, Time};
 
 use super::accuracy::AccuracyMeter;
 use super::fairness::{Greedy, convergence, shares};
@@ -11,7 +11,7 @@ use super::percentile::jain;
 use super::pipe_meter::PipeMeter;
 use super::summary::{DirectionSummary, FlowSummary, Summary, Window};
 use crate::recording::{ReadError, Recording};
-use crate::scenario::{Backend, Direction, FlowInstance, Measure};
+use crate::scenario::{Backend, Direction, FlowInstance, Link, Measure, PipeId};
 
 impl Summary {
     /// Measures a recording.
@@ -43,27 +43,41 @@ impl Summary {
                 meter.probe(&probe);
             }
         }
-        let mut pipes = [Direction::Up, Direction::Down].map(|direction| {
-            let pipe = scenario.link.pipe(direction);
-            (direction, PipeMeter::new(pipe, Time::ZERO + warmup, end))
-        });
+        for transfer in recording.transfers()? {
+            let transfer = transfer?;
+            if let Some(meter) = meters.get_mut(transfer.flow as usize) {
+                meter.transfer(&transfer);
+            }
+        }
+        let mut pipes: Vec<(PipeId, PipeMeter<'_>)> = scenario
+            .pipes()
+            .map(|(id, pipe)| (id, PipeMeter::new(pipe, Time::ZERO + warmup, end)))
+            .collect();
         for row in recording.packets()? {
             let row = row?;
-            for (direction, meter) in &mut pipes {
-                if *direction == row.pipe {
+            for (id, meter) in &mut pipes {
+                if *id == row.pipe {
                     meter.packet(&row.record);
                 }
             }
+            // Of a path with several links the first one counts for the flow.
             if let Some(meter) = meters.get_mut(row.record.flow as usize)
-                && meter.instance.flow.direction == row.pipe
+                && row.pipe == meter.instance.flow.direction
             {
-                let pipe = scenario.link.pipe(row.pipe);
+                let pipe = scenario.link.pipe(row.pipe.direction());
                 let sent = row.record.at.since(Time::ZERO);
-                let transmission = pipe.rate.at(sent).transmission(u64::from(row.record.len));
-                meter.packet(&row.record, pipe.delay.saturating_add(transmission));
+                let rate = pipe.rate.at(sent).unwrap_or(Rate::UNLIMITED);
+                let transmission = rate.transmission(u64::from(row.record.len));
+                let rest = pipe.delay.at(sent).saturating_add(transmission);
+                meter.packet(&row.record, rest);
             }
         }
-        let mut accuracy = AccuracyMeter::new(&scenario.link);
+        // Packets are released behind the last link of their way.
+        let ends = Link {
+            up: scenario.links().last().unwrap_or(&scenario.link).up.clone(),
+            down: scenario.link.down.clone(),
+        };
+        let mut accuracy = AccuracyMeter::new(&ends);
         for release in recording.releases()? {
             accuracy.release(&release?);
         }
@@ -103,11 +117,12 @@ impl Summary {
             },
             groups,
             pipes: pipes
-                .map(|(direction, meter)| {
-                    let active = |at| active(&meters, direction, at);
-                    meter.finish(direction, round_trip, active)
+                .into_iter()
+                .map(|(id, meter)| {
+                    let active = |at| active(&meters, id.direction(), at);
+                    meter.finish(id, round_trip, active)
                 })
-                .into(),
+                .collect(),
             total_goodput_bps: directions
                 .iter()
                 .map(|d| d.goodput_bps)

@@ -8,7 +8,7 @@ use sluice_core::{Span, Time};
 use super::losses::{Loss, synchronisation};
 use super::percentile::percentiles;
 use super::summary::PipeSummary;
-use crate::scenario::{Direction, Pipe};
+use crate::scenario::{Pipe, PipeId};
 
 /// Gathers what is told of a pipe.
 pub(super) struct PipeMeter<'a> {
@@ -67,7 +67,7 @@ impl<'a> PipeMeter<'a> {
 
     pub(super) fn finish(
         mut self,
-        direction: Direction,
+        id: PipeId,
         round_trip: Span,
         active: impl Fn(Time) -> BTreeSet<u32>,
     ) -> PipeSummary {
@@ -79,7 +79,7 @@ impl<'a> PipeMeter<'a> {
             .rate
             .bits_between(start(self.from), start(self.to));
         PipeSummary {
-            name: direction.to_string(),
+            name: id.to_string(),
             utilisation: allowed
                 .filter(|bits| *bits > 0.0)
                 .map(|bits| self.bytes as f64 * 8.0 / bits),

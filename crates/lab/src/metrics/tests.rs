@@ -66,7 +66,7 @@ fn a_goodput_curve_averages_over_its_window() {
 fn release(due_us: u64, late_us: u64) -> Release {
     Release {
         due: Time::from_ns(due_us * 1000),
-        pipe: Direction::Up,
+        pipe: Direction::Up.into(),
         len: 1500,
         late: Span::from_us(late_us),
     }
@@ -361,7 +361,7 @@ fn an_expectation_that_is_not_met_says_what_was_measured() {
     let temp = tempfile::tempdir().unwrap();
     let recording = recording(temp.path());
     let summary = Summary::of(&recording).unwrap();
-    let outcomes = expect::check(&recording.run().scenario.expect, &summary);
+    let outcomes = expect::check(&recording.run().scenario.expect, Backend::Live, &[&summary]);
     let lines: Vec<String> = outcomes.iter().map(ToString::to_string).collect();
     assert_eq!(
         lines,
@@ -369,7 +369,8 @@ fn an_expectation_that_is_not_met_says_what_was_measured() {
             "met: `ping.p50` of `fifo` is 26ms; expected at most 30ms",
             "met: `bulk.goodput` of `fifo` is 1Mbit/s; expected at least 1Mbit/s",
             "met: `up.drops` of `fifo` is 2; expected at least 1 and at most 2",
-            "not met: `down.sojourn.p50` of `fifo` was not measured; expected at most 1ms",
+            "not met: `down.sojourn.p50` of `fifo` was not measured; expected at most 1ms; \
+             see \"Sojourn time of every packet\" in the report",
         ]
     );
     let passed: Vec<bool> = outcomes.iter().map(|outcome| outcome.passed).collect();

@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use sluice_core::DropReason;
 
+use super::chart::Chart;
 use super::summary::{FlowSummary, Percentiles, PipeSummary, Summary};
-use crate::scenario::{Direction, Flow, instance_names};
+use crate::scenario::{Direction, Flow, PipeId, instance_names};
 
 /// What a figure is measured in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +81,13 @@ pub struct MetricDecl<T: 'static> {
     value: fn(&T) -> Option<f64>,
 }
 
+impl<T> MetricDecl<T> {
+    /// The figure of `subject`; none if nothing was measured.
+    pub fn of(&self, subject: &T) -> Option<f64> {
+        (self.value)(subject)
+    }
+}
+
 macro_rules! metrics {
     ($($name:literal, $unit:ident, $doc:literal, $source:tt $($section:literal)?, $value:expr;)+) => {
         &[$(MetricDecl {
@@ -113,6 +121,7 @@ fn count(n: Option<u64>) -> Option<f64> {
 pub static FLOW_METRICS: &[MetricDecl<FlowSummary>] = metrics! {
     "goodput", Rate, "payload that arrived, per second", RFC7928 "2.5", |f| f.goodput_bps;
     "retransmits", Count, "segments sent again", TCP_INFO, |f| count(f.retransmits);
+    "transfers", Count, "transfers or pages that were completed", RFC7928 "2.1", |f| f.fct.as_ref().map(|p| p.count as f64);
     "fct", Time, "flow completion time, of a flow with `bytes`", RFC7928 "2.1", |f| count(f.fct_ns);
     "fct.p50", Time, "median flow completion time of all of its transfers", RFC7928 "2.1", |f| time(f.fct, P50);
     "fct.p95", Time, "its 95th percentile", RFC7928 "2.1", |f| time(f.fct, P95);
@@ -199,8 +208,8 @@ pub struct Metric {
 #[derive(Clone)]
 enum Kind {
     Run(&'static MetricDecl<Summary>),
-    Pipe(Direction, &'static MetricDecl<PipeSummary>),
-    Drops(Direction, DropReason),
+    Pipe(PipeId, &'static MetricDecl<PipeSummary>),
+    Drops(PipeId, DropReason),
     Flow(String, &'static MetricDecl<FlowSummary>),
 }
 
@@ -246,13 +255,13 @@ impl Metric {
             },
             candidates,
         };
-        if let Some(direction) = Direction::from_word(subject) {
+        if let Some(pipe) = PipeId::from_word(subject) {
             if let Some(decl) = PIPE_METRICS.iter().find(|decl| decl.name == rest) {
-                return Ok(Kind::Pipe(direction, decl));
+                return Ok(Kind::Pipe(pipe, decl));
             }
             let reasons = || DropReason::ALL.iter().copied();
             if let Some(reason) = reasons().find(|r| rest == format!("drops.{}", r.name())) {
-                return Ok(Kind::Drops(direction, reason));
+                return Ok(Kind::Drops(pipe, reason));
             }
             let plain = PIPE_METRICS.iter().map(|decl| decl.name.to_owned());
             let drops = reasons().map(|r| format!("drops.{}", r.name()));
@@ -301,17 +310,32 @@ impl Metric {
         }
     }
 
+    /// Where in the report of the run of `summary` it is seen.
+    pub fn chart(&self, summary: &Summary) -> Chart {
+        match &self.kind {
+            Kind::Run(decl) => Chart::of_run(decl.name),
+            Kind::Pipe(way, decl) => Chart::of_pipe(decl.name, way.direction()),
+            Kind::Drops(..) => Chart::Packets,
+            Kind::Flow(name, decl) => {
+                let mut all = summary.groups.iter().chain(&summary.flows);
+                let flow = all.find(|flow| flow.name == *name);
+                let way = flow.and_then(|flow| Direction::from_word(&flow.direction));
+                Chart::of_flow(decl.name, way.unwrap_or(Direction::Up))
+            }
+        }
+    }
+
     /// The figure in `summary`; none if nothing was measured.
     pub fn value(&self, summary: &Summary) -> Option<f64> {
-        let pipe = |direction: &Direction| {
-            let name = direction.word();
+        let pipe = |id: &PipeId| {
+            let name = id.word();
             summary.pipes.iter().find(|pipe| pipe.name == name)
         };
         match &self.kind {
             Kind::Run(decl) => (decl.value)(summary),
-            Kind::Pipe(direction, decl) => (decl.value)(pipe(direction)?),
-            Kind::Drops(direction, reason) => {
-                let drops = &pipe(direction)?.drops;
+            Kind::Pipe(id, decl) => (decl.value)(pipe(id)?),
+            Kind::Drops(id, reason) => {
+                let drops = &pipe(id)?.drops;
                 Some(drops.get(reason.name()).copied().unwrap_or(0) as f64)
             }
             Kind::Flow(name, decl) => {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sluice_core::{Span, Time};
 
-use crate::scenario::Direction;
+use crate::scenario::PipeId;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,14 @@ pub enum Cell<'a> {
     Empty,
 }
 
+impl Cell<'_> {
+    /// A whole number. Parquet's are signed; half of the range of u64 is 292 years in nanoseconds and
+    /// 8 EiB.
+    pub(crate) fn whole(n: u64) -> Self {
+        Cell::Int(i64::try_from(n).unwrap_or(i64::MAX))
+    }
+}
+
 /// A row of a table.
 pub trait Row: Sized {
     /// The table's name.
@@ -70,9 +78,7 @@ macro_rules! whole_number {
         impl CellType for $type {
             const KIND: ColumnKind = ColumnKind::Int;
             fn to_cell(&self) -> Cell<'_> {
-                // Parquet's numbers are signed; half of the range of u64 is 292 years in
-                // nanoseconds and 8 EiB.
-                Cell::Int(i64::try_from(*self).unwrap_or(i64::MAX))
+                Cell::whole(u64::from(*self))
             }
             fn from_cell(cell: Cell<'_>) -> Option<Self> {
                 match cell {
@@ -89,7 +95,7 @@ whole_number!(u16, u32, u64);
 impl CellType for Time {
     const KIND: ColumnKind = ColumnKind::Int;
     fn to_cell(&self) -> Cell<'_> {
-        Cell::Int(i64::try_from(self.as_ns()).unwrap_or(i64::MAX))
+        Cell::whole(self.as_ns())
     }
     fn from_cell(cell: Cell<'_>) -> Option<Self> {
         u64::from_cell(cell).map(Time::from_ns)
@@ -99,7 +105,7 @@ impl CellType for Time {
 impl CellType for Span {
     const KIND: ColumnKind = ColumnKind::Int;
     fn to_cell(&self) -> Cell<'_> {
-        Cell::Int(i64::try_from(self.as_ns()).unwrap_or(i64::MAX))
+        Cell::whole(self.as_ns())
     }
     fn from_cell(cell: Cell<'_>) -> Option<Self> {
         u64::from_cell(cell).map(Span::from_ns)
@@ -132,14 +138,14 @@ impl CellType for bool {
     }
 }
 
-impl CellType for Direction {
+impl CellType for PipeId {
     const KIND: ColumnKind = ColumnKind::Text;
     fn to_cell(&self) -> Cell<'_> {
         Cell::Text(self.word())
     }
     fn from_cell(cell: Cell<'_>) -> Option<Self> {
         match cell {
-            Cell::Text(word) => Direction::from_word(word),
+            Cell::Text(word) => PipeId::from_word(word),
             _ => None,
         }
     }

@@ -1,26 +1,31 @@
 //! Reading a run's folder.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use parquet::errors::ParquetError;
 
 use super::SUMMARY_JSON;
 use super::cell::Row;
-use super::rows::{FlowSample, PacketRow, PingSample, QueueSample, Release};
+use super::checksum::Checksum;
+use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
 use super::run_file::{FORMAT, RUN_JSON, RunFile, Status, write_json};
 use super::table::{Rows, path_of};
 use super::writer::abandoned;
 use crate::metrics::Summary;
 
 /// The tables of a recording.
-pub(crate) const TABLES: [&str; 5] = [
+pub(crate) const TABLES: [&str; 7] = [
     PacketRow::TABLE,
     FlowSample::TABLE,
     QueueSample::TABLE,
     PingSample::TABLE,
+    Transfer::TABLE,
     Release::TABLE,
+    Arrival::TABLE,
 ];
 
 /// Why a recording cannot be read.
@@ -57,6 +62,19 @@ pub enum ReadError {
         path: PathBuf,
         /// What is wrong.
         error: ParquetError,
+    },
+    /// A table is not the one that was written.
+    #[error(
+        "`{}` is damaged: its SHA-256 is {found}, and run.json says {expected}",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was written.
+        expected: String,
+        /// What is there.
+        found: String,
     },
     /// A column is missing.
     #[error("`{}` has no column `{column}`", path.display())]
@@ -98,6 +116,8 @@ pub enum ReadError {
 pub struct Recording {
     dir: PathBuf,
     run: RunFile,
+    /// Tables that were found undamaged, which is looked at once.
+    sound: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 impl Recording {
@@ -117,7 +137,15 @@ impl Recording {
         Ok(Recording {
             dir: dir.to_owned(),
             run,
+            sound: Arc::default(),
         })
+    }
+
+    /// As one of a program that took no checksums, for tests with tables of their own.
+    #[cfg(test)]
+    pub(super) fn without_checksums(mut self) -> Recording {
+        self.run.tables.clear();
+        self
     }
 
     /// The folder.
@@ -162,11 +190,27 @@ impl Recording {
         self.rows()
     }
 
+    /// Every transfer, page and exchange that was completed.
+    ///
+    /// # Errors
+    /// The table cannot be read.
+    pub fn transfers(&self) -> Result<Rows<Transfer>, ReadError> {
+        self.rows()
+    }
+
     /// Every packet that a live router sent on.
     ///
     /// # Errors
     /// The table cannot be read.
     pub fn releases(&self) -> Result<Rows<Release>, ReadError> {
+        self.rows()
+    }
+
+    /// Every packet as a live router put it into its queues, in the order of arrival.
+    ///
+    /// # Errors
+    /// The table cannot be read; earlier programs wrote none.
+    pub fn arrivals(&self) -> Result<Rows<Arrival>, ReadError> {
         self.rows()
     }
 
@@ -201,7 +245,45 @@ impl Recording {
         if is_missing && self.run.status != Status::Complete {
             return Ok(Rows::none(&self.dir));
         }
-        Rows::open(&self.dir)
+        let rows = Rows::open(&self.dir)?;
+        self.check_sound(R::TABLE)?;
+        Ok(rows)
+    }
+
+    /// Reads every table through and holds it against its checksum.
+    ///
+    /// # Errors
+    /// A table is damaged or missing.
+    pub fn check_all(&self) -> Result<(), ReadError> {
+        self.run
+            .tables
+            .keys()
+            .filter_map(|name| TABLES.into_iter().find(|table| table == name))
+            .try_for_each(|table| self.check_sound(table))
+    }
+
+    fn check_sound(&self, table: &'static str) -> Result<(), ReadError> {
+        let Some(expected) = self.run.tables.get(table) else {
+            // A run of an earlier program has no checksums.
+            return Ok(());
+        };
+        let mut sound = self.sound.lock().expect("nobody panics with the lock");
+        if sound.contains(table) {
+            return Ok(());
+        }
+        let path = self.dir.join(table).with_extension("parquet");
+        match Checksum::of_file(&path) {
+            Ok(found) if found == *expected => {
+                sound.insert(table);
+                Ok(())
+            }
+            Ok(found) => Err(ReadError::Damaged {
+                path,
+                expected: expected.sha256.clone(),
+                found: found.sha256,
+            }),
+            Err(error) => Err(ReadError::Open { path, error }),
+        }
     }
 }
 

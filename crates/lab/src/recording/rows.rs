@@ -7,7 +7,7 @@ use sluice_core::record::{self, Fate, PacketRecord};
 use sluice_core::{Backlog, DropReason, Ecn, Span, Time};
 
 use super::cell::{Cell, CellType, ColumnDecl, ColumnKind, Row, table};
-use crate::scenario::Direction;
+use crate::scenario::PipeId;
 
 /// The flow number of packets that belong to no flow of the scenario (ARP, neighbour discovery ...).
 pub const NO_FLOW: u32 = u32::MAX;
@@ -48,8 +48,8 @@ table! {
     pub struct QueueSample = "queues" {
         /// instant of the sample
         time: Time = "time_ns",
-        /// the pipe: up or down
-        pipe: Direction = "pipe",
+        /// the pipe: up or down, up2 or down2 of the second link
+        pipe: PipeId = "pipe",
         /// queue of the discipline (flow bucket or class); nothing for all of them together
         queue: Option<u32> = "queue",
         /// what it is: backlog_packets, backlog_bytes, or a variable of the algorithm
@@ -83,7 +83,8 @@ impl FlowSample {
 
 impl QueueSample {
     /// What `pipe` held at `time`: packets and bytes.
-    pub fn backlog(time: Time, pipe: Direction, backlog: Backlog) -> [QueueSample; 2] {
+    pub fn backlog(time: Time, pipe: impl Into<PipeId>, backlog: Backlog) -> [QueueSample; 2] {
+        let pipe = pipe.into();
         let sample = |variable, n| QueueSample {
             time,
             pipe,
@@ -101,7 +102,7 @@ impl QueueSample {
     /// A variable of an algorithm, as the algorithm tells it.
     pub fn state(
         time: Time,
-        pipe: Direction,
+        pipe: impl Into<PipeId>,
         queue: u32,
         variable: &'static str,
         value: StateValue,
@@ -115,7 +116,7 @@ impl QueueSample {
         };
         QueueSample {
             time,
-            pipe,
+            pipe: pipe.into(),
             queue: Some(queue),
             variable: Cow::Borrowed(variable),
             kind: Cow::Borrowed(kind),
@@ -150,12 +151,28 @@ table! {
 }
 
 table! {
+    /// A transfer, a page or an exchange that is complete.
+    pub struct Transfer = "transfers" {
+        /// when it was asked for
+        start: Time = "start_ns",
+        /// number of the flow, as in run.json
+        flow: u32 = "flow",
+        /// number of the transfer or page within its flow, from 0
+        seq: u64 = "seq",
+        /// until its last byte had arrived
+        took: Span = "took_ns",
+        /// payload bytes
+        bytes: u64 = "bytes",
+    }
+}
+
+table! {
     /// A packet that a live router sent on: when it was due, and how late it was.
     pub struct Release = "releases" {
         /// when it was due at the far end of the pipe
         due: Time = "due_ns",
-        /// the pipe: up or down
-        pipe: Direction = "pipe",
+        /// the pipe: up or down, up2 or down2 of the second link
+        pipe: PipeId = "pipe",
         /// bytes on the link
         len: u32 = "size_bytes",
         /// how much later it was sent
@@ -163,11 +180,39 @@ table! {
     }
 }
 
+table! {
+    /// A packet as a live router put it into its queues: with these a run can be replayed.
+    pub struct Arrival = "arrivals" {
+        /// arrival
+        time: Time = "time_ns",
+        /// the first pipe of its direction: up or down
+        pipe: PipeId = "pipe",
+        /// number of the way that packets of its addresses take, 0 the common one
+        way: u32 = "way",
+        /// bytes on the link, all segments
+        len: u32 = "size_bytes",
+        /// wire packets in it
+        segments: u32 = "segments",
+        /// ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE
+        ecn: u32 = "ecn",
+        /// differentiated services codepoint
+        dscp: u32 = "dscp",
+        /// hash of the flow
+        hash: u32 = "hash",
+        /// hash of the source host
+        src: u32 = "src",
+        /// hash of the destination host
+        dst: u32 = "dst",
+        /// bytes that the flow has still to send, or microseconds to its deadline; 0 if unknown
+        tag: u32 = "tag",
+    }
+}
+
 /// A packet's way through the queue of a pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketRow {
     /// The pipe.
-    pub pipe: Direction,
+    pub pipe: PipeId,
     /// What happened to the packet; [`PacketRecord::flow`] is the number of the flow in run.json, or
     /// [`NO_FLOW`].
     pub record: PacketRecord,
@@ -192,7 +237,7 @@ impl Row for PacketRow {
             name: "pipe",
             kind: ColumnKind::Text,
             is_optional: false,
-            doc: "the pipe: up or down",
+            doc: "the pipe: up or down, up2 or down2 of the second link",
         };
         let of_record = PacketRecord::COLUMNS.iter().map(of_record);
         of_record.chain([pipe]).collect()
@@ -254,7 +299,7 @@ impl Row for PacketRow {
             at: settled.unwrap_or(arrival),
         };
         Ok(PacketRow {
-            pipe: Direction::from_cell(*pipe).ok_or(pipe_column)?,
+            pipe: PipeId::from_cell(*pipe).ok_or(pipe_column)?,
             record,
         })
     }

@@ -1,13 +1,14 @@
 //! `run.json`: what was run, by which program, where, and how it ended.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::table::part_of;
+use super::checksum::{Checksum, program};
+use crate::part::Part;
 use crate::scenario::{Backend, Scenario, Variant};
 
 /// The name of the file in a run's folder.
@@ -71,6 +72,9 @@ pub struct Environment {
     pub backend: Backend,
     /// The program and its version.
     pub program: String,
+    /// SHA-256 of its file: another program may come to other results.
+    #[serde(default)]
+    pub program_sha256: Option<String>,
     /// The name of the machine.
     pub host: String,
     /// The system and its version.
@@ -89,6 +93,7 @@ impl Environment {
         Environment {
             backend,
             program: concat!("sluice ", env!("CARGO_PKG_VERSION")).to_owned(),
+            program_sha256: program().map(str::to_owned),
             host: read("hostname"),
             kernel: format!("{} {}", read("ostype"), read("osrelease")),
             started_at,
@@ -134,6 +139,9 @@ pub struct RunFile {
     pub flows: Vec<FlowEntry>,
     /// Packets lost to anything but the queue, by cause.
     pub lost: BTreeMap<String, u64>,
+    /// The tables that are whole.
+    #[serde(default)]
+    pub tables: BTreeMap<String, Checksum>,
     /// The scenario with everything set.
     pub scenario: Scenario,
     /// The same as TOML, to run it again.
@@ -160,6 +168,7 @@ impl RunFile {
             environment: environment.clone(),
             flows: flows.collect(),
             lost: BTreeMap::new(),
+            tables: BTreeMap::new(),
             scenario: scenario.clone(),
             scenario_toml: scenario.to_toml(),
         }
@@ -172,11 +181,9 @@ impl RunFile {
 
 /// Writes `value` to `path` so that at any instant there is either the old file or the whole new one.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
-    let part = part_of(path);
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
-    let mut file = File::create(&part)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&part, path)
+    let mut part = Part::create(path)?;
+    part.write_all(text.as_bytes())?;
+    part.finish()
 }

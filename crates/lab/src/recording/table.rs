@@ -1,248 +1,58 @@
 //! A table of a recording: rows to Parquet columns and back.
 //!
-//! Rows are gathered and written as row groups of [`GROUP_ROWS`], so that memory stays bounded however
-//! long a run is. A table is written under a temporary name and takes its own only when it is whole.
+//! A table is written under a temporary name and takes its own only when it is whole.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::ReadError;
-use super::cell::{Cell, ColumnDecl, ColumnKind, Row};
-use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical};
+use super::cell::{Cell, ColumnDecl, Row};
+use super::cells::{CellWriter, Values, physical};
+use super::checksum::{Checksum, Summing};
+use crate::part::Part;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
+use parquet::data_type::DataType;
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
-use parquet::schema::types::{ColumnPath, Type};
-
-/// Rows that are gathered before they are written.
-pub(crate) const GROUP_ROWS: usize = 1 << 16;
-
-/// The values of a column, gathered for a row group.
-enum Values {
-    Int(Vec<i64>),
-    Float(Vec<f64>),
-    Text(Vec<ByteArray>),
-    Flag(Vec<bool>),
-}
-
-struct Column {
-    decl: ColumnDecl,
-    values: Values,
-    /// 1 where there is a value, 0 where there is none; unused if the column is not optional.
-    levels: Vec<i16>,
-    /// The words seen so far, so that each is held once.
-    words: BTreeMap<String, ByteArray>,
-}
-
-impl Column {
-    fn new(decl: ColumnDecl) -> Self {
-        Column {
-            decl,
-            values: match decl.kind {
-                ColumnKind::Int => Values::Int(Vec::new()),
-                ColumnKind::Float => Values::Float(Vec::new()),
-                ColumnKind::Text => Values::Text(Vec::new()),
-                ColumnKind::Flag => Values::Flag(Vec::new()),
-            },
-            levels: Vec::new(),
-            words: BTreeMap::new(),
-        }
-    }
-
-    fn push(&mut self, cell: Cell<'_>) {
-        if self.decl.is_optional {
-            self.levels.push(i16::from(cell != Cell::Empty));
-        }
-        match (&mut self.values, cell) {
-            (Values::Int(values), Cell::Int(n)) => values.push(n),
-            (Values::Float(values), Cell::Float(x)) => values.push(x),
-            (Values::Flag(values), Cell::Flag(b)) => values.push(b),
-            (Values::Text(values), Cell::Text(word)) => {
-                if !self.words.contains_key(word) {
-                    self.words.insert(word.to_owned(), ByteArray::from(word));
-                }
-                values.push(self.words[word].clone());
-            }
-            (_, Cell::Empty) => {
-                assert!(
-                    self.decl.is_optional,
-                    "a column that is not optional has no empty cell"
-                );
-            }
-            _ => panic!("a cell has the kind of its column"),
-        }
-    }
-
-    fn write<W: io::Write + Send>(
-        &mut self,
-        group: &mut SerializedRowGroupWriter<'_, W>,
-    ) -> Result<(), ParquetError> {
-        let levels = self.decl.is_optional.then_some(self.levels.as_slice());
-        let mut column = group
-            .next_column()?
-            .expect("a row group has all columns of the schema");
-        match &mut self.values {
-            Values::Int(v) => column.typed::<Int64Type>().write_batch(v, levels, None)?,
-            Values::Float(v) => column.typed::<DoubleType>().write_batch(v, levels, None)?,
-            Values::Text(v) => column
-                .typed::<ByteArrayType>()
-                .write_batch(v, levels, None)?,
-            Values::Flag(v) => column.typed::<BoolType>().write_batch(v, levels, None)?,
-        };
-        self.clear();
-        column.close()
-    }
-
-    fn clear(&mut self) {
-        self.levels.clear();
-        match &mut self.values {
-            Values::Int(values) => values.clear(),
-            Values::Float(values) => values.clear(),
-            Values::Text(values) => values.clear(),
-            Values::Flag(values) => values.clear(),
-        }
-    }
-}
 
 /// Writes rows to a file.
 pub(crate) struct TableWriter<R> {
-    path: PathBuf,
-    part: PathBuf,
-    file: SerializedFileWriter<File>,
-    columns: Vec<Column>,
-    rows: usize,
+    cells: CellWriter<Summing<Part>>,
     row: PhantomData<fn(&R)>,
 }
 
 impl<R: Row> TableWriter<R> {
     /// Begins the table in the folder `dir`.
     pub fn create(dir: &Path) -> Result<Self, ParquetError> {
-        let path = path_of::<R>(dir);
-        let part = part_of(&path);
-        let columns = R::columns();
-        let file = SerializedFileWriter::new(
-            File::create(&part)?,
-            schema(R::TABLE, &columns)?,
-            Arc::new(properties(&columns)),
-        )?;
+        let part = Summing::new(Part::create(&path_of::<R>(dir))?);
         Ok(TableWriter {
-            path,
-            part,
-            file,
-            columns: columns.into_iter().map(Column::new).collect(),
-            rows: 0,
+            cells: CellWriter::new(part, R::TABLE, R::columns())?,
             row: PhantomData,
         })
     }
 
     pub fn push(&mut self, row: &R) -> Result<(), ParquetError> {
-        let mut columns = self.columns.iter_mut();
-        row.write(&mut |cell| {
-            columns
-                .next()
-                .expect("a row has a cell for each column")
-                .push(cell);
-        });
-        self.rows += 1;
-        if self.rows == GROUP_ROWS {
-            self.flush()?;
-        }
-        Ok(())
+        self.cells.row(|cell| row.write(cell))
     }
 
-    /// Writes what is left and gives the file its name.
-    pub fn finish(mut self) -> Result<(), ParquetError> {
-        self.flush()?;
-        self.file.finish()?;
-        self.file.inner().sync_all()?;
-        fs::rename(&self.part, &self.path)?;
-        Ok(())
+    /// Writes what is left and gives the file its name; tells its checksum.
+    pub fn finish(self) -> Result<Checksum, ParquetError> {
+        let file = self.cells.finish()?;
+        let checksum = file.checksum();
+        file.into_inner().finish()?;
+        Ok(checksum)
     }
 
     /// The file's name when it is whole.
     pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn flush(&mut self) -> Result<(), ParquetError> {
-        if self.rows == 0 {
-            return Ok(());
-        }
-        let mut group = self.file.next_row_group()?;
-        for column in &mut self.columns {
-            column.write(&mut group)?;
-        }
-        group.close()?;
-        self.rows = 0;
-        Ok(())
+        self.cells.inner().inner().path()
     }
 }
 
 /// Where the table of `R` is in a recording.
 pub(crate) fn path_of<R: Row>(dir: &Path) -> PathBuf {
     dir.join(R::TABLE).with_extension("parquet")
-}
-
-/// The name of a file that is not whole yet.
-pub(crate) fn part_of(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    name.into()
-}
-
-fn schema(table: &str, columns: &[ColumnDecl]) -> Result<Arc<Type>, ParquetError> {
-    let field = |decl: &ColumnDecl| {
-        let (physical, logical) = physical(decl.kind);
-        Type::primitive_type_builder(decl.name, physical)
-            .with_logical_type(logical)
-            .with_repetition(if decl.is_optional {
-                Repetition::OPTIONAL
-            } else {
-                Repetition::REQUIRED
-            })
-            .build()
-            .map(Arc::new)
-    };
-    let fields = columns.iter().map(field).collect::<Result<_, _>>()?;
-    Ok(Arc::new(
-        Type::group_type_builder(table)
-            .with_fields(fields)
-            .build()?,
-    ))
-}
-
-fn physical(kind: ColumnKind) -> (Physical, Option<LogicalType>) {
-    match kind {
-        ColumnKind::Int => (Physical::INT64, None),
-        ColumnKind::Float => (Physical::DOUBLE, None),
-        ColumnKind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-        ColumnKind::Flag => (Physical::BOOLEAN, None),
-    }
-}
-
-fn properties(columns: &[ColumnDecl]) -> WriterProperties {
-    let mut properties = WriterProperties::builder()
-        .set_created_by(concat!("sluice ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::SNAPPY);
-    // Times and sequence numbers are all different: a dictionary of them is waste, differences of
-    // neighbours are small.
-    for decl in columns
-        .iter()
-        .filter(|d| d.name == "seq" || d.name.ends_with("_ns"))
-    {
-        let path = ColumnPath::from(decl.name);
-        properties = properties
-            .set_column_dictionary_enabled(path.clone(), false)
-            .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
-    }
-    properties.build()
 }
 
 /// The rows of a table, read one row group at a time.

@@ -6,7 +6,8 @@ use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Backlog, DropReason, Ecn, Span, Time};
 
 use super::cell::table;
-use super::table::{GROUP_ROWS, TableWriter};
+use super::cells::GROUP_ROWS;
+use super::table::TableWriter;
 use super::writer::estimated_bytes;
 use super::*;
 use crate::scenario::{Backend, Direction, Scenario, Variant};
@@ -113,7 +114,7 @@ fn rows_come_back_as_they_were_written() {
     };
     let release = Release {
         due: Time::from_ns(11_200_000),
-        pipe: Direction::Up,
+        pipe: Direction::Up.into(),
         len: 1500,
         late: Span::from_us(7),
     };
@@ -198,7 +199,7 @@ fn the_space_asked_for_covers_a_full_link() {
         writer.packet(Direction::Up, &record).unwrap();
         let release = Release {
             due: record.at + Span::from_ms(11),
-            pipe: Direction::Up,
+            pipe: Direction::Up.into(),
             len: record.len,
             late: Span::from_ns(noise.below(100_000)),
         };
@@ -403,7 +404,8 @@ fn a_foreign_table_is_refused_by_file_and_column() {
     let temp = tempfile::tempdir().unwrap();
     let recording = begin(temp.path())
         .finish(End::complete(Time::ZERO))
-        .unwrap();
+        .unwrap()
+        .without_checksums();
 
     let mut table = TableWriter::create(temp.path()).unwrap();
     table
@@ -449,6 +451,40 @@ fn a_foreign_table_is_refused_by_file_and_column() {
     fs::copy(&queues, &pings).unwrap();
     let error = recording.pings().err().unwrap().to_string();
     assert_eq!(error, format!("`{}` has no column `flow`", pings.display()));
+}
+
+#[test]
+fn a_damaged_table_is_told_from_a_whole_one() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut writer = begin(temp.path());
+    for seq in 0..1000 {
+        let probe = PingSample {
+            time: Time::from_ns(seq * 7919),
+            flow: 0,
+            seq,
+            rtt: Some(Span::from_ns(seq * seq)),
+            up: None,
+            down: None,
+            is_lost: false,
+        };
+        writer.ping(&probe).unwrap();
+    }
+    writer.finish(End::complete(Time::ZERO)).unwrap();
+    let path = temp.path().join("pings.parquet");
+    let mut bytes = fs::read(&path).unwrap();
+    // In the middle of a page, where Parquet itself sees a number like another.
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let recording = Recording::open(temp.path()).unwrap();
+    let error = recording.pings().err().unwrap();
+    assert!(matches!(error, ReadError::Damaged { .. }), "{error}");
+    assert!(recording.check_all().is_err());
+    assert_eq!(
+        recording.packets().unwrap().count(),
+        0,
+        "the others are sound"
+    );
 }
 
 #[test]

@@ -10,12 +10,14 @@ use sluice_core::record::PacketRecord;
 use sluice_core::{Rate, Time};
 
 use super::cell::Row;
+use super::checksum::Checksum;
 use super::reader::{Recording, TABLES, read_run_file};
-use super::rows::{FlowSample, PacketRow, PingSample, QueueSample, Release};
+use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
 use super::run_file::{Environment, Process, RUN_JSON, RunFile, Status};
-use super::table::{TableWriter, part_of};
+use super::table::TableWriter;
 use super::{ReadError, SUMMARY_JSON};
-use crate::scenario::{Direction, Scenario, Variant};
+use crate::part::temporary;
+use crate::scenario::{Direction, PipeId, Scenario, Variant};
 
 /// Why a recording could not be begun or written.
 #[derive(Debug, thiserror::Error)]
@@ -120,7 +122,9 @@ struct Tables {
     flows: TableWriter<FlowSample>,
     queues: TableWriter<QueueSample>,
     pings: TableWriter<PingSample>,
+    transfers: TableWriter<Transfer>,
     releases: TableWriter<Release>,
+    arrivals: TableWriter<Arrival>,
 }
 
 impl RunWriter {
@@ -153,7 +157,9 @@ impl RunWriter {
                 flows: create_table(dir)?,
                 queues: create_table(dir)?,
                 pings: create_table(dir)?,
+                transfers: create_table(dir)?,
                 releases: create_table(dir)?,
+                arrivals: create_table(dir)?,
             }),
             dir: dir.to_owned(),
             run,
@@ -170,10 +176,14 @@ impl RunWriter {
     ///
     /// # Errors
     /// [`RecordError::Write`]: the run should end then.
-    pub fn packet(&mut self, pipe: Direction, record: &PacketRecord) -> Result<(), RecordError> {
+    pub fn packet(
+        &mut self,
+        pipe: impl Into<PipeId>,
+        record: &PacketRecord,
+    ) -> Result<(), RecordError> {
         self.latest = self.latest.max(record.at);
         let row = PacketRow {
-            pipe,
+            pipe: pipe.into(),
             record: record.clone(),
         };
         push(&mut self.tables().packets, &row)
@@ -206,6 +216,15 @@ impl RunWriter {
         push(&mut self.tables().pings, sample)
     }
 
+    /// A transfer, a page or an exchange is complete.
+    ///
+    /// # Errors
+    /// As [`RunWriter::packet`].
+    pub fn transfer(&mut self, transfer: &Transfer) -> Result<(), RecordError> {
+        self.latest = self.latest.max(transfer.start + transfer.took);
+        push(&mut self.tables().transfers, transfer)
+    }
+
     /// A live router sent a packet on.
     ///
     /// # Errors
@@ -213,6 +232,14 @@ impl RunWriter {
     pub fn release(&mut self, release: &Release) -> Result<(), RecordError> {
         self.latest = self.latest.max(release.due);
         push(&mut self.tables().releases, release)
+    }
+
+    /// A live router put a packet into a queue.
+    ///
+    /// # Errors
+    /// As [`RunWriter::packet`].
+    pub fn arrival(&mut self, arrival: &Arrival) -> Result<(), RecordError> {
+        push(&mut self.tables().arrivals, arrival)
     }
 
     /// Ends the recording and opens it for reading.
@@ -238,9 +265,21 @@ impl RunWriter {
             finish(tables.flows),
             finish(tables.queues),
             finish(tables.pings),
+            finish(tables.transfers),
             finish(tables.releases),
+            finish(tables.arrivals),
         ];
-        let failed = results.into_iter().find_map(Result::err);
+        let mut failed = None;
+        for (table, result) in TABLES.into_iter().zip(results) {
+            match result {
+                Ok(checksum) => {
+                    self.run.tables.insert(table.to_owned(), checksum);
+                }
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
         let reason = match (&failed, end.cut_short) {
             (Some(error), _) => Some(error.to_string()),
             (None, reason) => reason,
@@ -277,13 +316,10 @@ fn push<R: Row>(table: &mut TableWriter<R>, row: &R) -> Result<(), RecordError> 
         .map_err(|error| write_error(table.path(), error))
 }
 
-fn finish<R: Row>(table: TableWriter<R>) -> Result<(), RecordError> {
+fn finish<R: Row>(table: TableWriter<R>) -> Result<Checksum, RecordError> {
     let path = table.path().to_owned();
-    table.finish().map_err(|error| {
-        // A table without its end is of no use, and takes space that run.json may need.
-        let _ = fs::remove_file(part_of(&path));
-        write_error(&path, error)
-    })
+    // A table without its end is of no use, and takes space that run.json may need: it is removed.
+    table.finish().map_err(|error| write_error(&path, error))
 }
 
 fn write_error(path: &Path, error: ParquetError) -> RecordError {
@@ -362,8 +398,9 @@ pub(crate) fn estimated_bytes(scenario: &Scenario) -> u64 {
     let seconds = scenario.duration.as_secs_f64();
     let packets = |direction| {
         let rate = match scenario.link.pipe(direction).rate.highest() {
-            // Without a rate the machine is the limit.
-            Rate::UNLIMITED => 10e9,
+            // Without a rate the machine is the limit; rules are there to set one.
+            Rate::UNLIMITED if scenario.rules.is_none() => 10e9,
+            Rate::UNLIMITED => 1e9,
             rate => rate.as_bps() as f64,
         };
         rate * seconds / (8.0 * 1500.0)
@@ -382,7 +419,7 @@ fn clear(dir: &Path) -> Result<(), RecordError> {
     let tables = TABLES.iter().map(|table| format!("{table}.parquet"));
     let names = tables.chain([RUN_JSON, SUMMARY_JSON, "report.html"].map(str::to_owned));
     for path in names.map(|name| dir.join(name)) {
-        for path in [part_of(&path), path] {
+        for path in [temporary(&path), path] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(RecordError::Write { path, error });
@@ -433,7 +470,7 @@ pub fn settle_abandoned(dir: &Path) -> Result<Vec<PathBuf>, RecordError> {
             reason: abandoned(process),
         };
         for table in TABLES {
-            let _ = fs::remove_file(part_of(&dir.join(format!("{table}.parquet"))));
+            let _ = fs::remove_file(temporary(&dir.join(format!("{table}.parquet"))));
         }
         run.write(&dir).map_err(|error| RecordError::Write {
             path: dir.join(RUN_JSON),

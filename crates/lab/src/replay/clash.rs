@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::part::temporary;
 use super::{Job, LinkRate, ReplayError};
+use crate::part::temporary;
 
 /// What makes two paths the same file.
 #[derive(PartialEq, Eq)]

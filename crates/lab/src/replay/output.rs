@@ -1,18 +1,20 @@
 //! What a replay writes.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use sluice_core::event::StateValue;
 use sluice_core::link::Outlet;
-use sluice_core::record::{PacketRecord, REPLAY_COLUMNS};
+use sluice_core::record::{self, PacketRecord, REPLAY_COLUMNS};
 use sluice_core::{Ecn, Packet, Time};
 
 use super::capture::{Capture, Frame};
-use super::part::Part;
 use super::pcap::PcapWriter;
-use super::sheet::{Cell, Column, Kind, Sheet};
+use super::sheet::Sheet;
 use super::summary::{Summary, Tally};
 use super::{Job, ReplayError};
+use crate::part::{Part, temporary};
+use crate::recording::{Cell, ColumnDecl, ColumnKind};
 
 /// Which files to write.
 #[derive(Clone, Debug, Default)]
@@ -25,27 +27,64 @@ pub struct Outputs {
     pub capture: Option<PathBuf>,
 }
 
+impl Outputs {
+    /// Removes what a replay that is given up at once leaves: the files that are not whole yet.
+    pub fn discard(&self) {
+        for path in [&self.rows, &self.state, &self.capture]
+            .into_iter()
+            .flatten()
+        {
+            // One that was not begun, or is whole already, is not there.
+            let _ = fs::remove_file(temporary(path));
+        }
+    }
+}
+
 /// The columns of the state file.
-const STATE_COLUMNS: [Column; 5] = [
-    Column::new("time_ns", Kind::Number),
-    Column::new("queue", Kind::Number),
-    Column::new("variable", Kind::Text),
-    Column::new("value", Kind::Decimal),
-    Column::new("unit", Kind::Text),
+const STATE_COLUMNS: [ColumnDecl; 5] = [
+    column("time_ns", ColumnKind::Int),
+    column("queue", ColumnKind::Int),
+    column("variable", ColumnKind::Text),
+    column("value", ColumnKind::Float),
+    column("unit", ColumnKind::Text),
 ];
+
+/// `docs/replay.md` says what the columns mean.
+const fn column(name: &'static str, kind: ColumnKind) -> ColumnDecl {
+    ColumnDecl {
+        name,
+        kind,
+        is_optional: false,
+        doc: "",
+    }
+}
 
 /// Takes what a replay tells and writes it.
 pub(super) struct Writer {
     rows: Option<Sheet>,
     /// Where the replay's columns are among all columns of a row.
     order: Vec<usize>,
-    state: Option<Sheet>,
+    state: Option<StateOut>,
     capture: Option<CaptureOut>,
     trace: PathBuf,
     tally: Tally,
     /// The first thing that could not be written.
     error: Option<ReplayError>,
 }
+
+/// The variables that are being written. An algorithm may tell one several times at an instant, while
+/// it counts a signal and schedules the next; only what it says last is a state that it was in.
+struct StateOut {
+    sheet: Sheet,
+    /// What was told of the instant `now`, in the order in which it was told.
+    told: Vec<Told>,
+    now: Time,
+    /// How much may be told of one instant before repetitions are taken out.
+    room: usize,
+}
+
+/// A variable of a queue and its value.
+type Told = (u32, &'static str, StateValue);
 
 /// A capture that is being written.
 struct CaptureOut {
@@ -71,29 +110,26 @@ impl Writer {
                 position.expect("a column of a replay is one of a row")
             })
             .collect();
-        let columns: Vec<Column> = order
-            .iter()
-            .map(|i| {
-                let kind = if all[*i].is_text {
-                    Kind::Text
-                } else {
-                    Kind::Number
-                };
-                Column::new(all[*i].name, kind)
-            })
-            .collect();
+        let columns = order.iter().map(|i| {
+            let kind = match all[*i].is_text {
+                true => ColumnKind::Text,
+                false => ColumnKind::Int,
+            };
+            column(all[*i].name, kind)
+        });
+        let columns = columns.collect();
         if outputs.capture.is_some() && !has_bytes {
             let trace = job.trace.clone();
             return Err(ReplayError::NoBytes { trace });
         }
-        let sheet = |path: &Option<PathBuf>, columns: &[Column]| match path {
+        let sheet = |path: &Option<PathBuf>, columns: Vec<ColumnDecl>| match path {
             Some(path) => Sheet::create(path, columns).map(Some),
             None => Ok(None),
         };
         Ok(Writer {
-            rows: sheet(&outputs.rows, &columns)?,
+            rows: sheet(&outputs.rows, columns)?,
             order,
-            state: sheet(&outputs.state, &STATE_COLUMNS)?,
+            state: sheet(&outputs.state, STATE_COLUMNS.to_vec())?.map(StateOut::new),
             capture: match &outputs.capture {
                 Some(path) => Some(CaptureOut::new(path)?),
                 None => None,
@@ -137,8 +173,11 @@ impl Writer {
         warnings: Vec<String>,
     ) -> Result<Summary, ReplayError> {
         self.check()?;
-        for sheet in [self.rows, self.state].into_iter().flatten() {
-            sheet.finish()?;
+        if let Some(rows) = self.rows {
+            rows.finish()?;
+        }
+        if let Some(state) = self.state {
+            state.finish()?;
         }
         if let Some(out) = self.capture {
             out.finish()?;
@@ -158,7 +197,7 @@ impl Outlet for Writer {
         self.tally.count(row);
         if let Some(rows) = &mut self.rows {
             let cells = row.cells();
-            let written = rows.row(self.order.iter().map(|i| cells[*i].into()));
+            let written = rows.row(self.order.iter().map(|i| cell(cells[*i])));
             self.note(written);
         }
     }
@@ -172,25 +211,91 @@ impl Outlet for Writer {
 
     fn state(&mut self, now: Time, queue: u32, name: &'static str, value: StateValue) {
         if let Some(state) = &mut self.state {
-            let (value, unit) = match value {
-                StateValue::Count(n) => (Cell::Number(n), "count"),
-                StateValue::Time(time) => (Cell::Number(time.as_ns()), "time_ns"),
-                StateValue::Span(span) => (Cell::Number(span.as_ns()), "span_ns"),
-                StateValue::Ratio(ratio) => (Cell::Decimal(ratio), "ratio"),
-                StateValue::Flag(flag) => (Cell::Number(u64::from(flag)), "flag"),
-            };
-            let written = state.row(
-                [
-                    Cell::Number(now.as_ns()),
-                    Cell::Number(u64::from(queue)),
-                    Cell::Text(name),
-                    value,
-                    Cell::Text(unit),
-                ]
-                .into_iter(),
-            );
+            let written = state.tell(now, (queue, name, value));
             self.note(written);
         }
+    }
+}
+
+impl StateOut {
+    fn new(sheet: Sheet) -> Self {
+        StateOut {
+            sheet,
+            told: Vec::new(),
+            now: Time::ZERO,
+            room: MIN_ROOM,
+        }
+    }
+
+    fn tell(&mut self, now: Time, told: Told) -> Result<(), ReplayError> {
+        if now != self.now {
+            self.flush()?;
+            self.now = now;
+        } else if self.told.len() >= self.room {
+            self.settle();
+            self.room = MIN_ROOM.max(2 * self.told.len());
+        }
+        self.told.push(told);
+        Ok(())
+    }
+
+    /// Sorts by queue, and leaves of each variable the value that was told last, where the first stood.
+    fn settle(&mut self) {
+        self.told.sort_by_key(|(queue, ..)| *queue);
+        let mut kept: usize = 0;
+        for i in 0..self.told.len() {
+            let (queue, name, value) = self.told[i];
+            let same = self.told[..kept]
+                .iter_mut()
+                .rev()
+                .take_while(|(other, ..)| *other == queue)
+                .find(|(_, other, _)| *other == name);
+            match same {
+                Some(first) => first.2 = value,
+                None => {
+                    self.told[kept] = (queue, name, value);
+                    kept += 1;
+                }
+            }
+        }
+        self.told.truncate(kept);
+    }
+
+    /// Writes the rows of the instant.
+    fn flush(&mut self) -> Result<(), ReplayError> {
+        self.settle();
+        for (queue, name, value) in self.told.drain(..) {
+            let (value, unit) = match value {
+                StateValue::Count(n) => (Cell::whole(n), "count"),
+                StateValue::Time(time) => (Cell::whole(time.as_ns()), "time_ns"),
+                StateValue::Span(span) => (Cell::whole(span.as_ns()), "span_ns"),
+                StateValue::Ratio(ratio) => (Cell::Float(ratio), "ratio"),
+                StateValue::Flag(flag) => (Cell::Int(i64::from(flag)), "flag"),
+            };
+            let row = [
+                Cell::whole(self.now.as_ns()),
+                Cell::whole(u64::from(queue)),
+                Cell::Text(name),
+                value,
+                Cell::Text(unit),
+            ];
+            self.sheet.row(row.into_iter())?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(), ReplayError> {
+        self.flush()?;
+        self.sheet.finish()
+    }
+}
+
+/// The cell of a row; nothing is the empty word.
+fn cell(cell: record::Cell) -> Cell<'static> {
+    match cell {
+        record::Cell::Number(n) => Cell::whole(n),
+        record::Cell::Text(word) => Cell::Text(word),
+        record::Cell::Empty => Cell::Text(""),
     }
 }
 
@@ -251,3 +356,5 @@ impl CaptureOut {
 }
 
 const ETHERNET: u16 = 1;
+/// Values of one instant that are always kept until it is over.
+const MIN_ROOM: usize = 1 << 12;

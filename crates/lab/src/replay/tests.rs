@@ -150,27 +150,21 @@ fn codel_drops_by_the_control_law() {
     }
     assert_eq!(rows, expected);
     assert_eq!((summary.sent, summary.dropped["congestion"]), (36, 4));
-    // The state file has each count when it was reached.
-    let counts: Vec<&str> = state
-        .lines()
-        .filter(|line| line.contains(",0,count,"))
-        .collect();
-    for (i, (_, ms)) in DROPS.iter().enumerate() {
-        let line = format!("{ms}000000,0,count,{},count", i + 1);
-        assert!(counts.contains(&line.as_str()), "{line} in {counts:?}");
-    }
-    // And the last drop_next of each instant is when the next signal was due: 33.844 569 + 5 ms
-    // after the fourth.
-    for (ms, next) in [
-        (11, 21_000_000),
-        (21, 28_071_067),
-        (29, 33_844_569),
-        (34, 38_844_569),
+    // Each instant has each variable once, as the dequeue left it. After the fourth signal drop_next is
+    // 33.844 569 + 5 ms.
+    let mut expected = "time_ns,queue,variable,value,unit\n".to_owned();
+    for (at, count, dropping, drop_next) in [
+        (11_000_000, 1, 1, 21_000_000),
+        (21_000_000, 2, 1, 28_071_067),
+        (29_000_000, 3, 1, 33_844_569),
+        (34_000_000, 4, 1, 38_844_569),
+        (35_000_000, 4, 0, 38_844_569),
     ] {
-        let before = format!("{ms}000000,0,drop_next,");
-        let last = state.lines().rfind(|line| line.starts_with(&before));
-        assert_eq!(last, Some(format!("{before}{next},time_ns").as_str()));
+        expected += &format!("{at},0,count,{count},count\n");
+        expected += &format!("{at},0,dropping,{dropping},flag\n");
+        expected += &format!("{at},0,drop_next,{drop_next},time_ns\n");
     }
+    assert_eq!(state, expected);
 }
 
 #[test]

@@ -2,8 +2,7 @@
 //! have been accepted, and the line itself with a caret.
 
 use std::fmt;
-use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
@@ -13,12 +12,12 @@ use super::tree::Place;
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioErrors {
     /// The file cannot be read.
-    #[error("cannot read the scenario `{}`: {error}", path.display())]
+    #[error("cannot read the scenario `{}`: {reason}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        error: io::Error,
+        /// Why.
+        reason: String,
     },
     /// The scenario is wrong in one or more places.
     #[error("{}", .0.iter().map(|e| e.text.as_str()).collect::<Vec<_>>().join("\n\n"))]
@@ -103,30 +102,45 @@ fn nearest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
         .map(|(_, c)| c)
 }
 
-/// Collects complaints. A complaint about the same place is taken once, so that a value shared by
-/// many variants is blamed once.
+/// Collects complaints, and knows where the files are that a scenario names. A complaint about the
+/// same place is taken once, so that a value shared by many variants is blamed once.
 #[derive(Debug, Default)]
-pub(crate) struct Problems(Vec<Problem>);
+pub(crate) struct Problems {
+    list: Vec<Problem>,
+    folder: PathBuf,
+}
 
 impl Problems {
+    /// None so far, in a scenario whose paths are relative to `folder`.
+    pub fn of_scenario_in(folder: &Path) -> Self {
+        Problems {
+            list: Vec::new(),
+            folder: folder.to_owned(),
+        }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub fn push(&mut self, problem: Problem) {
-        if !self.0.contains(&problem) {
-            self.0.push(problem);
+        if !self.list.contains(&problem) {
+            self.list.push(problem);
         }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     /// The complaints in the order of the file, then those about options.
     pub fn into_errors(mut self, source: &Source<'_>) -> ScenarioErrors {
-        self.0.sort_by_key(|problem| match &problem.at {
+        self.list.sort_by_key(|problem| match &problem.at {
             Place::File(range) => (0, range.start),
             Place::Option(number, range) => (1 + number, range.start),
             Place::Nowhere => (usize::MAX, 0),
         });
-        ScenarioErrors::Invalid(self.0.iter().map(|p| source.error(p)).collect())
+        ScenarioErrors::Invalid(self.list.iter().map(|p| source.error(p)).collect())
     }
 }
 

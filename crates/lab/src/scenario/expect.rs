@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use sluice_core::param::{Kind, Ratio, Value as CoreValue};
+use sluice_core::param::Ratio;
 use sluice_core::{Rate, Span};
 
 use super::error::{Problem, Problems};
@@ -10,6 +10,7 @@ use super::field::wrong_type;
 use super::flow::Flow;
 use super::schema::{Field, KeyDecl, Presence, Section};
 use super::tree::{Node, Place, Table, Value};
+use super::words::Backend;
 use crate::metrics::{Metric, Unit};
 
 /// A measured figure or a bound of one.
@@ -41,28 +42,7 @@ impl Quantity {
             Unit::Time => Span::read(key, node, problems).map(Quantity::Time),
             Unit::Rate => Rate::read(key, node, problems).map(Quantity::Rate),
             Unit::Count => u64::read(key, node, problems).map(Quantity::Count),
-            Unit::Ratio | Unit::Score => {
-                let ratio = match &node.value {
-                    Value::Text(text) => match text.strip_suffix('%') {
-                        Some(percent) => parse_ratio(percent.trim())
-                            .map(|r| Ratio::from_billionths(r.as_billionths() / 100)),
-                        None => parse_ratio(text),
-                    },
-                    Value::Integer(_) | Value::Float(_) => parse_ratio(&node.value.to_string()),
-                    _ => None,
-                };
-                if ratio.is_none() {
-                    let expected = "a ratio such as 0.95 or \"95%\"";
-                    problems.push(match &node.value {
-                        Value::Text(_) | Value::Integer(_) | Value::Float(_) => Problem::new(
-                            node.at.clone(),
-                            format!("`{}` is not {expected}", node.value),
-                        ),
-                        _ => wrong_type(key, node, expected),
-                    });
-                }
-                ratio.map(Quantity::Ratio)
-            }
+            Unit::Ratio | Unit::Score => Ratio::read(key, node, problems).map(Quantity::Ratio),
         }
     }
 
@@ -73,13 +53,6 @@ impl Quantity {
             Quantity::Ratio(v) => Value::text(v),
             Quantity::Count(v) => Value::Integer(v as i64),
         }
-    }
-}
-
-fn parse_ratio(text: &str) -> Option<Ratio> {
-    match Kind::Ratio.parse(text) {
-        Ok(CoreValue::Ratio(ratio)) => Some(ratio),
-        _ => None,
     }
 }
 
@@ -103,6 +76,8 @@ pub struct Expect {
     pub min: Option<Quantity>,
     /// It must not be larger.
     pub max: Option<Quantity>,
+    /// The backend that it holds for; both if there is none.
+    pub backend: Option<Backend>,
 }
 
 /// The keys of `[[expect]]`, for the reference.
@@ -118,6 +93,13 @@ pub(crate) const KEYS: &[KeyDecl] = &[
         name: "variant",
         kind: "name or list of names",
         doc: "the variants that it holds for; all if it is not given",
+        presence: || Presence::Optional,
+        range: || None,
+    },
+    KeyDecl {
+        name: "backend",
+        kind: Backend::KIND,
+        doc: "the backend that it holds for; both if it is not given",
         presence: || Presence::Optional,
         range: || None,
     },
@@ -213,10 +195,15 @@ fn read(
         None => Some(None),
     };
     let (min, max) = (bound("min"), bound("max"));
+    let backend = match table.node("backend") {
+        Some(node) => Some(Backend::read("backend", node, problems)?),
+        None => None,
+    };
     let expect = Expect {
         metric,
         min: min?,
         max: max?,
+        backend,
     };
     expect
         .check(table, &section, problems)
@@ -291,6 +278,9 @@ impl Expect {
             if let Some(bound) = bound {
                 table.push(key, bound.write());
             }
+        }
+        if let Some(backend) = self.backend {
+            table.push("backend", Value::text(backend));
         }
         table
     }

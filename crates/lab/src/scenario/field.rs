@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt::{self, Display};
 
+use sluice_core::param::{Kind, Ratio, Value as CoreValue};
 use sluice_core::registry::{Spec, SpecErrorKind};
 use sluice_core::units::{Dimension, UnitError};
 use sluice_core::{Bytes, Rate, Span};
@@ -25,88 +26,6 @@ impl Display for Queue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
-}
-
-/// A rate over time: each holds from its instant until the next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Schedule(Vec<(Span, Rate)>);
-
-impl Schedule {
-    /// One rate for all time.
-    pub fn constant(rate: Rate) -> Self {
-        Schedule(vec![(Span::ZERO, rate)])
-    }
-
-    /// The rates with the instants from which they hold.
-    ///
-    /// # Panics
-    /// If the first is not at zero, or they are not in the order of time.
-    pub fn new(steps: Vec<(Span, Rate)>) -> Self {
-        assert!(
-            steps.first().is_some_and(|(at, _)| *at == Span::ZERO)
-                && steps.windows(2).all(|pair| pair[0].0 < pair[1].0),
-            "a schedule begins at zero and goes forward"
-        );
-        Schedule(steps)
-    }
-
-    /// The steps in the order of time; the first is at zero, and there is at least one.
-    pub fn steps(&self) -> &[(Span, Rate)] {
-        &self.0
-    }
-
-    /// The rate at `t` after the start.
-    pub fn at(&self, t: Span) -> Rate {
-        let next = self.0.partition_point(|(from, _)| *from <= t);
-        self.0[next - 1].1
-    }
-
-    /// The largest rate.
-    pub fn highest(&self) -> Rate {
-        self.0
-            .iter()
-            .map(|(_, rate)| *rate)
-            .max()
-            .expect("a schedule has a first step")
-    }
-
-    /// Bits that pass between `from` and `to`; none if the rate is unlimited at any time between.
-    pub fn bits_between(&self, from: Span, to: Span) -> Option<f64> {
-        let mut bits = 0.0;
-        for (i, (start, rate)) in self.0.iter().enumerate() {
-            let end = self.0.get(i + 1).map_or(Span::MAX, |next| next.0);
-            let (a, b) = ((*start).max(from), end.min(to));
-            if a < b {
-                if rate.is_unlimited() {
-                    return None;
-                }
-                bits += rate.as_bps() as f64 * (b - a).as_secs_f64();
-            }
-        }
-        Some(bits)
-    }
-}
-
-/// Which way packets go through the router.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// From host `h2` to host `h3`.
-    Up,
-    /// From host `h3` to host `h2`.
-    Down,
-}
-
-/// What carries a run out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Backend {
-    /// Virtual time.
-    Sim,
-    /// Network namespaces and the kernel's own TCP.
-    Live,
 }
 
 /// A differentiated services codepoint (RFC 2474), 0 to 63.
@@ -325,6 +244,47 @@ impl Field for u64 {
     }
 }
 
+impl Field for Ratio {
+    type Scalar = Infallible;
+    const KIND: &'static str = "ratio";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        let ratio = match &node.value {
+            Value::Text(text) => match text.strip_suffix('%') {
+                Some(percent) => parse_ratio(percent.trim())
+                    .map(|r| Ratio::from_billionths(r.as_billionths() / 100)),
+                None => parse_ratio(text),
+            },
+            Value::Integer(n) => parse_ratio(&n.to_string()),
+            // Exact to 1e-9, as ratios are, and never with an exponent.
+            Value::Float(x) => parse_ratio(&format!("{x:.9}")),
+            _ => None,
+        };
+        if ratio.is_none() {
+            let expected = "a ratio such as 0.95 or \"95%\"";
+            problems.push(match &node.value {
+                Value::Text(_) | Value::Integer(_) | Value::Float(_) => Problem::new(
+                    node.at.clone(),
+                    format!("`{}` is not {expected}", node.value),
+                ),
+                _ => wrong_type(key, node, expected),
+            });
+        }
+        ratio
+    }
+
+    fn write(&self) -> Option<Value> {
+        Some(Value::text(self))
+    }
+}
+
+fn parse_ratio(text: &str) -> Option<Ratio> {
+    match Kind::Ratio.parse(text) {
+        Ok(CoreValue::Ratio(ratio)) => Some(ratio),
+        _ => None,
+    }
+}
+
 impl Field for bool {
     type Scalar = Infallible;
     const KIND: &'static str = "truth value";
@@ -344,7 +304,7 @@ impl Field for bool {
     }
 }
 
-fn read_text<'n>(key: &str, node: &'n Node, problems: &mut Problems) -> Option<&'n str> {
+pub(super) fn read_text<'n>(key: &str, node: &'n Node, problems: &mut Problems) -> Option<&'n str> {
     match &node.value {
         Value::Text(text) => Some(text),
         _ => {
@@ -419,53 +379,6 @@ impl Field for Word {
         Some(Value::text(&self.0))
     }
 }
-
-/// Words that each stand for one value of a type.
-macro_rules! word_enum {
-    ($type:ident, $kind:literal, $($variant:ident = $word:literal),+) => {
-        impl $type {
-            /// The word in files, tables and recordings.
-            pub const fn word(self) -> &'static str {
-                match self { $($type::$variant => $word),+ }
-            }
-
-            /// The value that `word` stands for.
-            pub fn from_word(word: &str) -> Option<Self> {
-                match word { $($word => Some($type::$variant),)+ _ => None }
-            }
-        }
-
-        impl Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.word())
-            }
-        }
-
-        impl Field for $type {
-            type Scalar = Infallible;
-            const KIND: &'static str = $kind;
-
-            fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
-                let text = read_text(key, node, problems)?;
-                let value = $type::from_word(text);
-                if value.is_none() {
-                    problems.push(
-                        Problem::new(node.at.clone(), format!("`{key}` cannot be `{text}`"))
-                            .nearest(text, [$($word),+]),
-                    );
-                }
-                value
-            }
-
-            fn write(&self) -> Option<Value> {
-                Some(Value::text(self))
-            }
-        }
-    };
-}
-
-word_enum!(Direction, "`up` or `down`", Up = "up", Down = "down");
-word_enum!(Backend, "`sim` or `live`", Sim = "sim", Live = "live");
 
 impl<F: Field> Field for Option<F> {
     type Scalar = F::Scalar;
@@ -581,70 +494,5 @@ impl Field for Queue {
 
     fn write(&self) -> Option<Value> {
         Some(Value::text(self))
-    }
-}
-
-impl Field for Schedule {
-    type Scalar = Infallible;
-    const KIND: &'static str = "rate or schedule";
-
-    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
-        let Value::Array(items) = &node.value else {
-            return Rate::read(key, node, problems).map(Schedule::constant);
-        };
-        const EXAMPLE: &str = "write it as in [[\"0s\", \"100Mbit/s\"], [\"15s\", \"10Mbit/s\"]]";
-        if items.is_empty() {
-            let message = format!("the schedule of `{key}` is empty");
-            problems.push(Problem::new(node.at.clone(), message).hint(EXAMPLE));
-            return None;
-        }
-        let mut steps: Vec<(Span, Rate)> = Vec::new();
-        let mut is_right = true;
-        for item in items {
-            let Value::Array(pair) = &item.value else {
-                problems.push(wrong_type(key, item, "pairs of a time and a rate").hint(EXAMPLE));
-                return None;
-            };
-            let [at, rate] = pair.as_slice() else {
-                let message = format!("a step of `{key}` has {} parts, not 2", pair.len());
-                problems.push(Problem::new(item.at.clone(), message).hint(EXAMPLE));
-                return None;
-            };
-            let (time, rate) = (
-                Span::read(key, at, problems),
-                Rate::read(key, rate, problems),
-            );
-            let (Some(time), Some(rate)) = (time, rate) else {
-                is_right = false;
-                continue;
-            };
-            let problem = match steps.last() {
-                None if time > Span::ZERO => Some("the first step of a schedule is at 0s".into()),
-                Some((last, _)) if time <= *last => {
-                    Some(format!("a step at {time} cannot follow one at {last}"))
-                }
-                _ => None,
-            };
-            if let Some(message) = problem {
-                is_right = false;
-                problems.push(Problem::new(at.at.clone(), message));
-            }
-            steps.push((time, rate));
-        }
-        is_right.then_some(Schedule(steps))
-    }
-
-    fn write(&self) -> Option<Value> {
-        if let [(_, rate)] = self.0.as_slice() {
-            return Some(Value::text(rate));
-        }
-        let step = |(at, rate): &(Span, Rate)| {
-            Value::Array(vec![
-                Value::Text(show_span(at)).into(),
-                Value::text(rate).into(),
-            ])
-            .into()
-        };
-        Some(Value::Array(self.0.iter().map(step).collect()))
     }
 }

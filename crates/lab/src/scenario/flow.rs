@@ -7,9 +7,10 @@ use std::ops::RangeInclusive;
 use sluice_core::Span;
 
 use super::error::{Problem, Problems};
-use super::field::{Direction, Name};
-use super::schema::{KeyDecl, Keys, Section, keys, names};
+use super::field::{Dscp, Name};
+use super::schema::{Field, KeyDecl, Keys, Section, keys, names};
 use super::tree::{Node, Place, Table, Value};
+use super::words::Direction;
 
 keys! {
     /// What every flow has.
@@ -18,12 +19,22 @@ keys! {
         name: Option<Name>;
         /// how many of it; they are named `NAME-1`, `NAME-2` ...
         count: u64 = 1, 1 => 10_000;
+        /// time between the start of one of them and that of the next; each stops as much later, at
+        /// the latest at the end of the run
+        stagger: Span = Span::ZERO;
         /// `up`, from host `h2` to host `h3`, or `down`
         direction: Direction = Direction::Up;
         /// when it starts
         start: Span = Span::ZERO;
         /// when it stops; the end of the run if it is not given
         stop: Option<Span>;
+        /// round-trip time of its own empty path, in the place of the link's and not below it
+        rtt: Option<Span>, Span::ZERO => Span::from_secs(120);
+        /// first and last link that it passes, counted from 1 in the order of the way up: `[link]` is 1,
+        /// each `[[hop]]` one more; all if it is not given
+        hops: Option<Hops>;
+        /// the class that its packets bear, for a queue with classes such as `prio`
+        class: u64 = 0, 0 => 65_535;
     }
 }
 
@@ -38,6 +49,12 @@ pub(crate) trait FlowType: Keys {
     fn is_sized(&self) -> bool {
         false
     }
+
+    /// Complains about keys that are each right, but not together.
+    fn check(&self, table: &Table, section: &Section, problems: &mut Problems) -> bool {
+        let _ = (table, section, problems);
+        true
+    }
 }
 
 /// A flow, or several that are alike.
@@ -49,10 +66,18 @@ pub struct Flow {
     pub count: u64,
     /// The direction of its payload.
     pub direction: Direction,
-    /// When it starts.
+    /// Time between the starts of two of them.
+    pub stagger: Span,
+    /// When the first of them starts.
     pub start: Span,
-    /// When it stops.
+    /// When the first of them stops.
     pub stop: Span,
+    /// Round-trip time of its empty path, if it is not the link's.
+    pub rtt: Option<Span>,
+    /// The links that it passes, if not all.
+    pub hops: Option<Hops>,
+    /// The class of its packets.
+    pub class: u64,
     /// What it sends.
     pub kind: FlowKind,
 }
@@ -66,6 +91,60 @@ pub struct FlowInstance<'a> {
     pub name: String,
     /// What it is.
     pub flow: &'a Flow,
+    /// When it starts.
+    pub start: Span,
+    /// When it stops, if it does not end by itself.
+    pub stop: Span,
+}
+
+/// A part of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hops {
+    /// The first link, counted from 1 in the order of the way up.
+    pub first: u64,
+    /// The last link.
+    pub last: u64,
+}
+
+impl Field for Hops {
+    type Scalar = std::convert::Infallible;
+    const KIND: &'static str = "number or pair";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        let hops = match &node.value {
+            Value::Array(items) => match items.as_slice() {
+                [first, last] => Hops {
+                    first: u64::read(key, first, problems)?,
+                    last: u64::read(key, last, problems)?,
+                },
+                _ => {
+                    let message = format!("`{key}` has {} numbers, not 2", items.len());
+                    let problem = Problem::new(node.at.clone(), message);
+                    problems.push(problem.hint("the first and the last, such as [1, 3]"));
+                    return None;
+                }
+            },
+            _ => {
+                let only = u64::read(key, node, problems)?;
+                Hops {
+                    first: only,
+                    last: only,
+                }
+            }
+        };
+        if hops.first == 0 || hops.first > hops.last {
+            let message = format!("`{key}` cannot be {} to {}", hops.first, hops.last);
+            let problem = Problem::new(node.at.clone(), message);
+            problems.push(problem.hint("they count from 1, and the first comes first"));
+            return None;
+        }
+        Some(hops)
+    }
+
+    fn write(&self) -> Option<Value> {
+        let number = |n: u64| Value::Integer(n as i64).into();
+        Some(Value::Array(vec![number(self.first), number(self.last)]))
+    }
 }
 
 macro_rules! flow_types {
@@ -87,6 +166,11 @@ macro_rules! flow_types {
                 match self { $(FlowKind::$type(_) => stringify!($module),)+ }
             }
 
+            /// What its packets are marked with.
+            pub fn dscp(&self) -> Dscp {
+                match self { $(FlowKind::$type(keys) => keys.dscp,)+ }
+            }
+
             /// The names of what is measured of it.
             pub fn metrics(&self) -> &'static [&'static str] {
                 match self { $(FlowKind::$type(_) => $type::METRICS,)+ }
@@ -105,7 +189,9 @@ macro_rules! flow_types {
             ) -> Option<FlowKind> {
                 match type_name {
                     $(stringify!($module) => {
-                        $type::read(table, section, problems).map(FlowKind::$type)
+                        let flow = $type::read(table, section, problems)?;
+                        let is_right = flow.check(table, section, problems);
+                        is_right.then_some(FlowKind::$type(flow))
                     })+
                     _ => None,
                 }
@@ -123,16 +209,40 @@ macro_rules! flow_types {
     };
 }
 
+pub use web::ObjectSize;
+
 flow_types! {
     tcp::Tcp,
     udp::Udp,
+    voip::Voip,
     ping::Ping,
+    rr::Rr,
+    web::Web,
 }
 
 impl Flow {
-    /// How long it lasts.
+    /// How long each of them lasts, unless the run ends before.
     pub fn life(&self) -> Span {
         self.stop.saturating_sub(self.start)
+    }
+
+    /// When each of them starts.
+    fn starts(&self) -> impl Iterator<Item = Span> + '_ {
+        let shift = |n| Span::from_ns(self.stagger.as_ns().saturating_mul(n));
+        (0..self.count).map(move |n| self.start.saturating_add(shift(n)))
+    }
+
+    /// Every single one: its name, its start and its stop in a run of `duration`.
+    pub(crate) fn instances(
+        &self,
+        duration: Span,
+    ) -> impl Iterator<Item = (String, Span, Span)> + '_ {
+        instance_names(self)
+            .zip(self.starts())
+            .map(move |(name, start)| {
+                let stop = start.saturating_add(self.life()).min(duration);
+                (name, start, stop)
+            })
     }
 
     fn read(node: &Node, duration: Span, problems: &mut Problems) -> Option<Flow> {
@@ -161,8 +271,12 @@ impl Flow {
             name: common.name.expect("flows are named before they are read").0,
             count: common.count,
             direction: common.direction,
+            stagger: common.stagger,
             start: common.start,
             stop: common.stop.unwrap_or(duration),
+            rtt: common.rtt,
+            hops: common.hops,
+            class: common.class,
             kind,
         };
         flow.check_times(table, duration, problems).then_some(flow)
@@ -174,7 +288,17 @@ impl Flow {
                 .node(key)
                 .map_or(Place::Nowhere, |node| node.at.clone())
         };
-        let problem = if self.start >= duration {
+        let last = self.starts().last().unwrap_or(self.start);
+        let problem = if self.start < duration && last >= duration {
+            Problem::new(
+                place("stagger"),
+                format!(
+                    "the last of {} flows `{}` starts at {last}, when the run is over",
+                    self.count, self.name
+                ),
+            )
+            .hint(format!("the run lasts {duration}"))
+        } else if self.start >= duration {
             Problem::new(
                 place("start"),
                 format!(
@@ -212,8 +336,12 @@ impl Flow {
             name: Some(Name(self.name.clone())),
             count: self.count,
             direction: self.direction,
+            stagger: self.stagger,
             start: self.start,
             stop: Some(self.stop),
+            rtt: self.rtt,
+            hops: self.hops,
+            class: self.class,
         }
         .write(&mut table);
         self.kind.write(&mut table);

@@ -1,34 +1,151 @@
 //! The link under test: two pipes, one for each direction, each with a queue of its own.
 
-use sluice_core::registry::Spec;
-use sluice_core::{Bytes, Span};
+use std::convert::Infallible;
 
+use sluice_core::link::{LinkFiles, LinkParams, Profile, Table as DeviationTable};
+use sluice_core::registry::Spec;
+use sluice_core::{Rate, Span};
+
+use super::effects::Effects;
 use super::error::{Problem, Problems};
-use super::field::{Direction, Queue, Schedule};
-use super::schema::{Keys, Section, keys, names};
-use super::tree::{Place, Table, Value};
+use super::field::Queue;
+use super::file::TextFile;
+use super::schedule::{Delays, Schedule};
+use super::schema::{Field, Keys, Section, keys, names};
+use super::tree::{Node, Place, Table, Value};
+use super::words::{Direction, PipeId};
 
 keys! {
-    /// One direction of the link.
-    pub struct Pipe {
-        /// bits per second, counted over whole IP packets; `"unlimited"`, one rate, or a schedule
-        /// of pairs of a time and the rate from then on
+    /// What a direction of a link has besides its effects.
+    pub struct PipeKeys {
+        /// bits per second, counted over whole IP packets: `"unlimited"`, one rate, or a rate that
+        /// changes with time (see below)
         rate: Schedule;
-        /// propagation delay of this direction
-        delay: Span = Span::ZERO, Span::ZERO => Span::from_secs(60);
-        /// bytes that pass at once after an idle time
-        burst: Bytes = Bytes::ZERO, Bytes::ZERO => Bytes::new(1 << 30);
+        /// propagation delay of this direction: one, or pairs of a time and the delay from then on
+        delay: Delays = Delays::constant(Span::ZERO);
         /// the queue in front of the link, in the words of `sluice list`
         queue: Queue = default_queue();
+        /// file with a delay profile as dummynet reads it; a rate in it takes the place of `rate`
+        profile: Option<ProfileFile>;
+        /// file with a table of deviations as netem reads it, in the place of `jitter_distribution`
+        jitter_table: Option<JitterFile>;
+    }
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pipe {
+    /// Bits per second over time.
+    pub rate: Schedule,
+    /// Propagation delay over time.
+    pub delay: Delays,
+    /// The queue in front of the link.
+    pub queue: Queue,
+    /// What else happens to packets.
+    pub effects: Effects,
+    /// Extra time on the link.
+    pub profile: Option<ProfileFile>,
+    /// Deviations of the delay.
+    pub jitter_table: Option<JitterFile>,
+}
+
+/// A delay profile and the file that it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfileFile(TextFile, Profile);
+
+/// A table of deviations and the file that it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JitterFile(TextFile, DeviationTable);
+
+macro_rules! parsed_file {
+    ($type:ident, $kind:literal, $parse:expr) => {
+        impl Field for $type {
+            type Scalar = Infallible;
+            const KIND: &'static str = $kind;
+
+            fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+                let file = TextFile::read(key, node, problems)?;
+                let parsed = file.parse(node, $parse, problems)?;
+                Some($type(file, parsed))
+            }
+
+            fn write(&self) -> Option<Value> {
+                Some(self.0.write())
+            }
+        }
+    };
+}
+
+parsed_file!(ProfileFile, "path of a profile", Profile::parse);
+parsed_file!(JitterFile, "path of a table", DeviationTable::parse);
+
+impl Pipe {
+    /// As fast as it gets, without delay, loss or a queue that fills.
+    pub fn unlimited() -> Pipe {
+        Pipe {
+            rate: Schedule::constant(Rate::UNLIMITED),
+            delay: Delays::constant(Span::ZERO),
+            queue: default_queue(),
+            effects: Effects::default(),
+            profile: None,
+            jitter_table: None,
+        }
+    }
+
+    /// The parameters of the link at the start.
+    pub fn params(&self) -> LinkParams {
+        let mut params = self.effects.params();
+        params.pipe.rate = self.rate.at(Span::ZERO).unwrap_or(self.rate.highest());
+        params.pipe.delay = self.delay.first();
+        params
+    }
+
+    /// What the link has from files, and how its rate changes.
+    pub fn files(&self) -> LinkFiles {
+        LinkFiles {
+            rate: self.rate.source(),
+            profile: self.profile.as_ref().map(|file| file.1.clone()),
+            jitter_table: self.jitter_table.as_ref().map(|file| file.1.clone()),
+        }
+    }
+
+    fn keys() -> impl Iterator<Item = &'static str> {
+        names(PipeKeys::KEYS).chain(Effects::decls().map(|decl| decl.name))
+    }
+
+    fn read(table: &Table, section: &Section, problems: &mut Problems) -> Option<Pipe> {
+        let keys = PipeKeys::read(table, section, problems);
+        let effects = Effects::read(table, section, problems);
+        let (keys, effects) = (keys?, effects?);
+        Some(Pipe {
+            rate: keys.rate,
+            delay: keys.delay,
+            queue: keys.queue,
+            effects,
+            profile: keys.profile,
+            jitter_table: keys.jitter_table,
+        })
+    }
+
+    fn write(&self, table: &mut Table) {
+        PipeKeys {
+            rate: self.rate.clone(),
+            delay: self.delay.clone(),
+            queue: self.queue.clone(),
+            profile: self.profile.clone(),
+            jitter_table: self.jitter_table.clone(),
+        }
+        .write(table);
+        self.effects.write(table);
     }
 }
 
 keys! {
     /// What only the shorthand `[link]` has.
     pub struct LinkKeys {
-        /// round-trip time of the empty link: half of it becomes the delay of each direction;
-        /// excludes `delay`
-        rtt: Option<Span>, Span::ZERO => Span::from_secs(120);
+        /// round-trip time of the empty link, one or pairs as for `delay`: half of it becomes the
+        /// delay of each direction; excludes `delay`
+        rtt: Option<Delays>;
     }
 }
 
@@ -50,42 +167,107 @@ impl Link {
         }
     }
 
-    /// The delay of both directions together.
+    /// A link that does nothing to packets.
+    pub fn unlimited() -> Link {
+        Link {
+            up: Pipe::unlimited(),
+            down: Pipe::unlimited(),
+        }
+    }
+
+    /// The delay of both directions together, at the start.
     pub fn rtt(&self) -> Span {
-        self.up.delay.saturating_add(self.down.delay)
+        let (up, down) = (self.up.delay.first(), self.down.delay.first());
+        up.saturating_add(down)
+    }
+
+    /// Lets what repeats do so until `end`.
+    pub(super) fn extend_to(&mut self, end: Span) {
+        for pipe in [&mut self.up, &mut self.down] {
+            pipe.rate.extend_to(end);
+        }
     }
 
     /// Reads `[link]`, the shorthand for both directions, with `[link.up]` and `[link.down]`, which
     /// override it key by key.
     pub(crate) fn read(root: &Table, problems: &mut Problems) -> Option<Link> {
-        let Some(entry) = root.find("link") else {
-            problems.push(
-                Problem::new(Place::File(0..0), "there is no [link]")
-                    .hint("a scenario has one, with at least a `rate`"),
-            );
+        let rules = root.find("rules");
+        match (root.find("link"), rules) {
+            (Some(entry), None) => Link::read_table("link", &entry.node, problems),
+            (None, Some(_)) => Some(Link::unlimited()),
+            (Some(link), Some(rules)) => {
+                let message = "`rules` take the place of [link]";
+                problems.push(
+                    Problem::new(link.key_at.clone(), message)
+                        .hint("give one of them")
+                        .other(rules.key_at.clone(), "`rules` are set"),
+                );
+                None
+            }
+            (None, None) => {
+                problems.push(
+                    Problem::new(Place::File(0..0), "there is no [link]")
+                        .hint("a scenario has one, with at least a `rate`, or has `rules`"),
+                );
+                None
+            }
+        }
+    }
+
+    /// Reads the further links of the path, `[[hop]]`.
+    pub(crate) fn read_hops(root: &Table, problems: &mut Problems) -> Option<Vec<Link>> {
+        let Some(entry) = root.find("hop") else {
+            return Some(Vec::new());
+        };
+        let Value::Array(items) = &entry.node.value else {
+            let message = format!("`hop` is a list of tables, not {}", entry.node.value.kind());
+            problems.push(Problem::new(entry.node.at.clone(), message).hint("write it as [[hop]]"));
             return None;
         };
-        let section = Section::new("[link]", entry.node.at.clone());
-        let Some(shared) = entry.node.as_table() else {
-            let message = format!("`link` is a table, not {}", entry.node.value.kind());
-            problems.push(Problem::new(entry.node.at.clone(), message));
+        if root.find("rules").is_some() {
+            let message = "a router with `rules` is the only one on the path";
+            problems.push(Problem::new(entry.key_at.clone(), message).hint("take [[hop]] out"));
+            return None;
+        }
+        if items.len() > MOST_HOPS {
+            let message = format!("{} hops are too many", items.len());
+            let hint = format!("at most {MOST_HOPS} besides [link]");
+            problems.push(Problem::new(entry.key_at.clone(), message).hint(hint));
+            return None;
+        }
+        let hops = items
+            .iter()
+            .map(|node| Link::read_table("hop", node, problems));
+        hops.collect::<Vec<_>>().into_iter().collect()
+    }
+
+    fn read_table(name: &str, node: &Node, problems: &mut Problems) -> Option<Link> {
+        let section = Section::new(format!("[{name}]"), node.at.clone());
+        let Some(shared) = node.as_table() else {
+            let message = format!("`{name}` is a table, not {}", node.value.kind());
+            problems.push(Problem::new(node.at.clone(), message));
             return None;
         };
-        let known: Vec<&str> = names(Pipe::KEYS)
+        let known: Vec<&str> = Pipe::keys()
             .chain(names(LinkKeys::KEYS))
             .chain(["up", "down"])
             .collect();
         section.check_keys(shared, &known, problems);
         let rtt = LinkKeys::read(shared, &section, problems).and_then(|keys| keys.rtt);
-        let up = read_pipe(shared, Direction::Up, rtt, &section, problems);
-        let down = read_pipe(shared, Direction::Down, rtt, &section, problems);
+        let pipe = |direction, problems: &mut Problems| {
+            read_pipe(name, shared, direction, rtt.as_ref(), &section, problems)
+        };
+        let (up, down) = (
+            pipe(Direction::Up, problems),
+            pipe(Direction::Down, problems),
+        );
         Some(Link {
             up: up?,
             down: down?,
         })
     }
 
-    pub(crate) fn write(&self, root: &mut Table) {
+    pub(crate) fn write(&self) -> Table {
         let mut link = Table::default();
         if self.up == self.down {
             self.up.write(&mut link);
@@ -96,36 +278,37 @@ impl Link {
                 link.push(direction.word(), Value::Table(pipe));
             }
         }
-        root.push("link", Value::Table(link));
+        link
     }
 }
 
 /// Puts the keys of one direction together and reads them.
 fn read_pipe(
+    name: &str,
     shared: &Table,
     direction: Direction,
-    rtt: Option<Span>,
+    rtt: Option<&Delays>,
     link: &Section,
     problems: &mut Problems,
 ) -> Option<Pipe> {
     let mut merged = Table::default();
     for entry in &shared.0 {
-        if names(Pipe::KEYS).any(|name| name == entry.key) {
+        if Pipe::keys().any(|key| key == entry.key) {
             merged.0.push(entry.clone());
         }
     }
     let mut section = Section::new(link.name.as_str(), link.at.clone());
     if let Some(entry) = shared.find(direction.word()) {
-        section = Section::new(format!("[link.{direction}]"), entry.node.at.clone());
+        section = Section::new(format!("[{name}.{direction}]"), entry.node.at.clone());
         let Some(own) = entry.node.as_table() else {
             let message = format!(
-                "`link.{direction}` is a table, not {}",
+                "`{name}.{direction}` is a table, not {}",
                 entry.node.value.kind()
             );
             problems.push(Problem::new(entry.node.at.clone(), message));
             return None;
         };
-        let known: Vec<&str> = names(Pipe::KEYS).collect();
+        let known: Vec<&str> = Pipe::keys().collect();
         section.check_keys(own, &known, problems);
         for entry in &own.0 {
             merged.set(&entry.key, entry.key_at.clone(), entry.node.clone());
@@ -141,14 +324,19 @@ fn read_pipe(
             return None;
         }
         // An odd nanosecond goes up, so that both directions add up to the round trip.
-        let half = match direction {
-            Direction::Up => rtt.as_ns().div_ceil(2),
-            Direction::Down => rtt.as_ns() / 2,
-        };
-        merged.push("delay", Value::text(Span::from_ns(half)));
+        let half = rtt.map(|rtt| match direction {
+            Direction::Up => Span::from_ns(rtt.as_ns().div_ceil(2)),
+            Direction::Down => Span::from_ns(rtt.as_ns() / 2),
+        });
+        if let Some(half) = half.write() {
+            merged.push("delay", half);
+        }
     }
     Pipe::read(&merged, &section, problems)
 }
+
+/// Links besides `[link]`: more are a mistake.
+const MOST_HOPS: usize = PipeId::MOST_HOPS - 1;
 
 fn default_queue() -> Queue {
     Queue(Spec::parse("fifo").expect("`fifo` is registered"))

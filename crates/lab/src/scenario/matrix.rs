@@ -76,10 +76,19 @@ fn collect(table: &Table, prefix: &str, axes: &mut Vec<Axis>, problems: &mut Pro
 
 /// Whether a path leads to a table of keys rather than to a key.
 fn is_section(path: &str) -> bool {
-    matches!(path, "link" | "link.up" | "link.down" | "measure" | "flow")
-        || path
-            .strip_prefix("flow.")
-            .is_some_and(|rest| !rest.contains('.'))
+    let is_one = |prefix| {
+        path.strip_prefix(prefix)
+            .is_some_and(|rest: &str| !rest.contains('.'))
+    };
+    let is_direction = path.starts_with("hop.")
+        && path.matches('.').count() == 2
+        && (path.ends_with(".up") || path.ends_with(".down"));
+    matches!(
+        path,
+        "link" | "link.up" | "link.down" | "measure" | "flow" | "hop"
+    ) || is_one("flow.")
+        || is_one("hop.")
+        || is_direction
 }
 
 impl Axis {

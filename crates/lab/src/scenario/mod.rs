@@ -27,16 +27,21 @@
 //! assert!(errors.to_string().contains("did you mean `fq_codel`?"));
 //! ```
 
+mod effects;
 mod error;
 mod expect;
 mod field;
+mod file;
 mod flow;
 mod link;
 mod matrix;
 mod reference;
+mod rules;
+mod schedule;
 mod schema;
 mod set;
 mod tree;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -49,13 +54,16 @@ use sluice_core::Span;
 
 pub use error::{ScenarioError, ScenarioErrors};
 pub use expect::{Expect, Quantity};
-pub(crate) use field::show_span;
-pub use field::{Backend, Direction, Dscp, Name, Queue, Schedule, Word};
-pub use flow::{Flow, FlowInstance, FlowKind, Ping, Tcp, Udp};
+pub use field::{Dscp, Name, Queue, Word};
+pub use file::TextFile;
+pub use flow::{Flow, FlowInstance, FlowKind, Hops, ObjectSize, Ping, Rr, Tcp, Udp, Voip, Web};
 pub(crate) use flow::{flow_types_with, instance_names};
 pub use link::{Link, Pipe};
 pub use reference::reference;
+pub use rules::Rules;
+pub use schedule::{Delays, Schedule};
 pub use schema::{KeyDecl, Presence};
+pub use words::{Backend, Direction, PipeId, Protocol, Spacing, TcpEcn};
 
 use error::{Problem, Problems, Source};
 use schema::{Keys, Section, keys, names};
@@ -74,6 +82,9 @@ keys! {
         seed: u64 = 1, 0 => i64::MAX as u64;
         /// what carries it out, if nothing else is asked for
         backend: Option<Backend>;
+        /// the bottleneck as dummynet commands, one in each line, in the place of `[link]`; or
+        /// `{ file = "PATH" }`
+        rules: Option<Rules>;
     }
 }
 
@@ -105,8 +116,12 @@ pub struct Scenario {
     pub seed: u64,
     /// What carries it out, if nothing else is asked for.
     pub backend: Option<Backend>,
-    /// The link under test.
+    /// The link under test; it does nothing if there are rules.
     pub link: Link,
+    /// Further links behind it, in the order of the way up.
+    pub hops: Vec<Link>,
+    /// The router as a dummynet configuration, in the place of links.
+    pub rules: Option<Rules>,
     /// What is measured.
     pub measure: Measure,
     /// The traffic.
@@ -152,11 +167,11 @@ impl Scenario {
     /// # Errors
     /// The file cannot be read, or everything that is wrong in it and in `sets`.
     pub fn load(path: &Path, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
-        let read = |error| ScenarioErrors::Read {
+        let read = |reason| ScenarioErrors::Read {
             path: path.to_owned(),
-            error,
+            reason,
         };
-        let text = std::fs::read_to_string(path).map_err(read)?;
+        let text = file::read_utf8(path).map_err(read)?;
         Scenario::parse(&path.display().to_string(), &text, sets)
     }
 
@@ -165,7 +180,8 @@ impl Scenario {
     /// # Errors
     /// Everything that is wrong in `text` and in `sets`.
     pub fn parse(file: &str, text: &str, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
-        let mut problems = Problems::default();
+        let folder = Path::new(file).parent().unwrap_or(Path::new(""));
+        let mut problems = Problems::of_scenario_in(folder);
         let variants = tree::parse(text, &mut problems)
             .map(|root| read_variants(file, root, sets, &mut problems));
         match variants {
@@ -185,11 +201,18 @@ impl Scenario {
 
     /// Every single flow with its number and name.
     pub fn instances(&self) -> impl Iterator<Item = FlowInstance<'_>> {
+        let of_flow = |flow| Flow::instances(flow, self.duration).map(move |times| (flow, times));
         self.flows
             .iter()
-            .flat_map(|flow| instance_names(flow).map(move |name| (flow, name)))
+            .flat_map(of_flow)
             .zip(0..)
-            .map(|((flow, name), id)| FlowInstance { id, name, flow })
+            .map(|((flow, (name, start, stop)), id)| FlowInstance {
+                id,
+                name,
+                flow,
+                start,
+                stop,
+            })
     }
 
     fn to_tree(&self) -> Table {
@@ -200,9 +223,16 @@ impl Scenario {
             duration: self.duration,
             seed: self.seed,
             backend: self.backend,
+            rules: self.rules.clone(),
         }
         .write(&mut root);
-        self.link.write(&mut root);
+        if self.rules.is_none() {
+            root.push("link", Value::Table(self.link.write()));
+        }
+        if !self.hops.is_empty() {
+            let hops = self.hops.iter().map(|hop| Value::Table(hop.write()).into());
+            root.push("hop", Value::Array(hops.collect()));
+        }
         let mut measure = Table::default();
         self.measure.write(&mut measure);
         root.push("measure", Value::Table(measure));
@@ -223,12 +253,13 @@ impl Scenario {
         problems: &mut Problems,
     ) -> Option<Scenario> {
         let section = Section::new("the scenario", Place::File(0..0));
-        let tables = ["link", "measure", "flow", "expect", "matrix"];
+        let tables = ["link", "hop", "measure", "flow", "expect", "matrix"];
         let known: Vec<&str> = names(RootKeys::KEYS).chain(tables).collect();
         section.check_keys(root, &known, problems);
         let keys = RootKeys::read(root, &section, problems);
         let measure = read_measure(root, problems);
         let link = Link::read(root, problems);
+        let hops = Link::read_hops(root, problems);
         // Without a duration, flows are still checked as far as that goes.
         let duration = keys.as_ref().map_or(Span::MAX, |keys| keys.duration);
         // Without the flows, a metric of one that is itself wrong would be blamed in error.
@@ -242,7 +273,10 @@ impl Scenario {
             return None;
         }
         let expect = expect::read_all(root, &flows, variant, variants, problems);
-        let (keys, measure, link) = (keys?, measure?, link?);
+        let (keys, measure, mut link, mut hops) = (keys?, measure?, link?, hops?);
+        for link in std::iter::once(&mut link).chain(&mut hops) {
+            link.extend_to(keys.duration);
+        }
         if measure.warmup >= keys.duration {
             // Then no flow outlasts it either.
             problems.push(
@@ -265,22 +299,9 @@ impl Scenario {
         if measure.warmup < keys.duration {
             check_warmup(root, &flows, &measure, problems);
         }
-        for (key, pipe) in [("up", &link.up), ("down", &link.down)] {
-            let (last, _) = pipe.rate.steps()[pipe.rate.steps().len() - 1];
-            if last >= keys.duration {
-                let own = root
-                    .node("link")
-                    .and_then(|link| link.as_table()?.node(key));
-                let own = own.and_then(|pipe| Some(pipe.as_table()?.node("rate")?.at.clone()));
-                let message = format!("the rate's step at {last} comes after the run");
-                problems.push(
-                    Problem::new(own.unwrap_or_else(|| place(root, "link", "rate")), message)
-                        .hint(format!("the run lasts {}", keys.duration)),
-                );
-            }
-        }
+        check_steps(root, &link, keys.duration, problems);
         let stem = || Path::new(file).file_stem().unwrap_or_default();
-        Some(Scenario {
+        let scenario = Scenario {
             title: keys
                 .title
                 .unwrap_or_else(|| stem().to_string_lossy().into_owned()),
@@ -289,10 +310,106 @@ impl Scenario {
             seed: keys.seed,
             backend: keys.backend,
             link,
+            hops,
+            rules: keys.rules,
             measure,
             flows,
             expect,
+        };
+        check_paths(root, &scenario, problems);
+        Some(scenario)
+    }
+
+    /// The links of the path, in the order of the way up.
+    pub fn links(&self) -> impl Iterator<Item = &Link> {
+        std::iter::once(&self.link).chain(&self.hops)
+    }
+
+    /// Every direction of every link.
+    pub fn pipes(&self) -> impl Iterator<Item = (PipeId, &Pipe)> {
+        self.links().enumerate().flat_map(|(hop, link)| {
+            [Direction::Up, Direction::Down]
+                .map(|direction| (PipeId::new(direction, hop), link.pipe(direction)))
         })
+    }
+
+    /// The links that a flow passes, counted from 0 in the order of the way up.
+    pub fn hops_of(&self, flow: &Flow) -> std::ops::Range<usize> {
+        match flow.hops {
+            Some(Hops { first, last }) => first as usize - 1..last as usize,
+            None => 0..self.hops.len() + 1,
+        }
+    }
+
+    /// The round trip of a flow's empty path at the start, as its links make it.
+    pub fn links_rtt(&self, flow: &Flow) -> Span {
+        let hops = self.hops_of(flow);
+        let links = self.links().skip(hops.start).take(hops.len());
+        links.fold(Span::ZERO, |sum, link| sum.saturating_add(link.rtt()))
+    }
+
+    /// What the round trip of a flow is longer than that of the links that it passes.
+    pub fn extra_rtt(&self, flow: &Flow) -> Span {
+        flow.rtt
+            .map_or(Span::ZERO, |rtt| rtt.saturating_sub(self.links_rtt(flow)))
+    }
+}
+
+/// A step after the end of the run is a mistake in one of the two.
+fn check_steps(root: &Table, link: &Link, duration: Span, problems: &mut Problems) {
+    for (key, pipe) in [("up", &link.up), ("down", &link.down)] {
+        let delays = pipe.delay.steps();
+        let steps = [
+            ("rate", pipe.rate.last_written()),
+            ("delay", delays.last().map(|(at, _)| *at)),
+        ];
+        for (name, last) in steps {
+            let Some(last) = last.filter(|last| *last >= duration) else {
+                continue;
+            };
+            let own = root
+                .node("link")
+                .and_then(|link| link.as_table()?.node(key));
+            let own = own.and_then(|pipe| Some(pipe.as_table()?.node(name)?.at.clone()));
+            let message = format!("the {name}'s step at {last} comes after the run");
+            problems.push(
+                Problem::new(own.unwrap_or_else(|| place(root, "link", name)), message)
+                    .hint(format!("the run lasts {duration}")),
+            );
+        }
+    }
+}
+
+/// The links that a flow names must be there, and its round trip not below theirs.
+fn check_paths(root: &Table, scenario: &Scenario, problems: &mut Problems) {
+    let Some(Value::Array(items)) = root.node("flow").map(|node| &node.value) else {
+        return;
+    };
+    for (flow, node) in scenario.flows.iter().zip(items) {
+        let at = |key| {
+            let own = node.as_table().and_then(|table| table.node(key));
+            own.unwrap_or(node).at.clone()
+        };
+        let links = scenario.hops.len() + 1;
+        if let Some(hops) = flow.hops
+            && hops.last > links as u64
+        {
+            let message = format!("flow `{}` passes link {}", flow.name, hops.last);
+            let hint = match links {
+                1 => "[link] is the only one; [[hop]] adds others".to_owned(),
+                n => format!("there are {n}: [link] and those of [[hop]]"),
+            };
+            problems.push(Problem::new(at("hops"), message).hint(hint));
+            continue;
+        }
+        let least = scenario.links_rtt(flow);
+        if flow.rtt.is_some_and(|rtt| rtt < least) {
+            let message = format!(
+                "the `rtt` of flow `{}` is below that of its links",
+                flow.name
+            );
+            problems.push(Problem::new(at("rtt"), message).hint(format!("they take {least}")));
+        }
     }
 }
 
@@ -389,7 +506,10 @@ fn read_variants(
     if axes.is_empty() {
         // The name is that of the queue, which is known when the scenario has been read.
         let link = Link::read(&root, &mut Problems::default());
-        let name = link.map(|link| link.up.queue.0.algorithm.name.to_owned());
+        let name = link.map(|link| match root.find("rules") {
+            Some(_) => "rules".to_owned(),
+            None => link.up.queue.0.algorithm.name.to_owned(),
+        });
         variant_names = name.into_iter().collect();
     }
     // An expectation of a variant that the user has put aside is put aside with it.

@@ -2,36 +2,32 @@
 
 use std::fmt::Write as _;
 
+use sluice_core::param::{Kind, Value as CoreValue};
+
+use super::effects::Effects;
+use super::field::show_span;
 use super::schema::{KeyDecl, Keys, Presence};
 use super::{Measure, RootKeys, expect, flow, link};
 use crate::metrics::{FLOW_METRICS, MetricDecl, PIPE_METRICS, RUN_METRICS, Unit};
 
 /// Everything that can stand in a scenario, as Markdown.
 pub fn reference() -> String {
-    let mut page = String::from(INTRODUCTION);
-    let mut section = |title: &str, text: &str, keys: &[KeyDecl]| {
-        let _ = write!(page, "\n## {title}\n");
-        if !text.is_empty() {
-            let _ = write!(page, "\n{text}\n");
-        }
-        if !keys.is_empty() {
-            page.push_str("\n| key | takes | if not given | range | meaning |\n");
-            page.push_str("|---|---|---|---|---|\n");
-        }
-        for key in keys {
-            let _ = writeln!(page, "{}", row(key));
-        }
-    };
-    section("Outside all tables", "", RootKeys::KEYS);
-    section("`[link]`", LINK, link::Pipe::KEYS);
-    section("`rtt` in `[link]`", "", link::LinkKeys::KEYS);
-    section("`[measure]`", "", Measure::KEYS);
-    section("`[[flow]]`", FLOW, flow::FlowKeys::KEYS);
+    let mut text = String::from(INTRODUCTION);
+    let page = &mut text;
+    section(page, "Outside all tables", "", RootKeys::KEYS);
+    section(page, "`[link]`", LINK, link::PipeKeys::KEYS);
+    section(page, "`rtt` in `[link]`", "", link::LinkKeys::KEYS);
+    section(page, "Effects in `[link]`", EFFECTS, &[]);
+    effects(page);
+    section(page, "`[[hop]]`", HOP, &[]);
+    section(page, "`rules`", RULES, &[]);
+    section(page, "`[measure]`", "", Measure::KEYS);
+    section(page, "`[[flow]]`", FLOW, flow::FlowKeys::KEYS);
     for (name, doc, keys, _) in flow::TYPES {
-        section(&format!("`type = \"{name}\"`"), doc, keys);
+        section(page, &format!("`type = \"{name}\"`"), doc, keys);
     }
-    section("`[matrix]`", MATRIX, &[]);
-    section("`[[expect]]`", EXPECT, expect::KEYS);
+    section(page, "`[matrix]`", MATRIX, &[]);
+    section(page, "`[[expect]]`", EXPECT, expect::KEYS);
     page.push_str("\n### Figures of a flow: `NAME.figure`\n\n");
     page.push_str("| figure | of type | unit | meaning |\n|---|---|---|---|\n");
     for metric in FLOW_METRICS {
@@ -43,7 +39,7 @@ pub fn reference() -> String {
         let _ = writeln!(page, "| `{name}` | {} | {unit} | {doc} |", types.join(", "));
     }
     page.push_str("\n### Figures of a direction of the link: `up.figure`, `down.figure`\n\n");
-    figures(&mut page, PIPE_METRICS);
+    figures(page, PIPE_METRICS);
     let drops = "| `drops.REASON` | count | those dropped for one reason: ";
     let reasons: Vec<String> = sluice_core::DropReason::ALL
         .iter()
@@ -51,9 +47,60 @@ pub fn reference() -> String {
         .collect();
     let _ = writeln!(page, "{drops}{} |", reasons.join(", "));
     page.push_str("\n### Figures of the run\n\n");
-    figures(&mut page, RUN_METRICS);
+    figures(page, RUN_METRICS);
     page.push_str(OVERRIDES);
-    page
+    text
+}
+
+fn section(page: &mut String, title: &str, text: &str, keys: &[KeyDecl]) {
+    let _ = write!(page, "\n## {title}\n");
+    if !text.is_empty() {
+        let _ = write!(page, "\n{text}\n");
+    }
+    if !keys.is_empty() {
+        page.push_str("\n| key | takes | if not given | range | meaning |\n");
+        page.push_str("|---|---|---|---|---|\n");
+    }
+    for key in keys {
+        let _ = writeln!(page, "{}", row(key));
+    }
+}
+
+/// The parameters of a link as its core declares them.
+fn effects(page: &mut String) {
+    page.push_str("\n| key | takes | if not given | range | meaning |\n");
+    page.push_str("|---|---|---|---|---|\n");
+    for decl in Effects::decls() {
+        let takes = match decl.kind {
+            Kind::Span => "time".to_owned(),
+            Kind::Rate => "rate".to_owned(),
+            Kind::Bytes => "size".to_owned(),
+            Kind::Count => "whole number".to_owned(),
+            Kind::Ratio => "ratio".to_owned(),
+            Kind::Flag => "truth value".to_owned(),
+            Kind::Choice(words) => {
+                let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+                words.join(", ")
+            }
+        };
+        let default = match decl.default {
+            CoreValue::Span(span) => show_span(&span),
+            CoreValue::Flag(flag) => flag.to_string(),
+            value => value.to_string(),
+        };
+        let range = decl.range.map_or(String::new(), |(low, high)| {
+            let show = |value| match value {
+                CoreValue::Span(span) => show_span(&span),
+                value => value.to_string(),
+            };
+            format!("{} to {}", show(low), show(high))
+        });
+        let (name, doc) = (decl.name, decl.doc);
+        let _ = writeln!(
+            page,
+            "| `{name}` | {takes} | `{default}` | {range} | {doc} |"
+        );
+    }
 }
 
 fn figures<T>(page: &mut String, metrics: &[MetricDecl<T>]) {
@@ -124,6 +171,43 @@ of its own: packets from `h2` to `h3` go `up`, the others `down`. What stands in
 directions, so that the acknowledgements of a transfer meet the same rate and the same queue as its data, and a
 flow either way meets the queue under test. `[link.up]` and `[link.down]` take the same keys and override
 `[link]` for one direction: a slower uplink, or a plain `fifo` for the acknowledgements.";
+
+const EFFECTS: &str = "\
+What else happens to the packets of a link, each effect off unless it is set. Packets pass loss, duplication and
+damage before the queue, as in netem; then the queue, the link itself with its framing, and the delay with its
+jitter.
+
+`rate` can change with time in four ways:
+
+| written | means |
+|---|---|
+| `[[\"0s\", \"100Mbit/s\"], [\"15s\", \"10Mbit/s\"], [\"20s\", \"outage\"]]` | each rate from its instant on; \
+nothing is sent during an outage |
+| `{ every = \"20s\", rates = [\"100Mbit/s\", \"10Mbit/s\"] }` | these rates in turn, to the end of the run |
+| `{ csv = \"FILE\" }` | lines of `time_ns,bits_per_second`; 0 is an outage |
+| `{ trace = \"FILE\" }` | a Mahimahi trace: each line is a time in ms at which 1500 bytes may pass; after the last \
+one it starts again |
+
+Paths are relative to the scenario's own file. What the files say is kept in the recording.";
+
+const HOP: &str = "\
+Each `[[hop]]` is one more link of the path, with the same keys as `[link]` and queues of its own: packets that go
+up pass `[link]`, then the hops in their order; packets that go down pass them the other way round. A flow passes
+all of them unless its `hops` names some, so that traffic can cross one router of several. In `[matrix]` and
+`--set` the first `[[hop]]` is `hop.2`, since `[link]` is the first link.";
+
+const RULES: &str = "\
+The router can be a dummynet configuration in the place of links: the commands of `ipfw` and `dnctl`, one in each
+line. Its interfaces are called `h2` and `h3`, after the hosts that they lead to, whose addresses are 10.0.23.2 and
+10.0.23.3. A packet meets the rules twice, as it comes `in` from one side and goes `out` to the other.
+
+```toml
+rules = \"\"\"
+pipe 1 config bw 10Mbit/s delay 10ms
+add 1000 pipe 1 all from 10.0.23.2 to any out
+add 2000 allow all from any to any
+\"\"\"
+```";
 
 const FLOW: &str = "\
 Each `[[flow]]` is a flow, or several that are alike. Its `type` must be given, and decides about the other

@@ -60,6 +60,14 @@ pub(crate) fn set_path(
         }
         return set_in(table, rest, path, path_at, node, problems);
     }
+    if let ["hop", number, rest @ ..] = segments.as_slice()
+        && !rest.is_empty()
+    {
+        let Some(table) = find_hop(root, number, path_at, problems) else {
+            return;
+        };
+        return set_in(table, rest, path, path_at, node, problems);
+    }
     set_in(root, &segments, path, path_at, node, problems)
 }
 
@@ -93,6 +101,37 @@ fn set_in(
             let message = format!("there is no key `{path}`");
             let hint = format!("`{first}` is not a table of single keys");
             problems.push(Problem::new(path_at.clone(), message).hint(hint));
+        }
+    }
+}
+
+/// The table of `[[hop]]` with this number; they count from 2, since `[link]` is the first.
+fn find_hop<'t>(
+    root: &'t mut Table,
+    number: &str,
+    path_at: &Place,
+    problems: &mut Problems,
+) -> Option<&'t mut Table> {
+    let entry = root.0.iter_mut().find(|entry| entry.key == "hop");
+    let items = match entry.map(|entry| &mut entry.node.value) {
+        Some(Value::Array(items)) => items.as_mut_slice(),
+        _ => &mut [],
+    };
+    let last = items.len() + 1;
+    let index = number.parse::<usize>().ok().and_then(|n| n.checked_sub(2));
+    match index
+        .and_then(|index| items.get_mut(index))
+        .map(|node| &mut node.value)
+    {
+        Some(Value::Table(table)) => Some(table),
+        _ => {
+            let hint = match last {
+                1 => "there are none".to_owned(),
+                last => format!("they count from 2, after [link], to {last}"),
+            };
+            let problem = Problem::new(path_at.clone(), format!("there is no hop `{number}`"));
+            problems.push(problem.hint(hint));
+            None
         }
     }
 }

@@ -4,6 +4,9 @@ use unicode_width::UnicodeWidthStr;
 
 use super::*;
 use crate::metrics::{Unit, Window};
+use crate::recording::Status;
+use crate::results::RunResult;
+use crate::scenario::Backend;
 
 const MS: u64 = 1_000_000;
 
@@ -53,29 +56,39 @@ fn pipe(name: &str, utilisation: f64, drops: &[(&str, u64)]) -> PipeSummary {
 }
 
 fn result(variant: &str, flows: Vec<FlowSummary>) -> VariantResult {
-    VariantResult {
-        summary: Summary {
-            variant: variant.into(),
-            window: Window {
-                warmup_ns: 0,
-                end_ns: 0,
-            },
-            total_goodput_bps: flows
-                .iter()
-                .filter_map(|f| f.goodput_bps)
-                .reduce(|a, b| a + b),
-            flows,
-            groups: Vec::new(),
-            pipes: vec![
-                pipe("up", 0.9987, &[("overflow", 123_456), ("congestion", 4)]),
-                pipe("down", 0.03, &[]),
-            ],
-            directions: Vec::new(),
-            jain: None,
-            jain_min: None,
-            jain_mean: None,
-            accuracy: None,
+    let summary = Summary {
+        variant: variant.into(),
+        window: Window {
+            warmup_ns: 0,
+            end_ns: 0,
         },
+        total_goodput_bps: flows
+            .iter()
+            .filter_map(|f| f.goodput_bps)
+            .reduce(|a, b| a + b),
+        flows,
+        groups: Vec::new(),
+        pipes: vec![
+            pipe("up", 0.9987, &[("overflow", 123_456), ("congestion", 4)]),
+            pipe("down", 0.03, &[]),
+        ],
+        directions: Vec::new(),
+        jain: None,
+        jain_min: None,
+        jain_mean: None,
+        accuracy: None,
+    };
+    VariantResult {
+        scenario: "test".into(),
+        variant: variant.into(),
+        backend: Backend::Sim,
+        runs: vec![RunResult {
+            seed: 1,
+            folder: "test".into(),
+            status: Status::Complete,
+            reused: false,
+            summary,
+        }],
         expect: Vec::new(),
     }
 }
@@ -84,8 +97,8 @@ fn result(variant: &str, flows: Vec<FlowSummary>) -> VariantResult {
 fn one_flow_and_a_ping_take_a_line_per_variant() {
     let flows = || vec![flow("bulk", Some(9.612e6)), flow("ping", None)];
     let mut second = result("fq_codel", flows());
-    second.summary.pipes[0].drops = BTreeMap::new();
-    second.summary.pipes[0].marks = 12;
+    second.runs[0].summary.pipes[0].drops = BTreeMap::new();
+    second.runs[0].summary.pipes[0].marks = 12;
     assert_eq!(
         text(&[result("fifo", flows()), second]),
         "              goodput  used    ping          sojourn
@@ -103,8 +116,8 @@ fn several_flows_take_a_line_each() {
         flow("a name that is too long for its column", Some(12_345.0)),
     ];
     let mut result = result("wf2q+", flows);
-    result.summary.jain = Some(0.50123);
-    result.summary.accuracy = Some(Accuracy {
+    result.runs[0].summary.jain = Some(0.50123);
+    result.runs[0].summary.accuracy = Some(Accuracy {
         rate_error: Some(-0.000_123),
         busy_ns: 1,
         lateness: delays(1),
@@ -132,7 +145,7 @@ wf2q+                               -0.012     1000     3000     4000          0
 fn what_is_not_met_stands_below_and_no_line_is_too_wide() {
     let name = "fq_codel target 5ms interval 100ms quantum 300 limit 1200 雪雪雪雪雪雪";
     let mut result = result(name, vec![flow("bulk", Some(1e15)), flow("ping", None)]);
-    result.summary.pipes[0].utilisation = Some(1e7);
+    result.runs[0].summary.pipes[0].utilisation = Some(1e7);
     result.expect = vec![Outcome::new(
         name,
         "ping.p50",
@@ -152,7 +165,8 @@ fq_codel target 5ms interval 100ms quantum 300 limit 1200 雪雪雪雪雪雪
                   1e9   1e9    21.0    63.0     11.0    33.0   123k      0     -
 
 not met: `ping.p50` of `fq_codel target 5ms interval 100ms quantum 300 limit
-    1200 雪雪雪雪雪雪` is 31.25ms; expected at least 200ms and at most 300ms
+    1200 雪雪雪雪雪雪` is 31.25ms; expected at least 200ms and at most 300ms;
+    see \"Summary\" in the report
 "
     );
 }
@@ -163,4 +177,26 @@ fn the_results_are_json_too() {
     let read: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(read[0]["summary"]["flows"][0]["goodput_bps"], 9.612e6);
     assert_eq!(read[0]["summary"]["pipes"][0]["drops"]["overflow"], 123_456);
+}
+
+#[test]
+fn repeated_runs_show_the_median_and_the_extremes() {
+    let mut repeated = result("codel", vec![flow("bulk", Some(9.0e6)), flow("ping", None)]);
+    for (seed, goodput, drops) in [(2, 9.6e6, 8), (3, 9.4e6, 5)] {
+        let mut run = repeated.runs[0].clone();
+        run.seed = seed;
+        run.summary.total_goodput_bps = Some(goodput);
+        run.summary.pipes[0].drops = BTreeMap::from([("congestion".to_owned(), drops)]);
+        repeated.runs.push(run);
+    }
+    assert_eq!(
+        text(&[repeated]),
+        "              goodput  used    ping          sojourn
+variant        Mbit/s     %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
+codel            9.40  99.9    21.0    63.0     11.0    33.0      8      0     -
+  smallest       9.00  99.9    21.0    63.0     11.0    33.0      5      0     -
+  largest        9.60  99.9    21.0    63.0     11.0    33.0   123k      0     -
+medians of 3 runs, with the smallest and the largest
+"
+    );
 }

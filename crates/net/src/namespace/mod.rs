@@ -37,6 +37,14 @@ pub enum NamespaceError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// There is none.
+    #[error("cannot open the network namespace {}: {source}", .path.display())]
+    Open {
+        /// Where it should be.
+        path: std::path::PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// No thread could be started, or it could not move.
     #[error("cannot enter the network namespace {name:?}: {source}")]
     Enter {
@@ -103,6 +111,21 @@ impl Namespace {
             }),
             Err(source) => Err(self.enter_error(source)),
         }
+    }
+
+    /// One that exists: `/proc/PID/ns/net`, or `/run/netns/NAME` as `ip netns` makes them.
+    ///
+    /// # Errors
+    /// When the file cannot be opened. That it is no namespace shows when it is entered.
+    pub fn open(path: &std::path::Path) -> Result<Namespace, NamespaceError> {
+        let file = std::fs::File::open(path).map_err(|source| NamespaceError::Open {
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Namespace {
+            name: path.display().to_string(),
+            descriptor: file.into(),
+        })
     }
 
     /// The name given to [`Namespace::create`].

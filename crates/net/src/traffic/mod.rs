@@ -12,13 +12,15 @@
 
 pub mod ping;
 mod receive;
+pub mod rr;
 pub mod tcp;
 mod tcp_info;
 pub mod udp;
+pub mod web;
 
 use crate::clock::Clock;
 use crate::namespace::{Namespace, NamespaceError};
-use sluice_core::{Span, Time};
+use sluice_core::{Rng, Span, Time};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,10 +36,21 @@ pub struct Stop(Arc<AtomicBool>);
 pub struct Identity {
     /// Number of the transport protocol.
     pub protocol: u8,
-    /// Where they come from. For ICMP the port is the identifier of the messages.
+    /// Where they come from. For ICMP the port is the identifier of the messages; 0 stands for any.
     pub source: SocketAddr,
     /// Where they go, likewise.
     pub destination: SocketAddr,
+}
+
+impl Identity {
+    /// Whether packets between these ends, either way, belong to it.
+    pub fn matches(&self, protocol: u8, source: SocketAddr, destination: SocketAddr) -> bool {
+        let is_end = |own: SocketAddr, end: SocketAddr| {
+            own.ip() == end.ip() && (own.port() == 0 || own.port() == end.port())
+        };
+        let is_way = |from, to| is_end(self.source, from) && is_end(self.destination, to);
+        self.protocol == protocol && (is_way(source, destination) || is_way(destination, source))
+    }
 }
 
 /// Traffic that is under way.
@@ -233,6 +246,24 @@ fn check_field(field: &'static str, value: u8, most: u8) -> Result<(), TrafficEr
         return Err(TrafficError::Field { field, value, most });
     }
     Ok(())
+}
+
+/// An exponentially distributed length with this mean.
+fn exponential(rng: &mut Rng, mean: Span) -> Span {
+    // 2^-53 units, never zero: the logarithm is finite.
+    let uniform = ((rng.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+    Span::from_ns((-uniform.ln() * mean.as_ns() as f64) as u64)
+}
+
+/// A transfer, a page or an exchange that is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// When it was asked for.
+    pub start: Time,
+    /// Until its last byte had arrived.
+    pub took: Span,
+    /// Payload bytes.
+    pub bytes: u64,
 }
 
 /// How long a request to stop may go unnoticed.

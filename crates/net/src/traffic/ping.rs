@@ -15,7 +15,7 @@ use crate::clock::{Clock, precise_wakeups};
 use crate::namespace::Namespace;
 use crate::sys;
 use sluice_core::{Span, Time};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
@@ -32,7 +32,9 @@ pub struct Ping {
     pub destination: IpAddr,
     /// Time between requests.
     pub interval: Span,
-    /// Bytes after the ICMP header, at least [`LEAST_PAYLOAD`]; 56 is customary.
+    /// What a request is.
+    pub protocol: Protocol,
+    /// Bytes after the ICMP or UDP header, at least [`LEAST_PAYLOAD`]; 56 is customary.
     pub payload: usize,
     /// Differentiated services codepoint.
     pub dscp: u8,
@@ -46,6 +48,17 @@ pub struct Ping {
     pub spin: Span,
     /// How long to wait for outstanding replies.
     pub linger: Span,
+}
+
+/// What a request is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// An ICMP echo request, which the far kernel answers.
+    #[default]
+    Icmp,
+    /// A UDP datagram, which a thread at the far end answers; what it takes to wake up is part of
+    /// the round trip, and not of the way there.
+    Udp,
 }
 
 /// What a series measured.
@@ -105,6 +118,7 @@ impl Ping {
             source,
             destination,
             interval,
+            protocol: Protocol::Icmp,
             payload: 56,
             dscp: 0,
             start,
@@ -146,6 +160,9 @@ impl Ping {
                 most,
             });
         }
+        if self.protocol == Protocol::Udp {
+            return self.start_udp(from, to, clock, stop);
+        }
         let far = Context::new(to, clock, stop);
         let kinds = Kinds::of(self.source);
         let observer = to
@@ -171,15 +188,16 @@ impl Ping {
         let sender_done = Arc::new(AtomicBool::new(false));
         let ping = self.clone();
         let done = SetOnDrop(sender_done.clone());
+        let is_v4 = self.source.is_ipv4();
+        let carrier = Carrier::Icmp { id, is_v4 };
         let source_thread = from.spawn("ping", move || {
             let _done = done;
-            ping.run(&sender, timed, id, &near)
+            ping.run(&sender, timed, carrier, &near)
         })?;
-        let is_v4 = self.source.is_ipv4();
         let done = SetOnDrop(finished.clone());
         let sink_thread = to.spawn("ping-observe", move || {
             let _done = done;
-            observe(&observer, observed, id, is_v4, &far, &sender_done)
+            observe(&observer, observed, carrier, &far, &sender_done)
         })?;
         let protocol = if is_v4 {
             libc::IPPROTO_ICMP
@@ -190,6 +208,67 @@ impl Ping {
             protocol: protocol as u8,
             source: SocketAddr::new(self.source, id),
             destination: SocketAddr::new(self.destination, id),
+        };
+        Ok(run_pair(
+            identity,
+            stop,
+            source_thread,
+            sink_thread,
+            finished,
+            merge,
+        ))
+    }
+
+    fn start_udp(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        clock: &Clock,
+        stop: &Stop,
+    ) -> Result<Running<PingReport>, TrafficError> {
+        let is_v4 = self.source.is_ipv4();
+        let class = self.dscp << 2;
+        let open = |namespace: &Namespace, context: &Context, address| {
+            let socket = namespace
+                .enter(|| udp_socket(address))?
+                .map_err(context.error(format!("open a UDP socket on {address}")))?;
+            set_traffic_class(&socket, is_v4, class).map_err(context.error("set the DSCP"))?;
+            let timed = TimedReceiver::new(&socket, is_v4)
+                .map_err(context.error("switch timestamps on"))?;
+            let own = socket
+                .local_addr()
+                .map_err(context.error("read a port"))?
+                .as_socket()
+                .expect("an IP socket has an IP address");
+            Ok::<_, TrafficError>((socket, timed, own))
+        };
+        let far = Context::new(to, clock, stop);
+        let near = Context::new(from, clock, stop);
+        let (answerer, answered, destination) = open(to, &far, self.destination)?;
+        let (sender, timed, source) = open(from, &near, self.source)?;
+        sender
+            .connect(&destination.into())
+            .map_err(near.error(format!("connect to {destination}")))?;
+        answerer
+            .connect(&source.into())
+            .map_err(far.error(format!("connect to {source}")))?;
+        let finished = Arc::new(AtomicBool::new(false));
+        let sender_done = Arc::new(AtomicBool::new(false));
+        let ping = self.clone();
+        let done = SetOnDrop(sender_done.clone());
+        let source_thread = from.spawn("ping", move || {
+            let _done = done;
+            ping.run(&sender, timed, Carrier::Udp, &near)
+        })?;
+        let done = SetOnDrop(finished.clone());
+        let sink_thread = to.spawn("ping-answer", move || {
+            let _done = done;
+            observe(&answerer, answered, Carrier::Udp, &far, &sender_done)
+        })?;
+        let identity = Identity {
+            protocol: libc::IPPROTO_UDP as u8,
+            source,
+            destination,
         };
         Ok(run_pair(
             identity,
@@ -215,16 +294,15 @@ impl Ping {
         &self,
         socket: &Socket,
         mut timed: TimedReceiver,
-        id: u16,
+        carrier: Carrier,
         context: &Context,
     ) -> Result<PingReport, TrafficError> {
         precise_wakeups();
-        let is_v4 = self.source.is_ipv4();
-        let mut report = PingReport {
-            id,
-            ..PingReport::default()
-        };
-        let mut packet = vec![0u8; ICMP_HEADER_LEN + self.payload];
+        let mut report = PingReport::default();
+        if let Carrier::Icmp { id, .. } = carrier {
+            report.id = id;
+        }
+        let mut packet = vec![0u8; carrier.header_len() + self.payload];
         let mut seen = Seen::default();
         let mut end = None;
         loop {
@@ -236,7 +314,7 @@ impl Ping {
                 let near = Time::from_ns(due.as_ns().saturating_sub(self.spin.as_ns()));
                 if now >= near {
                     let now = context.clock.sleep_until(due, self.spin);
-                    fill(&mut packet, id, number, now, is_v4);
+                    carrier.fill(&mut packet, number, now);
                     report.refused += u64::from(socket.send(&packet).is_err());
                     report.samples.push(PingSample {
                         sequence: number,
@@ -258,7 +336,7 @@ impl Ping {
                 continue;
             }
             let take = |bytes: &[u8], arrival: Arrival| {
-                let Some(sequence) = echo(bytes, id, is_v4) else {
+                let Some(sequence) = carrier.number(bytes) else {
                     return;
                 };
                 let Some(sample) = report.samples.get_mut(sequence as usize) else {
@@ -281,26 +359,69 @@ impl Ping {
     }
 }
 
-/// Notes when requests reached the far end: number and instant.
+/// What carries a request.
+#[derive(Clone, Copy)]
+enum Carrier {
+    Icmp { id: u16, is_v4: bool },
+    Udp,
+}
+
+impl Carrier {
+    /// Bytes that we write in front of the payload.
+    const fn header_len(self) -> usize {
+        match self {
+            Carrier::Icmp { .. } => ICMP_HEADER_LEN,
+            Carrier::Udp => 0,
+        }
+    }
+
+    fn fill(self, packet: &mut [u8], number: u64, now: Time) {
+        match self {
+            Carrier::Icmp { id, is_v4 } => fill(packet, id, number, now, is_v4),
+            Carrier::Udp => fill_payload(packet, number, now),
+        }
+    }
+
+    /// The number of one of our messages.
+    fn number(self, bytes: &[u8]) -> Option<u64> {
+        match self {
+            Carrier::Icmp { id, is_v4 } => echo(bytes, id, is_v4),
+            Carrier::Udp => payload_number(bytes),
+        }
+    }
+}
+
+/// Notes when requests reached the far end, number and instant, and answers those that no kernel
+/// answers.
 fn observe(
     socket: &Socket,
     mut timed: TimedReceiver,
-    id: u16,
-    is_v4: bool,
+    carrier: Carrier,
     context: &Context,
     sender_done: &AtomicBool,
 ) -> Result<Vec<(u64, Option<Time>)>, TrafficError> {
     let mut arrivals = Vec::new();
+    let mut answers: Vec<Vec<u8>> = Vec::new();
     loop {
         // Read before looking, so that the last round finds what came before the end.
         let is_done = sender_done.load(Ordering::Acquire);
         if readable(socket, if is_done { Span::ZERO } else { STOP_CHECK }) {
             let take = |bytes: &[u8], arrival: Arrival| {
-                if let Some(sequence) = echo(bytes, id, is_v4) {
+                if let Some(sequence) = carrier.number(bytes) {
                     arrivals.push((sequence, arrival.time));
+                    if let Carrier::Udp = carrier {
+                        // As long as the request, also beyond the bytes that were kept.
+                        let mut answer = bytes.to_vec();
+                        answer.resize(arrival.length, 0);
+                        answers.push(answer);
+                    }
                 }
             };
             receive(socket, &mut timed, context, take)?;
+            for answer in answers.drain(..) {
+                // One that the own kernel refuses is lost to the prober, which counts it.
+                let _ = socket.send(&answer);
+            }
         } else if is_done {
             return Ok(arrivals);
         }
@@ -362,9 +483,7 @@ fn fill(packet: &mut [u8], id: u16, number: u64, now: Time, is_v4: bool) {
     packet[1..4].fill(0);
     packet[4..6].copy_from_slice(&id.to_be_bytes());
     packet[6..8].copy_from_slice(&(number as u16).to_be_bytes());
-    packet[8..16].copy_from_slice(&MAGIC.to_be_bytes());
-    packet[16..24].copy_from_slice(&number.to_be_bytes());
-    packet[24..32].copy_from_slice(&now.as_ns().to_be_bytes());
+    fill_payload(&mut packet[ICMP_HEADER_LEN..], number, now);
     if is_v4 {
         let mut sum = crate::frame::Sum::new();
         sum.add(packet);
@@ -372,6 +491,24 @@ fn fill(packet: &mut [u8], id: u16, number: u64, now: Time, is_v4: bool) {
         packet[2..4].copy_from_slice(&checksum);
     }
     // RFC 3542 section 3.1: the kernel computes that of ICMPv6.
+}
+
+fn fill_payload(payload: &mut [u8], number: u64, now: Time) {
+    payload[..8].copy_from_slice(&MAGIC.to_be_bytes());
+    payload[8..16].copy_from_slice(&number.to_be_bytes());
+    payload[16..24].copy_from_slice(&now.as_ns().to_be_bytes());
+}
+
+fn payload_number(payload: &[u8]) -> Option<u64> {
+    let [magic, number, _] = words(payload)?;
+    (magic == MAGIC).then_some(number)
+}
+
+fn udp_socket(address: IpAddr) -> io::Result<Socket> {
+    let address = SocketAddr::new(address, 0);
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
 }
 
 /// The number of one of our echo messages.
@@ -386,8 +523,7 @@ fn echo(bytes: &[u8], id: u16, is_v4: bool) -> Option<u64> {
     if header[4..6] != id.to_be_bytes() {
         return None;
     }
-    let [magic, number, _] = words(payload)?;
-    (magic == MAGIC).then_some(number)
+    payload_number(payload)
 }
 
 /// Message types of echo.
@@ -415,8 +551,8 @@ impl Kinds {
 /// A raw ICMP socket on `address` that receives messages of one type only.
 fn socket(address: IpAddr, kind: u8) -> io::Result<Socket> {
     let (domain, protocol) = match address {
-        IpAddr::V4(_) => (Domain::IPV4, Protocol::ICMPV4),
-        IpAddr::V6(_) => (Domain::IPV6, Protocol::ICMPV6),
+        IpAddr::V4(_) => (Domain::IPV4, socket2::Protocol::ICMPV4),
+        IpAddr::V6(_) => (Domain::IPV6, socket2::Protocol::ICMPV6),
     };
     let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
     // linux/icmp.h and icmpv6.h: a set bit blocks its type.

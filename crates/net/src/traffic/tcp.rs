@@ -9,7 +9,8 @@
 
 pub use super::tcp_info::TcpSample;
 use super::{
-    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair,
+    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, Transfer, check_field,
+    run_pair,
 };
 
 use super::tcp_info::TcpInfo;
@@ -44,6 +45,8 @@ pub struct TcpFlow {
     pub stop: Option<Time>,
     /// How much to send.
     pub bytes: Option<u64>,
+    /// When all `bytes` have arrived, wait so long and send as many over a new connection.
+    pub repeat: Option<Span>,
     /// How often to look at the sender's `TCP_INFO`.
     pub info_interval: Span,
     /// How often to note what has arrived.
@@ -87,8 +90,10 @@ pub struct TcpReport {
     pub info: Vec<TcpSample>,
     /// What had reached the receiver's application, over time; the last entry is the end.
     pub goodput: Vec<Goodput>,
-    /// When the receiver saw the end of the stream; `None` when it was cut off.
+    /// When the receiver saw the end of the last stream; `None` when it was cut off.
     pub finished: Option<Time>,
+    /// The transfers whose end the receiver has seen.
+    pub transfers: Vec<Transfer>,
     /// Why the connection broke, when neither side meant it to.
     pub broken: Option<String>,
 }
@@ -114,6 +119,7 @@ impl TcpFlow {
             start,
             stop: None,
             bytes: None,
+            repeat: None,
             info_interval: Span::from_ms(50),
             goodput_interval: Span::from_ms(10),
             sink: Sink::Read,
@@ -155,7 +161,7 @@ impl TcpFlow {
             local_address(&listener).map_err(receiver.error("read the listening port"))?;
         let sender = Context::new(from, clock, stop);
         let socket = from
-            .enter(|| self.sender_socket(&sender))
+            .enter(|| self.client().socket(&sender))
             .map_err(TrafficError::from)
             .flatten()?;
         let source = local_address(&socket).map_err(sender.error("read the sending port"))?;
@@ -180,14 +186,19 @@ impl TcpFlow {
             has_ecn: sent.has_ecn,
             info: sent.info,
             goodput: received.goodput,
-            finished: received.finished,
+            transfers: transfers(&sent.starts, &received.ends),
+            finished: received.ends.last().map(|(at, _)| *at),
             broken: sent.broken,
         };
-        let identity = Identity {
+        let mut identity = Identity {
             protocol: libc::IPPROTO_TCP as u8,
             source,
             destination,
         };
+        if self.repeat.is_some() {
+            // Every transfer has a port of its own.
+            identity.source.set_port(0);
+        }
         Ok(run_pair(
             identity,
             stop,
@@ -198,33 +209,12 @@ impl TcpFlow {
         ))
     }
 
-    fn sender_socket(&self, context: &Context) -> Result<Socket, TrafficError> {
-        let socket = Socket::new(
-            Domain::for_address((self.source, 0).into()),
-            Type::STREAM,
-            None,
-        )
-        .map_err(context.error("open a TCP socket"))?;
-        if let Some(name) = &self.congestion_control {
-            socket
-                .set_tcp_congestion(name.as_bytes())
-                .map_err(|source| match source.raw_os_error() {
-                    Some(libc::ENOENT) => TrafficError::CongestionControl {
-                        name: name.clone(),
-                        available: congestion_controls(),
-                    },
-                    _ => context.error(format!("use congestion control {name:?}"))(source),
-                })?;
+    fn client(&self) -> Client<'_> {
+        Client {
+            address: self.source,
+            congestion_control: self.congestion_control.as_deref(),
+            dscp: self.dscp,
         }
-        set_traffic_class(&socket, self.source.is_ipv4(), self.dscp << 2)
-            .map_err(context.error("set the DSCP"))?;
-        socket
-            .set_nonblocking(true)
-            .map_err(context.error("switch waiting off"))?;
-        socket
-            .bind(&SocketAddr::new(self.source, 0).into())
-            .map_err(context.error(format!("bind to {}", self.source)))?;
-        Ok(socket)
     }
 
     fn send(
@@ -235,19 +225,40 @@ impl TcpFlow {
     ) -> Result<Sent, TrafficError> {
         precise_wakeups();
         let mut sent = Sent::default();
-        if !context.sleep_until(self.start) {
-            return Ok(sent);
+        let mut start = self.start;
+        let mut socket = socket;
+        while context.sleep_until(start) && self.stop.is_none_or(|stop| start < stop) {
+            sent.starts.push(context.clock.now());
+            let is_whole = self.send_once(&socket, destination, context, &mut sent)?;
+            let (true, Some(pause)) = (is_whole, self.repeat) else {
+                break;
+            };
+            sent.sent_again = sent.info.last().map_or(0, |sample| sample.retransmits);
+            start = context.clock.now() + pause;
+            socket = self.client().socket(context)?;
         }
-        connect(&socket, destination, self.ecn)
+        Ok(sent)
+    }
+
+    /// Sends everything once; whether all of it was acknowledged.
+    fn send_once(
+        &self,
+        socket: &Socket,
+        destination: SocketAddr,
+        context: &Context,
+        sent: &mut Sent,
+    ) -> Result<bool, TrafficError> {
+        connect(socket, destination, self.ecn)
             .map_err(context.error(format!("connect to {destination}")))?;
         let chunk = vec![0u8; CHUNK_LEN];
         let mut left = self.bytes.unwrap_or(u64::MAX);
-        let mut next_sample = self.start;
+        let mut next_sample = context.clock.now();
+        let mut is_connected = false;
         let mut wants = libc::POLLOUT;
         loop {
             let now = context.clock.now();
             if now >= next_sample {
-                sent.sample(&socket, now);
+                sent.sample(socket, now);
                 // A late sample does not make the following ones late.
                 while next_sample <= now {
                     next_sample += self.info_interval;
@@ -257,20 +268,21 @@ impl TcpFlow {
                 break;
             }
             let limit = self.stop.unwrap_or(Time::MAX).min(next_sample);
-            if !wait(&socket, wants, limit, now) {
+            if !wait(socket, wants, limit, now) {
                 continue;
             }
             if wants == libc::POLLIN {
                 // Everything is written; the receiver closes when it has it all.
-                sent.sample(&socket, context.clock.now());
-                return Ok(sent);
+                sent.sample(socket, context.clock.now());
+                return Ok(true);
             }
-            if sent.connected.is_none() {
+            if !is_connected {
+                is_connected = true;
                 if let Some(error) = socket.take_error().map_err(context.error("connect"))? {
                     sent.broken = Some(error.to_string());
-                    return Ok(sent);
+                    return Ok(false);
                 }
-                sent.connected = Some(context.clock.now());
+                sent.connected.get_or_insert(context.clock.now());
             }
             // One write may fill the window of a fast path; the clock is read in between.
             match socket.send(&chunk[..left.min(CHUNK_LEN as u64) as usize]) {
@@ -278,7 +290,7 @@ impl TcpFlow {
                 Err(error) if is_transient(&error) => {}
                 Err(error) => {
                     sent.broken = Some(error.to_string());
-                    return Ok(sent);
+                    return Ok(false);
                 }
             }
             if left == 0 {
@@ -286,10 +298,10 @@ impl TcpFlow {
                 wants = libc::POLLIN;
             }
         }
-        sent.sample(&socket, context.clock.now());
+        sent.sample(socket, context.clock.now());
         // Closing then sends a RST and forgets what was not sent.
         let _ = socket.set_linger(Some(Duration::ZERO));
-        Ok(sent)
+        Ok(false)
     }
 
     fn receive(
@@ -303,18 +315,29 @@ impl TcpFlow {
         if !context.sleep_until(self.start) {
             return Ok(received);
         }
-        let socket = loop {
-            if wait(&listener, libc::POLLIN, Time::MAX, Time::ZERO) {
-                match listener.accept() {
-                    Ok((socket, _)) => break socket,
-                    Err(error) if is_transient(&error) => {}
-                    Err(error) => return Err(context.error("accept")(error)),
-                }
-            } else if context.stop.is_stopped() || sender_done.load(Ordering::Acquire) {
-                return Ok(received);
+        let mut listener = Some(listener);
+        while let Some(from) = &listener {
+            let Some(socket) = accept(from, context, sender_done)? else {
+                break;
+            };
+            if self.repeat.is_none() {
+                listener = None;
             }
-        };
-        drop(listener);
+            if !self.receive_once(&socket, context, sender_done, &mut received)? {
+                break;
+            }
+        }
+        Ok(received)
+    }
+
+    /// Receives a stream; whether it came to its end.
+    fn receive_once(
+        &self,
+        socket: &Socket,
+        context: &Context,
+        sender_done: &AtomicBool,
+        received: &mut Received,
+    ) -> Result<bool, TrafficError> {
         socket
             .set_nonblocking(true)
             .map_err(context.error("switch waiting off"))?;
@@ -322,35 +345,39 @@ impl TcpFlow {
             Sink::Read => vec![0; CHUNK_LEN],
             Sink::Discard => Vec::new(),
         };
-        let mut bytes = 0;
+        let before = received.bytes;
         let mut next = context.clock.now();
         let mut last_arrival = next;
+        let mut is_whole = false;
         loop {
             let now = context.clock.now();
             if now >= next {
-                received.goodput.push(Goodput { time: now, bytes });
+                received.note(now);
                 while next <= now {
                     next += self.goodput_interval;
                 }
             }
-            if !wait(&socket, libc::POLLIN, next, now) {
+            if !wait(socket, libc::POLLIN, next, now) {
                 // A RST is sent once and may be lost.
                 if sender_done.load(Ordering::Acquire) && now >= last_arrival + GRACE {
                     break;
                 }
                 continue;
             }
+            let mut reader = socket;
             let read = match self.sink {
-                Sink::Read => (&socket).read(&mut buffer),
-                Sink::Discard => sys::discard(&socket, DISCARD_LEN),
+                Sink::Read => reader.read(&mut buffer),
+                Sink::Discard => sys::discard(socket, DISCARD_LEN),
             };
             match read {
                 Ok(0) => {
-                    received.finished = Some(context.clock.now());
+                    let bytes = received.bytes - before;
+                    received.ends.push((context.clock.now(), bytes));
+                    is_whole = true;
                     break;
                 }
                 Ok(count) => {
-                    bytes += count as u64;
+                    received.bytes += count as u64;
                     last_arrival = now;
                 }
                 Err(error) if is_transient(&error) => {}
@@ -358,10 +385,92 @@ impl TcpFlow {
                 Err(_) => break,
             }
         }
-        let time = context.clock.now();
-        received.goodput.push(Goodput { time, bytes });
-        Ok(received)
+        received.note(context.clock.now());
+        Ok(is_whole)
     }
+}
+
+/// The next connection; none when the other side has ended.
+pub(super) fn accept(
+    listener: &Socket,
+    context: &Context,
+    other_done: &AtomicBool,
+) -> Result<Option<Socket>, TrafficError> {
+    loop {
+        if wait(listener, libc::POLLIN, Time::MAX, Time::ZERO) {
+            match listener.accept() {
+                Ok((socket, _)) => return Ok(Some(socket)),
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(context.error("accept")(error)),
+            }
+        } else if context.stop.is_stopped() || other_done.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+    }
+}
+
+/// Starts and ends in their order; a transfer that was cut off has no end.
+fn transfers(starts: &[Time], ends: &[(Time, u64)]) -> Vec<Transfer> {
+    let pairs = starts.iter().zip(ends);
+    let transfer = |(start, (end, bytes)): (&Time, &(Time, u64))| Transfer {
+        start: *start,
+        took: end.since(*start),
+        bytes: *bytes,
+    };
+    pairs.map(transfer).collect()
+}
+
+/// The end of a connection that opens it.
+pub(super) struct Client<'a> {
+    pub address: IpAddr,
+    pub congestion_control: Option<&'a str>,
+    pub dscp: u8,
+}
+
+impl Client<'_> {
+    /// A socket that does not wait, on a port of its own.
+    pub fn socket(&self, context: &Context) -> Result<Socket, TrafficError> {
+        let domain = Domain::for_address((self.address, 0).into());
+        let socket =
+            Socket::new(domain, Type::STREAM, None).map_err(context.error("open a TCP socket"))?;
+        set_up(
+            &socket,
+            self.address,
+            self.congestion_control,
+            self.dscp,
+            context,
+        )?;
+        socket
+            .bind(&SocketAddr::new(self.address, 0).into())
+            .map_err(context.error(format!("bind to {}", self.address)))?;
+        Ok(socket)
+    }
+}
+
+/// Gives a socket its congestion control and its codepoint, and lets it not wait.
+pub(super) fn set_up(
+    socket: &Socket,
+    address: IpAddr,
+    congestion_control: Option<&str>,
+    dscp: u8,
+    context: &Context,
+) -> Result<(), TrafficError> {
+    if let Some(name) = congestion_control {
+        socket
+            .set_tcp_congestion(name.as_bytes())
+            .map_err(|source| match source.raw_os_error() {
+                Some(libc::ENOENT) => TrafficError::CongestionControl {
+                    name: name.to_owned(),
+                    available: congestion_controls(),
+                },
+                _ => context.error(format!("use congestion control {name:?}"))(source),
+            })?;
+    }
+    set_traffic_class(socket, address.is_ipv4(), dscp << 2)
+        .map_err(context.error("set the DSCP"))?;
+    socket
+        .set_nonblocking(true)
+        .map_err(context.error("switch waiting off"))
 }
 
 /// The congestion controls that the kernel has ready. Others may be loaded as modules when
@@ -388,12 +497,18 @@ pub fn check_congestion_control(namespace: &Namespace, name: &str) -> Result<(),
             Time::ZERO,
         )
     };
-    namespace.enter(|| flow.sender_socket(&context))?.map(drop)
+    namespace
+        .enter(|| flow.client().socket(&context))?
+        .map(drop)
 }
 
 /// What the sending thread brings home.
 #[derive(Default)]
 struct Sent {
+    /// When each transfer was begun.
+    starts: Vec<Time>,
+    /// What transfers before the present one have retransmitted.
+    sent_again: u32,
     connected: Option<Time>,
     has_ecn: bool,
     info: Vec<TcpSample>,
@@ -404,7 +519,9 @@ impl Sent {
     fn sample(&mut self, socket: &Socket, time: Time) {
         if let Ok(info) = TcpInfo::read(socket) {
             self.has_ecn |= info.has_ecn();
-            self.info.push(info.sample(time));
+            let mut sample = info.sample(time);
+            sample.retransmits += self.sent_again;
+            self.info.push(sample);
         }
     }
 }
@@ -412,20 +529,30 @@ impl Sent {
 /// What the receiving thread brings home.
 #[derive(Default)]
 struct Received {
+    /// Of all transfers together.
+    bytes: u64,
     goodput: Vec<Goodput>,
-    finished: Option<Time>,
+    /// When each stream ended, and its bytes.
+    ends: Vec<(Time, u64)>,
 }
 
-fn listen(address: IpAddr) -> io::Result<Socket> {
+impl Received {
+    fn note(&mut self, time: Time) {
+        let bytes = self.bytes;
+        self.goodput.push(Goodput { time, bytes });
+    }
+}
+
+pub(super) fn listen(address: IpAddr) -> io::Result<Socket> {
     let address = SocketAddr::new(address, 0);
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(1)?;
+    socket.listen(BACKLOG)?;
     Ok(socket)
 }
 
-fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
+pub(super) fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
     socket
         .local_addr()?
         .as_socket()
@@ -434,7 +561,7 @@ fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
 
 /// Starts connecting. Whether a SYN offers ECN follows from the namespace's `tcp_ecn` at that
 /// moment and from nothing else, so it is set for the moment, one connection at a time.
-fn connect(socket: &Socket, destination: SocketAddr, ecn: Ecn) -> io::Result<()> {
+pub(super) fn connect(socket: &Socket, destination: SocketAddr, ecn: Ecn) -> io::Result<()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     const SETTING: &str = "/proc/sys/net/ipv4/tcp_ecn";
     let destination = SockAddr::from(destination);
@@ -458,7 +585,7 @@ fn connect(socket: &Socket, destination: SocketAddr, ecn: Ecn) -> io::Result<()>
 }
 
 /// Waits for an event on the socket, until `limit` or the next look at the stop flag.
-fn wait(socket: &Socket, events: libc::c_short, limit: Time, now: Time) -> bool {
+pub(super) fn wait(socket: &Socket, events: libc::c_short, limit: Time, now: Time) -> bool {
     let mut polls = [libc::pollfd {
         fd: socket.as_fd().as_raw_fd(),
         events,
@@ -468,7 +595,7 @@ fn wait(socket: &Socket, events: libc::c_short, limit: Time, now: Time) -> bool 
     sys::poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns()))) > 0
 }
 
-fn is_transient(error: &io::Error) -> bool {
+pub(super) fn is_transient(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
@@ -484,6 +611,8 @@ pub(super) fn set_traffic_class(socket: &Socket, is_v4: bool, class: u8) -> io::
     }
 }
 
+/// Connections that wait to be accepted: those of a page.
+const BACKLOG: i32 = 1024;
 /// Bytes of one write or read: four super-packets.
 const CHUNK_LEN: usize = 256 << 10;
 /// Most bytes thrown away by one read.

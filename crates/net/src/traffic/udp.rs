@@ -1,19 +1,21 @@
-//! UDP at a constant rate.
+//! UDP at a given rate: evenly, at random, or in bursts.
 //!
-//! Packet `i` is due at `start + i * packet bits / rate`, computed exactly, so that the rate
-//! has no rounding error however long it runs; one that could not be sent in time follows at once.
+//! Packet `i` of a burst is due at its start plus `i * packet bits / rate`, computed exactly, so that
+//! the rate has no rounding error however long it runs; one that could not be sent in time follows at
+//! once.
 //! Every packet carries its number and the instant of sending, so the receiver knows delay,
 //! loss, duplicates and order.
 
 use super::receive::{Arrival, TimedReceiver};
 use super::tcp::set_traffic_class;
 use super::{
-    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair,
+    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field,
+    exponential, run_pair,
 };
 use crate::clock::{Clock, precise_wakeups};
 use crate::namespace::Namespace;
 use crate::sys;
-use sluice_core::{Rate, Span, Time};
+use sluice_core::{Rate, Rng, Span, Time};
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// One constant-rate flow.
+/// One flow.
 #[derive(Clone, Debug)]
 pub struct UdpFlow {
     /// The sender's address.
@@ -33,6 +35,10 @@ pub struct UdpFlow {
     pub rate: Rate,
     /// Bytes of UDP payload per packet, at least [`LEAST_PAYLOAD`].
     pub payload: usize,
+    /// When packets leave.
+    pub spacing: Spacing,
+    /// Where the randomness of `spacing` comes from.
+    pub seed: u64,
     /// Differentiated services codepoint.
     pub dscp: u8,
     /// IP ECN field of the packets: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
@@ -47,6 +53,30 @@ pub struct UdpFlow {
     pub sample_every: u64,
     /// How long after the last packet the receiver waits for stragglers.
     pub linger: Span,
+}
+
+/// When packets leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spacing {
+    /// At equal intervals.
+    #[default]
+    Constant,
+    /// At exponentially distributed intervals with the same mean.
+    Poisson,
+    /// At equal intervals for `on`, not at all for `off`, in turn.
+    OnOff {
+        /// Length of a burst.
+        on: Span,
+        /// Length of a silence.
+        off: Span,
+    },
+    /// The same with exponentially distributed lengths of these means.
+    RandomOnOff {
+        /// Mean length of a burst.
+        on: Span,
+        /// Mean length of a silence.
+        off: Span,
+    },
 }
 
 /// What a flow did.
@@ -105,6 +135,8 @@ impl UdpFlow {
             destination,
             rate,
             payload,
+            spacing: Spacing::Constant,
+            seed: 1,
             dscp: 0,
             ecn: 0,
             start,
@@ -208,12 +240,28 @@ impl UdpFlow {
         if self.source.is_ipv4() { 28 } else { 48 }
     }
 
-    /// When packet `number` is due.
-    fn due(&self, number: u64) -> Time {
+    /// What `number` packets take at the rate.
+    fn sending(&self, number: u64) -> Span {
         let bits = (self.payload + self.header_len()) as u128 * 8;
-        let after = u128::from(number) * bits * 1_000_000_000 / u128::from(self.rate.as_bps());
-        let after = u64::try_from(after).unwrap_or(u64::MAX);
-        self.start.saturating_add(Span::from_ns(after))
+        let ns = u128::from(number) * bits * 1_000_000_000 / u128::from(self.rate.as_bps());
+        Span::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+
+    /// The instants at which packets are due.
+    fn due(&self) -> Due<'_> {
+        let mut rng = Rng::from_seed(self.seed);
+        let end = match self.spacing {
+            Spacing::Constant | Spacing::Poisson => Time::MAX,
+            Spacing::OnOff { on, .. } => self.start.saturating_add(on),
+            Spacing::RandomOnOff { on, .. } => self.start.saturating_add(exponential(&mut rng, on)),
+        };
+        Due {
+            flow: self,
+            rng,
+            burst: (self.start, end),
+            sent: 0,
+            next: self.start,
+        }
     }
 
     fn send(&self, socket: &Socket, context: &Context) -> UdpReport {
@@ -221,8 +269,7 @@ impl UdpFlow {
         let mut report = UdpReport::default();
         let mut packet = vec![0u8; self.payload];
         packet[..8].copy_from_slice(&MAGIC.to_be_bytes());
-        for number in 0.. {
-            let due = self.due(number);
+        for (number, due) in (0_u64..).zip(self.due()) {
             if self.stop.is_some_and(|stop| due >= stop) {
                 break;
             }
@@ -309,6 +356,47 @@ impl UdpFlow {
     }
 }
 
+/// The instants at which the packets of a flow are due, without end.
+struct Due<'a> {
+    flow: &'a UdpFlow,
+    rng: Rng,
+    /// From when until when packets of the present burst are due.
+    burst: (Time, Time),
+    /// Packets of it so far.
+    sent: u64,
+    next: Time,
+}
+
+impl Iterator for Due<'_> {
+    type Item = Time;
+
+    fn next(&mut self) -> Option<Time> {
+        let due = self.next;
+        self.sent += 1;
+        let mut at = match self.flow.spacing {
+            Spacing::Poisson => {
+                due.saturating_add(exponential(&mut self.rng, self.flow.sending(1)))
+            }
+            _ => self.burst.0.saturating_add(self.flow.sending(self.sent)),
+        };
+        if at >= self.burst.1 {
+            let (on, off) = match self.flow.spacing {
+                Spacing::RandomOnOff { on, off } => (
+                    exponential(&mut self.rng, on),
+                    exponential(&mut self.rng, off),
+                ),
+                Spacing::OnOff { on, off } => (on, off),
+                Spacing::Constant | Spacing::Poisson => (Span::MAX, Span::ZERO),
+            };
+            at = at.max(self.burst.1.saturating_add(off));
+            self.burst = (at, at.saturating_add(on));
+            self.sent = 0;
+        }
+        self.next = at;
+        Some(due)
+    }
+}
+
 /// Which numbers have been seen: one bit each.
 #[derive(Default)]
 pub(super) struct Seen {
@@ -376,11 +464,44 @@ mod tests {
         let any = Ipv4Addr::UNSPECIFIED.into();
         // 72 + 28 bytes = 800 bit at 3 Mbit/s: 266 666.67 ns apart.
         let flow = UdpFlow::new(any, any, Rate::from_bps(3_000_000), 72, Time::from_ns(5));
-        assert_eq!(flow.due(0), Time::from_ns(5));
-        assert_eq!(flow.due(1), Time::from_ns(5 + 266_666));
-        assert_eq!(flow.due(3), Time::from_ns(5 + 800_000));
+        let due: Vec<u64> = flow.due().take(4).map(Time::as_ns).collect();
+        assert_eq!(due, [5, 5 + 266_666, 5 + 533_333, 5 + 800_000]);
         // After a day's 3e8 packets still exact: 1e8 times 800 000 ns.
-        assert_eq!(flow.due(300_000_000), Time::from_ns(5 + 80_000_000_000_000));
+        assert_eq!(flow.sending(300_000_000), Span::from_ns(80_000_000_000_000));
+    }
+
+    #[test]
+    fn bursts_follow_one_another_with_silence_between() {
+        let any = Ipv4Addr::UNSPECIFIED.into();
+        // 100 bytes at 800 kbit/s: 1 ms apart; bursts of 3 ms every 10 ms.
+        let mut flow = UdpFlow::new(any, any, Rate::from_bps(800_000), 72, Time::ZERO);
+        flow.spacing = Spacing::OnOff {
+            on: Span::from_ms(3),
+            off: Span::from_ms(7),
+        };
+        let due: Vec<u64> = flow.due().take(7).map(|t| t.as_ns() / 1_000_000).collect();
+        assert_eq!(due, [0, 1, 2, 10, 11, 12, 20]);
+    }
+
+    #[test]
+    fn random_spacing_keeps_the_rate() {
+        let any = Ipv4Addr::UNSPECIFIED.into();
+        let mut flow = UdpFlow::new(any, any, Rate::from_bps(800_000), 72, Time::ZERO);
+        let last = |flow: &UdpFlow| {
+            let last = flow.due().nth(10_000).unwrap();
+            last.since(Time::ZERO).as_secs_f64()
+        };
+        flow.spacing = Spacing::Poisson;
+        // 10 000 intervals of 1 ms with a standard deviation of 1 ms each: 10 s, give or take 0.1 s,
+        // three of which are allowed.
+        assert!((9.7..10.3).contains(&last(&flow)), "{}", last(&flow));
+        // Half of the time silent: as many packets take twice as long. 500 bursts of 20 ms and as
+        // many silences have a standard deviation of 0.02 * sqrt(1000) = 0.63 s.
+        flow.spacing = Spacing::RandomOnOff {
+            on: Span::from_ms(20),
+            off: Span::from_ms(20),
+        };
+        assert!((18.0..22.0).contains(&last(&flow)), "{}", last(&flow));
     }
 
     #[test]

@@ -9,12 +9,18 @@
 //!    recommends it);
 //! 2. the base of a reduction is the smaller of the window and FlightSize (RFC 9438 §4.6
 //!    allows the window when it was used up);
-//! 3. time that the application spent idle is taken out of the epoch (RFC 9438 §5.8).
+//! 3. time that the application spent idle is taken out of the epoch (RFC 9438 §5.8);
+//! 4. the target is the curve one *least* RTT ahead, as in Linux, where RFC 9438 §4.2 takes the
+//!    smoothed one: behind a full buffer of a second the two differ by a second of growth;
+//! 5. until the first loss has told W_max, a window grows by a twentieth per RTT at least, as in
+//!    Linux: a curve that starts flat at the end of slow start would probe for seconds;
+//! 6. a reduction counts in whole segments, rounded down, as Linux does: 0.7 of four is two, and a
+//!    window that is only some bytes below W_max does not release bandwidth (§4.7).
 //!
 //! Defaults: C = 0.4, beta = 0.7 (RFC 9438 §5, §4.6), fast convergence on (§4.7).
 
 use super::hystart::SlowStart;
-use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale};
+use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale, whole};
 use sluice_core::{Span, Time};
 
 /// State of one connection.
@@ -25,6 +31,8 @@ pub struct Cubic {
     slow_start: SlowStart,
     /// Window before the last reduction, after fast convergence (RFC 9438 §4.1.2: W_max).
     w_max: u64,
+    /// Whether a loss has told W_max; a timeout forgets it (RFC 9438 §4.8).
+    knows_w_max: bool,
     /// Window before the last reduction (cwnd_prior).
     cwnd_prior: u64,
     /// Start of the present congestion avoidance (t_epoch).
@@ -36,7 +44,7 @@ pub struct Cubic {
     w_est_remainder: u64,
     cwnd_remainder: u64,
     /// What the last reduction replaced.
-    saved: (u64, u64),
+    saved: (u64, bool, u64),
 }
 
 impl Cubic {
@@ -47,13 +55,14 @@ impl Cubic {
             abe: params.abe,
             slow_start: SlowStart::new(params),
             w_max: 0,
+            knows_w_max: false,
             cwnd_prior: 0,
             epoch: None,
             k: 0,
             w_est: 0,
             w_est_remainder: 0,
             cwnd_remainder: 0,
-            saved: (0, 0),
+            saved: (0, false, 0),
         }
     }
 
@@ -107,19 +116,26 @@ impl Cubic {
         let unit = cwnd * denominator;
         self.w_est += self.w_est_remainder / unit;
         self.w_est_remainder %= unit;
-        if self.w_cubic(t) < self.w_est {
+        let is_reno_friendly = self.w_cubic(t) < self.w_est;
+        if is_reno_friendly && self.knows_w_max {
             // RFC 9438 §4.3: in the Reno-friendly region the window is W_est.
             window.cwnd = cwnd.max(self.w_est);
             return;
         }
         // RFC 9438 §4.2: the target one RTT ahead, between cwnd and 1.5 cwnd
-        let target = self
-            .w_cubic(t + ticks(ack.srtt))
+        let mut target = self
+            .w_cubic(t + ticks(ack.min_rtt))
             .clamp(cwnd, cwnd + cwnd / 2);
+        if !self.knows_w_max {
+            target = target.max(cwnd + cwnd / 20);
+        }
         // RFC 9438 §4.4 and §4.5: (target - cwnd) / cwnd for each segment acknowledged
         self.cwnd_remainder += delivered * (target - cwnd);
         window.cwnd += self.cwnd_remainder / cwnd;
         self.cwnd_remainder %= cwnd;
+        if is_reno_friendly {
+            window.cwnd = window.cwnd.max(self.w_est);
+        }
     }
 }
 
@@ -138,8 +154,8 @@ impl CongestionControl for Cubic {
     }
 
     fn on_congestion(&mut self, signal: Signal, episode: &Episode, window: &mut Window) {
-        self.saved = (self.w_max, self.cwnd_prior);
-        let cwnd = window.cwnd.min(episode.flight).max(self.mss);
+        self.saved = (self.w_max, self.knows_w_max, self.cwnd_prior);
+        let cwnd = whole(window.cwnd.min(episode.flight), self.mss);
         self.cwnd_prior = cwnd;
         // RFC 9438 §4.7: a flow that did not reach its old W_max gives up some more.
         self.w_max = if cwnd < self.w_max {
@@ -147,6 +163,7 @@ impl CongestionControl for Cubic {
         } else {
             cwnd
         };
+        self.knows_w_max = signal != Signal::Timeout;
         if signal == Signal::Timeout {
             // RFC 9438 §4.8: the next congestion avoidance starts with K = 0.
             self.w_max = 0;
@@ -157,14 +174,14 @@ impl CongestionControl for Cubic {
             // RFC 9438 §4.6: beta_cubic = 0.7
             _ => scale(cwnd, 7, 10),
         };
-        window.ssthresh = reduced.max(2 * self.mss);
+        window.ssthresh = whole(reduced, self.mss);
         self.epoch = None;
         self.slow_start.on_congestion();
     }
 
     fn on_undo(&mut self, _window: &mut Window) {
         // RFC 9438 §4.9: restores the variables of before the reduction.
-        (self.w_max, self.cwnd_prior) = self.saved;
+        (self.w_max, self.knows_w_max, self.cwnd_prior) = self.saved;
         self.epoch = None;
     }
 
@@ -279,6 +296,7 @@ mod tests {
         let mut window = testing::window(70);
         window.ssthresh = 70 * MSS;
         cubic.w_max = 100 * MSS;
+        cubic.knows_w_max = true;
         cubic.cwnd_prior = 100 * MSS;
         // An RTT of 1 ms: the cubic function hardly moves, so W_est rules. 17 windows of
         // acknowledgements make 9 segments, less what the growing divisor takes away:
@@ -286,12 +304,26 @@ mod tests {
         // sqrt(4900 + 1260) = 78.49 segments.
         for _ in 0..17 * 70 {
             let ack = Ack {
-                srtt: Span::from_ms(1),
+                min_rtt: Span::from_ms(1),
                 ..testing::ack(MSS)
             };
             cubic.on_ack(&ack, &mut window);
         }
         assert_eq!(window.cwnd / 10, 7848);
+    }
+
+    #[test]
+    fn before_the_first_loss_the_window_grows_by_a_twentieth_per_window() {
+        let mut cubic = Cubic::new(&testing::PARAMS);
+        let mut window = testing::window(100);
+        window.ssthresh = window.cwnd;
+        // 100 segments acknowledged in one instant: the curve and Reno's estimate (9/17 of a
+        // segment) hardly move. Each adds 1/20 of a segment, 50 bytes, less what the division of
+        // a window by 20 leaves over: below 20/100000 of it.
+        for _ in 0..100 {
+            cubic.on_ack(&testing::ack(MSS), &mut window);
+        }
+        assert!((105 * MSS - 1..=105 * MSS).contains(&window.cwnd));
     }
 
     #[test]

@@ -88,7 +88,9 @@ impl Sender {
         let is_round_start = self.board.una() > self.round_end;
         if is_round_start {
             self.round_end = self.board.nxt();
+            self.size_super_packet();
         }
+        self.burst_len = 0;
         let event = Ack {
             now,
             phase: self.phase,

@@ -100,6 +100,9 @@ pub(crate) struct Sender {
     /// SND.NXT at the start of the present round trip.
     round_end: u64,
     send_buffer: u64,
+    /// New segments in the present burst, and how many of them make a super-packet.
+    burst_len: u16,
+    super_packet: u16,
     timer: Timer,
     pub phase: Phase,
     peer_scale: u8,
@@ -178,6 +181,8 @@ impl Sender {
             largest_flight: 0,
             round_end: start,
             send_buffer: config.send_buffer,
+            burst_len: 0,
+            super_packet: u16::MAX,
             timer: Timer::Off,
             phase: Phase::Open,
             peer_scale: 0,

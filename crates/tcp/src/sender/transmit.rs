@@ -103,7 +103,7 @@ impl Sender {
         if fin {
             out.flags = out.flags.with(Flags::FIN);
         }
-        if self.board.nxt() >= self.limit {
+        if self.ends_super_packet() || self.board.nxt() >= self.limit {
             out.flags = out.flags.with(Flags::PSH);
         }
         // RFC 3168 §6.1.2: CWR goes with the first new data after the reduction.
@@ -118,6 +118,35 @@ impl Sender {
         };
         self.on_sent(now, len, u64::from(out.len));
         id
+    }
+
+    /// Whether the segment just sent is the last of several that Linux would hand to the device as
+    /// one; it sets PSH there. Receivers acknowledge it at once, so it sets the rhythm of ACKs.
+    fn ends_super_packet(&mut self) -> bool {
+        self.burst_len += 1;
+        let is_last = self.burst_len >= self.super_packet
+            || !self.has_room(self.mss)
+            || self.board.nxt() + self.mss > self.edge
+            || (self.is_paced && self.burst_left <= self.mss);
+        let is_several = self.burst_len > 1;
+        if is_last {
+            self.burst_len = 0;
+        }
+        is_last && is_several
+    }
+
+    /// Segments of a super-packet, as Linux chooses them once a round trip (`tcp_tso_autosize`):
+    /// what the pacing rate sends in 1 ms, more where the RTT is below some ms, two at least, 64 KiB
+    /// at most.
+    pub(super) fn size_super_packet(&mut self) {
+        let Some(rate) = self.pacing_rate() else {
+            return;
+        };
+        // 2^-10 s of the rate, in bytes; and 64 KiB halved for each 512 us of the RTT
+        let by_rate = rate.as_bps() >> 13;
+        let by_rtt = 65_536 >> (self.rtt.min().as_ns() / 512_000).min(63);
+        let bytes = (by_rate + by_rtt).min(65_536);
+        self.super_packet = (bytes / self.mss).max(2) as u16;
     }
 
     fn retransmit(&mut self, now: Time, id: Id, out: &mut Segment) {

@@ -12,12 +12,14 @@
 //! 6. A dequeue that finds the queue empty ends the dropping state but leaves `first_above`; one
 //!    that became empty by CoDel's own drops clears it.
 //! 7. The clock has 32 bits: an idle time of nearly a multiple of 4398.05 s looks recent.
+//! 8. A `ce_threshold` that is off is 2^31 - 1 ticks, so that a packet which waited between 2199 s
+//!    and 4398 s is marked even so.
 
 use super::{CodelParams, Pending, State};
 use crate::aqm::{QueueView, Verdict};
 use crate::event::Cx;
 use crate::packet::Packet;
-use crate::units::Time;
+use crate::units::{Span, Time};
 
 /// Instants are ticks modulo 2^32, and zero stands for none.
 #[derive(Clone, Debug, Default)]
@@ -219,6 +221,16 @@ pub(super) const fn sojourn(packet: &Packet, now: Time) -> u32 {
     ticks(now.as_ns()).wrapping_sub(ticks(packet.arrival.as_ns()))
 }
 
+/// Whether `packet` waited longer than `threshold`, as a kernel without one compares it, too.
+#[inline]
+pub(super) const fn exceeds_ce_threshold(threshold: Span, packet: &Packet, now: Time) -> bool {
+    let threshold = match threshold {
+        Span::MAX => i32::MAX as u32,
+        set => ticks(set.as_ns()),
+    };
+    is_before(threshold, sojourn(packet, now))
+}
+
 /// Whether `a` is before `b` on a clock that wraps.
 const fn is_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
@@ -229,7 +241,6 @@ mod tests {
     use super::*;
     use crate::event::DropCounter;
     use crate::rng::Rng;
-    use crate::units::Span;
 
     #[test]
     fn the_default_times_are_4882_and_97656_ticks() {
@@ -270,6 +281,20 @@ mod tests {
         let now = ticks(cx.now.as_ns());
         assert!(linux.enter(&params, &Packet::new(0, 1500), now, &mut cx) != Verdict::Pass);
         assert_eq!((linux.count, linux.drop_next), (64, now));
+    }
+
+    #[test]
+    fn a_ce_threshold_that_is_off_is_all_the_same_2199_seconds() {
+        // The kernel's constant for "off" is the largest signed number: 2^31 - 1 ticks of 1024 ns.
+        // Delays are compared modulo 2^32 ticks, so those of the other half of the clock exceed it.
+        let packet = Packet::new(0, 1500);
+        let exceeds = |ticks: u64| {
+            exceeds_ce_threshold(Span::MAX, &packet, Time::from_ns(ticks << TICK_SHIFT))
+        };
+        let off = (1 << 31) - 1;
+        assert!(!exceeds(0) && !exceeds(off));
+        assert!(exceeds(off + 1) && exceeds((1 << 32) - 2));
+        assert!(!exceeds(1 << 32));
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub(super) struct Tin {
     hosts: Hosts,
     /// Flows in either list, also those that are empty.
     pub(super) active: u32,
+    /// Flows that take turns and had packets when theirs came.
+    pub(super) bulk: u32,
     aqm: Arc<CobaltParams>,
 }
 
@@ -104,6 +106,7 @@ impl Tin {
             old: Ring::EMPTY,
             hosts: Hosts::default(),
             active: 0,
+            bulk: 0,
             aqm: Arc::new(aqm),
         }
     }
@@ -241,6 +244,11 @@ impl Tin {
 
     /// Counts a flow among the bulk flows of its hosts, or no longer.
     fn count_bulk(&mut self, id: u32, is_bulk: bool) {
+        if is_bulk {
+            self.bulk += 1;
+        } else {
+            self.bulk -= 1;
+        }
         let hosts = self.flows[id as usize].hosts;
         for (side, isolates) in [
             (Side::Source, self.isolation.by_source),

@@ -4,6 +4,7 @@ use sluice_core::Span;
 
 use super::super::field::Dscp;
 use super::super::schema::keys;
+use super::super::words::Protocol;
 use super::FlowType;
 
 keys! {
@@ -14,6 +15,8 @@ keys! {
         interval: Span = Span::from_ms(20), Span::from_us(100) => Span::from_secs(60);
         /// bytes of payload in a probe, of which the measurement needs 24
         size: u64 = 56, 24 => 1472;
+        /// what asks: `icmp` echo requests, or `udp` datagrams
+        protocol: Protocol = Protocol::Icmp;
         /// codepoint of its packets: a number or a word such as `ef`
         dscp: Dscp = Dscp::default();
     }

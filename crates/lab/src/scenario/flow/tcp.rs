@@ -1,30 +1,37 @@
 //! A TCP transfer.
 
-use sluice_core::Bytes;
+use sluice_core::{Bytes, Span};
 
+use super::super::error::{Problem, Problems};
 use super::super::field::{Dscp, Word};
-use super::super::schema::keys;
+use super::super::schema::{Section, keys};
+use super::super::tree::Table;
+use super::super::words::TcpEcn;
 use super::FlowType;
 
 keys! {
-    /// A TCP transfer: bulk until it is stopped, or a number of bytes.
+    /// A TCP transfer: bulk until it is stopped, or a number of bytes, once or again and again.
     pub struct Tcp {
         /// congestion control of the sender, as the kernel or the simulator calls it
         cc: Word = Word("cubic".into());
-        /// negotiate ECN (RFC 3168)
-        ecn: bool = false;
+        /// negotiate ECN (RFC 3168), or accurate ECN (RFC 9768)
+        ecn: TcpEcn = TcpEcn::Off;
         /// end after so many bytes of payload; without it the flow sends until it is stopped
         bytes: Option<Bytes>, Bytes::new(1) => Bytes::new(1 << 50);
+        /// with `bytes`: when all have arrived, wait so long and send as many again
+        pause: Option<Span>, Span::ZERO => Span::from_secs(3600);
         /// codepoint of its packets: a number or a word such as `ef`
         dscp: Dscp = Dscp::default();
     }
 }
 
 impl FlowType for Tcp {
-    const DOC: &'static str = "A TCP transfer: bulk until it is stopped, or a number of bytes.";
+    const DOC: &'static str =
+        "A TCP transfer: bulk until it is stopped, or a number of bytes, once or again and again.";
     const METRICS: &'static [&'static str] = &[
         "goodput",
         "retransmits",
+        "transfers",
         "fct",
         "fct.p50",
         "fct.p95",
@@ -43,6 +50,18 @@ impl FlowType for Tcp {
     ];
 
     fn is_sized(&self) -> bool {
-        self.bytes.is_some()
+        self.bytes.is_some() && self.pause.is_none()
+    }
+
+    fn check(&self, table: &Table, _section: &Section, problems: &mut Problems) -> bool {
+        if self.pause.is_none() || self.bytes.is_some() {
+            return true;
+        }
+        let at = table.node("pause").map(|node| node.at.clone());
+        problems.push(
+            Problem::new(at.unwrap_or_default(), "`pause` needs `bytes`")
+                .hint("a transfer without a size does not end by itself"),
+        );
+        false
     }
 }

@@ -1,25 +1,38 @@
-//! UDP at a constant rate.
+//! UDP that nothing slows down.
 
-use sluice_core::Rate;
+use sluice_core::{Rate, Span};
 
+use super::super::error::{Problem, Problems};
 use super::super::field::Dscp;
-use super::super::schema::keys;
+use super::super::schema::{Section, keys};
+use super::super::tree::Table;
+use super::super::words::Spacing;
 use super::FlowType;
 
 keys! {
-    /// UDP at a constant rate.
+    /// UDP that nothing slows down.
     pub struct Udp {
-        /// bits per second of its IP packets, headers counted, as the link counts them
+        /// bits per second of its IP packets while it sends, headers counted, as the link counts them
         rate: Rate, Rate::from_bps(1) => Rate::from_bps(1_000_000_000_000);
         /// bytes of payload in a packet, of which the measurement needs 24; a packet is never fragmented
         size: u64 = 1200, 24 => 1472;
+        /// when packets leave: `constant` at equal intervals, `poisson` at exponentially distributed
+        /// ones, `on_off` at equal intervals for `on` and then not for `off`, `random_on_off` the same
+        /// with exponentially distributed lengths of these means
+        spacing: Spacing = Spacing::Constant;
+        /// length of a burst
+        on: Option<Span>, Span::from_us(1) => Span::from_secs(3600);
+        /// length of the silence between two bursts
+        off: Option<Span>, Span::ZERO => Span::from_secs(3600);
+        /// packets say that they understand ECN (ECT(0)), though the sender does not slow down
+        ect: bool = false;
         /// codepoint of its packets: a number or a word such as `ef`
         dscp: Dscp = Dscp::default();
     }
 }
 
 impl FlowType for Udp {
-    const DOC: &'static str = "UDP at a constant rate.";
+    const DOC: &'static str = "UDP that nothing slows down, evenly or in bursts.";
     const METRICS: &'static [&'static str] = &[
         "goodput",
         "loss",
@@ -32,4 +45,26 @@ impl FlowType for Udp {
         "drops",
         "marks",
     ];
+
+    fn check(&self, table: &Table, section: &Section, problems: &mut Problems) -> bool {
+        let mut is_right = true;
+        for (key, span) in [("on", self.on), ("off", self.off)] {
+            let problem = match (self.spacing.has_bursts(), span) {
+                (true, None) => {
+                    let message = format!("`spacing` {} needs `{key}`", self.spacing);
+                    Problem::new(section.at.clone(), message).hint("such as \"500ms\"")
+                }
+                (false, Some(_)) => {
+                    let at = table.node(key).map(|node| node.at.clone());
+                    let message = format!("`spacing` {} has no `{key}`", self.spacing);
+                    Problem::new(at.unwrap_or_default(), message)
+                        .hint("it belongs to `on_off` and `random_on_off`")
+                }
+                _ => continue,
+            };
+            problems.push(problem);
+            is_right = false;
+        }
+        is_right
+    }
 }

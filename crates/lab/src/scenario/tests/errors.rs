@@ -33,7 +33,7 @@ error: unknown key `colour` in a flow of type `tcp`
   --> x.toml:10:1
    |
 10 | colour = \"blue\"
-   | ^^^^^^ one of: type, name, count, direction, start, stop, cc, ecn, bytes, dscp"
+   | ^^^^^^ one of: type, name, count, stagger, direction, start, stop, rtt, hops, class, cc, ecn, bytes, pause, dscp"
     );
 }
 
@@ -46,7 +46,7 @@ error: [link] needs `rate`
  --> x.toml:4:1
   |
 4 | [link]
-  | ^^^^^^ `rate` is a rate or schedule"
+  | ^^^^^^ `rate` is a rate, schedule or file"
     );
 }
 

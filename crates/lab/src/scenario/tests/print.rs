@@ -7,6 +7,7 @@ use sluice_core::param::{Kind, ParamDecl, Value as ParamValue, Values};
 use sluice_core::registry::{self, Spec};
 use sluice_core::{Bytes, Rate};
 
+use super::super::effects::Effects;
 use super::super::*;
 use super::PLAIN;
 
@@ -78,98 +79,183 @@ fn rate() -> impl Strategy<Value = Rate> {
 
 const SECOND: u64 = 1_000_000_000;
 
-fn pipe(duration: Span) -> impl Strategy<Value = Pipe> {
-    let later = prop::collection::btree_map(1..duration.as_ns(), rate(), 0..3);
-    let schedule = (rate(), later).prop_map(|(first, later)| {
+fn effects() -> impl Strategy<Value = Effects> {
+    let decls: Vec<&'static ParamDecl> = Effects::decls().collect();
+    let setting = |decl: &'static ParamDecl| {
+        option::weighted(0.2, value_in_range(decl)).prop_map(move |v| (decl.name, v))
+    };
+    let settings: Vec<_> = decls.into_iter().map(setting).collect();
+    settings.prop_filter_map("the values do not contradict one another", |settings| {
+        let mut values = Values::new();
+        for (name, value) in settings {
+            if let Some(value) = value {
+                values.set(name, value);
+            }
+        }
+        Effects::from_values(values).ok()
+    })
+}
+
+fn schedule(duration: Span) -> impl Strategy<Value = Schedule> {
+    let later = prop::collection::btree_map(1..duration.as_ns(), option::of(rate()), 0..3);
+    (rate(), later).prop_map(|(first, later)| {
         let later = later
             .into_iter()
             .map(|(at, rate)| (Span::from_ns(at), rate));
-        Schedule::new(std::iter::once((Span::ZERO, first)).chain(later).collect())
-    });
-    (schedule, span(0, 60 * SECOND), 0..=1_u64 << 30, queue()).prop_map(
-        |(rate, delay, burst, queue)| Pipe {
-            rate,
-            delay,
-            burst: Bytes::new(burst),
-            queue,
-        },
-    )
+        let first = std::iter::once((Span::ZERO, Some(first)));
+        Schedule::from_steps(first.chain(later).collect())
+    })
+}
+
+fn pipe(duration: Span) -> impl Strategy<Value = Pipe> {
+    let delay = span(0, 60 * SECOND).prop_map(Delays::constant);
+    (schedule(duration), delay, effects(), queue()).prop_map(|(rate, delay, effects, queue)| Pipe {
+        rate,
+        delay,
+        effects,
+        queue,
+        ..Pipe::unlimited()
+    })
+}
+
+fn link(duration: Span) -> impl Strategy<Value = Link> {
+    (pipe(duration), pipe(duration), any::<bool>()).prop_map(|(up, down, is_symmetric)| Link {
+        down: if is_symmetric { up.clone() } else { down },
+        up,
+    })
+}
+
+fn size() -> impl Strategy<Value = ObjectSize> {
+    let bytes = || (1..1_u64 << 40).prop_map(Bytes::new);
+    prop_oneof![
+        bytes().prop_map(ObjectSize::Fixed),
+        bytes().prop_map(|mean| ObjectSize::Exponential { mean }),
+        (bytes(), 0..1_u64 << 40, 1_000_000..10_000_000_000_u64).prop_map(|(min, more, shape)| {
+            ObjectSize::Pareto {
+                min,
+                max: Bytes::new(min.as_u64() + more),
+                shape: sluice_core::param::Ratio::from_billionths(shape),
+            }
+        }),
+    ]
 }
 
 fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Flow> {
     let dscp = || (0_u8..64).prop_map(|n| Dscp::new(n).unwrap());
-    let tcp = (
-        "[a-z0-9_]{1,8}",
-        any::<bool>(),
-        option::of(1..1_u64 << 40),
-        dscp(),
-    );
+    let ecn = || prop::sample::select(vec![TcpEcn::Off, TcpEcn::On, TcpEcn::Accurate]);
+    let cc = || "[a-z0-9_]{1,8}".prop_map(Word);
+    let sized = option::of((1..1_u64 << 40, option::of(span(0, SECOND))));
     let kind = prop_oneof![
-        tcp.prop_map(|(cc, ecn, bytes, dscp)| FlowKind::Tcp(Tcp {
-            cc: Word(cc),
+        (cc(), ecn(), sized, dscp()).prop_map(|(cc, ecn, sized, dscp)| FlowKind::Tcp(Tcp {
+            cc,
             ecn,
-            bytes: bytes.map(Bytes::new),
+            bytes: sized.map(|(bytes, _)| Bytes::new(bytes)),
+            pause: sized.and_then(|(_, pause)| pause),
             dscp,
         })),
-        (1..1_u64 << 39, 24..=1472_u64, dscp()).prop_map(|(rate, size, dscp)| {
-            FlowKind::Udp(Udp {
-                rate: Rate::from_bps(rate),
-                size,
-                dscp,
-            })
-        }),
+        (
+            1..1_u64 << 39,
+            24..=1472_u64,
+            span(1000, SECOND),
+            any::<bool>(),
+            dscp()
+        )
+            .prop_map(|(rate, size, on, ect, dscp)| {
+                let has_bursts = rate % 2 == 0;
+                FlowKind::Udp(Udp {
+                    rate: Rate::from_bps(rate),
+                    size,
+                    spacing: if has_bursts {
+                        Spacing::RandomOnOff
+                    } else {
+                        Spacing::Poisson
+                    },
+                    on: has_bursts.then_some(on),
+                    off: has_bursts.then_some(Span::ZERO),
+                    ect,
+                    dscp,
+                })
+            }),
+        dscp().prop_map(|dscp| FlowKind::Voip(Voip { dscp })),
         (span(100_000, 60 * SECOND), 24..=1472_u64, dscp()).prop_map(|(interval, size, dscp)| {
             FlowKind::Ping(Ping {
                 interval,
                 size,
+                protocol: if size % 2 == 0 {
+                    Protocol::Icmp
+                } else {
+                    Protocol::Udp
+                },
                 dscp,
             })
         }),
+        (1..1_u64 << 30, span(0, SECOND), cc(), ecn(), dscp()).prop_map(
+            |(bytes, think, cc, ecn, dscp)| FlowKind::Rr(Rr {
+                request: Bytes::new(bytes),
+                response: Bytes::new(1),
+                think,
+                cc,
+                ecn,
+                dscp,
+            })
+        ),
+        (span(10_000, SECOND), 1..=1000_u64, size(), ecn()).prop_map(
+            |(interval, objects, size, ecn)| FlowKind::Web(Web {
+                interval,
+                objects,
+                size,
+                request: Bytes::new(objects),
+                cc: Word("reno".into()),
+                ecn,
+                dscp: Dscp::default(),
+            })
+        ),
     ];
     let shortest = warmup.as_ns() + 1;
     let times = (0..duration.as_ns() - shortest)
         .prop_flat_map(move |start| (Just(start), start + shortest..=duration.as_ns()));
     let direction = prop_oneof![Just(Direction::Up), Just(Direction::Down)];
-    (times, 1..5_u64, direction, kind).prop_map(move |((start, stop), count, direction, kind)| {
-        Flow {
+    (times, 1..5_u64, 0..=65_535_u64, direction, kind).prop_map(
+        move |((start, stop), count, class, direction, kind)| Flow {
             name: format!("flow_{number}"),
             count,
             direction,
+            // The last of them starts in time.
+            stagger: Span::from_ns((duration.as_ns() - 1 - start) / count),
             start: Span::from_ns(start),
             stop: Span::from_ns(stop),
+            rtt: None,
+            hops: (class % 2 == 0).then_some(Hops { first: 1, last: 1 }),
+            class,
             kind,
-        }
-    })
+        },
+    )
 }
 
 fn scenario() -> impl Strategy<Value = Scenario> {
-    (10_000_000..1000 * SECOND, any::<bool>())
-        .prop_flat_map(|(duration, is_symmetric)| {
+    (10_000_000..1000 * SECOND)
+        .prop_flat_map(|duration| {
             let warmup = Span::from_ns(duration / 3);
             let duration = Span::from_ns(duration);
             let flows: Vec<_> = (0..3).map(|i| flow(i, duration, warmup)).collect();
             (
-                (
-                    Just(duration),
-                    Just(warmup),
-                    Just(is_symmetric),
-                    any::<u32>(),
-                ),
+                (Just(duration), Just(warmup), any::<u32>()),
                 (".{0,12}", option::of(any::<String>())),
-                (pipe(duration), pipe(duration)),
+                (link(duration), vec(link(duration), 0..2)),
                 (flows, 1..=3_usize),
                 option::of(prop_oneof![Just(Backend::Sim), Just(Backend::Live)]),
                 (vec(1_000_000..SECOND, 3), vec((0..SECOND, 0..SECOND), 0..3)),
             )
         })
         .prop_map(
-            |(fixed, texts, pipes, (mut flows, kept), backend, (times, bounds))| {
-                let (duration, warmup, is_symmetric, seed) = fixed;
+            |(fixed, texts, (link, hops), (mut flows, kept), backend, (times, bounds))| {
+                let (duration, warmup, seed) = fixed;
                 flows.truncate(kept);
                 let bound = |(low, width): (u64, u64)| Expect {
                     metric: crate::metrics::Metric::parse("up.sojourn.p99", &flows).unwrap(),
                     min: Some(Quantity::Time(Span::from_ns(low))),
                     max: Some(Quantity::Time(Span::from_ns(low + width))),
+                    backend: (low % 2 == 0).then_some(Backend::Live),
                 };
                 let expect = bounds.into_iter().map(bound).collect();
                 Scenario {
@@ -178,10 +264,9 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                     duration,
                     seed: u64::from(seed),
                     backend,
-                    link: Link {
-                        up: pipes.0.clone(),
-                        down: if is_symmetric { pipes.0 } else { pipes.1 },
-                    },
+                    link,
+                    hops,
+                    rules: None,
                     measure: Measure {
                         interval: Span::from_ns(times[0]),
                         warmup,

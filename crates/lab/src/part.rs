@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// A file under a temporary name (`NAME.part`), or a device, which is written to directly. What is
 /// dropped unfinished is removed.
-pub(super) struct Part {
+pub(crate) struct Part {
     path: PathBuf,
     /// None for a device, and once the file has its name.
     temporary: Option<PathBuf>,
@@ -14,7 +14,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    pub(super) fn create(path: &Path) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path) -> io::Result<Self> {
         let is_device = fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
         let temporary = (!is_device).then(|| temporary(path));
         let file = match &temporary {
@@ -28,13 +28,20 @@ impl Part {
         })
     }
 
+    /// The name of the file when it is whole.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Writes what is left and gives the file its name.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         self.file.flush()?;
-        match &self.temporary {
-            Some(temporary) => fs::rename(temporary, &self.path)?,
-            None => return Ok(()),
-        }
+        let Some(temporary) = &self.temporary else {
+            return Ok(());
+        };
+        // Else a crash of the machine could leave the name without the content.
+        self.file.get_ref().sync_all()?;
+        fs::rename(temporary, &self.path)?;
         self.temporary = None;
         Ok(())
     }
@@ -50,7 +57,7 @@ impl Drop for Part {
 }
 
 /// The name that the file at `path` has until it is whole.
-pub(super) fn temporary(path: &Path) -> PathBuf {
+pub(crate) fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
     PathBuf::from(name)

@@ -1,0 +1,66 @@
+//! `sluice compare`: what has changed between two sets of runs, and whether it is more than chance.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use sluice_lab::compare;
+use sluice_lab::runs::{RunsError, runs_in};
+
+/// What to compare.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Folder of a run, or of several
+    first: PathBuf,
+    /// Another one
+    second: PathBuf,
+    /// Show all figures, not only those that have changed
+    #[arg(short, long)]
+    all: bool,
+    /// Percent by which medians may differ and still count as the same
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
+    tolerance: f64,
+    /// End with status 1 if a figure has changed or a variant is missing
+    #[arg(long)]
+    fail_on_change: bool,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why nothing was compared.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A set of runs cannot be read.
+    #[error(transparent)]
+    Runs(#[from] RunsError),
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// Compares.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let (first, second) = (runs_in(&args.first)?, runs_in(&args.second)?);
+    let comparison = compare::compare(&first, &second, args.tolerance / 100.0);
+    crate::print(&if args.json {
+        comparison.json()
+    } else {
+        comparison.text(args.all)
+    })?;
+    Ok(match args.fail_on_change && comparison.has_changes() {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    })
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').trim().parse::<f64>();
+    match number {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
+        _ => Err("expected a number from 0 to 100".into()),
+    }
+}

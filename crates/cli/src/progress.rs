@@ -1,0 +1,147 @@
+//! How a suite goes, as bars on standard error.
+
+use std::sync::Mutex;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use sluice_core::Span;
+use sluice_lab::scenario::Backend;
+use sluice_lab::suite::{Planned, Progress, Suite};
+
+/// A bar for the simulations, then one for the live runs: one knows nothing of the other's speed.
+pub struct Bars {
+    state: Mutex<State>,
+}
+
+struct State {
+    runs: Vec<Run>,
+    phases: [Phase; 2],
+    is_quiet: bool,
+}
+
+struct Run {
+    name: String,
+    phase: usize,
+    length_ms: u64,
+    position_ms: u64,
+    is_under_way: bool,
+}
+
+#[derive(Default)]
+struct Phase {
+    bar: Option<ProgressBar>,
+    length_ms: u64,
+    runs: usize,
+    ended: usize,
+}
+
+impl Bars {
+    /// Bars for the runs of `suite`; none are drawn if that is not wanted, or standard error is no
+    /// terminal.
+    pub fn new(suite: &Suite, is_quiet: bool) -> Bars {
+        let mut phases = [Phase::default(), Phase::default()];
+        let mut runs = Vec::new();
+        for experiment in &suite.experiments {
+            for planned in &experiment.runs {
+                let run = Run {
+                    name: match suite.is_many {
+                        true => format!("{} {}", experiment.name, planned.variant.name),
+                        false => planned.variant.name.clone(),
+                    },
+                    phase: phase(planned),
+                    length_ms: ms(planned.variant.scenario.duration),
+                    position_ms: 0,
+                    is_under_way: false,
+                };
+                phases[run.phase].length_ms += run.length_ms;
+                phases[run.phase].runs += 1;
+                runs.push(run);
+            }
+        }
+        Bars {
+            state: Mutex::new(State {
+                runs,
+                phases,
+                is_quiet,
+            }),
+        }
+    }
+
+    /// Takes note.
+    pub fn tell(&self, progress: Progress<'_>) {
+        let mut state = self.state.lock().expect("nobody panics with the lock");
+        match progress {
+            Progress::Begun(run, _) => state.runs[run].is_under_way = true,
+            Progress::At(run, elapsed) => state.runs[run].position_ms = ms(elapsed),
+            Progress::Ended(run, finished) => state.end(run, finished.is_reused),
+            Progress::Failed(run) => state.end(run, true),
+        }
+        let (Progress::Begun(run, _)
+        | Progress::At(run, _)
+        | Progress::Ended(run, _)
+        | Progress::Failed(run)) = progress;
+        let phase = state.runs[run].phase;
+        state.draw(phase);
+    }
+}
+
+impl State {
+    /// What took no time says nothing about the time that the rest will take.
+    fn end(&mut self, run: usize, took_no_time: bool) {
+        let run = &mut self.runs[run];
+        let phase = &mut self.phases[run.phase];
+        run.is_under_way = false;
+        phase.ended += 1;
+        if took_no_time {
+            phase.length_ms -= run.length_ms;
+            run.length_ms = 0;
+        }
+        run.position_ms = run.length_ms;
+    }
+
+    fn draw(&mut self, number: usize) {
+        let of_it = || self.runs.iter().filter(|run| run.phase == number);
+        let position = of_it().map(|run| run.position_ms).sum();
+        let names: Vec<&str> = of_it()
+            .filter(|run| run.is_under_way)
+            .map(|run| run.name.as_str())
+            .collect();
+        let message = names.join(", ");
+        let phase = &mut self.phases[number];
+        let bar = phase.bar.get_or_insert_with(|| match self.is_quiet {
+            true => ProgressBar::hidden(),
+            false => ProgressBar::new(phase.length_ms).with_style(style()),
+        });
+        bar.set_length(phase.length_ms);
+        bar.set_prefix(format!("{}/{}", phase.ended, phase.runs));
+        bar.set_message(message);
+        bar.set_position(position);
+        if phase.ended == phase.runs {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // A bar that an interruption has left.
+        for bar in self.phases.iter().filter_map(|phase| phase.bar.as_ref()) {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn style() -> ProgressStyle {
+    ProgressStyle::with_template("{prefix} {bar:30} {percent:>3} %, {eta} left  {wide_msg}")
+        .expect("the template is a constant")
+}
+
+const fn phase(planned: &Planned) -> usize {
+    match planned.backend {
+        Backend::Sim => 0,
+        Backend::Live => 1,
+    }
+}
+
+fn ms(span: Span) -> u64 {
+    span.as_ns() / 1_000_000
+}

@@ -1,0 +1,246 @@
+//! `sluice router`: packets between interfaces, through dummynet's rules, pipes and queues.
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use sluice_core::Rate;
+use sluice_net::port::{PoolSize, Spin};
+use sluice_router::control::{Refused, Remark, default_socket};
+use sluice_router::process::{
+    self, ConfigError, POOL, PortSpec, Router, SPLIT_BELOW, Settings, StartError, Status,
+};
+
+/// What to route, and how.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Its ports, in pairs, each a transparent bridge: eth0, or tun:NAME or tap:NAME, which are made
+    #[arg(value_name = "PORT", required_unless_present = "check")]
+    ports: Vec<PortSpec>,
+    /// Commands to start with, one per line as for `sluice ipfw`; read again on SIGHUP
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Only say what is wrong with a file of commands; runs nothing
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "ports"])]
+    check: Option<PathBuf>,
+    /// Where it takes commands [default: sluice.sock in XDG_RUNTIME_DIR or /run]
+    #[arg(long, value_name = "PATH", env = "SLUICE_SOCKET")]
+    socket: Option<PathBuf>,
+    /// The namespace that the ports are in: a name of `ip netns`, or a file such as /proc/PID/ns/net
+    #[arg(long, value_name = "NAME|PATH")]
+    netns: Option<PathBuf>,
+    /// Let rule 65535 allow what no rule matches; it denies otherwise, as in ipfw
+    #[arg(long)]
+    accept: bool,
+    /// Follow dummynet where we knowingly differ (docs/dummynet.md)
+    #[arg(long)]
+    compat: bool,
+    /// Split super-packets while any pipe is slower than this
+    #[arg(long, value_name = "RATE", value_parser = Rate::parse, default_value_t = SPLIT_BELOW)]
+    split_below: Rate,
+    /// How due instants are met
+    #[arg(long, value_enum, default_value_t = SpinWord::Adaptive)]
+    spin: SpinWord,
+    /// Packets that may wait at one time, at 2 KiB each
+    #[arg(long, value_name = "PACKETS", default_value_t = POOL.slots,
+          value_parser = clap::value_parser!(u32).range(1024..=4_194_304))]
+    room: u32,
+    /// Seed of everything that is drawn
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no status line
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// The words for how due instants are met.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum SpinWord {
+    /// Sleep: some 30 us late, next to no processor time
+    None,
+    /// Sleep, and burn the last microseconds
+    Adaptive,
+    /// Never sleep: for a core of its own
+    Always,
+}
+
+/// Why nothing is routed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The file that was to be checked is wrong.
+    #[error(transparent)]
+    Check(#[from] ConfigError),
+    /// It does not answer.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// Signals cannot be caught.
+    #[error("cannot catch signals: {0}")]
+    Signal(io::Error),
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// Routes until a signal says otherwise.
+///
+/// # Errors
+/// [`Error`]. What is wrong with a file of commands is told with its line and column.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let engine = sluice_ipfw::Settings {
+        accepts_by_default: args.accept,
+        compat: args.compat,
+        seed: args.seed,
+        ..sluice_ipfw::Settings::default()
+    };
+    if let Some(path) = &args.check {
+        let remarks = process::check(path, &engine)?;
+        warn(path, &remarks);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let settings = Settings {
+        ports: args.ports.clone(),
+        namespace: args.netns.as_ref().map(|name| namespace(name)),
+        config: args.config.clone(),
+        socket: Some(args.socket.clone().unwrap_or_else(default_socket)),
+        engine,
+        split_below: args.split_below,
+        spin: match args.spin {
+            SpinWord::None => Spin::None,
+            SpinWord::Adaptive => Spin::Adaptive,
+            SpinWord::Always => Spin::Always,
+        },
+        pool: PoolSize {
+            slots: args.room,
+            large: (args.room / 32).max(64),
+        },
+    };
+    // Caught before anything is opened, so that everything is closed in order.
+    let signals = catch_signals()?;
+    let router = Router::start(&settings)?;
+    announce(args, &settings, &router);
+    attend(args, &router, &signals)?;
+    conclude(args, &router.stop())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A name is one of `ip netns`, which keeps them in one folder.
+fn namespace(name: &std::path::Path) -> PathBuf {
+    if name.components().count() == 1 {
+        PathBuf::from("/run/netns").join(name)
+    } else {
+        name.to_owned()
+    }
+}
+
+/// Signals, one after another, on a thread of their own.
+fn catch_signals() -> Result<Receiver<i32>, Error> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(Error::Signal)?;
+    let (sender, receiver) = channel();
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if sender.send(signal).is_err() {
+                    break;
+                }
+            }
+        })
+        .map_err(Error::Signal)?;
+    Ok(receiver)
+}
+
+fn warn(path: &std::path::Path, remarks: &[Remark]) {
+    for remark in remarks {
+        eprintln!(
+            "sluice: {}: warning: {}",
+            process::at(path, &remark.place),
+            remark.text
+        );
+    }
+}
+
+fn announce(args: &Args, settings: &Settings, router: &Router) {
+    if let Some(path) = &args.config {
+        warn(path, router.remarks());
+    } else if !args.accept {
+        eprintln!(
+            "sluice: warning: no rule allows anything yet: rule 65535 denies all packets (--accept changes that)"
+        );
+    }
+    if !args.quiet {
+        let names: Vec<String> = settings.ports.iter().map(ToString::to_string).collect();
+        let pairs: Vec<String> = names.chunks(2).map(|pair| pair.join(" - ")).collect();
+        let socket = settings
+            .socket
+            .as_deref()
+            .unwrap_or(std::path::Path::new("-"));
+        eprintln!(
+            "sluice: routing {}; commands at {}; Ctrl-C ends it",
+            pairs.join(", "),
+            socket.display()
+        );
+    }
+}
+
+/// Draws the status, and does what signals say, until one says to end.
+fn attend(args: &Args, router: &Router, signals: &Receiver<i32>) -> Result<(), Error> {
+    let is_shown = !args.quiet && io::stderr().is_terminal();
+    let target = if is_shown {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let style = ProgressStyle::with_template("{wide_msg}").expect("the template is a constant");
+    let bar = ProgressBar::with_draw_target(None, target).with_style(style);
+    let mut last = router.status()?;
+    loop {
+        match signals.recv_timeout(EVERY) {
+            Ok(SIGHUP) => bar.suspend(|| reload(args, router)),
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) if router.has_ended() => break,
+            Err(RecvTimeoutError::Timeout) if is_shown => {
+                let status = router.status()?;
+                bar.set_message(status.line(&last));
+                last = status;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+fn reload(args: &Args, router: &Router) {
+    match (router.reload(), &args.config) {
+        (Ok(remarks), Some(path)) => {
+            warn(path, &remarks);
+            eprintln!("sluice: {} is in force", path.display());
+        }
+        (Ok(_), None) => {}
+        (Err(error), _) => eprintln!("sluice: {error}; the old configuration goes on"),
+    }
+}
+
+fn conclude(args: &Args, status: &Status) -> Result<(), Error> {
+    let text = if args.json {
+        let value = serde_json::to_string_pretty(status).map_err(io::Error::from)?;
+        format!("{value}\n")
+    } else {
+        status.to_string()
+    };
+    Ok(crate::print(&text)?)
+}
+
+/// How often the status line is drawn.
+const EVERY: Duration = Duration::from_secs(1);

@@ -1,0 +1,399 @@
+//! `sluice router` and `sluice ipfw` as processes, in namespaces that the tests make.
+//!
+//! These tests need root or its capabilities, and fail without. They run one at a time
+//! (`make test-live`).
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use serde_json::Value;
+use sluice_net::namespace::{Mac, Namespace, VethEnd, create_veth};
+
+const SLUICE: &str = env!("CARGO_BIN_EXE_sluice");
+
+/// A router between two interfaces that lead nowhere.
+struct Running {
+    child: Option<Child>,
+    stderr: BufReader<ChildStderr>,
+    folder: tempfile::TempDir,
+    _namespace: Namespace,
+}
+
+impl Running {
+    fn start(config: Option<&str>, more: &[&str]) -> Running {
+        let namespace = Namespace::create("middle").expect("the test may make namespaces");
+        let end = |name, number| VethEnd {
+            namespace: &namespace,
+            name,
+            mac: Mac([2, 0, 0, 0, 0, number]),
+        };
+        create_veth(end("em0", 1), end("far0", 2)).unwrap();
+        create_veth(end("em1", 3), end("far1", 4)).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let descriptor = namespace.as_fd().as_raw_fd();
+        let mut command = Command::new(SLUICE);
+        command
+            .args(["router", "em0", "em1", "--json", "--netns"])
+            .arg(format!("/proc/{}/fd/{descriptor}", std::process::id()))
+            .arg("--socket")
+            .arg(folder.path().join("s"))
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(text) = config {
+            fs::write(folder.path().join("r.conf"), text).unwrap();
+            command.arg("--config").arg(folder.path().join("r.conf"));
+        }
+        let mut child = command.spawn().expect("the binary starts");
+        let stderr = BufReader::new(child.stderr.take().expect("it is a pipe"));
+        let mut running = Running {
+            child: Some(child),
+            stderr,
+            folder,
+            _namespace: namespace,
+        };
+        running.hear("sluice: routing em0 - em1");
+        running
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Waits for a line that begins so, and gives it with those before.
+    fn hear(&mut self, beginning: &str) -> String {
+        let mut heard = String::new();
+        loop {
+            let mut line = String::new();
+            let count = self.stderr.read_line(&mut line).unwrap();
+            assert!(count > 0, "no `{beginning}` but `{heard}`");
+            heard.push_str(&line);
+            if line.starts_with(beginning) {
+                return heard;
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().expect("it runs");
+        kill_process(Pid::from_child(child), signal).unwrap();
+    }
+
+    /// `ipfw` with words as a shell would split them.
+    fn ipfw(&self, words: &str) -> Output {
+        self.run(Command::new(SLUICE).arg("ipfw"), words)
+    }
+
+    fn run(&self, command: &mut Command, words: &str) -> Output {
+        command
+            .args(words.split_whitespace())
+            .env("SLUICE_SOCKET", self.path("s"))
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("the binary starts")
+    }
+
+    fn ok(&self, words: &str) -> String {
+        let output = self.ipfw(words);
+        assert!(output.status.success(), "{words}: {output:?}");
+        text(&output.stdout)
+    }
+
+    /// The end, on SIGTERM: what it printed.
+    fn end(mut self) -> Value {
+        self.signal(Signal::TERM);
+        let child = self.child.take().expect("it runs");
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(!self.path("s").exists(), "the socket goes with the router");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Exit status and standard error.
+fn refusal(output: &Output) -> (i32, String) {
+    (
+        output.status.code().expect("it ended by itself"),
+        text(&output.stderr),
+    )
+}
+
+#[test]
+fn check_tells_what_is_wrong_and_where_and_runs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |text: &str| {
+        let path = folder.path().join("r.conf");
+        fs::write(&path, text).unwrap();
+        let mut command = Command::new(SLUICE);
+        command.arg("router").arg("--check").arg(&path);
+        let output = command.current_dir(&folder).output().unwrap();
+        (
+            output.status.code(),
+            self::text(&output.stderr).replace(path.to_str().unwrap(), "r.conf"),
+        )
+    };
+    let good =
+        "# two lines\npipe 1 config bw 10Mbit/s delay 10\nadd 100 pipe 1 ip from any to any\n";
+    assert_eq!(check(good), (Some(0), String::new()));
+    assert_eq!(
+        check("pipe 1 config bw 10Mbit/s\nadd 100 pipe 1 ip from any too any\n"),
+        (
+            Some(1),
+            "sluice: r.conf:2:28: unrecognised option ``too'' (did you mean ``to''?)\n".to_string()
+        )
+    );
+    let (code, warning) = check("add 100 pipe 7 ip from any to any\n");
+    assert_eq!(code, Some(0));
+    assert_eq!(
+        warning,
+        "sluice: r.conf:1:5: warning: pipe 7 does not exist: packets that match are dropped until it does\n"
+    );
+}
+
+#[test]
+fn signals_reload_the_configuration_and_end_the_router() {
+    let mut running = Running::start(
+        Some("pipe 1 config bw 10Mbit/s\nadd 100 pipe 1 ip from any to any\n"),
+        &[],
+    );
+    assert_eq!(running.ok("list 100"), "00100 pipe 1 ip from any to any\n");
+    running.ok("-q add 200 deny ip from any to any");
+    let config = running.path("r.conf");
+    fs::write(
+        &config,
+        "pipe 1 config bw 20Mbit/s\nadd 100 pipe 1 ip from any to any\n",
+    )
+    .unwrap();
+    running.signal(Signal::HUP);
+    running.hear(&format!("sluice: {} is in force", config.display()));
+    assert!(
+        running
+            .ok("pipe show")
+            .starts_with("00001:  20.000 Mbit/s    0 ms burst 0 \n")
+    );
+    assert!(
+        !running.ok("list").contains("00200"),
+        "the file has the last word"
+    );
+    // What is wrong changes nothing.
+    fs::write(
+        &config,
+        "pipe 1 config bw 30Mbit/s\npipe 2 config dealy 3\n",
+    )
+    .unwrap();
+    running.signal(Signal::HUP);
+    let expected = format!(
+        "sluice: {}:2:15: unrecognised option ``dealy'' (did you mean ``delay''?); the old configuration goes on",
+        config.display()
+    );
+    running.hear(&expected);
+    assert!(running.ok("pipe show").starts_with("00001:  20.000 Mbit/s"));
+    let status = running.end();
+    assert_eq!(status["ports"][1]["name"], "em1");
+    assert_eq!(status["dropped"], serde_json::json!({}));
+}
+
+#[test]
+fn ipfw_says_what_dummynets_does_and_ends_as_it_does() {
+    let running = Running::start(None, &["--accept"]);
+    assert_eq!(running.ok("pipe 1 config bw 10Mbit/s delay 20 codel"), "");
+    assert_eq!(
+        running.ok("pipe 1 show"),
+        "00001:  10.000 Mbit/s   20 ms burst 0 \n\
+         q131073  50 sl. 0 flows (1 buckets) sched 65537 weight 0 lmax 0 pri 0  AQM CoDel target 5ms interval 100ms NoECN\n \
+         sched 65537 type FIFO flags 0x0 0 buckets 0 active\n"
+    );
+    assert_eq!(
+        running.ok("add 100 set 3 pipe 1 ip from any to any out"),
+        "00100 pipe 1 ip from any to any out\n"
+    );
+    assert_eq!(running.ok("-q add 110 count ip from any to any"), "");
+    assert_eq!(
+        running.ok("-S list 100"),
+        "00100 set 3 pipe 1 ip from any to any out\n"
+    );
+    assert_eq!(
+        running.ok("-a list 100"),
+        "00100 0 0 pipe 1 ip from any to any out\n"
+    );
+    // `-n` tries, and changes nothing.
+    assert_eq!(running.ok("-n add 120 count ip from any to any"), "");
+    assert_eq!(
+        refusal(&running.ipfw("-n pipe 1 config bw 10Mbit/s dealy 1")).0,
+        65
+    );
+    for (words, code, message) in [
+        (
+            "pipe 1 config bw",
+            64,
+            "ipfw: bw needs bandwidth or interface\n",
+        ),
+        (
+            "pipe 1 config dealy 3",
+            65,
+            "ipfw: unrecognised option ``dealy'' (did you mean ``delay''?)\n",
+        ),
+        ("list 120", 69, "ipfw: rule 120 does not exist\n"),
+        (
+            "queue 9 config weight 5",
+            1,
+            "ipfw: setsockopt(IP_DUMMYNET_CONFIGURE): Operation not permitted (queue 9 is new: say which scheduler it is of, with `pipe M` or `sched M`)\n",
+        ),
+        (
+            "/nowhere.rules",
+            69,
+            "ipfw: fopen: /nowhere.rules: No such file or directory\n",
+        ),
+    ] {
+        assert_eq!(
+            refusal(&running.ipfw(words)),
+            (code, message.to_string()),
+            "{words}"
+        );
+    }
+    // Warnings do not make it fail.
+    let output = running.ipfw("queue 5 config sched 44 weight 2");
+    assert_eq!(refusal(&output), (0, "ipfw: warning: scheduler 44 does not exist: packets of queue 5 are dropped until it does\n".into()));
+    let state: Value = serde_json::from_str(&running.ok("--json pipe show")).unwrap();
+    assert_eq!(state["pipes"][0]["link"]["delay_ns"], 20_000_000);
+    // No terminal, no question.
+    assert_eq!(running.ok("flush"), "Flushed all rules.\n");
+    assert_eq!(running.ok("list"), "65535 allow ip from any to any\n");
+    running.end();
+}
+
+#[test]
+fn files_are_the_callers_and_stop_at_the_first_error_or_change_nothing() {
+    let running = Running::start(None, &["--accept"]);
+    let write = |name: &str, text: &str| fs::write(running.path(name), text).unwrap();
+    write(
+        "p.txt",
+        "samples 10\nloss-level 1\nprob delay\n0 10\n1 20\n",
+    );
+    write("more", "pipe 2 config bw 2Mbit/s\n");
+    write(
+        "rules",
+        &format!(
+            "# a comment\npipe 1 config bw 1Mbit/s profile p.txt\n{}\nadd 10 pipe 2 ip from any to any\npipe 3 config dealy\n",
+            running.path("more").display()
+        ),
+    );
+    let path = running.path("rules");
+    let path = path.to_str().unwrap();
+    let expected =
+        "ipfw: Line 5: column 15: unrecognised option ``dealy'' (did you mean ``delay''?)\n";
+    assert_eq!(
+        refusal(&running.ipfw(&format!("--atomic {path}"))),
+        (65, expected.to_string())
+    );
+    assert_eq!(running.ok("pipe show"), "");
+    let output = running.ipfw(path);
+    assert_eq!(refusal(&output), (65, expected.to_string()));
+    assert_eq!(text(&output.stdout), "00010 pipe 2 ip from any to any\n");
+    let shown = running.ok("pipe show");
+    assert!(
+        shown.contains("profile: name") && shown.contains("00002:   2.000 Mbit/s"),
+        "{shown}"
+    );
+    running.end();
+}
+
+#[test]
+fn the_binary_is_ipfw_and_dnctl_under_these_names() {
+    let running = Running::start(None, &["--accept"]);
+    for name in ["ipfw", "dnctl"] {
+        symlink(SLUICE, running.path(name)).unwrap();
+    }
+    let call = |name: &str, words: &str| running.run(&mut Command::new(running.path(name)), words);
+    assert!(call("dnctl", "pipe 4 config bw 1Mbit/s").status.success());
+    assert!(text(&call("ipfw", "pipe 4 show").stdout).starts_with("00004:   1.000 Mbit/s"));
+    assert_eq!(
+        refusal(&call("dnctl", "add allow ip from any to any")),
+        (64, "dnctl: bad command `add'\n".into())
+    );
+    running.end();
+    let output = Command::new(SLUICE)
+        .args(["ipfw", "--socket", "/nowhere/s", "pipe", "show"])
+        .output()
+        .unwrap();
+    let (code, message) = refusal(&output);
+    assert_eq!(code, 1);
+    assert!(
+        message.starts_with("sluice: no router listens at /nowhere/s (No such file"),
+        "{message}"
+    );
+}
+
+#[test]
+fn another_user_is_refused_even_where_the_socket_is_open_to_all() {
+    assert!(geteuid().is_root(), "only root can be somebody else");
+    let running = Running::start(None, &["--accept"]);
+    let open =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    open(running.folder.path(), 0o755);
+    // A copy, where everybody may run it.
+    fs::copy(SLUICE, running.path("ipfw")).unwrap();
+    open(&running.path("ipfw"), 0o755);
+    let mut as_nobody = Command::new(running.path("ipfw"));
+    let output = running.run(as_nobody.uid(65534), "pipe show");
+    assert!(
+        refusal(&output).1.contains("Permission denied"),
+        "{output:?}"
+    );
+    open(&running.path("s"), 0o666);
+    let mut as_nobody = Command::new(running.path("ipfw"));
+    let output = running.run(as_nobody.uid(65534), "pipe show");
+    assert_eq!(
+        refusal(&output),
+        (77, "ipfw: this router belongs to another user\n".into())
+    );
+    running.end();
+}
+
+#[test]
+fn abuse_of_the_socket_leaves_the_router_as_it_was() {
+    let running = Running::start(None, &["--accept"]);
+    let connect = || UnixStream::connect(running.path("s")).unwrap();
+    let mut flood = Vec::new();
+    for round in 0..300 {
+        let mut stream = connect();
+        stream
+            .set_write_timeout(Some(Duration::from_millis(100)))
+            .unwrap();
+        let _ = match round % 3 {
+            0 => stream.write_all(b"{\"do\":\"commands\",\"commands\":\"pipe 1 con"),
+            1 => stream.write_all(&vec![0xff; 100_000]),
+            _ => Ok(()),
+        };
+        flood.push(stream);
+        if round % 50 == 49 {
+            assert_eq!(running.ok("list"), "65535 allow ip from any to any\n");
+        }
+    }
+    drop(flood);
+    assert_eq!(running.ok("pipe show"), "");
+    let status = running.end();
+    assert_eq!(status["commands"], 7, "{status}");
+}

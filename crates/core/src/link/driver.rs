@@ -1,0 +1,198 @@
+//! A device that takes packets from the queue before it can send them.
+//!
+//! Between a queue and the wire lies the device's own queue. What is there already no AQM can drop
+//! and no scheduler can overtake, so its bytes are added to the delay of everybody. Linux limits it
+//! (BQL, byte queue limits): the device takes packets as long as the bytes that it holds, with those
+//! on the wire, are below the limit, so that the last packet may go beyond it. A limit of one packet
+//! or less holds only the packet on the wire, which is what a link without a device queue does.
+//!
+//! Sources: the rule is that of Linux' `dql_avail` with a fixed limit (`limit_min` = `limit_max`);
+//! the adaptation of the limit to the interrupts of a device is not modelled, since the virtual
+//! device reports every packet at once.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+
+use crate::event::{Backlog, Cx, StateValue};
+use crate::packet::Packet;
+use crate::params;
+use crate::sched::{Classful, Discipline, Wake};
+use crate::units::{Bytes, Time};
+
+params! {
+    /// The queue of the device behind the queue under test.
+    pub struct DriverParams {
+        /// bytes that the device takes from the queue before it can send them, with those that it is sending
+        driver: Bytes = Bytes(Bytes::ZERO), Bytes(Bytes::ZERO) => Bytes(Bytes::new(1 << 30)), "none: a packet leaves the queue when its transmission starts";
+    }
+}
+
+/// A discipline with the queue of a device behind it.
+pub(super) struct Driver {
+    queue: Box<dyn Discipline>,
+    limit: u64,
+    /// Taken from the queue and not yet on the wire.
+    ring: VecDeque<Packet>,
+    held: Backlog,
+    /// Bytes of the packet on the wire.
+    sending: u64,
+}
+
+impl Driver {
+    /// `queue` behind which a device holds up to `limit` bytes.
+    pub(super) fn new(queue: Box<dyn Discipline>, limit: Bytes) -> Self {
+        Driver {
+            queue,
+            limit: limit.as_u64(),
+            ring: VecDeque::new(),
+            held: Backlog::default(),
+            sending: 0,
+        }
+    }
+
+    fn fill(&mut self, cx: &mut Cx<'_>) {
+        while self.held.bytes + self.sending < self.limit {
+            let Some(packet) = self.queue.dequeue(cx) else {
+                break;
+            };
+            self.held.add(&packet);
+            self.ring.push_back(packet);
+        }
+    }
+
+    fn take(&mut self) -> Option<Packet> {
+        let packet = self.ring.pop_front()?;
+        self.held.remove(&packet);
+        Some(packet)
+    }
+}
+
+impl Discipline for Driver {
+    fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
+        self.queue.enqueue(packet, cx);
+        self.fill(cx);
+    }
+
+    /// The link asks when it has sent the packet before, so nothing is on the wire then.
+    fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
+        self.sending = 0;
+        self.fill(cx);
+        let next = self.take().or_else(|| self.queue.dequeue(cx));
+        if let Some(packet) = &next {
+            self.sending = u64::from(packet.len);
+            self.fill(cx);
+        }
+        next
+    }
+
+    fn next_wake(&self) -> Wake {
+        if self.ring.is_empty() {
+            self.queue.next_wake()
+        } else {
+            Wake::Now
+        }
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.queue.next_timer()
+    }
+
+    fn on_timer(&mut self, cx: &mut Cx<'_>) {
+        self.queue.on_timer(cx);
+    }
+
+    fn pull(&mut self) -> Option<Packet> {
+        self.take().or_else(|| self.queue.pull())
+    }
+
+    fn backlog(&self) -> Backlog {
+        let queued = self.queue.backlog();
+        Backlog {
+            packets: queued.packets + self.held.packets,
+            bytes: queued.bytes + self.held.bytes,
+        }
+    }
+
+    fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {
+        self.queue.state(visit);
+    }
+
+    fn as_classful(&mut self) -> Option<&mut dyn Classful> {
+        self.queue.as_classful()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::DropCounter;
+    use crate::link::{Link, LinkFiles, LinkParams};
+    use crate::registry::Spec;
+    use crate::rng::Rng;
+    use alloc::vec::Vec;
+
+    /// When 1500 B packets that all arrive at zero leave a `fifo` and reach the far end at 12 Mbit/s,
+    /// where each takes 1 ms.
+    fn run(text: &str, packets: u32) -> (Backlog, Vec<u64>) {
+        let params = LinkParams::parse(text).unwrap();
+        let queue = Spec::parse("fifo").unwrap().build().unwrap();
+        let rng = Rng::from_seed(1);
+        let mut link = Link::new(&params, LinkFiles::default(), queue, &rng);
+        let (mut draws, mut sink) = (rng.clone(), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut draws, &mut sink);
+        for slot in 0..packets {
+            link.enqueue(Packet::new(slot, 1500), &mut cx);
+        }
+        assert!(link.poll(&mut cx).is_none());
+        let queued = link.backlog();
+        cx.now = Time::from_ns(u64::from(packets) * 1_000_000);
+        let mut due = Vec::new();
+        while let Some(departure) = link.poll(&mut cx) {
+            due.push(departure.due.as_ns() / 1_000_000);
+        }
+        (queued, due)
+    }
+
+    #[test]
+    fn a_device_delays_nothing_that_waits_in_one_line() {
+        let plain = run("rate 12Mbit/s", 5);
+        assert_eq!(plain.1, [1, 2, 3, 4, 5]);
+        assert_eq!(run("rate 12Mbit/s driver 3000", 5), plain);
+    }
+
+    /// A packet that could overtake in the queue cannot overtake what the device has.
+    fn overtaken(driver: &str) -> usize {
+        let params = LinkParams::parse(&alloc::format!("rate 12Mbit/s {driver}")).unwrap();
+        let queue = Spec::parse("prio").unwrap().build().unwrap();
+        let rng = Rng::from_seed(1);
+        let mut link = Link::new(&params, LinkFiles::default(), queue, &rng);
+        let (mut draws, mut sink) = (rng.clone(), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut draws, &mut sink);
+        for slot in 0..10 {
+            let mut packet = Packet::new(slot, 1500);
+            packet.class = 1;
+            link.enqueue(packet, &mut cx);
+        }
+        assert!(link.poll(&mut cx).is_none(), "the first is on the wire");
+        link.enqueue(Packet::new(10, 100), &mut cx);
+        cx.now = Time::from_ns(1_000_000_000);
+        let mut place = 0;
+        while let Some(departure) = link.poll(&mut cx) {
+            if departure.packet.slot == 10 {
+                return place;
+            }
+            place += 1;
+        }
+        panic!("the packet arrives");
+    }
+
+    #[test]
+    fn what_the_device_has_is_not_overtaken() {
+        // One is on the wire. A device of 1500 B has no room beside it, one of 3000 B for one more;
+        // one of 4501 B takes a third and, being below its limit by one byte, a fourth.
+        assert_eq!(overtaken(""), 1);
+        assert_eq!(overtaken("driver 1500"), 1);
+        assert_eq!(overtaken("driver 3000"), 2);
+        assert_eq!(overtaken("driver 4501"), 4);
+    }
+}

@@ -1,0 +1,314 @@
+//! The simulator beside real packets: the same variant on both backends, figure by figure.
+//!
+//! A live figure is the median of the live runs, a simulated one that of the simulated runs. The bounds
+//! are how far the simulator may be from reality before one of them is to be looked into.
+
+use std::fmt::Write as _;
+
+use serde::{Serialize, Serializer};
+
+use crate::figures::median;
+use crate::metrics::{PipeSummary, Summary, Unit};
+use crate::results::VariantResult;
+use crate::scenario::Backend;
+
+/// A variant on both backends.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Agreement {
+    /// The variant.
+    pub variant: String,
+    /// How many live runs there are.
+    pub live_runs: usize,
+    /// The figures that both have.
+    pub figures: Vec<Agreed>,
+}
+
+/// A figure on both backends.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Agreed {
+    /// Its name.
+    pub metric: String,
+    /// What it is measured in.
+    #[serde(serialize_with = "unit_name")]
+    pub unit: Unit,
+    /// Simulated.
+    pub sim: f64,
+    /// Live.
+    pub live: f64,
+    /// How much larger the simulated one is, as a part of the live one; none if that is nothing.
+    pub difference: Option<f64>,
+    /// How large the difference may be.
+    pub bound: f64,
+    /// Whether it is no larger.
+    pub is_within: bool,
+}
+
+fn unit_name<S: Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(unit.name())
+}
+
+/// How far the simulator may be off.
+mod bound {
+    pub const GOODPUT: f64 = 0.02;
+    pub const MEDIAN: f64 = 0.15;
+    pub const P95: f64 = 0.25;
+    pub const DROPS: f64 = 0.30;
+}
+
+/// Every variant of `results` that was both simulated and live.
+pub fn agreements(results: &[VariantResult]) -> Vec<Agreement> {
+    let of = |backend| results.iter().filter(move |r| r.backend == backend);
+    let of_both = of(Backend::Sim).filter_map(|sim| {
+        let is_same = |live: &&VariantResult| {
+            (&live.scenario, &live.variant) == (&sim.scenario, &sim.variant)
+        };
+        Some((sim, of(Backend::Live).find(is_same)?))
+    });
+    of_both
+        .map(|(sim, live)| Agreement {
+            variant: sim.variant.clone(),
+            live_runs: live.runs.len(),
+            figures: agreed(&sim.summaries(), &live.summaries()),
+        })
+        .collect()
+}
+
+type Value = Box<dyn Fn(&Summary) -> Option<f64>>;
+
+fn agreed(sim: &[&Summary], live: &[&Summary]) -> Vec<Agreed> {
+    let mut figures = Vec::new();
+    let mut add = |metric: String, unit, bound, value: Value| {
+        let median_of = |runs: &[&Summary]| {
+            median(&runs.iter().filter_map(|run| value(run)).collect::<Vec<_>>())
+        };
+        let (Some(sim), Some(live)) = (median_of(sim), median_of(live)) else {
+            return;
+        };
+        let difference = (sim - live) / live;
+        figures.push(Agreed {
+            metric,
+            unit,
+            sim,
+            live,
+            difference: difference.is_finite().then_some(difference),
+            bound,
+            is_within: (sim - live).abs() <= bound * live.abs(),
+        });
+    };
+    add(
+        "total.goodput".into(),
+        Unit::Rate,
+        bound::GOODPUT,
+        Box::new(|s| s.total_goodput_bps),
+    );
+    let Some(first) = sim.first() else {
+        return figures;
+    };
+    // The directions that carry payload; what acknowledgements find in a queue is no figure.
+    for direction in &first.directions {
+        let name = direction.direction.word();
+        let pipe = move |s: &Summary, of: &dyn Fn(&PipeSummary) -> Option<u64>| {
+            let pipe = s.pipes.iter().find(|pipe| pipe.name == name)?;
+            of(pipe).map(|n| n as f64)
+        };
+        let time = Unit::Time;
+        add(
+            format!("{name}.sojourn.p50"),
+            time,
+            bound::MEDIAN,
+            Box::new(move |s| pipe(s, &|p| Some(p.sojourn?.p50_ns))),
+        );
+        add(
+            format!("{name}.sojourn.p95"),
+            time,
+            bound::P95,
+            Box::new(move |s| pipe(s, &|p| Some(p.sojourn?.p95_ns))),
+        );
+        let per_minute = |s: &Summary, n: f64| {
+            let minutes = s.window.end_ns.checked_sub(s.window.warmup_ns)? as f64 / 60e9;
+            (minutes > 0.0).then(|| n / minutes)
+        };
+        add(
+            format!("{name}.drops per minute"),
+            Unit::Count,
+            bound::DROPS,
+            Box::new(move |s| per_minute(s, pipe(s, &|p| Some(p.drops.values().sum()))?)),
+        );
+        add(
+            format!("{name}.marks per minute"),
+            Unit::Count,
+            bound::DROPS,
+            Box::new(move |s| per_minute(s, pipe(s, &|p| Some(p.marks))?)),
+        );
+    }
+    for (i, flow) in first.flows.iter().enumerate() {
+        let what = if flow.rtt.is_some() { "" } else { "srtt." };
+        let rtt = move |s: &Summary| s.flows.get(i).and_then(|flow| flow.rtt.or(flow.srtt));
+        add(
+            format!("{}.{what}p50", flow.name),
+            Unit::Time,
+            bound::MEDIAN,
+            Box::new(move |s| Some(rtt(s)?.p50_ns as f64)),
+        );
+        add(
+            format!("{}.{what}p95", flow.name),
+            Unit::Time,
+            bound::P95,
+            Box::new(move |s| Some(rtt(s)?.p95_ns as f64)),
+        );
+    }
+    figures
+}
+
+/// The figures of both backends side by side, in at most 80 columns.
+pub fn text(agreements: &[Agreement]) -> String {
+    let mut out = String::new();
+    for agreement in agreements {
+        let live = match agreement.live_runs {
+            1 => "live".to_owned(),
+            n => format!("live, {n} runs"),
+        };
+        let _ = writeln!(
+            out,
+            "{:<26}{:>13}{:>15}{:>12}{:>8}",
+            fit(&agreement.variant, 25),
+            "sim",
+            live,
+            "difference",
+            "bound"
+        );
+        for figure in &agreement.figures {
+            let difference = match figure.difference {
+                Some(difference) => format!("{:+.1} %", difference * 100.0),
+                None if figure.is_within => "none".into(),
+                None => "-".into(),
+            };
+            let _ = writeln!(
+                out,
+                "  {:<24}{:>13}{:>15}{:>12}{:>6.0} %{}",
+                fit(&figure.metric, 23),
+                show(figure.unit, figure.sim),
+                show(figure.unit, figure.live),
+                difference,
+                figure.bound * 100.0,
+                if figure.is_within { "" } else { " out" }
+            );
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn show(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Count => format!("{value:.1}"),
+        unit => unit.show(value),
+    }
+}
+
+fn fit(word: &str, width: usize) -> String {
+    match word.chars().count() > width {
+        true => word.chars().take(width - 1).chain(['…']).collect(),
+        false => word.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::metrics::{DirectionSummary, Percentiles, Window};
+    use crate::recording::Status;
+    use crate::results::RunResult;
+    use crate::scenario::Direction;
+
+    fn result(backend: Backend, goodputs: &[f64], p50_ms: u64, drops: u64) -> VariantResult {
+        let run = |goodput: &f64| RunResult {
+            seed: 1,
+            folder: "x".into(),
+            status: Status::Complete,
+            reused: false,
+            summary: summary(*goodput, p50_ms, drops),
+        };
+        VariantResult {
+            scenario: "s".into(),
+            variant: "codel".into(),
+            backend,
+            runs: goodputs.iter().map(run).collect(),
+            expect: Vec::new(),
+        }
+    }
+
+    fn summary(goodput: f64, p50_ms: u64, drops: u64) -> Summary {
+        let pipe = serde_json::json!({
+            "name": "up", "utilisation": 1.0, "packets": 10, "sent": 10, "marks": 0,
+            "drops": BTreeMap::from([("congestion", drops)]),
+        });
+        let mut pipe: PipeSummary = serde_json::from_value(pipe).expect("a pipe");
+        pipe.sojourn = Some(Percentiles {
+            count: 1,
+            min_ns: 0,
+            p50_ns: p50_ms * 1_000_000,
+            p95_ns: 0,
+            p99_ns: 0,
+            max_ns: 0,
+            mean_ns: 0,
+        });
+        let direction = serde_json::json!({ "direction": "up", "goodput_bps": goodput });
+        let direction: DirectionSummary = serde_json::from_value(direction).expect("a direction");
+        assert_eq!(direction.direction, Direction::Up);
+        let all = serde_json::json!({
+            "variant": "codel", "flows": [], "groups": [], "pipes": [], "directions": [],
+            "total_goodput_bps": goodput,
+            // Two minutes are measured.
+            "window": Window { warmup_ns: 1_000_000_000, end_ns: 121_000_000_000 },
+        });
+        Summary {
+            pipes: vec![pipe],
+            directions: vec![direction],
+            ..serde_json::from_value(all).expect("a summary")
+        }
+    }
+
+    #[test]
+    fn the_median_of_the_live_runs_is_what_the_simulation_is_held_against() {
+        let sim = result(Backend::Sim, &[9.9e6], 23, 26);
+        let live = result(Backend::Live, &[9.0e6, 10.0e6, 10.1e6], 20, 20);
+        let all = agreements(&[sim, live]);
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].live_runs, 3);
+        let figure = |name: &str| {
+            let found = all[0].figures.iter().find(|f| f.metric == name);
+            let f = found.expect("the figure");
+            (f.sim, f.live, f.is_within)
+        };
+        // 1 % of 2 %, and exactly the 15 %.
+        assert_eq!(figure("total.goodput"), (9.9e6, 10.0e6, true));
+        assert_eq!(figure("up.sojourn.p50"), (23e6, 20e6, true));
+        // 13 and 10 drops per minute: exactly the 30 %.
+        assert_eq!(figure("up.drops per minute"), (13.0, 10.0, true));
+        // Nothing is the same as nothing.
+        assert_eq!(figure("up.marks per minute"), (0.0, 0.0, true));
+    }
+
+    #[test]
+    fn what_is_out_of_bounds_is_marked_within_80_columns() {
+        let sim = result(Backend::Sim, &[9.7e6], 23, 27);
+        let live = result(Backend::Live, &[10.0e6], 20, 20);
+        let text = text(&agreements(&[sim, live]));
+        assert_eq!(
+            text,
+            "\
+codel                               sim           live  difference   bound
+  total.goodput               9.7Mbit/s       10Mbit/s      -3.0 %     2 % out
+  up.sojourn.p50                   23ms           20ms     +15.0 %    15 %
+  up.sojourn.p95                    0ns            0ns        none    25 %
+  up.drops per minute              13.5           10.0     +35.0 %    30 % out
+  up.marks per minute               0.0            0.0        none    30 %
+
+"
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= 80));
+    }
+}

@@ -1,0 +1,354 @@
+//! What differs between two sets of runs, and whether it is more than they vary by themselves.
+//!
+//! Variants are compared with their namesakes, figure by figure. With several runs on both sides the
+//! question is answered by Welch's t test ([`Spread::differs`](crate::metrics::Spread::differs)); with one, nothing is known about how much of a
+//! difference is chance, and that is said.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use serde::{Serialize, Serializer};
+
+use crate::figures::{Repeated, repeated};
+use crate::metrics::Unit;
+use crate::results::VariantResult;
+use crate::runs::{Found, Place};
+use crate::scenario::Backend;
+
+/// Two sets of runs, held against each other.
+#[derive(Debug, Serialize)]
+pub struct Comparison {
+    /// Variants that are in both.
+    pub pairs: Vec<Pair>,
+    /// Variants that are in the first set only.
+    pub only_first: Vec<String>,
+    /// Variants that are in the second set only.
+    pub only_second: Vec<String>,
+}
+
+/// A variant in both sets.
+#[derive(Debug, Serialize)]
+pub struct Pair {
+    /// Scenario, variant and backend; both names where they differ.
+    pub name: String,
+    /// How many runs there are of it in each set.
+    pub runs: [usize; 2],
+    /// Whether a run of it ended early.
+    pub is_partial: bool,
+    /// What was run differently: lines of the scenario that one has and the other has not.
+    pub differences: Vec<Line>,
+    /// All figures.
+    pub figures: Vec<Compared>,
+}
+
+/// A line of a scenario that only one of two has.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// Whether the first has it, and not the second.
+    pub is_first: bool,
+    /// The line.
+    pub text: String,
+}
+
+/// A figure of both.
+#[derive(Debug, Serialize)]
+pub struct Compared {
+    /// Its name.
+    pub metric: String,
+    /// What it is measured in.
+    #[serde(serialize_with = "unit_name")]
+    pub unit: Unit,
+    /// Of the first; none if it was not measured there.
+    pub first: Option<Repeated>,
+    /// Of the second.
+    pub second: Option<Repeated>,
+    /// How much larger the second median is, as a part of the first.
+    pub change: Option<f64>,
+    /// What to make of it.
+    pub verdict: Verdict,
+}
+
+fn unit_name<S: Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(unit.name())
+}
+
+/// What to make of two figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// They are the same, or as good as.
+    Same,
+    /// They differ by no more than the runs do by themselves.
+    WithinSpread,
+    /// They differ by more than the runs do by themselves.
+    BeyondSpread,
+    /// They differ, and how much the runs do by themselves is not known: one side has one run.
+    Differs,
+}
+
+impl Verdict {
+    /// Whether something has changed, as far as that can be told.
+    pub const fn is_change(self) -> bool {
+        matches!(self, Verdict::BeyondSpread | Verdict::Differs)
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            Verdict::Same => "same",
+            Verdict::WithinSpread => "within the spread",
+            Verdict::BeyondSpread => "more than the spread",
+            Verdict::Differs => "spread unknown",
+        }
+    }
+}
+
+/// Holds `first` against `second`. Medians that differ by no more than the part `tolerance` are the same.
+pub fn compare(first: &[Place], second: &[Place], tolerance: f64) -> Comparison {
+    let has_places = first.len() > 1 || second.len() > 1;
+    let first: Vec<&Found> = first.iter().flat_map(|place| &place.results).collect();
+    let second: Vec<&Found> = second.iter().flat_map(|place| &place.results).collect();
+    let mut comparison = Comparison {
+        pairs: Vec::new(),
+        only_first: Vec::new(),
+        only_second: Vec::new(),
+    };
+    // Two single variants are compared whatever they are called.
+    if let ([a], [b]) = (&first[..], &second[..]) {
+        comparison.pairs.push(pair(a, b, has_places, tolerance));
+        return comparison;
+    }
+    let key = |found: &Found| {
+        let result = &found.result;
+        (
+            result.scenario.clone(),
+            result.variant.clone(),
+            result.backend,
+        )
+    };
+    let mut used = BTreeSet::new();
+    for a in &first {
+        let namesake = (0..second.len())
+            .find(|number| !used.contains(number) && key(second[*number]) == key(a));
+        match namesake {
+            Some(number) => {
+                used.insert(number);
+                comparison
+                    .pairs
+                    .push(pair(a, second[number], has_places, tolerance));
+            }
+            None => comparison.only_first.push(name(&a.result, has_places)),
+        }
+    }
+    let rest = (0..second.len()).filter(|number| !used.contains(number));
+    comparison.only_second = rest
+        .map(|number| name(&second[number].result, has_places))
+        .collect();
+    comparison
+}
+
+fn name(result: &VariantResult, has_places: bool) -> String {
+    let place = match has_places && !result.scenario.is_empty() {
+        true => format!("{} ", result.scenario),
+        false => String::new(),
+    };
+    let backend = match result.backend {
+        Backend::Sim => "",
+        Backend::Live => " (live)",
+    };
+    format!("{place}{}{backend}", result.variant)
+}
+
+fn pair(a: &Found, b: &Found, has_places: bool, tolerance: f64) -> Pair {
+    let names = [a, b].map(|found| name(&found.result, has_places));
+    let figures_of = |found: &Found| repeated(&found.result.summaries());
+    let (firsts, seconds) = (figures_of(a), figures_of(b));
+    let mut figures: Vec<Compared> = Vec::new();
+    for (metric, first) in &firsts {
+        let second = seconds.iter().find(|(name, _)| name == metric);
+        let second = second.map(|(_, figure)| figure.clone());
+        figures.push(compared(metric, Some(first.clone()), second, tolerance));
+    }
+    for (metric, second) in seconds {
+        if !firsts.iter().any(|(name, _)| *name == metric) {
+            figures.push(compared(&metric, None, Some(second), tolerance));
+        }
+    }
+    Pair {
+        name: match names[0] == names[1] {
+            true => names[0].clone(),
+            false => names.join(" against "),
+        },
+        runs: [a, b].map(|found| found.result.runs.len()),
+        is_partial: a.result.is_partial() || b.result.is_partial(),
+        differences: differences(a, b),
+        figures,
+    }
+}
+
+fn compared(
+    metric: &str,
+    first: Option<Repeated>,
+    second: Option<Repeated>,
+    tolerance: f64,
+) -> Compared {
+    let unit = first.as_ref().or(second.as_ref()).map(|figure| figure.unit);
+    let (change, verdict) = match (&first, &second) {
+        (Some(a), Some(b)) => {
+            let (from, to) = (a.spread.median, b.spread.median);
+            let change = to / from - 1.0;
+            let change = change.is_finite().then_some(change);
+            let is_close = (to - from).abs() <= tolerance * from.abs();
+            let verdict = match a.spread.differs(&b.spread) {
+                _ if a.values == b.values => Verdict::Same,
+                _ if tolerance > 0.0 && is_close => Verdict::Same,
+                Some(true) => Verdict::BeyondSpread,
+                Some(false) => Verdict::WithinSpread,
+                None => Verdict::Differs,
+            };
+            (change, verdict)
+        }
+        // Drops for a reason that the other never had, or a figure of another program.
+        _ => (None, Verdict::Differs),
+    };
+    Compared {
+        metric: metric.to_owned(),
+        unit: unit.expect("one of both has the figure"),
+        first,
+        second,
+        change,
+        verdict,
+    }
+}
+
+/// Lines of the scenarios that only one has, and programs and kernels if they differ.
+fn differences(a: &Found, b: &Found) -> Vec<Line> {
+    let lines = |found: &Found| -> Vec<String> {
+        let run = found.recording.run();
+        let here = &run.environment;
+        let seed = |line: &&str| !line.starts_with("seed =");
+        let mut lines: Vec<String> = run
+            .scenario_toml
+            .lines()
+            .filter(seed)
+            .map(str::to_owned)
+            .collect();
+        let program = here.program_sha256.as_deref().unwrap_or("unknown");
+        let short = program.get(..12).unwrap_or(program);
+        lines.push(format!("# program: {} ({short})", here.program));
+        if here.backend == Backend::Live {
+            lines.push(format!("# machine: {}, {}", here.host, here.kernel));
+        }
+        lines
+    };
+    let (first, second) = (lines(a), lines(b));
+    let only = |these: &[String], those: &[String], is_first| -> Vec<Line> {
+        let is_missing = |line: &&String| !line.is_empty() && !those.contains(line);
+        let line = |text: &String| Line {
+            is_first,
+            text: text.clone(),
+        };
+        these.iter().filter(is_missing).map(line).collect()
+    };
+    let mut all = only(&first, &second, true);
+    all.extend(only(&second, &first, false));
+    all
+}
+
+impl Comparison {
+    /// Whether a figure has changed, or a variant is missing on one side.
+    pub fn has_changes(&self) -> bool {
+        let is_changed = |pair: &Pair| pair.figures.iter().any(|f| f.verdict.is_change());
+        !self.only_first.is_empty()
+            || !self.only_second.is_empty()
+            || self.pairs.iter().any(is_changed)
+    }
+
+    /// As JSON.
+    ///
+    /// # Panics
+    /// Never: there are only numbers and words in it.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a comparison has only words for keys") + "\n"
+    }
+
+    /// As text of at most 80 columns: what has changed, or with `is_all` every figure.
+    pub fn text(&self, is_all: bool) -> String {
+        let mut out = String::new();
+        for pair in &self.pairs {
+            write_pair(&mut out, pair, is_all);
+            out.push('\n');
+        }
+        for (names, which) in [(&self.only_first, "first"), (&self.only_second, "second")] {
+            for name in names {
+                let _ = writeln!(out, "only in the {which}: {name}");
+            }
+        }
+        out
+    }
+}
+
+fn write_pair(out: &mut String, pair: &Pair, is_all: bool) {
+    let [a, b] = pair.runs;
+    let partial = match pair.is_partial {
+        true => ", partial",
+        false => "",
+    };
+    let plural = if a == 1 { "" } else { "s" };
+    let _ = writeln!(out, "{}: {a} run{plural} against {b}{partial}", pair.name);
+    for line in &pair.differences {
+        let sign = if line.is_first { '-' } else { '+' };
+        let text: String = line.text.chars().take(MOST_TEXT).collect();
+        let _ = writeln!(out, "  {sign} {text}");
+    }
+    let shown: Vec<&Compared> = pair
+        .figures
+        .iter()
+        .filter(|figure| is_all || figure.verdict.is_change())
+        .collect();
+    for figure in &shown {
+        let value = |side: &Option<Repeated>| match side {
+            Some(side) => figure.unit.show(four_digits(side.spread.median)),
+            None => "-".into(),
+        };
+        let change = match figure.change {
+            Some(change) => format!("{:+.1} %", change * 100.0),
+            None => "-".into(),
+        };
+        let _ = writeln!(
+            out,
+            "  {:<20} {:>12} {:>12} {:>9}  {}",
+            figure.metric,
+            value(&figure.first),
+            value(&figure.second),
+            change,
+            figure.verdict.words()
+        );
+    }
+    let changed = pair
+        .figures
+        .iter()
+        .filter(|f| f.verdict.is_change())
+        .count();
+    let all = pair.figures.len();
+    let _ = match changed {
+        0 => writeln!(out, "  nothing has changed in {all} figures"),
+        n => writeln!(out, "  {n} of {all} figures have changed"),
+    };
+}
+
+/// What a table has room for.
+fn four_digits(x: f64) -> f64 {
+    match x.abs() {
+        a if a > 0.0 && a.is_finite() => {
+            let unit = 10_f64.powf(a.log10().floor() - 3.0);
+            (x / unit).round() * unit
+        }
+        _ => x,
+    }
+}
+
+/// A line of a scenario is cut there.
+const MOST_TEXT: usize = 76;

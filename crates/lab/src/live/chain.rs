@@ -1,0 +1,384 @@
+//! What queues the packets of one direction of a live run: the links of the path, one after the
+//! other, and behind them the rest of a flow's own way.
+//!
+//! Every link records what becomes of its packets here, since only here it is known which of them an
+//! event is from.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use sluice_core::event::StateValue;
+use sluice_core::link::{Link, PipeParams};
+use sluice_core::record::PacketRecord;
+use sluice_core::{Backlog, Cx, DropReason, Event, Packet, Rate, Rng, Sink, Span, Time, Wake};
+use sluice_net::frame::{Addresses, View};
+use sluice_router::forward::{Departure, PortNumber, Queueing};
+
+use super::topology::way_of;
+use crate::packet_rows::{PacketRows, copy};
+use crate::scenario::{Direction, Pipe, PipeId, Schedule};
+
+/// What a flow passes: its packets bear the addresses of its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    /// The links, in the order of the way up.
+    pub hops: std::ops::Range<usize>,
+    /// What its round trip is longer than that of its links.
+    pub extra: Span,
+    /// The class of its packets.
+    pub class: u32,
+}
+
+/// The links of one direction.
+pub(crate) struct Chain {
+    /// In the order in which packets pass them.
+    stages: Vec<Stage>,
+    ways: Vec<OneWay>,
+    /// The way of the packet in a slot.
+    way_of_slot: Vec<u8>,
+    to: PortNumber,
+    split_below: Rate,
+    /// Packets behind their last link, on the rest of their way, by due time and number.
+    under_way: BTreeMap<(Time, u64), Packet>,
+    sent: u64,
+    out: VecDeque<Departure>,
+}
+
+/// A way in this direction: stages in the order of passing, and the delay behind them.
+struct OneWay {
+    stages: std::ops::Range<usize>,
+    delay: Span,
+    class: u32,
+}
+
+/// A link, and what is recorded of it.
+struct Stage {
+    id: PipeId,
+    link: Link,
+    rate: Schedule,
+    has_effects: bool,
+    /// Later delays, the next one last.
+    delays: Vec<(Time, Span)>,
+    rows: PacketRows,
+}
+
+/// What of a link is sampled.
+pub(crate) struct Sample {
+    pub pipe: PipeId,
+    pub backlog: Backlog,
+    pub state: Vec<(u32, &'static str, StateValue)>,
+    pub rows: Vec<PacketRecord>,
+}
+
+impl Chain {
+    /// The links of `direction`, whose packets leave through port `to`. Super-packets are split
+    /// where a link is slower than `split_below`.
+    pub(super) fn new<'p>(
+        direction: Direction,
+        pipes: impl Iterator<Item = (PipeId, &'p Pipe)>,
+        ways: &[Way],
+        to: PortNumber,
+        split_below: Rate,
+        rng: &Rng,
+    ) -> Chain {
+        let stage = |(number, (id, pipe)): (u64, (PipeId, &Pipe))| {
+            let queue = pipe.queue.0.build();
+            let queue = queue.expect("a queue that was parsed can be built");
+            let mut delays: Vec<(Time, Span)> = pipe
+                .delay
+                .steps()
+                .iter()
+                .skip(1)
+                .map(|(at, delay)| (Time::ZERO + *at, *delay))
+                .collect();
+            delays.reverse();
+            Stage {
+                id,
+                link: Link::new(&pipe.params(), pipe.files(), queue, &rng.fork(number)),
+                rate: pipe.rate.clone(),
+                has_effects: !pipe.effects.to_string().is_empty() || pipe.profile.is_some(),
+                delays,
+                rows: PacketRows::default(),
+            }
+        };
+        let mut stages: Vec<Stage> = (0..)
+            .zip(pipes.filter(|(id, _)| id.direction() == direction))
+            .map(stage)
+            .collect();
+        if direction == Direction::Down {
+            stages.reverse();
+        }
+        let count = stages.len();
+        let one_way = |way: &Way| {
+            let half = Span::from_ns(way.extra.as_ns() / 2);
+            match direction {
+                Direction::Up => OneWay {
+                    stages: way.hops.clone(),
+                    delay: half,
+                    class: way.class,
+                },
+                Direction::Down => OneWay {
+                    stages: count - way.hops.end..count - way.hops.start,
+                    delay: way.extra.saturating_sub(half),
+                    class: way.class,
+                },
+            }
+        };
+        Chain {
+            ways: ways.iter().map(one_way).collect(),
+            stages,
+            way_of_slot: Vec::new(),
+            to,
+            split_below,
+            under_way: BTreeMap::new(),
+            sent: 0,
+            out: VecDeque::with_capacity(256),
+        }
+    }
+
+    /// What waits in the queues and what is under way.
+    pub(super) fn held(&self) -> Backlog {
+        let mut held = Backlog::default();
+        for stage in &self.stages {
+            let (queued, flying) = (stage.link.backlog(), stage.link.in_flight());
+            held.packets += queued.packets + flying.packets;
+            held.bytes += queued.bytes + flying.bytes;
+        }
+        for packet in self.under_way.values() {
+            held.add(packet);
+        }
+        held
+    }
+
+    /// The state of every link, and what has become of its packets since the last sample.
+    pub(crate) fn sample(&mut self) -> impl Iterator<Item = Sample> {
+        self.stages.iter_mut().map(|stage| {
+            let mut state = Vec::new();
+            let queue = stage.link.queue();
+            queue.state(&mut |queue, name, value| state.push((queue, name, value)));
+            Sample {
+                pipe: stage.id,
+                backlog: stage.link.backlog(),
+                state,
+                rows: stage.rows.take_settled().collect(),
+            }
+        })
+    }
+
+    /// All rows, also those of packets that are still queued.
+    pub(crate) fn into_rows(self) -> impl Iterator<Item = (PipeId, Vec<PacketRecord>)> {
+        let rows = |stage: Stage| (stage.id, stage.rows.into_rows().collect());
+        self.stages.into_iter().map(rows)
+    }
+
+    /// Works off one stage up to `at`, and sends what leaves it on its way.
+    fn serve(&mut self, number: usize, at: Time, cx: &mut Cx<'_>) {
+        let stage = &mut self.stages[number];
+        while let Some((from, delay)) = stage.delays.pop_if(|(from, _)| *from <= at) {
+            let params = PipeParams {
+                delay,
+                ..stage.link.pipe_params().clone()
+            };
+            stage.with(from, cx, |link, cx| link.set_pipe(&params, cx));
+        }
+        loop {
+            let departure = self.stages[number].with(at, cx, Link::poll);
+            let Some(departure) = departure else {
+                break;
+            };
+            let (packet, due) = (departure.packet, departure.due);
+            let way = self.way_of_slot.get(packet.slot as usize);
+            let way = &self.ways[usize::from(way.copied().unwrap_or(0))];
+            if number + 1 < way.stages.end {
+                let mut packet = packet;
+                packet.arrival = due;
+                self.enter(number + 1, packet, due, cx);
+            } else if way.delay > Span::ZERO {
+                self.sent += 1;
+                let at = due.saturating_add(way.delay);
+                self.under_way.insert((at, self.sent), packet);
+            } else {
+                let to = self.to;
+                self.out.push_back(Departure { packet, due, to });
+            }
+        }
+    }
+
+    fn enter(&mut self, number: usize, packet: Packet, at: Time, cx: &mut Cx<'_>) {
+        let stage = &mut self.stages[number];
+        stage.rows.arrive(&packet, packet.flow);
+        stage.with(at, cx, |link, cx| link.enqueue(packet, cx));
+    }
+
+    /// The stage that has something to do first, and when.
+    fn next_stage(&self) -> Option<(Time, usize)> {
+        let due = |(number, stage): (usize, &Stage)| Some((stage.next_wake()?, number));
+        self.stages.iter().enumerate().filter_map(due).min()
+    }
+}
+
+impl Stage {
+    fn next_wake(&self) -> Option<Time> {
+        let wake = match self.link.next_wake() {
+            Wake::Now => Some(Time::ZERO),
+            Wake::At(at) => Some(at),
+            Wake::OnEnqueue => None,
+        };
+        let change = self.delays.last().map(|(at, _)| *at);
+        wake.into_iter().chain(change).min()
+    }
+
+    /// Lets `work` have the link at `at`, and records what its queue tells.
+    fn with<T>(
+        &mut self,
+        at: Time,
+        cx: &mut Cx<'_>,
+        work: impl FnOnce(&mut Link, &mut Cx<'_>) -> T,
+    ) -> T {
+        let (rng, sink) = cx.parts();
+        let mut witness = Witness {
+            rows: &mut self.rows,
+            sink,
+        };
+        let mut cx = Cx::new(at, rng, &mut witness);
+        work(&mut self.link, &mut cx)
+    }
+}
+
+/// The way of a packet, of `ways`.
+pub(super) fn way_in(view: &View, ways: usize) -> u8 {
+    let Addresses::V4 { source, .. } = view.addresses else {
+        return 0;
+    };
+    let way = way_of(source).filter(|way| usize::from(*way) < ways);
+    way.unwrap_or(0)
+}
+
+/// Records what a link tells, and passes it on.
+struct Witness<'a> {
+    rows: &'a mut PacketRows,
+    sink: &'a mut dyn Sink,
+}
+
+impl Witness<'_> {
+    /// A queue has taken a packet that may have no row yet: a copy that the link has made.
+    fn find_copy(&mut self, now: Time, packet: &Packet) {
+        if !self.rows.has_row(packet) {
+            let mut row = copy(packet);
+            row.arrival = now;
+            self.rows.arrive(&row, packet.flow);
+        }
+    }
+}
+
+impl Sink for Witness<'_> {
+    fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
+        self.find_copy(now, &packet);
+        self.rows.discard(now, &packet, reason);
+        self.sink.discard(now, packet, reason);
+    }
+
+    fn copy(&mut self, now: Time, packet: &Packet) -> Option<u32> {
+        self.sink.copy(now, packet)
+    }
+
+    fn corrupt(&mut self, now: Time, packet: &Packet, bit: u64) {
+        self.sink.corrupt(now, packet, bit);
+    }
+
+    fn is_pure_ack(&self, packet: &Packet) -> bool {
+        self.sink.is_pure_ack(packet)
+    }
+
+    fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
+        self.sink.supersedes(newer, older)
+    }
+
+    fn is_listening(&self) -> bool {
+        true
+    }
+
+    fn on_event(&mut self, now: Time, event: &Event<'_>) {
+        if let Event::Enqueue { packet } | Event::Mark { packet } = event {
+            self.find_copy(now, packet);
+        }
+        self.rows.on_event(now, event);
+    }
+}
+
+impl Queueing for Chain {
+    /// The number of the packet's way.
+    type Key = u8;
+
+    fn key(&self, _from: PortNumber, view: &View, _head: &[u8]) -> u8 {
+        way_in(view, self.ways.len())
+    }
+
+    fn splits(&self, _from: PortNumber, at: Time) -> bool {
+        let at = at.since(Time::ZERO);
+        let is_slow = |stage: &Stage| {
+            let rate = stage.rate.at(at);
+            stage.has_effects
+                || stage.rate.is_trace()
+                || rate.is_none_or(|rate| rate < self.split_below)
+        };
+        self.stages.iter().any(is_slow)
+    }
+
+    fn admit(&mut self, mut packet: Packet, key: &u8, cx: &mut Cx<'_>) {
+        let slot = packet.slot as usize;
+        if self.way_of_slot.len() <= slot {
+            self.way_of_slot.resize(slot + 1, 0);
+        }
+        self.way_of_slot[slot] = *key;
+        let way = &self.ways[usize::from(*key)];
+        packet.class = way.class;
+        let first = way.stages.start;
+        // What is due before goes first.
+        self.work_off(cx);
+        self.enter(first, packet, cx.now, cx);
+    }
+
+    fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
+        if self.out.is_empty() {
+            self.work_off(cx);
+        }
+        self.out.pop_front()
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        if !self.out.is_empty() {
+            return Some(Time::ZERO);
+        }
+        let stage = self.next_stage().map(|(at, _)| at);
+        let rest = self.under_way.keys().next().map(|(at, _)| *at);
+        stage.into_iter().chain(rest).min()
+    }
+
+    fn bypass(&self, _from: PortNumber) -> Option<PortNumber> {
+        Some(self.to)
+    }
+}
+
+impl Chain {
+    /// Works off everything that is due up to `cx.now`, link by link in the order of time, so that
+    /// what leaves one arrives at the next in its turn.
+    fn work_off(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        if let [_] = self.stages.as_slice() {
+            // A single link lives in its own instants.
+            self.serve(0, now, cx);
+        } else {
+            while let Some((at, number)) = self.next_stage().filter(|(at, _)| *at <= now) {
+                self.serve(number, at, cx);
+            }
+        }
+        while let Some(first) = self.under_way.first_entry() {
+            let due = first.key().0;
+            if due > now {
+                break;
+            }
+            let (packet, to) = (first.remove(), self.to);
+            self.out.push_back(Departure { packet, due, to });
+        }
+    }
+}

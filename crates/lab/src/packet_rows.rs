@@ -1,0 +1,151 @@
+//! From the events of queues to the rows of `packets.parquet`, for both backends.
+//!
+//! A [`Tracer`] takes it that every packet that it hears of has arrived before. Links make copies,
+//! and rules put some packets into a queue, some into several, and others into none: what is kept
+//! here tells which packets have a row.
+
+use sluice_core::record::{PacketRecord, Tracer};
+use sluice_core::{DropReason, Event, Packet, Time};
+
+use crate::scenario::Direction;
+
+/// The rows of one queue.
+#[derive(Default)]
+pub(crate) struct PacketRows {
+    tracer: Tracer,
+    /// Whether the packet in a slot has a row that is not settled.
+    is_open: Vec<bool>,
+}
+
+impl PacketRows {
+    /// A packet arrives.
+    pub fn arrive(&mut self, packet: &Packet, flow: u32) {
+        let slot = packet.slot as usize;
+        if self.is_open.len() <= slot {
+            self.is_open.resize(slot + 1, false);
+        }
+        self.is_open[slot] = true;
+        self.tracer.arrive_as(packet, flow);
+    }
+
+    /// Whether a row waits for what becomes of `packet`.
+    pub fn has_row(&self, packet: &Packet) -> bool {
+        let is_open = self.is_open.get(packet.slot as usize);
+        is_open.copied().unwrap_or(false)
+    }
+
+    /// The queue told an event.
+    pub fn on_event(&mut self, now: Time, event: &Event<'_>) {
+        let is_meant = match event {
+            Event::Dequeue { packet } => self.settles(packet),
+            Event::Mark { packet } => self.has_row(packet),
+            Event::Enqueue { .. } | Event::State { .. } => false,
+        };
+        if is_meant {
+            self.tracer.on_event(now, event);
+        }
+    }
+
+    /// The queue dropped a packet.
+    pub fn discard(&mut self, now: Time, packet: &Packet, reason: DropReason) {
+        if self.settles(packet) {
+            self.tracer.discard(now, packet, reason);
+        }
+    }
+
+    /// Takes the rows before the oldest packet that is still queued.
+    pub fn take_settled(&mut self) -> impl Iterator<Item = PacketRecord> + '_ {
+        self.tracer.take_settled()
+    }
+
+    /// All rows, also those of packets that are still queued.
+    pub fn into_rows(self) -> impl Iterator<Item = PacketRecord> {
+        self.tracer.into_rows()
+    }
+
+    fn settles(&mut self, packet: &Packet) -> bool {
+        let is_open = self.is_open.get_mut(packet.slot as usize);
+        is_open.is_some_and(std::mem::take)
+    }
+}
+
+/// The rows of a router with rules. A packet that no rule puts into a queue has none; one that comes
+/// out of a pipe and goes into the next has one for each.
+#[derive(Default)]
+pub(crate) struct RuleRows {
+    up: PacketRows,
+    down: PacketRows,
+    /// The packet that is meeting the rules, and which way it goes.
+    arrived: Option<(Packet, u32, Direction)>,
+    /// Flow and direction of the packet in a slot.
+    of_slot: Vec<Option<(u32, Direction)>>,
+}
+
+impl RuleRows {
+    /// A packet arrives.
+    pub fn arrive(&mut self, packet: &Packet, flow: u32, direction: Direction) {
+        self.arrived = Some((copy(packet), flow, direction));
+    }
+
+    /// A queue told an event.
+    pub fn on_event(&mut self, now: Time, event: &Event<'_>) {
+        match event {
+            Event::Enqueue { packet } | Event::Mark { packet } => self.find_row(now, packet),
+            Event::Dequeue { .. } | Event::State { .. } => {}
+        }
+        // Only the direction that has a row of the packet takes it.
+        self.up.on_event(now, event);
+        self.down.on_event(now, event);
+    }
+
+    /// A queue or a rule dropped a packet.
+    pub fn discard(&mut self, now: Time, packet: &Packet, reason: DropReason) {
+        self.find_row(now, packet);
+        self.up.discard(now, packet, reason);
+        self.down.discard(now, packet, reason);
+    }
+
+    /// The rows of a direction.
+    pub fn rows_mut(&mut self, direction: Direction) -> &mut PacketRows {
+        match direction {
+            Direction::Up => &mut self.up,
+            Direction::Down => &mut self.down,
+        }
+    }
+
+    fn find_row(&mut self, now: Time, packet: &Packet) {
+        if self.up.has_row(packet) || self.down.has_row(packet) {
+            return;
+        }
+        let slot = packet.slot as usize;
+        if self.of_slot.len() <= slot {
+            self.of_slot.resize(slot + 1, None);
+        }
+        let is_it = |arrived: &mut (Packet, u32, Direction)| arrived.0.slot == packet.slot;
+        let (row, flow, direction) = match self.arrived.take_if(is_it) {
+            Some(arrived) => arrived,
+            None => {
+                // It has come out of one pipe, and arrives at the next one now.
+                let Some((flow, direction)) = self.of_slot[slot] else {
+                    return;
+                };
+                let mut row = copy(packet);
+                row.arrival = now;
+                (row, flow, direction)
+            }
+        };
+        self.of_slot[slot] = Some((flow, direction));
+        self.rows_mut(direction).arrive(&row, flow);
+    }
+}
+
+/// What a row needs of a packet.
+pub(crate) fn copy(packet: &Packet) -> Packet {
+    let mut row = Packet::new(packet.slot, packet.len);
+    row.arrival = packet.arrival;
+    row.segments = packet.segments;
+    row.ecn = packet.ecn;
+    row.class = packet.class;
+    row.flow = packet.flow;
+    row
+}

@@ -1,0 +1,113 @@
+//! Checksums: of a table, so that a damaged one is noticed, and of the program that ran.
+//!
+//! SHA-256, written in hexadecimal: `sha256sum` says the same.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// The length and the SHA-256 of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checksum {
+    /// Its bytes.
+    pub bytes: u64,
+    /// SHA-256 in hexadecimal.
+    pub sha256: String,
+}
+
+impl Checksum {
+    /// That of the file at `path`, read a piece at a time.
+    pub(crate) fn of_file(path: &Path) -> io::Result<Checksum> {
+        let mut file = File::open(path)?;
+        let mut sum = Summing::new(io::sink());
+        let mut piece = vec![0; 1 << 16];
+        loop {
+            match file.read(&mut piece)? {
+                0 => return Ok(sum.checksum()),
+                n => sum.write_all(&piece[..n])?,
+            }
+        }
+    }
+}
+
+/// The SHA-256 of the program that runs, which changes with every line of its code; none if the
+/// system does not show the file.
+pub fn program() -> Option<&'static str> {
+    static PROGRAM: OnceLock<Option<String>> = OnceLock::new();
+    let of_this = || Some(Checksum::of_file(Path::new("/proc/self/exe")).ok()?.sha256);
+    PROGRAM.get_or_init(of_this).as_deref()
+}
+
+/// Passes on what is written, and sums it.
+pub(crate) struct Summing<W> {
+    inner: W,
+    bytes: u64,
+    digest: Sha256,
+}
+
+impl<W> Summing<W> {
+    pub fn new(inner: W) -> Self {
+        Summing {
+            inner,
+            bytes: 0,
+            digest: Sha256::new(),
+        }
+    }
+
+    /// Where it goes.
+    pub fn inner(&self) -> &W {
+        &self.inner
+    }
+
+    pub fn into_inner(self) -> W {
+        self.inner
+    }
+
+    /// Of all that has been written.
+    pub fn checksum(&self) -> Checksum {
+        Checksum {
+            bytes: self.bytes,
+            sha256: hex(&self.digest.clone().finalize()),
+        }
+    }
+}
+
+impl<W: Write> Write for Summing<W> {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let n = self.inner.write(piece)?;
+        self.digest.update(&piece[..n]);
+        self.bytes += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_sha256_of_all_pieces() {
+        let mut sum = Summing::new(io::sink());
+        sum.write_all(b"a").expect("a sink takes all");
+        sum.write_all(b"bc").expect("a sink takes all");
+        // FIPS 180-2 appendix B.1: the digest of "abc".
+        let sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let expected = Checksum {
+            bytes: 3,
+            sha256: sha256.to_owned(),
+        };
+        assert_eq!(sum.checksum(), expected);
+    }
+}

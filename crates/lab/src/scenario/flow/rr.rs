@@ -1,0 +1,33 @@
+//! Requests and responses over one connection.
+
+use sluice_core::{Bytes, Span};
+
+use super::super::field::{Dscp, Word};
+use super::super::schema::keys;
+use super::super::words::TcpEcn;
+use super::FlowType;
+
+keys! {
+    /// Requests and responses over one TCP connection, each request after the response before.
+    pub struct Rr {
+        /// payload of a request
+        request: Bytes = Bytes::new(1), Bytes::new(1) => Bytes::new(1 << 30);
+        /// payload of a response
+        response: Bytes = Bytes::new(1), Bytes::new(1) => Bytes::new(1 << 30);
+        /// time between a response and the next request
+        think: Span = Span::ZERO, Span::ZERO => Span::from_secs(3600);
+        /// congestion control of both ends
+        cc: Word = Word("cubic".into());
+        /// negotiate ECN (RFC 3168), or accurate ECN (RFC 9768)
+        ecn: TcpEcn = TcpEcn::Off;
+        /// codepoint of its packets: a number or a word such as `ef`
+        dscp: Dscp = Dscp::default();
+    }
+}
+
+impl FlowType for Rr {
+    const DOC: &'static str = "Requests and responses over one TCP connection, each request after the \
+        response before. Requests go in the `direction`; what is measured is the time from a request to \
+        its whole response.";
+    const METRICS: &'static [&'static str] = &["min", "p50", "p95", "p99", "max", "jitter"];
+}

@@ -1,0 +1,37 @@
+//! One direction of a telephone call.
+
+use sluice_core::{Rate, Span};
+
+use super::super::field::Dscp;
+use super::super::schema::keys;
+use super::FlowType;
+
+keys! {
+    /// One direction of a telephone call with G.711.
+    pub struct Voip {
+        /// codepoint of its packets: a number or a word such as `ef`
+        dscp: Dscp = Dscp::new(46).expect("46 is a codepoint");
+    }
+}
+
+impl Voip {
+    /// Time between two packets (RFC 3551 §4.5: 20 ms of speech is the default).
+    pub const INTERVAL: Span = Span::from_ms(20);
+    /// Bytes of UDP payload: 20 ms at 64 kbit/s are 160 bytes, behind 12 of RTP (RFC 3551
+    /// §4.5.14, RFC 3550 §5.1).
+    pub const SIZE: u64 = 172;
+
+    /// Rate of its IP packets: 200 bytes every 20 ms.
+    pub const fn rate() -> Rate {
+        Rate::from_bps(80_000)
+    }
+}
+
+impl FlowType for Voip {
+    const DOC: &'static str = "One direction of a telephone call with G.711: 172 bytes of payload \
+        every 20 ms, 80 kbit/s with headers. The one-way delay and the loss of every packet are recorded.";
+    const METRICS: &'static [&'static str] = &[
+        "goodput", "loss", "jitter", "mos", "up.p50", "up.p95", "up.p99", "up.max", "down.p50",
+        "down.p95", "down.p99", "down.max",
+    ];
+}

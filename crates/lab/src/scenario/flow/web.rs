@@ -1,0 +1,141 @@
+//! Pages over short TCP connections.
+
+use sluice_core::param::Ratio;
+use sluice_core::{Bytes, Span};
+
+use super::super::error::{Problem, Problems};
+use super::super::field::{Dscp, Word};
+use super::super::schema::Field;
+use super::super::schema::keys;
+use super::super::tree::{Node, Table, Value};
+use super::super::words::TcpEcn;
+use super::FlowType;
+
+keys! {
+    /// Pages over short TCP connections, asked for at the times of a Poisson process.
+    pub struct Web {
+        /// mean time between two pages
+        interval: Span, Span::from_us(10) => Span::from_secs(3600);
+        /// connections opened at once for a page, each for one object
+        objects: u64 = 6, 1 => 1000;
+        /// size of an object: always the same, `{ mean = "20kB" }` exponentially distributed, or
+        /// `{ min = "4kB", max = "2MB", shape = 1.2 }` Pareto-distributed
+        size: ObjectSize = ObjectSize::default();
+        /// bytes of a request
+        request: Bytes = Bytes::new(350), Bytes::new(1) => Bytes::new(1 << 20);
+        /// congestion control of both ends
+        cc: Word = Word("cubic".into());
+        /// negotiate ECN (RFC 3168), or accurate ECN (RFC 9768)
+        ecn: TcpEcn = TcpEcn::Off;
+        /// codepoint of its packets: a number or a word such as `ef`
+        dscp: Dscp = Dscp::default();
+    }
+}
+
+impl FlowType for Web {
+    const DOC: &'static str = "Pages over short TCP connections, asked for at the times of a Poisson \
+        process, whether or not earlier ones have arrived. The objects go in the `direction`, requests \
+        the other way.";
+    const METRICS: &'static [&'static str] = &[
+        "goodput",
+        "transfers",
+        "fct.p50",
+        "fct.p95",
+        "fct.p99",
+        "fct.max",
+    ];
+}
+
+/// How large the objects of a page are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectSize {
+    /// All the same.
+    Fixed(Bytes),
+    /// Exponentially distributed with this mean, at least one byte.
+    Exponential {
+        /// The mean.
+        mean: Bytes,
+    },
+    /// Pareto-distributed, cut at a largest size.
+    Pareto {
+        /// The smallest size.
+        min: Bytes,
+        /// Larger draws are cut here.
+        max: Bytes,
+        /// The tail index.
+        shape: Ratio,
+    },
+}
+
+impl Default for ObjectSize {
+    /// Sizes on the web have a tail index of 1.2 (Crovella and Bestavros, 1997); 4 kB to 2 MB make
+    /// a mean of 17 kB.
+    fn default() -> Self {
+        ObjectSize::Pareto {
+            min: Bytes::new(4_000),
+            max: Bytes::new(2_000_000),
+            shape: Ratio::from_billionths(1_200_000_000),
+        }
+    }
+}
+
+impl Field for ObjectSize {
+    type Scalar = std::convert::Infallible;
+    const KIND: &'static str = "size or distribution";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        let Value::Table(table) = &node.value else {
+            return Bytes::read(key, node, problems).map(ObjectSize::Fixed);
+        };
+        let mut size = |key| table.node(key).map(|node| Bytes::read(key, node, problems));
+        let (mean, min, max) = (size("mean"), size("min"), size("max"));
+        let shape = table
+            .node("shape")
+            .map(|node| Ratio::read("shape", node, problems));
+        let found = match (mean, min, max, shape) {
+            (Some(mean), None, None, None) => ObjectSize::Exponential { mean: mean? },
+            (None, Some(min), Some(max), Some(shape)) => {
+                let (min, max, shape) = (min?, max?, shape?);
+                ObjectSize::Pareto { min, max, shape }
+            }
+            _ => {
+                let message = format!("`{key}` as a table has other keys");
+                problems.push(Problem::new(node.at.clone(), message).hint(FORMS));
+                return None;
+            }
+        };
+        let is_right = table.0.len() <= 3
+            && match found {
+                ObjectSize::Fixed(_) => true,
+                ObjectSize::Exponential { mean } => mean > Bytes::ZERO && table.0.len() == 1,
+                ObjectSize::Pareto { min, max, shape } => {
+                    min > Bytes::ZERO && min <= max && shape >= Ratio::from_billionths(1_000_000)
+                }
+            };
+        if !is_right {
+            let message = format!("`{key}` is no distribution of sizes");
+            problems.push(
+                Problem::new(node.at.clone(), message)
+                    .hint("sizes above zero, `min` not above `max`, `shape` at least 0.001"),
+            );
+        }
+        is_right.then_some(found)
+    }
+
+    fn write(&self) -> Option<Value> {
+        let mut table = Table::default();
+        match self {
+            ObjectSize::Fixed(size) => return Some(Value::text(size)),
+            ObjectSize::Exponential { mean } => table.push("mean", Value::text(mean)),
+            ObjectSize::Pareto { min, max, shape } => {
+                table.push("min", Value::text(min));
+                table.push("max", Value::text(max));
+                table.push("shape", Value::text(shape));
+            }
+        }
+        Some(Value::Table(table))
+    }
+}
+
+const FORMS: &str =
+    "write \"20kB\", { mean = \"20kB\" } or { min = \"4kB\", max = \"2MB\", shape = 1.2 }";

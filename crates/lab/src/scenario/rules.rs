@@ -1,0 +1,96 @@
+//! `rules`: the bottleneck as a dummynet configuration.
+
+use std::convert::Infallible;
+
+use sluice_core::{Cx, DropCounter, Rng, Time};
+use sluice_ipfw::{Firewall, Interface, NoFiles, Settings};
+
+use super::error::{Problem, Problems};
+use super::field::wrong_type;
+use super::file::TextFile;
+use super::schema::Field;
+use super::tree::{Node, Table, Value};
+
+/// Commands that a router executes at its start, one in each line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// The commands.
+    pub text: String,
+    /// The file that they come from, if it is not the scenario itself.
+    pub path: Option<String>,
+}
+
+impl Rules {
+    /// The router's interfaces in rules: towards `h2` and towards `h3`.
+    pub const INTERFACES: [&str; 2] = ["h2", "h3"];
+
+    /// A router that has executed them.
+    ///
+    /// # Errors
+    /// What it says of the line that it refuses.
+    pub fn firewall(&self, seed: u64) -> Result<Firewall, String> {
+        let mut firewall = Firewall::new(&Settings {
+            seed,
+            ..Settings::default()
+        });
+        let interface = |name: &str| Interface {
+            name: name.to_owned(),
+            addresses: Vec::new(),
+        };
+        firewall.set_interfaces(Rules::INTERFACES.map(interface).into());
+        let (mut rng, mut sink) = (Rng::from_seed(seed), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+        firewall
+            .batch(&self.text, false, &mut NoFiles, &mut cx)
+            .map_err(|error| error.to_string())?;
+        Ok(firewall)
+    }
+}
+
+impl Field for Rules {
+    type Scalar = Infallible;
+    const KIND: &'static str = "lines of commands, or `{ file = \"PATH\" }`";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        let rules = match &node.value {
+            Value::Text(text) => Rules {
+                text: text.clone(),
+                path: None,
+            },
+            Value::Table(table) if table.0.len() == 1 && table.find("file").is_some() => {
+                let file = TextFile::read("file", table.node("file")?, problems)?;
+                Rules {
+                    text: file.text,
+                    path: Some(file.path),
+                }
+            }
+            _ => {
+                let expected = "lines of commands, or { file = \"PATH\" }";
+                problems.push(wrong_type(key, node, expected));
+                return None;
+            }
+        };
+        if let Err(message) = rules.firewall(1) {
+            let name = rules.path.as_deref().unwrap_or(key);
+            problems.push(Problem::new(
+                node.at.clone(),
+                format!("`{name}`: {message}"),
+            ));
+            return None;
+        }
+        Some(rules)
+    }
+
+    fn write(&self) -> Option<Value> {
+        let Some(path) = &self.path else {
+            return Some(Value::text(&self.text));
+        };
+        let file = TextFile {
+            path: path.clone(),
+            text: self.text.clone(),
+        };
+        let mut table = Table::default();
+        table.push("file", file.write());
+        Some(Value::Table(table))
+    }
+}

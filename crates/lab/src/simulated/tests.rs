@@ -1,0 +1,264 @@
+//! Whether what a scenario says happens in the simulation, seen in the recording.
+
+use std::path::Path;
+
+use sluice_core::record::Fate;
+use sluice_core::{DropReason, Span, Time};
+use sluice_net::traffic::Stop;
+
+use crate::metrics::Summary;
+use crate::recording::{Recording, Transfer};
+use crate::run::{RunError, run};
+use crate::scenario::{Backend, Scenario};
+
+fn simulate(text: &str) -> (tempfile::TempDir, Recording) {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = simulate_in(folder.path(), text).unwrap_or_else(|error| panic!("{error}"));
+    (folder, recording)
+}
+
+fn simulate_in(folder: &Path, text: &str) -> Result<Recording, RunError> {
+    let file = folder.join("x.toml").display().to_string();
+    let variants = Scenario::parse(&file, text, &[]).unwrap_or_else(|errors| panic!("{errors}"));
+    super::check(&variants[0].scenario)?;
+    let started = "2026-01-02T03:04:05Z".to_owned();
+    let dir = folder.join("run");
+    let finished = run(
+        &variants[0],
+        Backend::Sim,
+        &dir,
+        started,
+        &Stop::new(),
+        &mut |_| {},
+    )?;
+    Ok(finished.recording)
+}
+
+fn metric(recording: &Recording, name: &str) -> f64 {
+    let summary = Summary::of(recording).unwrap();
+    let metric = crate::metrics::Metric::parse(name, &recording.run().scenario.flows).unwrap();
+    let value = metric.value(&summary);
+    value.unwrap_or_else(|| panic!("`{name}` was not measured"))
+}
+
+const MS: f64 = 1e6;
+
+const PLAIN: &str = "duration = \"5s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\n";
+
+#[test]
+fn rules_put_packets_into_queues_of_their_weights() {
+    // 3 Mbit/s of UDP in each of two queues with weights 69 and 30 at 4 Mbit/s: the second gets what
+    // the first leaves, 1 Mbit/s and more, since 69 % of 4 Mbit/s is 2.76 and 30 % is 1.2.
+    let (_folder, recording) = simulate(
+        r#"
+duration = "5s"
+rules = """
+pipe 1 config bw 4Mbit/s delay 10ms
+sched 1 config pipe 1 type wf2q+
+queue 100 config sched 1 weight 69
+queue 200 config sched 1 weight 30
+queue 300 config sched 1 weight 1
+add 1000 queue 100 udp from any to any dscp ef out xmit h3
+add 1001 queue 200 udp from any to any out xmit h3
+add 1002 queue 300 icmp from any to any out xmit h3
+add 2000 allow ip from any to any
+"""
+[[flow]]
+type = "udp"
+name = "heavy"
+rate = "3Mbit/s"
+dscp = "ef"
+[[flow]]
+type = "udp"
+name = "light"
+rate = "3Mbit/s"
+[[flow]]
+type = "ping"
+interval = "50ms"
+"#,
+    );
+    // 1200 of 1228 bytes are payload; a ping takes a hundredth. Shares 69:30 of the rest.
+    let shares = metric(&recording, "heavy.goodput") / metric(&recording, "light.goodput");
+    assert!((shares - 69.0 / 30.0).abs() < 0.05, "{shares}");
+    // 10 ms, 84 bytes at 1 % of 4 Mbit/s (16.8 ms), which is what its weight guarantees, a packet of
+    // 1228 bytes that is being sent (2.46 ms), and its own 0.17 ms.
+    let ping = metric(&recording, "ping.max");
+    assert!((10.0 * MS..29.5 * MS).contains(&ping), "{ping}");
+    // Pings that return match no queue and have no row.
+    let rows: Vec<_> = recording.packets().unwrap().map(Result::unwrap).collect();
+    assert!(
+        rows.iter()
+            .all(|row| row.pipe == crate::scenario::Direction::Up)
+    );
+    assert!(
+        rows.iter()
+            .any(|row| row.record.fate == Fate::Dropped(DropReason::Overflow))
+    );
+}
+
+#[test]
+fn a_path_of_several_links_has_a_queue_at_each() {
+    // The second link is the slower one: data waits there, and cross traffic meets only the first.
+    let (_folder, recording) = simulate(&format!(
+        r#"{PLAIN}queue = "fifo limit 100"
+[[hop]]
+rate = "5Mbit/s"
+rtt = "10ms"
+queue = "fifo limit 20"
+[[flow]]
+type = "udp"
+name = "through"
+rate = "6Mbit/s"
+[[flow]]
+type = "ping"
+name = "first"
+hops = 1
+[[flow]]
+type = "ping"
+name = "both"
+"#
+    ));
+    assert_eq!(metric(&recording, "up.drops"), 0.0);
+    assert!(metric(&recording, "up2.drops") > 0.0);
+    // 20 ms and 84 bytes twice at 10 Mbit/s (0.13 ms), behind at most one packet (1 ms) and the
+    // jitter of the hosts (0.1 ms).
+    let first = metric(&recording, "first.p50");
+    assert!((20.13 * MS..21.3 * MS).contains(&first), "{first}");
+    // 30 ms and 20 packets of 1228 bytes at 5 Mbit/s (39.3 ms).
+    let both = metric(&recording, "both.p50");
+    assert!((65.0 * MS..72.0 * MS).contains(&both), "{both}");
+}
+
+#[test]
+fn a_flow_has_its_own_round_trip_time() {
+    let (_folder, recording) = simulate(&format!(
+        "{PLAIN}[[flow]]\ntype = \"ping\"\nname = \"near\"\n\
+         [[flow]]\ntype = \"ping\"\nname = \"far\"\nrtt = \"100ms\"\n"
+    ));
+    // 84 bytes twice at 10 Mbit/s are 0.13 ms; hosts take up to 0.1 ms.
+    let (near, far) = (
+        metric(&recording, "near.min"),
+        metric(&recording, "far.min"),
+    );
+    assert!((20.13 * MS..20.3 * MS).contains(&near), "{near}");
+    assert!((100.13 * MS..100.3 * MS).contains(&far), "{far}");
+}
+
+#[test]
+fn staggered_flows_start_one_after_the_other() {
+    let (_folder, recording) = simulate(&format!(
+        "{PLAIN}[[flow]]\ntype = \"udp\"\nrate = \"1Mbit/s\"\ncount = 3\nstagger = \"1s\"\nstop = \"2s\"\n"
+    ));
+    let mut first = [Time::MAX; 3];
+    for sample in recording.flow_samples().unwrap() {
+        let sample = sample.unwrap();
+        let first = &mut first[sample.flow as usize];
+        *first = sample.time.min(*first);
+    }
+    let seconds = first.map(|at| at.as_ns() / 1_000_000_000);
+    assert_eq!(seconds, [0, 1, 2]);
+    let instances: Vec<_> = recording
+        .run()
+        .scenario
+        .instances()
+        .map(|i| i.stop)
+        .collect();
+    assert_eq!(instances, [2, 3, 4].map(Span::from_secs));
+}
+
+#[test]
+fn transfers_are_repeated_after_a_pause() {
+    let (_folder, recording) = simulate(&format!(
+        "{PLAIN}[[flow]]\ntype = \"tcp\"\nbytes = \"100kB\"\npause = \"500ms\"\n"
+    ));
+    let transfers: Vec<Transfer> = recording.transfers().unwrap().map(Result::unwrap).collect();
+    // 100 kB take three round trips in slow start (14.5, 29, 58 kB) and a handshake, 80 ms and more,
+    // and at 10 Mbit/s 83 ms besides: in 5 s seven or eight with their pauses.
+    assert!((7..=8).contains(&transfers.len()), "{transfers:?}");
+    for (i, pair) in transfers.windows(2).enumerate() {
+        assert_eq!((pair[0].seq, pair[0].bytes), (i as u64, 100_000));
+        assert_eq!(
+            pair[1].start,
+            pair[0].start + pair[0].took + Span::from_ms(500)
+        );
+    }
+}
+
+#[test]
+fn requests_are_answered_one_after_the_other() {
+    let (_folder, recording) = simulate(&format!(
+        "{PLAIN}[[flow]]\ntype = \"rr\"\nrequest = \"100B\"\nresponse = \"1000B\"\n"
+    ));
+    // 20 ms, 152 bytes up and 1052 down at 10 Mbit/s: 20.96 ms, and up to 0.1 ms of the hosts.
+    let (least, most) = (metric(&recording, "rr.min"), metric(&recording, "rr.max"));
+    assert!((20.96 * MS..21.1 * MS).contains(&least), "{least}");
+    assert!(most < 21.1 * MS, "{most}");
+    // One after the other: as many as fit into 5 s less the handshake.
+    let count = recording.pings().unwrap().count();
+    assert!((234..=238).contains(&count), "{count}");
+}
+
+#[test]
+fn a_call_tells_the_delay_and_the_loss_of_every_packet() {
+    let (_folder, recording) = simulate(&format!(
+        "{PLAIN}loss = \"10%\"\n[[flow]]\ntype = \"voip\"\ndirection = \"down\"\n"
+    ));
+    // 10 ms, 200 bytes at 10 Mbit/s (0.16 ms), up to 0.05 ms of the host.
+    let delay = metric(&recording, "voip.down.p50");
+    assert!((10.16 * MS..10.22 * MS).contains(&delay), "{delay}");
+    // 200 packets after the warm-up: 10 % with a standard deviation of 2.1 %.
+    let loss = metric(&recording, "voip.loss");
+    assert!((0.03..0.17).contains(&loss), "{loss}");
+}
+
+#[test]
+fn pages_are_fetched_and_their_times_told() {
+    let (_folder, recording) = simulate(&format!(
+        "{PLAIN}[[flow]]\ntype = \"web\"\ndirection = \"down\"\ninterval = \"100ms\"\nsize = \"10kB\"\n"
+    ));
+    let transfers: Vec<Transfer> = recording.transfers().unwrap().map(Result::unwrap).collect();
+    // 50 pages are expected in 5 s, with a standard deviation of 7.
+    assert!((25..=75).contains(&transfers.len()), "{}", transfers.len());
+    assert!(transfers.iter().all(|page| page.bytes == 60_000));
+    // Handshake and request are two round trips, and 60 kB at 10 Mbit/s take 48 ms.
+    assert!(transfers.iter().all(|page| page.took >= Span::from_ms(88)));
+}
+
+#[test]
+fn copies_and_damage_are_recorded() {
+    let (_folder, recording) = simulate(&format!(
+        "{PLAIN}[link.up]\nduplicate = 1.0\n[[flow]]\ntype = \"udp\"\nrate = \"1Mbit/s\"\n"
+    ));
+    let rows: Vec<_> = recording.packets().unwrap().map(Result::unwrap).collect();
+    // 1 Mbit/s of 1228-byte packets for 5 s are 509; each twice.
+    assert_eq!(rows.len(), 2 * 509);
+    let of_flow = rows.iter().filter(|row| row.record.flow == 0).count();
+    assert_eq!(of_flow, rows.len());
+}
+
+#[test]
+fn a_trace_of_opportunities_carries_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    // One packet of 1500 bytes every 2 ms: 6 Mbit/s.
+    std::fs::write(folder.path().join("even.mahi"), "2\n4\n6\n8\n10\n").unwrap();
+    let text = "duration = \"5s\"\n[link]\nrate = { trace = \"even.mahi\" }\nrtt = \"20ms\"\n\
+                [[flow]]\ntype = \"udp\"\nrate = \"10Mbit/s\"\nsize = 1472\n";
+    let recording = simulate_in(folder.path(), text).unwrap();
+    let goodput = metric(&recording, "udp.goodput");
+    let expected = 6e6 * 1472.0 / 1500.0;
+    assert!((goodput / expected - 1.0).abs() < 0.005, "{goodput}");
+    // The recording reads without the file.
+    std::fs::remove_file(folder.path().join("even.mahi")).unwrap();
+    let again = Recording::open(recording.dir()).unwrap();
+    assert!(again.run().scenario.link.up.rate.is_trace());
+}
+
+#[test]
+fn what_would_take_too_much_is_refused_with_its_size() {
+    let text = "duration = \"24h\"\n[link]\nrate = \"1Tbit/s\"\nrtt = \"20ms\"\n[[flow]]\ntype = \"udp\"\nrate = \"1Tbit/s\"\n";
+    let variants = Scenario::parse("x.toml", text, &[]).unwrap();
+    let error = super::check(&variants[0].scenario).unwrap_err().to_string();
+    // 1e12 bit/s * 86400 s / (1228 * 8) = 8.79e12
+    assert!(error.contains("about 879478"), "{error}");
+    assert!(error.contains("at most 4000000000 packets"), "{error}");
+}

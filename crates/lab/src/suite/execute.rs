@@ -1,0 +1,245 @@
+//! Carrying out a suite.
+
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::SystemTime;
+
+use sluice_core::Span;
+use sluice_net::traffic::Stop;
+
+use super::plan::{Experiment, Failure, Planned, Suite};
+use crate::agreement::agreements;
+use crate::pages::{self, PAGE, PageError, write_file, write_page};
+use crate::recording::Recording;
+use crate::results::VariantResult;
+use crate::reuse;
+use crate::run::{self, Finished};
+use crate::scenario::Backend;
+use crate::table;
+
+/// How to carry it out.
+pub struct Options<'a> {
+    /// Whether runs that are there already are carried out all the same.
+    pub is_fresh: bool,
+    /// Simulations at a time; as many as there are cores, if nothing is said.
+    pub threads: Option<NonZeroUsize>,
+    /// Whether pages are drawn, which takes about as long as a simulation.
+    pub has_pages: bool,
+    /// Ends it early; what has been recorded by then is kept.
+    pub interrupt: &'a Stop,
+    /// Is told how it goes, from several threads.
+    pub watch: &'a (dyn Fn(Progress<'_>) + Sync),
+}
+
+/// What happens to a run; runs are counted through the suite.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// It begins.
+    Begun(usize, &'a Planned),
+    /// So much of it is over.
+    At(usize, Span),
+    /// It is over.
+    Ended(usize, &'a Finished),
+    /// It failed.
+    Failed(usize),
+}
+
+/// A scenario that has been carried out, or what there is of it.
+#[derive(Debug)]
+pub struct Executed {
+    /// Its results, by backend and variant; variants without any run are left out.
+    pub results: Vec<VariantResult>,
+    /// Runs that failed.
+    pub failures: Vec<Failure>,
+    /// Runs that were not begun or ended early, because the user asked for it.
+    pub missing: usize,
+}
+
+/// Carries out all runs: simulations side by side, then live runs one after another. Gives what came
+/// out by experiment, in the order of the suite.
+pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
+    let jobs: Vec<Job<'_>> = suite
+        .experiments
+        .iter()
+        .enumerate()
+        .flat_map(|(number, experiment)| experiment.runs.iter().map(move |run| (number, run)))
+        .map(|(experiment, run)| Job {
+            experiment,
+            run,
+            outcome: Mutex::new(None),
+        })
+        .collect();
+    let of = |backend| -> Vec<usize> {
+        let is_of_it = |n: &usize| jobs[*n].run.backend == backend;
+        (0..jobs.len()).filter(is_of_it).collect()
+    };
+    let simulations = of(Backend::Sim);
+    let cores = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let threads = options.threads.unwrap_or_else(cores).get();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while !options.interrupt.is_stopped()
+            && let Some(job) = simulations.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            jobs[*job].carry_out(*job, options);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..threads.min(simulations.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    for job in of(Backend::Live) {
+        if !options.interrupt.is_stopped() {
+            jobs[job].carry_out(job, options);
+        }
+    }
+    let mut outcomes: Vec<Vec<(&Planned, Option<Outcome>)>> = Vec::new();
+    outcomes.resize_with(suite.experiments.len(), Vec::new);
+    for job in jobs {
+        let outcome = job.outcome.into_inner().expect(LOCK);
+        outcomes[job.experiment].push((job.run, outcome));
+    }
+    let conclude = |(experiment, outcomes)| conclude(experiment, outcomes, options.has_pages);
+    suite
+        .experiments
+        .iter()
+        .zip(outcomes)
+        .map(conclude)
+        .collect()
+}
+
+type Outcome = Result<Finished, Box<dyn std::error::Error + Send + Sync>>;
+
+/// A run, and what became of it.
+struct Job<'a> {
+    experiment: usize,
+    run: &'a Planned,
+    outcome: Mutex<Option<Outcome>>,
+}
+
+impl Job<'_> {
+    fn carry_out(&self, number: usize, options: &Options<'_>) {
+        (options.watch)(Progress::Begun(number, self.run));
+        let outcome = self.attempt(number, options);
+        match &outcome {
+            Ok(finished) => (options.watch)(Progress::Ended(number, finished)),
+            Err(_) => (options.watch)(Progress::Failed(number)),
+        }
+        *self.outcome.lock().expect(LOCK) = Some(outcome);
+    }
+
+    fn attempt(&self, number: usize, options: &Options<'_>) -> Outcome {
+        let Planned {
+            variant,
+            backend,
+            dir,
+        } = self.run;
+        if !options.is_fresh
+            && let Ok(finished) = reuse::earlier(variant, *backend, dir)
+        {
+            return Ok(finished);
+        }
+        // Fine enough to tell the order in which runs began.
+        let started_at = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
+        let mut progress = |elapsed| (options.watch)(Progress::At(number, elapsed));
+        let interrupt = options.interrupt;
+        let finished = run::run(variant, *backend, dir, started_at, interrupt, &mut progress)?;
+        if options.has_pages {
+            write_page(&dir.join(PAGE), &[&finished.recording])?;
+        }
+        Ok(finished)
+    }
+}
+
+/// Puts the runs of a scenario together and writes what is about all of them.
+fn conclude(
+    experiment: &Experiment,
+    outcomes: Vec<(&Planned, Option<Outcome>)>,
+    has_pages: bool,
+) -> Executed {
+    let mut executed = Executed {
+        results: Vec::new(),
+        failures: Vec::new(),
+        missing: 0,
+    };
+    let mut fail = |what: String, error| executed.failures.push(Failure { what, error });
+    // The runs of a variant that differ in their seed only follow each other.
+    let mut groups: Vec<((Backend, &str), Vec<Finished>)> = Vec::new();
+    for (planned, outcome) in outcomes {
+        let key = (planned.backend, planned.variant.name.as_str());
+        match outcome {
+            Some(Ok(finished)) => {
+                executed.missing += usize::from(finished.is_interrupted());
+                match groups.last_mut().filter(|(last, _)| *last == key) {
+                    Some((_, group)) => group.push(finished),
+                    None => groups.push((key, vec![finished])),
+                }
+            }
+            Some(Err(error)) => {
+                let file = experiment.file.display();
+                fail(format!("{file}: {}", planned.variant.name), error);
+            }
+            None => executed.missing += 1,
+        }
+    }
+    let firsts: Vec<Recording> = groups
+        .iter()
+        .map(|(_, group)| group[0].recording.clone())
+        .collect();
+    executed.results = groups
+        .into_iter()
+        .map(|(_, group)| {
+            let parts = |f: Finished| (f.recording, f.summary, f.is_reused);
+            let runs = group.into_iter().map(parts).collect();
+            VariantResult::of(experiment.name.clone(), runs)
+        })
+        .collect();
+    if has_pages && let Err(error) = write_overview(experiment, &executed.results, &firsts) {
+        fail(experiment.file.display().to_string(), error.into());
+    }
+    executed
+}
+
+/// Writes the figures and the page of all runs of a scenario, unless they are there.
+fn write_overview(
+    experiment: &Experiment,
+    results: &[VariantResult],
+    recordings: &[Recording],
+) -> Result<(), PageError> {
+    if recordings.is_empty() {
+        return Ok(());
+    }
+    let (summary, page) = (
+        experiment.output.join("summary.json"),
+        experiment.output.join(PAGE),
+    );
+    // Which of them were there before is of no interest later.
+    let mut stored = results.to_vec();
+    let mut runs = stored.iter_mut().flat_map(|result| &mut result.runs);
+    let is_old = runs.all(|run| std::mem::take(&mut run.reused));
+    stored
+        .iter_mut()
+        .flat_map(|result| &mut result.runs)
+        .for_each(|run| run.reused = false);
+    let text = table::json(&stored);
+    let is_current = is_old
+        && page.is_file()
+        && std::fs::read_to_string(&summary).is_ok_and(|there| there == text);
+    if is_current {
+        return Ok(());
+    }
+    let firsts: Vec<&Recording> = recordings.iter().collect();
+    pages::write_overview(&page, results, &firsts)?;
+    let agreements = agreements(results);
+    if !agreements.is_empty() {
+        let text = serde_json::to_string_pretty(&agreements).expect("figures and names are JSON");
+        write_file(&experiment.output.join("agreement.json"), text.as_bytes())?;
+    }
+    write_file(&summary, text.as_bytes())
+}
+
+const LOCK: &str = "nobody panics with the lock";

@@ -1,0 +1,319 @@
+//! What is to be run, and where its recordings go.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::live::LiveError;
+use crate::run::{self, RunError};
+use crate::scenario::{Backend, Scenario, ScenarioErrors, Variant};
+
+/// What the user asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Scenario files, and folders of them.
+    pub paths: Vec<PathBuf>,
+    /// Overrides `KEY=VALUE`, for every scenario.
+    pub sets: Vec<String>,
+    /// What carries them out; the scenario's own choice, or the simulator, if nothing is said.
+    pub backends: Option<Backends>,
+    /// How many runs of each variant, with the seeds from the scenario's on; at least one.
+    pub repeat: u32,
+    /// Where the recordings go; `runs/NAME` if nothing is said.
+    pub output: Option<PathBuf>,
+}
+
+/// What carries a scenario out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backends {
+    /// One backend.
+    One(Backend),
+    /// The simulator, and real packets beside it.
+    Both,
+}
+
+/// Why nothing can be planned.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// A folder cannot be read.
+    #[error("cannot read the folder `{}`: {error}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// There is no scenario in a folder.
+    #[error("there is no scenario (*.toml) in `{}` nor in the folders in it", path.display())]
+    Empty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Two scenarios would write to one folder.
+    #[error(
+        "`{}` and `{}` would both be recorded in `{}`; run them one at a time, with -o",
+        first.display(),
+        second.display(),
+        output.display()
+    )]
+    Clash {
+        /// A scenario.
+        first: PathBuf,
+        /// Another one.
+        second: PathBuf,
+        /// The folder of both.
+        output: PathBuf,
+    },
+}
+
+/// Something that could not be run.
+#[derive(Debug)]
+pub struct Failure {
+    /// The scenario file, and the variant if it is about one.
+    pub what: String,
+    /// Why.
+    pub error: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// A scenario file and its runs.
+#[derive(Debug)]
+pub struct Experiment {
+    /// Its path within the suite, without the ending.
+    pub name: String,
+    /// The file.
+    pub file: PathBuf,
+    /// Where its recordings go.
+    pub output: PathBuf,
+    /// Its runs: by backend, variant and seed.
+    pub runs: Vec<Planned>,
+}
+
+/// A run that is to be.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// What to run; its seed is that of the run.
+    pub variant: Variant,
+    /// What carries it out.
+    pub backend: Backend,
+    /// Where its recording goes.
+    pub dir: PathBuf,
+}
+
+/// Everything that is to be run.
+#[derive(Debug)]
+pub struct Suite {
+    /// The folder of all of it.
+    pub root: PathBuf,
+    /// Whether it is a folder or several files, and not one scenario.
+    pub is_many: bool,
+    /// The scenarios that can be run.
+    pub experiments: Vec<Experiment>,
+    /// What cannot be run.
+    pub failures: Vec<Failure>,
+}
+
+impl Request {
+    /// The scenario files, each with its name within the suite, sorted.
+    fn files(&self) -> Result<Vec<(String, PathBuf)>, PlanError> {
+        let mut files = Vec::new();
+        for path in &self.paths {
+            if !path.is_dir() {
+                files.push((stem(path), path.clone()));
+                continue;
+            }
+            let mut found = Vec::new();
+            find(path, &mut found)?;
+            if found.is_empty() {
+                return Err(PlanError::Empty { path: path.clone() });
+            }
+            // With several arguments each keeps its own name above those of its files.
+            let prefix = match self.paths.len() {
+                1 => PathBuf::new(),
+                _ => PathBuf::from(stem(path)),
+            };
+            for file in found {
+                let below = file.strip_prefix(path).unwrap_or(&file);
+                let name = prefix.join(below.with_extension(""));
+                files.push((name.to_string_lossy().into_owned(), file));
+            }
+        }
+        Ok(files)
+    }
+
+    /// Reads all scenarios and finds a folder for each of their runs. Scenarios that cannot be read
+    /// become failures.
+    ///
+    /// # Errors
+    /// There is nothing to run, or two scenarios are in each other's way.
+    pub fn plan(&self) -> Result<Suite, PlanError> {
+        let files = self.files()?;
+        let is_many = self.paths.len() != 1 || self.paths[0].is_dir();
+        let root = self
+            .output
+            .clone()
+            .unwrap_or_else(|| match &self.paths[..] {
+                [path] => Path::new("runs").join(stem(path)),
+                _ => PathBuf::from("runs"),
+            });
+        let mut suite = Suite {
+            is_many,
+            experiments: Vec::new(),
+            failures: Vec::new(),
+            root,
+        };
+        let mut taken: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
+        for (name, file) in files {
+            let output = match is_many {
+                true => suite.root.join(&name),
+                false => suite.root.clone(),
+            };
+            if let Some(first) = taken.insert(output.clone(), file.clone()) {
+                return Err(PlanError::Clash {
+                    first,
+                    second: file,
+                    output,
+                });
+            }
+            match Scenario::load(&file, &self.sets) {
+                Ok(variants) => suite.experiments.push(Experiment {
+                    runs: self.runs(&variants, &output),
+                    name,
+                    file,
+                    output,
+                }),
+                Err(errors) => suite.failures.push(broken(&file, errors)),
+            }
+        }
+        Ok(suite)
+    }
+
+    fn runs(&self, variants: &[Variant], output: &Path) -> Vec<Planned> {
+        // The matrix varies no backend: all variants have the scenario's.
+        let own = variants.first().and_then(|v| v.scenario.backend);
+        let backends: &[Backend] = match self.backends {
+            Some(Backends::Both) => &[Backend::Sim, Backend::Live],
+            Some(Backends::One(Backend::Sim)) => &[Backend::Sim],
+            Some(Backends::One(Backend::Live)) => &[Backend::Live],
+            None if own == Some(Backend::Live) => &[Backend::Live],
+            None => &[Backend::Sim],
+        };
+        let mut runs = Vec::new();
+        for backend in backends {
+            for variant in variants {
+                for n in 0..self.repeat.max(1) {
+                    let mut variant = variant.clone();
+                    let mut folder = variant.folder();
+                    if backends.len() > 1 && *backend == Backend::Live {
+                        folder.push_str(".live");
+                    }
+                    variant.scenario.seed = variant.scenario.seed.saturating_add(u64::from(n));
+                    if n > 0 {
+                        folder.push_str(&format!(".seed-{}", variant.scenario.seed));
+                    }
+                    runs.push(Planned {
+                        variant,
+                        backend: *backend,
+                        dir: output.join(folder),
+                    });
+                }
+            }
+        }
+        runs
+    }
+}
+
+impl Suite {
+    /// Moves what a backend cannot carry out to the failures, before anything is started.
+    pub fn check(&mut self) {
+        let mut missing_privilege = false;
+        for experiment in &mut self.experiments {
+            for backend in [Backend::Sim, Backend::Live] {
+                if missing_privilege && backend == Backend::Live {
+                    experiment.runs.retain(|run| run.backend != backend);
+                }
+                let of_it = experiment.runs.iter().filter(|run| run.backend == backend);
+                let checked = of_it
+                    .map(|run| &run.variant)
+                    .try_for_each(|variant| run::check(variant, backend));
+                let Err(error) = checked else {
+                    continue;
+                };
+                experiment.runs.retain(|run| run.backend != backend);
+                // Said once, since it is the same for all.
+                let is_privilege = matches!(error, RunError::Live(LiveError::Privilege(_)));
+                missing_privilege |= is_privilege;
+                self.failures.push(Failure {
+                    what: match is_privilege {
+                        true => "live runs".to_owned(),
+                        false => experiment.file.display().to_string(),
+                    },
+                    error: error.into(),
+                });
+            }
+        }
+        self.experiments
+            .retain(|experiment| !experiment.runs.is_empty());
+    }
+
+    /// How many runs there are.
+    pub fn len(&self) -> usize {
+        self.experiments.iter().map(|e| e.runs.len()).sum()
+    }
+
+    /// Whether nothing can be run.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether real packets are to be sent.
+    pub fn is_live(&self) -> bool {
+        let mut runs = self.experiments.iter().flat_map(|e| &e.runs);
+        runs.any(|run| run.backend == Backend::Live)
+    }
+}
+
+fn broken(file: &Path, errors: ScenarioErrors) -> Failure {
+    Failure {
+        what: file.display().to_string(),
+        error: errors.into(),
+    }
+}
+
+/// The last word of a path without its ending.
+fn stem(path: &Path) -> String {
+    let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let word = match path.is_dir() {
+        true => whole.file_name(),
+        // A link to a file is known by its own name.
+        false => path.file_stem(),
+    };
+    word.unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The scenarios in `folder` and in the folders in it, sorted; hidden ones are left out, and links to
+/// folders are not followed, since they may lead in a circle.
+fn find(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), PlanError> {
+    let fail = |error| PlanError::Folder {
+        path: folder.to_owned(),
+        error,
+    };
+    let mut entries = fs::read_dir(folder)
+        .and_then(Iterator::collect::<io::Result<Vec<_>>>)
+        .map_err(fail)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        if entry.file_name().to_string_lossy().starts_with('.') {
+            continue;
+        }
+        if entry.file_type().map_err(fail)?.is_dir() {
+            find(&path, found)?;
+        } else if path.extension().is_some_and(|ending| ending == "toml") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,285 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use sluice_net::traffic::Stop;
+
+use super::*;
+use crate::recording::Status;
+use crate::scenario::Backend;
+
+/// A second of probes beside a trickle of datagrams.
+const SCENARIO: &str = r#"
+duration = "1s"
+[link]
+rate = "10Mbit/s"
+rtt = "20ms"
+[measure]
+warmup = "0s"
+[matrix]
+"link.queue" = ["fifo", "codel"]
+[[flow]]
+type = "ping"
+[[flow]]
+type = "udp"
+rate = "1Mbit/s"
+"#;
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        Place(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("it is in a folder")).expect("writable");
+        fs::write(&path, text).expect("writable");
+        path
+    }
+
+    fn request(&self, what: &str) -> Request {
+        Request {
+            paths: vec![self.path(what)],
+            repeat: 1,
+            output: Some(self.path("out")),
+            ..Request::default()
+        }
+    }
+}
+
+fn options<'a>(interrupt: &'a Stop, watch: &'a (dyn Fn(Progress<'_>) + Sync)) -> Options<'a> {
+    Options {
+        is_fresh: false,
+        threads: None,
+        has_pages: true,
+        interrupt,
+        watch,
+    }
+}
+
+fn run(suite: &Suite) -> Vec<Executed> {
+    execute(suite, &options(&Stop::new(), &|_| {}))
+}
+
+/// How many of the runs were there before.
+fn reused(executed: &[Executed]) -> usize {
+    let results = executed.iter().flat_map(|e| &e.results);
+    results
+        .flat_map(|result| &result.runs)
+        .filter(|run| run.reused)
+        .count()
+}
+
+#[test]
+fn a_folder_is_searched_to_its_depths_in_order() {
+    let place = Place::new();
+    for name in ["s/b.toml", "s/a/z.toml", "s/.hidden.toml", "s/notes.txt"] {
+        place.write(name, SCENARIO);
+    }
+    let suite = place.request("s").plan().expect("a plan");
+    let names: Vec<&str> = suite.experiments.iter().map(|e| e.name.as_str()).collect();
+    assert_eq!(names, ["a/z", "b"]);
+    assert_eq!(suite.experiments[0].output, place.path("out/a/z"));
+}
+
+#[test]
+fn every_run_has_a_folder_of_its_own() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let mut request = place.request("s.toml");
+    request.repeat = 2;
+    request.sets = vec!["seed=7".into()];
+    request.backends = Some(Backends::Both);
+    let suite = request.plan().expect("a plan");
+    let runs: Vec<(&str, Backend, u64)> = suite.experiments[0]
+        .runs
+        .iter()
+        .map(|run| {
+            let folder = run.dir.strip_prefix(place.path("out")).expect("below it");
+            let folder = folder.to_str().expect("plain words");
+            (folder, run.backend, run.variant.scenario.seed)
+        })
+        .collect();
+    assert_eq!(
+        runs,
+        [
+            ("fifo", Backend::Sim, 7),
+            ("fifo.seed-8", Backend::Sim, 8),
+            ("codel", Backend::Sim, 7),
+            ("codel.seed-8", Backend::Sim, 8),
+            ("fifo.live", Backend::Live, 7),
+            ("fifo.live.seed-8", Backend::Live, 8),
+            ("codel.live", Backend::Live, 7),
+            ("codel.live.seed-8", Backend::Live, 8),
+        ]
+    );
+}
+
+#[test]
+fn a_folder_without_scenarios_is_an_error() {
+    let place = Place::new();
+    place.write("s/notes.txt", "");
+    let error = place.request("s").plan().expect_err("nothing to run");
+    assert!(error.to_string().contains("no scenario"), "{error}");
+}
+
+#[test]
+fn two_scenarios_of_one_name_are_refused() {
+    let place = Place::new();
+    let mut request = place.request("a/s.toml");
+    request.paths.push(place.path("b/s.toml"));
+    place.write("a/s.toml", SCENARIO);
+    place.write("b/s.toml", SCENARIO);
+    let error = request.plan().expect_err("they share a folder");
+    assert!(matches!(error, PlanError::Clash { .. }), "{error}");
+}
+
+#[test]
+fn a_broken_scenario_does_not_stop_the_others() {
+    let place = Place::new();
+    place.write("s/a.toml", "duration = \"1x\"");
+    place.write("s/b.toml", SCENARIO);
+    let unknown = SCENARIO.replace("type = \"ping\"", "type = \"tcp\"\ncc = \"vegas9\"");
+    place.write("s/c.toml", &unknown.replace("1s", "2s"));
+    let mut suite = place.request("s").plan().expect("a plan");
+    suite.check();
+    let failed: Vec<&str> = suite.failures.iter().map(|f| f.what.as_str()).collect();
+    assert_eq!(failed.len(), 2, "{failed:?}");
+    assert!(failed[0].ends_with("a.toml") && failed[1].ends_with("c.toml"));
+    let executed = run(&suite);
+    assert_eq!(executed.len(), 1);
+    assert_eq!(executed[0].results.len(), 2);
+    assert!(place.path("out/b/report.html").is_file());
+    assert!(place.path("out/b/summary.json").is_file());
+    assert!(place.path("out/b/codel/report.html").is_file());
+}
+
+#[test]
+fn a_run_that_cannot_be_written_does_not_stop_the_others() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    place.write("out/fifo", "a file where a folder should be");
+    let executed = run(&place.request("s.toml").plan().expect("a plan"));
+    assert_eq!(executed[0].results.len(), 1);
+    assert_eq!(executed[0].failures.len(), 1);
+    let failure = &executed[0].failures[0];
+    assert!(failure.what.ends_with("s.toml: fifo"), "{}", failure.what);
+    assert!(failure.error.to_string().contains("out/fifo"));
+}
+
+#[test]
+fn runs_are_reused_until_scenario_or_seed_change_or_a_table_is_damaged() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let request = place.request("s.toml");
+    let plan = |request: &Request| request.plan().expect("a plan");
+    let first = run(&plan(&request));
+    assert_eq!(reused(&first), 0);
+    let second = run(&plan(&request));
+    assert_eq!(reused(&second), 2);
+    // Figures that went through a file are the same to the last bit.
+    let figures = |executed: &[Executed]| executed[0].results[0].runs[0].summary.clone();
+    assert_eq!(figures(&second), figures(&first));
+
+    let interrupt = Stop::new();
+    let fresh = Options {
+        is_fresh: true,
+        ..options(&interrupt, &|_| {})
+    };
+    let again = execute(&plan(&request), &fresh);
+    assert_eq!((reused(&again), figures(&again)), (0, figures(&first)));
+
+    let mut other = request.clone();
+    other.sets = vec!["seed=5".into()];
+    assert_eq!(reused(&run(&plan(&other))), 0, "another seed");
+    assert_eq!(
+        reused(&run(&plan(&request))),
+        0,
+        "which has replaced the first"
+    );
+
+    // A byte in the middle of a page, which Parquet itself does not notice.
+    let table = place.path("out/codel/packets.parquet");
+    let mut bytes = fs::read(&table).expect("the table");
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 1;
+    fs::write(&table, bytes).expect("writable");
+    assert_eq!(reused(&run(&plan(&request))), 1, "one table is damaged");
+    assert_eq!(reused(&run(&plan(&request))), 2, "and was made anew");
+}
+
+#[test]
+fn the_runs_of_another_program_are_not_reused() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let suite = place.request("s.toml").plan().expect("a plan");
+    run(&suite);
+    let run_json = place.path("out/fifo/run.json");
+    let text = fs::read_to_string(&run_json).expect("run.json");
+    let this = crate::recording::program().expect("the program's checksum");
+    let other: String = this.chars().rev().collect();
+    fs::write(&run_json, text.replace(this, &other)).expect("writable");
+    assert_eq!(reused(&run(&suite)), 1);
+}
+
+#[test]
+fn repeated_runs_become_one_result_with_medians() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let mut request = place.request("s.toml");
+    request.repeat = 3;
+    let executed = run(&request.plan().expect("a plan"));
+    let results = &executed[0].results;
+    assert_eq!(results.len(), 2);
+    let seeds: Vec<u64> = results[0].runs.iter().map(|run| run.seed).collect();
+    assert_eq!(seeds, [1, 2, 3]);
+    let stored = fs::read_to_string(place.path("out/summary.json")).expect("summary.json");
+    let stored: serde_json::Value = serde_json::from_str(&stored).expect("JSON");
+    let goodput = &stored[0]["figures"]["total.goodput"];
+    let value = |key: &str| goodput[key].as_f64().expect("a number");
+    let values: Vec<f64> = goodput["values"]
+        .as_array()
+        .expect("a value per run")
+        .iter()
+        .filter_map(serde_json::Value::as_f64)
+        .collect();
+    assert_eq!(values.len(), 3);
+    assert!(values.contains(&value("median")) && values.contains(&value("max")));
+    assert!(value("min") <= value("median") && value("median") <= value("max"));
+}
+
+#[test]
+fn an_interruption_keeps_what_has_run_and_begins_nothing_more() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let suite = place.request("s.toml").plan().expect("a plan");
+    let interrupt = Stop::new();
+    let begun = Mutex::new(0);
+    let watch = |progress: Progress<'_>| {
+        *begun.lock().expect("nobody panics") += i32::from(matches!(progress, Progress::Begun(..)));
+        // The user presses Ctrl-C when the first run is under way.
+        if matches!(progress, Progress::At(..)) {
+            interrupt.stop();
+        }
+    };
+    let options = Options {
+        threads: std::num::NonZeroUsize::new(1),
+        ..options(&interrupt, &watch)
+    };
+    let executed = execute(&suite, &options);
+    assert_eq!(*begun.lock().expect("nobody panics"), 1);
+    assert_eq!(executed[0].missing, 2);
+    assert_eq!(executed[0].results.len(), 1);
+    let partial = Status::Partial {
+        reason: "interrupted".into(),
+    };
+    assert_eq!(executed[0].results[0].runs[0].status, partial);
+    assert!(executed[0].results[0].is_partial());
+    assert!(Path::new(&place.path("out/report.html")).is_file());
+}

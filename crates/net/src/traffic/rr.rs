@@ -1,0 +1,230 @@
+//! Requests and responses over one TCP connection, each request after the response before.
+//!
+//! What is measured is the time from the write of a request to the read of the last byte of its
+//! response, both in the requesting program, whose waking up is part of it.
+
+use super::tcp::{Client, Ecn, accept, connect, is_transient, listen, local_address, set_up, wait};
+use super::{
+    Context, Identity, Running, SetOnDrop, Stop, TrafficError, Transfer, check_field, run_pair,
+};
+use crate::clock::{Clock, precise_wakeups};
+use crate::namespace::Namespace;
+use sluice_core::{Span, Time};
+use socket2::Socket;
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// One series of requests.
+#[derive(Clone, Debug)]
+pub struct RrFlow {
+    /// Who asks.
+    pub source: IpAddr,
+    /// Who answers.
+    pub destination: IpAddr,
+    /// Bytes of a request.
+    pub request: u64,
+    /// Bytes of a response.
+    pub response: u64,
+    /// Time between a response and the next request.
+    pub think: Span,
+    /// Congestion control of both ends; the namespaces' default when `None`.
+    pub congestion_control: Option<String>,
+    /// What the asking end offers in its SYN.
+    pub ecn: Ecn,
+    /// Differentiated services codepoint of the packets of both ends.
+    pub dscp: u8,
+    /// When to connect.
+    pub start: Time,
+    /// When to end.
+    pub stop: Option<Time>,
+}
+
+/// What a series did.
+#[derive(Clone, Debug, Default)]
+pub struct RrReport {
+    /// The exchanges, in their order.
+    pub exchanges: Vec<Transfer>,
+    /// Why the connection broke, when neither side meant it to.
+    pub broken: Option<String>,
+}
+
+impl RrFlow {
+    /// Starts the series between two namespaces.
+    ///
+    /// # Errors
+    /// When a value is impossible, or an address or congestion control is not there. Nothing
+    /// runs then.
+    pub fn start(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        clock: &Clock,
+        stop: &Stop,
+    ) -> Result<Running<RrReport>, TrafficError> {
+        check_field("dscp", self.dscp, 63)?;
+        let far = Context::new(to, clock, stop);
+        let cc = self.congestion_control.as_deref();
+        let listener = to
+            .enter(|| listen(self.destination))?
+            .map_err(far.error(format!("listen on {}", self.destination)))?;
+        set_up(&listener, self.destination, cc, self.dscp, &far)?;
+        let destination = local_address(&listener).map_err(far.error("read the listening port"))?;
+        let near = Context::new(from, clock, stop);
+        let client = Client {
+            address: self.source,
+            congestion_control: cc,
+            dscp: self.dscp,
+        };
+        let socket = from
+            .enter(|| client.socket(&near))
+            .map_err(TrafficError::from)
+            .flatten()?;
+        let source = local_address(&socket).map_err(near.error("read the sending port"))?;
+
+        let finished = Arc::new(AtomicBool::new(false));
+        let client_done = Arc::new(AtomicBool::new(false));
+        let flow = self.clone();
+        let done = SetOnDrop(client_done.clone());
+        let source_thread = from.spawn("rr-ask", move || {
+            let _done = done;
+            flow.ask(&socket, destination, &near)
+        })?;
+        let flow = self.clone();
+        let done = SetOnDrop(finished.clone());
+        let sink_thread = to.spawn("rr-answer", move || {
+            let _done = done;
+            flow.answer(&listener, &far, &client_done)
+        })?;
+        let identity = Identity {
+            protocol: libc::IPPROTO_TCP as u8,
+            source,
+            destination,
+        };
+        Ok(run_pair(
+            identity,
+            stop,
+            source_thread,
+            sink_thread,
+            finished,
+            |report: RrReport, ()| report,
+        ))
+    }
+
+    fn ask(
+        &self,
+        socket: &Socket,
+        destination: SocketAddr,
+        context: &Context,
+    ) -> Result<RrReport, TrafficError> {
+        precise_wakeups();
+        let mut report = RrReport::default();
+        if !context.sleep_until(self.start) {
+            return Ok(report);
+        }
+        connect(socket, destination, self.ecn)
+            .map_err(context.error(format!("connect to {destination}")))?;
+        socket
+            .set_tcp_nodelay(true)
+            .map_err(context.error("switch Nagle's algorithm off"))?;
+        let is_over = || {
+            let now = context.clock.now();
+            context.stop.is_stopped() || self.stop.is_some_and(|stop| now >= stop)
+        };
+        let end = self.stop.unwrap_or(Time::MAX);
+        let mut is_connected = false;
+        while !is_over() {
+            if !is_connected {
+                is_connected = wait(socket, libc::POLLOUT, end, context.clock.now());
+                continue;
+            }
+            let start = context.clock.now();
+            let both = send_all(socket, self.request, &is_over)
+                .and_then(|()| receive_all(socket, self.response, &is_over));
+            match both {
+                Ok(()) => {}
+                Err(_) if is_over() => break,
+                Err(error) => {
+                    report.broken = Some(error.to_string());
+                    break;
+                }
+            }
+            let now = context.clock.now();
+            report.exchanges.push(Transfer {
+                start,
+                took: now.since(start),
+                bytes: self.response,
+            });
+            if self.think > Span::ZERO && !context.sleep_until((now + self.think).min(end)) {
+                break;
+            }
+        }
+        Ok(report)
+    }
+
+    fn answer(
+        &self,
+        listener: &Socket,
+        context: &Context,
+        client_done: &AtomicBool,
+    ) -> Result<(), TrafficError> {
+        precise_wakeups();
+        let Some(socket) = accept(listener, context, client_done)? else {
+            return Ok(());
+        };
+        socket
+            .set_tcp_nodelay(true)
+            .and_then(|()| socket.set_nonblocking(true))
+            .map_err(context.error("set up the answering socket"))?;
+        let is_over = || client_done.load(Ordering::Acquire);
+        // A connection that ends is the end of the series, whatever ended it; the asking end tells.
+        while receive_all(&socket, self.request, &is_over).is_ok()
+            && send_all(&socket, self.response, &is_over).is_ok()
+        {}
+        Ok(())
+    }
+}
+
+/// Sends so many zeros; an error also when the end has come before.
+fn send_all(socket: &Socket, bytes: u64, is_over: &impl Fn() -> bool) -> io::Result<()> {
+    let chunk = [0; CHUNK_LEN];
+    let mut left = bytes;
+    while left > 0 {
+        match socket.send(&chunk[..left.min(CHUNK_LEN as u64) as usize]) {
+            Ok(count) => left -= count as u64,
+            Err(error) if is_transient(&error) => {
+                wait(socket, libc::POLLOUT, Time::MAX, Time::ZERO);
+            }
+            Err(error) => return Err(error),
+        }
+        if is_over() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+    Ok(())
+}
+
+/// Receives so many bytes; an error also when the stream or the time has ended before.
+fn receive_all(mut socket: &Socket, bytes: u64, is_over: &impl Fn() -> bool) -> io::Result<()> {
+    let mut chunk = [0; CHUNK_LEN];
+    let mut left = bytes;
+    while left > 0 {
+        let most = left.min(CHUNK_LEN as u64) as usize;
+        match socket.read(&mut chunk[..most]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => left -= count as u64,
+            Err(error) if is_transient(&error) => {
+                wait(socket, libc::POLLIN, Time::MAX, Time::ZERO);
+                if is_over() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of one write or read.
+const CHUNK_LEN: usize = 16 << 10;

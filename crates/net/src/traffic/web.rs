@@ -1,0 +1,416 @@
+//! Pages over short TCP connections, asked for at the times of a Poisson process.
+//!
+//! For each page a number of connections are opened at once; each sends a request and receives one
+//! object. One thread serves all connections of an end, so that many open pages cost no threads. How
+//! large an object is the answering end looks up by the asking port, since both live in this process.
+
+use super::tcp::{Client, Ecn, connect, is_transient, listen, local_address, set_up};
+use super::{
+    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, Transfer, check_field,
+    exponential, run_pair,
+};
+use crate::clock::{Clock, precise_wakeups};
+use crate::namespace::Namespace;
+use crate::sys;
+use sluice_core::{Rng, Span, Time};
+use socket2::Socket;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// One client and its pages.
+#[derive(Clone, Debug)]
+pub struct WebFlow {
+    /// Who serves the objects.
+    pub server: IpAddr,
+    /// Who asks for them.
+    pub client: IpAddr,
+    /// Mean time between two pages.
+    pub interval: Span,
+    /// Connections of a page, each for one object.
+    pub objects: u32,
+    /// How large an object is.
+    pub size: Size,
+    /// Bytes of a request.
+    pub request: u64,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// Congestion control of both ends; the namespaces' default when `None`.
+    pub congestion_control: Option<String>,
+    /// What clients offer in their SYN.
+    pub ecn: Ecn,
+    /// Differentiated services codepoint of the packets of both ends.
+    pub dscp: u8,
+    /// When the first page is awaited.
+    pub start: Time,
+    /// When to end.
+    pub stop: Option<Time>,
+}
+
+/// How large an object is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Size {
+    /// Always the same.
+    Fixed(u64),
+    /// Exponentially distributed with this mean.
+    Exponential(u64),
+    /// Pareto-distributed, cut at `max`.
+    Pareto {
+        /// The smallest size.
+        min: u64,
+        /// The largest size.
+        max: u64,
+        /// The tail index.
+        shape: f64,
+    },
+}
+
+/// What a client did.
+#[derive(Clone, Debug, Default)]
+pub struct WebReport {
+    /// The pages that were complete, in the order of their ends.
+    pub pages: Vec<Transfer>,
+    /// Pages that were asked for.
+    pub asked: u64,
+    /// Connections that broke.
+    pub broken: u64,
+}
+
+/// Sizes of objects by the asking port.
+type Sizes = Arc<Mutex<BTreeMap<u16, u64>>>;
+
+impl WebFlow {
+    /// Starts the client and the server in their namespaces.
+    ///
+    /// # Errors
+    /// When a value is impossible, or an address or congestion control is not there. Nothing
+    /// runs then.
+    pub fn start(
+        &self,
+        server: &Namespace,
+        client: &Namespace,
+        clock: &Clock,
+        stop: &Stop,
+    ) -> Result<Running<WebReport>, TrafficError> {
+        check_field("dscp", self.dscp, 63)?;
+        if self.interval == Span::ZERO {
+            return Err(TrafficError::Interval("page"));
+        }
+        let far = Context::new(server, clock, stop);
+        let cc = self.congestion_control.as_deref();
+        let listener = server
+            .enter(|| listen(self.server))?
+            .map_err(far.error(format!("listen on {}", self.server)))?;
+        set_up(&listener, self.server, cc, self.dscp, &far)?;
+        let address = local_address(&listener).map_err(far.error("read the listening port"))?;
+        let near = Context::new(client, clock, stop);
+        let finished = Arc::new(AtomicBool::new(false));
+        let client_done = Arc::new(AtomicBool::new(false));
+        let sizes = Sizes::default();
+        let (flow, asked) = (self.clone(), sizes.clone());
+        let done = SetOnDrop(client_done.clone());
+        let client_thread = client.spawn("web-ask", move || {
+            let _done = done;
+            flow.ask(address, &asked, &near)
+        })?;
+        let (flow, done) = (self.clone(), SetOnDrop(finished.clone()));
+        let server_thread = server.spawn("web-serve", move || {
+            let _done = done;
+            flow.serve(&listener, &sizes, &far, &client_done)
+        })?;
+        let identity = Identity {
+            protocol: libc::IPPROTO_TCP as u8,
+            source: SocketAddr::new(self.client, 0),
+            destination: address,
+        };
+        Ok(run_pair(
+            identity,
+            stop,
+            client_thread,
+            server_thread,
+            finished,
+            |report: WebReport, ()| report,
+        ))
+    }
+
+    fn ask(
+        &self,
+        address: SocketAddr,
+        sizes: &Sizes,
+        context: &Context,
+    ) -> Result<WebReport, TrafficError> {
+        precise_wakeups();
+        let mut report = WebReport::default();
+        let mut rng = Rng::from_seed(self.seed);
+        if !context.sleep_until(self.start) {
+            return Ok(report);
+        }
+        let client = Client {
+            address: self.client,
+            congestion_control: self.congestion_control.as_deref(),
+            dscp: self.dscp,
+        };
+        let end = self.stop.unwrap_or(Time::MAX);
+        let mut due = self
+            .start
+            .saturating_add(exponential(&mut rng, self.interval));
+        let mut pages: BTreeMap<u64, Page> = BTreeMap::new();
+        let mut fetches: Vec<Fetch> = Vec::new();
+        loop {
+            let now = context.clock.now();
+            if context.stop.is_stopped() || now >= end {
+                return Ok(report);
+            }
+            if now >= due {
+                // What was due stays due, however late this thread is.
+                let page = Page {
+                    start: due,
+                    left: self.objects,
+                    bytes: 0,
+                };
+                pages.insert(report.asked, page);
+                for _ in 0..self.objects {
+                    let size = self.size.draw(&mut rng);
+                    let socket = client.socket(context)?;
+                    let own = local_address(&socket).map_err(context.error("read a port"))?;
+                    lock(sizes).insert(own.port(), size);
+                    connect(&socket, address, self.ecn)
+                        .map_err(context.error(format!("connect to {address}")))?;
+                    fetches.push(Fetch {
+                        socket,
+                        page: report.asked,
+                        to_send: self.request,
+                        received: 0,
+                    });
+                }
+                report.asked += 1;
+                due = due.saturating_add(exponential(&mut rng, self.interval));
+                continue;
+            }
+            let wants = |fetch: &Fetch| match fetch.to_send {
+                0 => libc::POLLIN,
+                _ => libc::POLLOUT,
+            };
+            let sockets = fetches.iter().map(|fetch| (&fetch.socket, wants(fetch)));
+            let ready = poll(sockets, due.min(end).since(now));
+            let now = context.clock.now();
+            let mut is_ready = ready.into_iter();
+            fetches.retain_mut(|fetch| {
+                if !is_ready.next().unwrap_or(false) {
+                    return true;
+                }
+                let ended = match fetch.go_on() {
+                    Step::More => return true,
+                    Step::Whole => true,
+                    Step::Broken => false,
+                };
+                report.broken += u64::from(!ended);
+                let page = pages.get_mut(&fetch.page);
+                if let Some(page) = page.filter(|_| ended) {
+                    page.left -= 1;
+                    page.bytes += fetch.received;
+                    if page.left == 0 {
+                        report.pages.push(Transfer {
+                            start: page.start,
+                            took: now.since(page.start),
+                            bytes: page.bytes,
+                        });
+                        pages.remove(&fetch.page);
+                    }
+                }
+                false
+            });
+        }
+    }
+
+    fn serve(
+        &self,
+        listener: &Socket,
+        sizes: &Sizes,
+        context: &Context,
+        client_done: &AtomicBool,
+    ) -> Result<(), TrafficError> {
+        precise_wakeups();
+        let mut answers: Vec<Answer> = Vec::new();
+        while !client_done.load(Ordering::Acquire) {
+            let wants = |answer: &Answer| match answer.to_receive {
+                0 => libc::POLLOUT,
+                _ => libc::POLLIN,
+            };
+            let own = std::iter::once((listener, libc::POLLIN));
+            let sockets = own.chain(answers.iter().map(|a| (&a.socket, wants(a))));
+            let ready = poll(sockets, STOP_CHECK);
+            let mut is_ready = ready.into_iter();
+            let has_new = is_ready.next().unwrap_or(false);
+            answers.retain_mut(|answer| !is_ready.next().unwrap_or(false) || answer.go_on());
+            // Empty the backlog: a page opens all its connections at once.
+            while has_new && let Some((socket, from)) = accept_one(listener, context)? {
+                socket
+                    .set_nonblocking(true)
+                    .map_err(context.error("switch waiting off"))?;
+                let port = from.as_socket().map_or(0, |from| from.port());
+                answers.push(Answer {
+                    socket,
+                    to_receive: self.request,
+                    to_send: lock(sizes).remove(&port).unwrap_or(0),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Size {
+    fn draw(self, rng: &mut Rng) -> u64 {
+        match self {
+            Size::Fixed(bytes) => bytes,
+            Size::Exponential(mean) => exponential(rng, Span::from_ns(mean)).as_ns().max(1),
+            Size::Pareto { min, max, shape } => {
+                // 1 - uniform is never zero.
+                let uniform = (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+                let size = min as f64 * (1.0 - uniform).powf(-1.0 / shape);
+                (size as u64).clamp(min, max)
+            }
+        }
+    }
+}
+
+/// A connection that waits; none if there is no more.
+fn accept_one(
+    listener: &Socket,
+    context: &Context,
+) -> Result<Option<(Socket, socket2::SockAddr)>, TrafficError> {
+    match listener.accept() {
+        Ok(accepted) => Ok(Some(accepted)),
+        Err(error) if is_transient(&error) => Ok(None),
+        Err(error) => Err(context.error("accept")(error)),
+    }
+}
+
+struct Page {
+    start: Time,
+    /// Objects that have not arrived.
+    left: u32,
+    bytes: u64,
+}
+
+/// An object under way to the client.
+struct Fetch {
+    socket: Socket,
+    page: u64,
+    to_send: u64,
+    received: u64,
+}
+
+enum Step {
+    More,
+    Whole,
+    Broken,
+}
+
+impl Fetch {
+    fn go_on(&mut self) -> Step {
+        if self.to_send > 0 {
+            let chunk = [0; 4096];
+            match self.socket.send(&chunk[..self.to_send.min(4096) as usize]) {
+                Ok(count) => self.to_send -= count as u64,
+                Err(error) if is_transient(&error) => {}
+                Err(_) => return Step::Broken,
+            }
+            return Step::More;
+        }
+        let mut buffer = [0; CHUNK_LEN];
+        let mut reader = &self.socket;
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) => return Step::Whole,
+                Ok(count) => self.received += count as u64,
+                Err(error) if is_transient(&error) => return Step::More,
+                Err(_) => return Step::Broken,
+            }
+        }
+    }
+}
+
+/// An object under way from the server.
+struct Answer {
+    socket: Socket,
+    to_receive: u64,
+    to_send: u64,
+}
+
+impl Answer {
+    /// Whether there is more to do.
+    fn go_on(&mut self) -> bool {
+        let mut buffer = [0; CHUNK_LEN];
+        let mut reader = &self.socket;
+        while self.to_receive > 0 {
+            match reader.read(&mut buffer) {
+                Ok(0) => return false,
+                Ok(count) => self.to_receive = self.to_receive.saturating_sub(count as u64),
+                Err(error) => return is_transient(&error),
+            }
+        }
+        while self.to_send > 0 {
+            let most = self.to_send.min(CHUNK_LEN as u64) as usize;
+            match self.socket.send(&buffer[..most]) {
+                Ok(count) => self.to_send -= count as u64,
+                Err(error) => return is_transient(&error),
+            }
+        }
+        // The kernel goes on sending what it has after this end is closed.
+        let _ = self.socket.shutdown(Shutdown::Write);
+        false
+    }
+}
+
+/// Waits for any of the sockets, up to `limit` or the next look at the stop flag; which are ready.
+fn poll<'a>(sockets: impl Iterator<Item = (&'a Socket, libc::c_short)>, limit: Span) -> Vec<bool> {
+    let mut polls: Vec<libc::pollfd> = sockets
+        .map(|(socket, events)| libc::pollfd {
+            fd: socket.as_fd().as_raw_fd(),
+            events,
+            revents: 0,
+        })
+        .collect();
+    let timeout = Duration::from_nanos(limit.min(STOP_CHECK).as_ns());
+    sys::poll(&mut polls, Some(timeout));
+    polls.iter().map(|poll| poll.revents != 0).collect()
+}
+
+fn lock(sizes: &Sizes) -> std::sync::MutexGuard<'_, BTreeMap<u16, u64>> {
+    sizes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Bytes of one write or read.
+const CHUNK_LEN: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_the_mean_of_their_distribution() {
+        let mut rng = Rng::from_seed(3);
+        let mut mean = |size: Size| {
+            let sum: u64 = (0..20_000).map(|_| size.draw(&mut rng)).sum();
+            sum as f64 / 20_000.0
+        };
+        assert_eq!(mean(Size::Fixed(7)), 7.0);
+        // The standard deviation of the mean is 1 / sqrt(20 000) = 0.7 %; four of them are allowed.
+        let exponential = mean(Size::Exponential(10_000));
+        assert!((9_700.0..10_300.0).contains(&exponential), "{exponential}");
+        // A Pareto distribution with tail index 3 has the mean 1.5 min and, from the square root of
+        // 3/4 min, a standard deviation of the mean of 0.4 %.
+        let pareto = Size::Pareto {
+            min: 1000,
+            max: 1_000_000,
+            shape: 3.0,
+        };
+        assert!((1_470.0..1_530.0).contains(&mean(pareto)));
+    }
+}

@@ -1,0 +1,156 @@
+//! The asking end: what `sluice ipfw` does.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sluice_ipfw::grammar::{self, Command};
+
+use super::{FileText, Reply, Request, Texts};
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody listens.
+    #[error(
+        "no router listens at {} ({source}); start one with `sluice router`, or name its socket with \
+         --socket PATH or SLUICE_SOCKET", .path.display()
+    )]
+    Nobody {
+        /// The socket.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The connection broke off.
+    #[error("the router at {} did not answer: {source}", .path.display())]
+    Broken {
+        /// The socket.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Something else listens there.
+    #[error("what listens at {} is no router of this version: {source}", .path.display())]
+    Strange {
+        /// The socket.
+        path: PathBuf,
+        /// What is wrong with the answer.
+        source: serde_json::Error,
+    },
+}
+
+/// Longer than a router takes for the largest request, and than it waits for its own loop.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks the router that listens at `path`.
+///
+/// # Errors
+/// [`AskError`]; what the router refuses is in its reply.
+pub fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
+    let nobody = |source| AskError::Nobody {
+        path: path.to_owned(),
+        source,
+    };
+    let stream = UnixStream::connect(path).map_err(nobody)?;
+    let mut line = String::new();
+    let exchange = |line: &mut String| {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut bytes = serde_json::to_vec(request)?;
+        bytes.push(b'\n');
+        // A router that refuses a client says why without reading; its answer counts, not that the
+        // request could not be sent.
+        let sent = (&stream).write_all(&bytes);
+        match BufReader::new(&stream).read_line(line)? {
+            0 => sent.and(Err(io::ErrorKind::UnexpectedEof.into())),
+            _ => Ok(()),
+        }
+    };
+    exchange(&mut line).map_err(|source| AskError::Broken {
+        path: path.to_owned(),
+        source,
+    })?;
+    serde_json::from_str(&line).map_err(|source| AskError::Strange {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Reads the files that commands name: batches, delay profiles, and what stands in batches.
+pub fn files_of(text: &str, read: &mut dyn FnMut(&str) -> io::Result<String>) -> Texts {
+    let mut files = Texts::new();
+    let mut open = vec![text.to_owned()];
+    while let Some(text) = open.pop() {
+        for line in text.lines() {
+            // A line that cannot be read names no file; the engine says what is wrong with it.
+            let Ok(line) = grammar::parse(line, 1, false) else {
+                continue;
+            };
+            let (path, is_batch) = match line.invocation.map(|i| i.command) {
+                Some(Command::Batch(path)) => (path.value, true),
+                Some(Command::Configure(config)) => match config.profile {
+                    Some(path) => (path.value, false),
+                    None => continue,
+                },
+                _ => continue,
+            };
+            if files.contains_key(&path) {
+                continue;
+            }
+            let content = match read(&path) {
+                Ok(content) => {
+                    if is_batch {
+                        open.push(content.clone());
+                    }
+                    FileText::Text(content)
+                }
+                Err(error) => FileText::Unreadable(reason(&error)),
+            };
+            files.insert(path, content);
+        }
+    }
+    files
+}
+
+/// The text of an error number, as other programs print it.
+fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((reason, _)) => reason.to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_found_also_in_batches_and_read_once() {
+        let mut asked = Vec::new();
+        let files = files_of(
+            "/a\npipe 1 config bw 1M profile /p # x\n/gone\nbad line",
+            &mut |path| {
+                asked.push(path.to_owned());
+                match path {
+                    "/a" => Ok("/a\n/b\n".into()),
+                    "/b" => Ok("pipe 2 config profile p2".into()),
+                    "/p" | "p2" => Ok(String::new()),
+                    _ => Err(io::Error::from_raw_os_error(2)),
+                }
+            },
+        );
+        assert_eq!(
+            files.keys().collect::<Vec<_>>(),
+            ["/a", "/b", "/gone", "/p", "p2"]
+        );
+        assert_eq!(
+            files["/gone"],
+            FileText::Unreadable("No such file or directory".into())
+        );
+        asked.sort();
+        assert_eq!(asked, ["/a", "/b", "/gone", "/p", "p2"]);
+    }
+}

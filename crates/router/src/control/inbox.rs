@@ -1,0 +1,250 @@
+//! Orders to the packet loop: a bounded channel, and a bell that ends the loop's sleep.
+
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use sluice_ipfw::{CommandError, Mode, Output};
+
+use super::Texts;
+
+/// What the loop is to do.
+#[derive(Debug)]
+pub enum Work {
+    /// Carry out commands, which may read these files.
+    Commands {
+        /// One per line.
+        text: String,
+        /// How.
+        mode: Mode,
+        /// Those that the commands name.
+        files: Texts,
+    },
+    /// Tell how it is.
+    Status,
+}
+
+/// Work, and where its answer goes.
+pub struct Order<T> {
+    /// What is to be done.
+    pub work: Work,
+    answer: SyncSender<Answer<T>>,
+}
+
+/// What the loop answers.
+pub type Answer<T> = Answered<T>;
+
+/// What came of an order.
+#[derive(Debug)]
+pub enum Answered<T> {
+    /// Commands: what they said, and the one that was refused.
+    Commands(Box<Output>, Result<(), CommandError>),
+    /// The status.
+    Status(Box<T>),
+}
+
+impl<T> Order<T> {
+    /// Answers. Whoever asked may have given up.
+    pub fn answer(self, answer: Answer<T>) {
+        let _ = self.answer.send(answer);
+    }
+}
+
+/// The loop's end.
+pub struct Inbox<T> {
+    orders: Receiver<Order<T>>,
+    bell: UnixStream,
+    ring: Arc<Ring>,
+}
+
+/// The end of those who want something.
+pub struct Orders<T> {
+    orders: SyncSender<Order<T>>,
+    bell: Bell,
+}
+
+impl<T> Clone for Orders<T> {
+    fn clone(&self) -> Self {
+        Orders {
+            orders: self.orders.clone(),
+            bell: self.bell.clone(),
+        }
+    }
+}
+
+/// Ends the loop's sleep.
+#[derive(Clone, Debug)]
+pub struct Bell(Arc<Ring>);
+
+#[derive(Debug)]
+struct Ring {
+    stream: UnixStream,
+    /// Set after every ring, so that the loop asks the kernel only when there is something to hear.
+    has_rung: AtomicBool,
+}
+
+/// Why an order was not carried out, or not in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Too many orders wait.
+    #[error("the router is busy: {WAITING} commands wait already")]
+    Busy,
+    /// No answer came; the order may yet be carried out.
+    #[error("the router did not answer in time")]
+    Late,
+    /// It has ended.
+    #[error("the router has ended")]
+    Ended,
+}
+
+/// Orders that may wait for the loop.
+const WAITING: usize = 16;
+
+/// An inbox and the way into it.
+///
+/// # Errors
+/// When the process may open no more files.
+pub fn inbox<T>() -> std::io::Result<(Inbox<T>, Orders<T>)> {
+    let (ring, heard) = UnixStream::pair()?;
+    ring.set_nonblocking(true)?;
+    heard.set_nonblocking(true)?;
+    let (sender, receiver) = sync_channel(WAITING);
+    let ring = Arc::new(Ring {
+        stream: ring,
+        has_rung: AtomicBool::new(false),
+    });
+    let inbox = Inbox {
+        orders: receiver,
+        bell: heard,
+        ring: Arc::clone(&ring),
+    };
+    let orders = Orders {
+        orders: sender,
+        bell: Bell(ring),
+    };
+    Ok((inbox, orders))
+}
+
+impl Bell {
+    /// Rings. A bell that is ringing already (its buffer is full) rings on.
+    pub fn ring(&self) {
+        let _ = (&self.0.stream).write(&[1]);
+        // After the byte: whoever sees the flag finds it.
+        self.0.has_rung.store(true, Ordering::Release);
+    }
+}
+
+impl<T> Orders<T> {
+    /// The bell that goes with them.
+    pub const fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// Has the loop do something, and waits for its answer, but not longer than `patience`.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn order(&self, work: Work, patience: Duration) -> Result<Answer<T>, Refused> {
+        let (answer, answered) = sync_channel(1);
+        self.orders
+            .try_send(Order { work, answer })
+            .map_err(|error| match error {
+                TrySendError::Full(_) => Refused::Busy,
+                TrySendError::Disconnected(_) => Refused::Ended,
+            })?;
+        self.bell.ring();
+        answered
+            .recv_timeout(patience)
+            .map_err(|error| match error {
+                RecvTimeoutError::Timeout => Refused::Late,
+                RecvTimeoutError::Disconnected => Refused::Ended,
+            })
+    }
+}
+
+impl<T> Inbox<T> {
+    /// Takes the next order, and stops the bell. To be called until there is none, before every sleep
+    /// that the bell may end. Costs no system call while the bell is quiet.
+    pub fn take(&mut self) -> Option<Order<T>> {
+        if self.ring.has_rung.swap(false, Ordering::Acquire) {
+            let mut rings = [0; 64];
+            while self.bell.read(&mut rings).is_ok_and(|n| n == rings.len()) {}
+        }
+        self.orders.try_recv().ok()
+    }
+}
+
+/// Readable while the bell rings.
+impl<T> AsFd for Inbox<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    fn status() -> Work {
+        Work::Status
+    }
+
+    #[test]
+    fn an_order_is_answered_and_quiets_the_bell() {
+        let (mut inbox, orders) = inbox::<u32>().unwrap();
+        let asked = thread::spawn(move || orders.order(status(), Duration::from_secs(60)));
+        let order = loop {
+            match inbox.take() {
+                Some(order) => break order,
+                None => thread::yield_now(),
+            }
+        };
+        order.answer(Answered::Status(Box::new(7)));
+        let Ok(Answered::Status(seven)) = asked.join().unwrap() else {
+            panic!("the answer is what was sent");
+        };
+        assert_eq!(*seven, 7);
+        assert!(inbox.take().is_none());
+        assert!(!is_ringing(&mut inbox));
+    }
+
+    fn is_ringing<T>(inbox: &mut Inbox<T>) -> bool {
+        inbox.bell.read(&mut [0]).is_ok()
+    }
+
+    #[test]
+    fn a_loop_that_does_not_listen_holds_nobody_up() {
+        let (inbox, orders) = inbox::<u32>().unwrap();
+        for _ in 0..WAITING {
+            assert_eq!(
+                orders.order(status(), Duration::ZERO).err(),
+                Some(Refused::Late)
+            );
+        }
+        assert_eq!(
+            orders.order(status(), Duration::from_secs(60)).err(),
+            Some(Refused::Busy)
+        );
+        drop(inbox);
+        assert_eq!(
+            orders.order(status(), Duration::from_secs(60)).err(),
+            Some(Refused::Ended)
+        );
+    }
+
+    #[test]
+    fn a_bell_that_nobody_hears_does_not_block() {
+        let (mut inbox, orders) = inbox::<u32>().unwrap();
+        // Some hundred fill the buffer.
+        for _ in 0..10_000 {
+            orders.bell().ring();
+        }
+        assert!(inbox.take().is_none());
+        assert!(!is_ringing(&mut inbox));
+    }
+}

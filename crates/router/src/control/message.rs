@@ -1,0 +1,230 @@
+//! What goes over the socket.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sluice_ipfw::grammar::Position;
+use sluice_ipfw::{CommandError, Files, Mode, Warning};
+
+/// Longest request in bytes: ten thousand rules with room to spare.
+pub const MOST_REQUEST: usize = 8 << 20;
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Carry out commands.
+    Commands {
+        /// One per line, in the words of ipfw.
+        commands: String,
+        /// How: as one command, line by line, or all at one instant.
+        #[serde(default)]
+        how: How,
+        /// The files that the commands name.
+        #[serde(default)]
+        files: Texts,
+    },
+    /// Tell how the router is.
+    Status {},
+}
+
+/// Files by the names that commands give them.
+pub type Texts = BTreeMap<String, FileText>;
+
+/// What a file holds, as its owner reads it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileText {
+    /// Its text.
+    Text(String),
+    /// It cannot be read, and why.
+    Unreadable(String),
+}
+
+/// Texts that came with commands. A router opens no file because somebody names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a>(pub &'a Texts);
+
+impl Files for Given<'_> {
+    fn read(&mut self, path: &str) -> Result<String, String> {
+        match self.0.get(path) {
+            Some(FileText::Text(text)) => Ok(text.clone()),
+            Some(FileText::Unreadable(why)) => Err(why.clone()),
+            None => Err("its text did not come with the command".into()),
+        }
+    }
+}
+
+/// How commands are carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum How {
+    /// As one command.
+    #[default]
+    Command,
+    /// Line by line until one is refused.
+    Batch,
+    /// All at one instant, or none.
+    Atomic,
+    /// As `atomic`, in the place of everything that was configured before.
+    Replace,
+}
+
+impl From<How> for Mode {
+    fn from(how: How) -> Mode {
+        match how {
+            How::Command => Mode::Command,
+            How::Batch => Mode::Batch,
+            How::Atomic => Mode::Atomic,
+            How::Replace => Mode::Replace,
+        }
+    }
+}
+
+/// What a router answers. `S` is the state, `T` the status; a client keeps both as they came.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Reply<S = Box<RawValue>, T = Box<RawValue>> {
+    /// What ipfw would print.
+    pub stdout: String,
+    /// What was accepted although it does not do what it seems to say.
+    pub warnings: Vec<Remark>,
+    /// What was refused, and why.
+    #[serde(skip_serializing_if = "Option::is_none", default = "none")]
+    pub error: Option<Failure>,
+    /// The state, if `--json` asked for it.
+    #[serde(skip_serializing_if = "Option::is_none", default = "none")]
+    pub state: Option<S>,
+    /// The status, if it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default = "none")]
+    pub status: Option<T>,
+}
+
+fn none<T>() -> Option<T> {
+    None
+}
+
+/// Where something stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The file, if a command named it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub file: Option<String>,
+    /// Line from 1; 0 if it is about no single place.
+    pub line: u32,
+    /// Column from 1.
+    pub column: u32,
+}
+
+/// A warning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remark {
+    /// About which word.
+    pub place: Place,
+    /// What will happen.
+    pub text: String,
+}
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Which word.
+    pub place: Place,
+    /// Why.
+    pub message: String,
+    /// Exit status of the command.
+    pub exit_code: u8,
+}
+
+impl Place {
+    fn new(file: Option<&String>, at: Option<Position>) -> Place {
+        let at = at.unwrap_or_default();
+        Place {
+            file: file.cloned(),
+            line: at.line,
+            column: at.column,
+        }
+    }
+}
+
+impl Place {
+    /// Where an error stands.
+    pub fn of(error: &CommandError) -> Place {
+        Place::new(error.file.as_ref(), error.at)
+    }
+}
+
+impl From<&Warning> for Remark {
+    fn from(warning: &Warning) -> Remark {
+        Remark {
+            place: Place::new(warning.file.as_ref(), warning.at),
+            text: warning.text.clone(),
+        }
+    }
+}
+
+impl From<&CommandError> for Failure {
+    fn from(error: &CommandError) -> Failure {
+        Failure {
+            place: Place::of(error),
+            message: error.to_string(),
+            exit_code: error.exit_code(),
+        }
+    }
+}
+
+impl<S, T> Reply<S, T> {
+    /// A reply that only refuses.
+    pub fn refusal(message: String, exit_code: u8) -> Self {
+        Reply {
+            stdout: String::new(),
+            warnings: Vec::new(),
+            error: Some(Failure {
+                place: Place::default(),
+                message,
+                exit_code,
+            }),
+            state: None,
+            status: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_needs_no_more_than_its_commands() {
+        let request: Request =
+            serde_json::from_str(r#"{"do":"commands","commands":"pipe show"}"#).unwrap();
+        assert_eq!(
+            request,
+            Request::Commands {
+                commands: "pipe show".into(),
+                how: How::Command,
+                files: BTreeMap::new()
+            }
+        );
+    }
+
+    #[test]
+    fn what_is_not_known_is_named() {
+        for (text, expected) in [
+            (
+                r#"{"do":"commands","commands":"","when":1}"#,
+                "unknown field `when`",
+            ),
+            (
+                r#"{"do":"reboot"}"#,
+                "unknown variant `reboot`, expected `commands` or `status`",
+            ),
+            (r#"{"commands":"pipe show"}"#, "missing field `do`"),
+        ] {
+            let error = serde_json::from_str::<Request>(text)
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! The listening end.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
+use serde::Serialize;
+use sluice_ipfw::Snapshot;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::{Answered, MOST_REQUEST, Orders, Refused, Reply, Request, Work};
+
+/// What one client may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at a time. One more ends the one that has been silent for longest.
+    pub clients: usize,
+    /// A request must be whole, and a reply read, within this.
+    pub patience: Duration,
+    /// The loop must have answered within this.
+    pub work: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            clients: 16,
+            patience: Duration::from_secs(10),
+            work: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why nobody listens.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Another router has the socket.
+    #[error("{}: another router listens here; give each its own --socket PATH", .0.display())]
+    Taken(PathBuf),
+    /// There is something else.
+    #[error("{} exists and is no socket: it will not be removed", .0.display())]
+    Occupied(PathBuf),
+    /// The system refused a step.
+    #[error("cannot {step} the control socket {}: {source}", .path.display())]
+    System {
+        /// Which step.
+        step: &'static str,
+        /// The socket.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// A socket that is served, until this is dropped.
+pub struct Listener {
+    path: PathBuf,
+    /// Device and inode, so that nobody else's socket is removed.
+    identity: (u64, u64),
+    is_closing: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listener {
+    /// Listens at `path`, and hands what clients want to the loop.
+    ///
+    /// # Errors
+    /// [`ServeError`]. A socket that a dead router left behind is no error; it is replaced.
+    pub fn open<T: Serialize + Send + 'static>(
+        path: &Path,
+        orders: Orders<T>,
+        limits: Limits,
+    ) -> Result<Listener, ServeError> {
+        let error = |step| {
+            move |source| ServeError::System {
+                step,
+                path: path.to_owned(),
+                source,
+            }
+        };
+        clear(path)?;
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(error("create"))?;
+        let address = SockAddr::unix(path).map_err(error("name"))?;
+        socket.bind(&address).map_err(error("bind"))?;
+        // Before it listens nobody can connect, so that nobody slips in before the mode is right.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(error("protect"))?;
+        socket.listen(BACKLOG).map_err(error("listen at"))?;
+        let found = fs::symlink_metadata(path).map_err(error("find"))?;
+        let is_closing = Arc::new(AtomicBool::new(false));
+        let closing = Arc::clone(&is_closing);
+        let listener = UnixListener::from(std::os::fd::OwnedFd::from(socket));
+        let thread = thread::Builder::new()
+            .name("control".into())
+            .spawn(move || accept(&listener, &orders, limits, &closing))
+            .map_err(error("serve"))?;
+        Ok(Listener {
+            path: path.to_owned(),
+            identity: (found.dev(), found.ino()),
+            is_closing,
+            thread: Some(thread),
+        })
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.is_closing.store(true, Ordering::Release);
+        // Wakes the thread out of its wait for a connection.
+        let is_woken = UnixStream::connect(&self.path).is_ok();
+        let is_own = fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
+        if is_own {
+            let _ = fs::remove_file(&self.path);
+        }
+        if let Some(thread) = self.thread.take().filter(|_| is_woken && is_own) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Removes what a dead router left at `path`.
+fn clear(path: &Path) -> Result<(), ServeError> {
+    let Ok(found) = fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    if !found.file_type().is_socket() {
+        return Err(ServeError::Occupied(path.to_owned()));
+    }
+    if UnixStream::connect(path).is_ok() {
+        return Err(ServeError::Taken(path.to_owned()));
+    }
+    fs::remove_file(path).map_err(|source| ServeError::System {
+        step: "replace",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 64;
+
+/// A connection as the listening thread knows it.
+struct Client {
+    number: u64,
+    stream: UnixStream,
+    /// Whether a whole request of it is being worked on.
+    is_served: Arc<AtomicBool>,
+}
+
+type Clients = Arc<Mutex<Vec<Client>>>;
+
+fn accept<T: Serialize + Send + 'static>(
+    listener: &UnixListener,
+    orders: &Orders<T>,
+    limits: Limits,
+    is_closing: &AtomicBool,
+) {
+    let clients = Clients::default();
+    for number in 0.. {
+        let accepted = listener.accept();
+        if is_closing.load(Ordering::Acquire) {
+            break;
+        }
+        let Ok((stream, _)) = accepted else {
+            // Out of files, most likely: others must close some first.
+            thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        // A client that cannot be served finds its connection closed.
+        let _ = admit(number, stream, &clients, orders, limits);
+    }
+    for client in lock(&clients).iter() {
+        let _ = client.stream.shutdown(Shutdown::Both);
+    }
+}
+
+fn admit<T: Serialize + Send + 'static>(
+    number: u64,
+    stream: UnixStream,
+    clients: &Clients,
+    orders: &Orders<T>,
+    limits: Limits,
+) -> io::Result<()> {
+    let peer = socket_peercred(&stream)?;
+    if peer.uid != geteuid() && !peer.uid.is_root() {
+        return refuse(&stream, "this router belongs to another user", 77);
+    }
+    if !make_room(clients, limits.clients) {
+        return refuse(&stream, &Refused::Busy.to_string(), 75);
+    }
+    let is_served = Arc::new(AtomicBool::new(false));
+    lock(clients).push(Client {
+        number,
+        stream: stream.try_clone()?,
+        is_served: Arc::clone(&is_served),
+    });
+    let (orders, all) = (orders.clone(), Arc::clone(clients));
+    let served = thread::Builder::new().name("client".into()).spawn(move || {
+        // An error is the client's: it has gone, or was too slow.
+        let _ = serve(&stream, &orders, limits, &is_served);
+        lock(&all).retain(|client| client.number != number);
+    });
+    if served.is_err() {
+        lock(clients).retain(|client| client.number != number);
+    }
+    Ok(())
+}
+
+/// Ends the connection that has been silent for longest if there are too many; whether there is room.
+fn make_room(clients: &Clients, most: usize) -> bool {
+    let mut clients = lock(clients);
+    if clients.len() < most {
+        return true;
+    }
+    let silent = |client: &Client| !client.is_served.load(Ordering::Acquire);
+    let Some(oldest) = clients.iter().position(silent) else {
+        return false;
+    };
+    let _ = clients.remove(oldest).stream.shutdown(Shutdown::Both);
+    true
+}
+
+fn lock(clients: &Clients) -> std::sync::MutexGuard<'_, Vec<Client>> {
+    // Nothing is done under the lock that could leave the list half changed.
+    clients.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Says why and closes, without waiting for whoever does not read.
+fn refuse(stream: &UnixStream, why: &str, exit_code: u8) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    let mut line = serde_json::to_vec(&Reply::<(), ()>::refusal(why.to_owned(), exit_code))?;
+    line.push(b'\n');
+    let mut stream = stream;
+    stream.write_all(&line)
+}
+
+fn serve<T: Serialize>(
+    stream: &UnixStream,
+    orders: &Orders<T>,
+    limits: Limits,
+    is_served: &AtomicBool,
+) -> io::Result<()> {
+    let mut requests = BufReader::new(Timed::new(stream, limits.patience));
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        requests.get_mut().start();
+        let mut bounded = requests.by_ref().take(MOST_REQUEST as u64 + 1);
+        if bounded.read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        is_served.store(true, Ordering::Release);
+        let mut replies = BufWriter::new(Timed::new(stream, limits.patience));
+        let is_whole = line.ends_with(b"\n");
+        match read_request(&line) {
+            Ok(work) => reply(orders.order(work, limits.work), &mut replies)?,
+            Err(why) => write(&Reply::<(), ()>::refusal(why, 76), &mut replies)?,
+        }
+        if !is_whole {
+            // The rest of what was too long, or half a request, would be read as another one.
+            return Ok(());
+        }
+        is_served.store(false, Ordering::Release);
+    }
+}
+
+/// Reads a line as a request.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn read_request(line: &[u8]) -> Result<Work, String> {
+    if line.len() > MOST_REQUEST {
+        return Err(format!("the request is longer than {MOST_REQUEST} bytes"));
+    }
+    if !line.ends_with(b"\n") {
+        return Err("the request ends before its line does".into());
+    }
+    match serde_json::from_slice(line) {
+        Ok(Request::Commands {
+            commands,
+            how,
+            files,
+        }) => Ok(Work::Commands {
+            text: commands,
+            mode: how.into(),
+            files,
+        }),
+        Ok(Request::Status {}) => Ok(Work::Status),
+        Err(error) => Err(format!("the request cannot be read: {error}")),
+    }
+}
+
+fn reply<T: Serialize>(
+    answer: Result<Answered<T>, Refused>,
+    to: &mut BufWriter<Timed<'_>>,
+) -> io::Result<()> {
+    let reply = match answer {
+        Ok(Answered::Commands(output, result)) => Reply {
+            stdout: output.stdout,
+            warnings: output.warnings.iter().map(Into::into).collect(),
+            error: result.err().as_ref().map(Into::into),
+            state: output.snapshot,
+            status: None,
+        },
+        Ok(Answered::Status(status)) => Reply {
+            stdout: String::new(),
+            warnings: Vec::new(),
+            error: None,
+            state: None,
+            status: Some(*status),
+        },
+        Err(refused) => Reply::refusal(refused.to_string(), 75),
+    };
+    write::<Box<Snapshot>, T>(&reply, to)
+}
+
+fn write<S: Serialize, T: Serialize>(
+    reply: &Reply<S, T>,
+    to: &mut BufWriter<Timed<'_>>,
+) -> io::Result<()> {
+    to.get_mut().start();
+    serde_json::to_writer(&mut *to, reply)?;
+    to.write_all(b"\n")?;
+    to.flush()
+}
+
+/// A stream on which everything from [`Timed::start`] on must be done within one span of time, however
+/// small the pieces are.
+struct Timed<'a> {
+    stream: &'a UnixStream,
+    patience: Duration,
+    deadline: Instant,
+}
+
+impl<'a> Timed<'a> {
+    fn new(stream: &'a UnixStream, patience: Duration) -> Self {
+        Timed {
+            stream,
+            patience,
+            deadline: Instant::now() + patience,
+        }
+    }
+
+    fn start(&mut self) {
+        self.deadline = Instant::now() + self.patience;
+    }
+
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(Some(left))
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        (&mut &*self.stream).read(into)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        (&mut &*self.stream).write(from)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! The configuration: a file of commands, read whole, checked, and put in the place of the old one.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sluice_core::{Cx, DropCounter, Rng, Time};
+use sluice_ipfw::{CommandError, Firewall, Mode, Output, Settings};
+
+use crate::control::{Given, Place, Remark, Texts, files_of};
+
+/// Commands with all that they name, as they stood in the files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The file.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+    /// The files that it names, with their texts. Relative names are relative to its folder.
+    pub files: Texts,
+}
+
+/// Why a configuration is not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A command is refused.
+    #[error("{}: {message}", at(.path, .place))]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// Where in it, or in a file that it names.
+        place: Place,
+        /// Why.
+        message: String,
+    },
+}
+
+/// `file:line:column`, as compilers write it.
+pub fn at(path: &Path, place: &Place) -> String {
+    let file = match &place.file {
+        Some(file) => file.clone(),
+        None => path.display().to_string(),
+    };
+    match place.line {
+        0 => file,
+        line => format!("{file}:{line}:{}", place.column),
+    }
+}
+
+impl Config {
+    /// Reads a file and what it names.
+    ///
+    /// # Errors
+    /// When the file cannot be read. A file that it names is missed where it is named.
+    pub fn read(path: &Path) -> Result<Config, ConfigError> {
+        let text = fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+            path: path.to_owned(),
+            source,
+        })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let files = files_of(&text, &mut |name| fs::read_to_string(folder.join(name)));
+        Ok(Config {
+            path: path.to_owned(),
+            text,
+            files,
+        })
+    }
+
+    /// Tries it on an engine without packets; gives what is to be said about it.
+    ///
+    /// # Errors
+    /// What would be refused, and where it stands.
+    pub fn check(&self, mut firewall: Firewall) -> Result<Vec<Remark>, ConfigError> {
+        let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+        let (output, result) = self.apply(&mut firewall, &mut cx);
+        self.refusal(result)?;
+        Ok(output.warnings.iter().map(Remark::from).collect())
+    }
+
+    /// Puts it in the place of what `firewall` has, whole or not at all.
+    pub fn apply(
+        &self,
+        firewall: &mut Firewall,
+        cx: &mut Cx<'_>,
+    ) -> (Output, Result<(), CommandError>) {
+        let mut output = Output::default();
+        let mut files = Given(&self.files);
+        let result = firewall.execute(&self.text, Mode::Replace, &mut files, &mut output, cx);
+        (output, result)
+    }
+
+    /// An engine's refusal with the place in this file.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn refusal(&self, result: Result<(), CommandError>) -> Result<(), ConfigError> {
+        result.map_err(|error| ConfigError::Refused {
+            path: self.path.clone(),
+            place: Place::of(&error),
+            message: error.message(),
+        })
+    }
+}
+
+/// Validates a file without a router.
+///
+/// # Errors
+/// What is wrong with it, and where.
+pub fn check(path: &Path, settings: &Settings) -> Result<Vec<Remark>, ConfigError> {
+    Config::read(path)?.check(Firewall::new(settings))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    #[test]
+    fn a_refusal_names_file_line_and_column() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = write(
+            &folder,
+            "r.conf",
+            "# comment\npipe 1 config bw 10Mbit/s dealy 10\n",
+        );
+        let error = check(&path, &Settings::default()).unwrap_err().to_string();
+        let expected = format!(
+            "{}:2:27: unrecognised option ``dealy'' (did you mean ``delay''?)",
+            path.display()
+        );
+        assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn files_are_found_beside_the_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        write(
+            &folder,
+            "p.txt",
+            "samples 10\nloss-level 1\nprob delay\n0 10\n1 20\n",
+        );
+        let path = write(
+            &folder,
+            "r.conf",
+            "pipe 1 config bw 1Mbit/s profile p.txt\nadd pipe 2 ip from any to any\n",
+        );
+        let remarks = check(&path, &Settings::default()).unwrap();
+        assert_eq!(remarks.len(), 1, "{remarks:?}");
+        assert_eq!(
+            at(&path, &remarks[0].place),
+            format!("{}:2:1", path.display())
+        );
+        fs::write(&path, "pipe 1 config bw 1Mbit/s profile gone.txt\n").unwrap();
+        let error = check(&path, &Settings::default()).unwrap_err().to_string();
+        assert!(
+            error.contains(":1:34: fopen: gone.txt: No such file"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_missing_configuration_is_named() {
+        let error = check(Path::new("/nowhere/r.conf"), &Settings::default()).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("cannot read /nowhere/r.conf: ")
+        );
+    }
+}

@@ -1,0 +1,442 @@
+//! The process: owns ports, runs the loop on a thread of its own, takes commands.
+//!
+//! [`Router::start`] opens everything or nothing: ports, engine with its configuration, control
+//! socket. The loop's thread owns the engine; what others want reaches it as an
+//! [`Order`](crate::control::Order) between two batches of packets.
+
+mod config;
+mod ports;
+mod ruled;
+mod status;
+
+pub use config::{Config, ConfigError, at, check};
+pub use ports::{PortError, PortKind, PortSpec, PortSpecError};
+pub use ruled::Ruled;
+pub use status::{PortStatus, Status};
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sluice_core::{DropReason, Rate, Rng, Time};
+use sluice_ipfw::{Firewall, Interface, Mode, Output};
+use sluice_net::Clock;
+use sluice_net::namespace::{Namespace, NamespaceError};
+use sluice_net::port::{Loss, Pool, PoolError, PoolSize, Port, Spin};
+use sluice_net::traffic::Stop;
+
+use crate::control::{
+    Answered, Bell, Given, Inbox, Limits, Listener, Orders, Refused, Remark, ServeError, Work,
+    inbox,
+};
+use crate::forward::{Forwarder, LaneOptions, LostFrame};
+
+/// What a router is to be.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its ports: each pair that follows one another is a bridge.
+    pub ports: Vec<PortSpec>,
+    /// The namespace that the ports are in; the caller's if none.
+    pub namespace: Option<PathBuf>,
+    /// Commands to start with, and to take in again.
+    pub config: Option<PathBuf>,
+    /// Where it takes commands; nowhere if none.
+    pub socket: Option<PathBuf>,
+    /// The engine. The origin of its time is set at the start.
+    pub engine: sluice_ipfw::Settings,
+    /// Super-packets are split while any link is slower than this.
+    pub split_below: Rate,
+    /// How due instants are met.
+    pub spin: Spin,
+    /// The memory of frames that wait.
+    pub pool: PoolSize,
+}
+
+impl Settings {
+    /// A bridge between two ports, without configuration and socket.
+    pub fn new(left: PortSpec, right: PortSpec) -> Settings {
+        Settings {
+            ports: vec![left, right],
+            namespace: None,
+            config: None,
+            socket: None,
+            engine: sluice_ipfw::Settings::default(),
+            split_below: SPLIT_BELOW,
+            spin: Spin::default(),
+            pool: POOL,
+        }
+    }
+}
+
+/// Design, section 5: the threshold that CAKE has too.
+pub const SPLIT_BELOW: Rate = Rate::from_bps(1_000_000_000);
+/// 64 MiB of packets, and 64 MiB of super-packets: some 30 ms at 10 Gbit/s, or 0.5 s at 1 Gbit/s.
+pub const POOL: PoolSize = PoolSize {
+    slots: 32_768,
+    large: 1_024,
+};
+
+/// Why a router does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Ports come in pairs.
+    #[error("{0} ports are no pairs: give two, or four, ...")]
+    Odd(usize),
+    /// More ports than one loop watches.
+    #[error("{0} ports are too many: one router has at most {MOST_PORTS}")]
+    Many(usize),
+    /// Two ports of a pair cannot be bridged.
+    #[error("{0} and {1} cannot be a bridge: one carries Ethernet frames, the other IP packets")]
+    Unlike(PortSpec, PortSpec),
+    /// A port is named twice.
+    #[error("{0} is named twice")]
+    Twice(PortSpec),
+    /// The namespace.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A port.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// The memory.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The socket.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The bell.
+    #[error("cannot open a pair of sockets: {0}")]
+    Bell(io::Error),
+}
+
+/// What one loop watches, with room for its bell.
+pub const MOST_PORTS: usize = 62;
+
+/// Why a configuration was not taken in again; the old one goes on.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// None was given at the start.
+    #[error("there is no configuration to read again: the router was started without --config")]
+    None,
+    /// It is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The loop did not take it.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+/// A router that runs.
+pub struct Router {
+    stop: Stop,
+    orders: Orders<Status>,
+    config: Option<PathBuf>,
+    listener: Option<Listener>,
+    thread: JoinHandle<Status>,
+    remarks: Vec<Remark>,
+}
+
+impl Router {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left open.
+    pub fn start(settings: &Settings) -> Result<Router, StartError> {
+        check_ports(&settings.ports)?;
+        let namespace = match &settings.namespace {
+            Some(path) => Namespace::open(path)?,
+            None => Namespace::current()?,
+        };
+        let clock = Clock::start();
+        let engine = sluice_ipfw::Settings {
+            origin_s: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            ..settings.engine
+        };
+        let interfaces: Vec<Interface> = settings.ports.iter().map(interface).collect();
+        let config = match &settings.config {
+            Some(path) => Config::read(path)?,
+            None => Config::default(),
+        };
+        let remarks = config.check(firewall(&engine, &interfaces))?;
+        let ports = settings
+            .ports
+            .iter()
+            .map(|spec| spec.open(&namespace, &clock))
+            .collect::<Result<Vec<_>, _>>()?;
+        let pool = Pool::new(settings.pool)?;
+        let (inbox, orders) = inbox().map_err(StartError::Bell)?;
+        let stop = Stop::new();
+        let plan = Plan {
+            engine,
+            interfaces,
+            names: settings.ports.iter().map(ToString::to_string).collect(),
+            config,
+            split_below: settings.split_below,
+            spin: settings.spin,
+        };
+        let (started, has_started) = sync_channel(1);
+        let until = stop.clone();
+        let thread = namespace.spawn("router", move || {
+            Loop::new(plan, ports, pool, clock, inbox).run(&until, || {
+                let _ = started.send(());
+            })
+        })?;
+        // Commands that come in from now on meet the configuration. If the thread has ended instead,
+        // joining it tells.
+        let _ = has_started.recv();
+        let mut router = Router {
+            stop,
+            orders: orders.clone(),
+            config: settings.config.clone(),
+            listener: None,
+            thread,
+            remarks,
+        };
+        if let Some(path) = &settings.socket {
+            match Listener::open(path, orders, Limits::default()) {
+                Ok(listener) => router.listener = Some(listener),
+                Err(error) => {
+                    router.stop();
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(router)
+    }
+
+    /// What is to be said about the configuration.
+    pub fn remarks(&self) -> &[Remark] {
+        &self.remarks
+    }
+
+    /// Ends the loop's sleep.
+    pub const fn bell(&self) -> &Bell {
+        self.orders.bell()
+    }
+
+    /// How it is.
+    ///
+    /// # Errors
+    /// When the loop does not answer.
+    pub fn status(&self) -> Result<Status, Refused> {
+        match self.orders.order(Work::Status, PATIENCE)? {
+            Answered::Status(status) => Ok(*status),
+            Answered::Commands(..) => unreachable!("a question for the status has it as answer"),
+        }
+    }
+
+    /// Takes the configuration in again, whole or not at all. Packets inside stay.
+    ///
+    /// # Errors
+    /// [`ReloadError`]; the old configuration goes on.
+    pub fn reload(&self) -> Result<Vec<Remark>, ReloadError> {
+        let config = Config::read(self.config.as_ref().ok_or(ReloadError::None)?)?;
+        let work = Work::Commands {
+            text: config.text.clone(),
+            mode: Mode::Replace,
+            files: config.files.clone(),
+        };
+        match self.orders.order(work, PATIENCE)? {
+            Answered::Commands(output, result) => {
+                config.refusal(result)?;
+                Ok(output.warnings.iter().map(Remark::from).collect())
+            }
+            Answered::Status(_) => unreachable!("commands have what they said as answer"),
+        }
+    }
+
+    /// Whether the loop has ended by itself, which is a defect; [`Router::stop`] passes it on.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Ends it, and tells what it has done. What still waited is dropped.
+    ///
+    /// # Panics
+    /// If the loop did.
+    pub fn stop(mut self) -> Status {
+        drop(self.listener.take());
+        self.stop.stop();
+        self.orders.bell().ring();
+        self.thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// The loop answers between two batches: milliseconds, if the machine is not overloaded.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Before all ordinary threads, after everything that asked for more.
+const REAL_TIME_PRIORITY: u8 = 1;
+
+fn check_ports(ports: &[PortSpec]) -> Result<(), StartError> {
+    if ports.is_empty() || !ports.len().is_multiple_of(2) {
+        return Err(StartError::Odd(ports.len()));
+    }
+    if ports.len() > MOST_PORTS {
+        return Err(StartError::Many(ports.len()));
+    }
+    for (place, port) in ports.iter().enumerate() {
+        if ports[..place].iter().any(|other| other.name == port.name) {
+            return Err(StartError::Twice(port.clone()));
+        }
+        // One lane takes from all ports, and its frames begin alike.
+        if port.link() != ports[0].link() {
+            return Err(StartError::Unlike(ports[0].clone(), port.clone()));
+        }
+    }
+    Ok(())
+}
+
+fn interface(port: &PortSpec) -> Interface {
+    Interface {
+        name: port.name.clone(),
+        addresses: Vec::new(),
+    }
+}
+
+fn firewall(settings: &sluice_ipfw::Settings, interfaces: &[Interface]) -> Firewall {
+    let mut firewall = Firewall::new(settings);
+    firewall.set_interfaces(interfaces.to_vec());
+    firewall
+}
+
+/// What the loop's thread is given.
+struct Plan {
+    engine: sluice_ipfw::Settings,
+    interfaces: Vec<Interface>,
+    names: Vec<String>,
+    config: Config,
+    split_below: Rate,
+    spin: Spin,
+}
+
+/// The loop's thread.
+struct Loop {
+    forwarder: Forwarder<Box<dyn Port + Send>, Ruled>,
+    inbox: Inbox<Status>,
+    clock: Clock,
+    names: Vec<String>,
+    commands: u64,
+    is_real_time: bool,
+}
+
+impl Loop {
+    fn new(
+        plan: Plan,
+        ports: Vec<Box<dyn Port + Send>>,
+        pool: Pool,
+        clock: Clock,
+        inbox: Inbox<Status>,
+    ) -> Loop {
+        let is_real_time = sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
+        let all: Vec<usize> = (0..ports.len()).collect();
+        let partners = all.iter().map(|port| port ^ 1).collect();
+        let engine = firewall(&plan.engine, &plan.interfaces);
+        let ruled = Ruled::new(engine, partners, plan.split_below);
+        let mut forwarder = Forwarder::new(ports, pool, clock, plan.spin);
+        let lane = LaneOptions {
+            from: &all,
+            seed: plan.engine.seed,
+            rng: Rng::from_seed(plan.engine.seed),
+        };
+        forwarder.add_lane(ruled, (), lane);
+        forwarder.with(LANE, |ruled, cx| {
+            let (_, result) = plan.config.apply(ruled.firewall_mut(), cx);
+            ruled.commanded();
+            result.expect("a configuration that an equal engine took is taken");
+        });
+        Loop {
+            forwarder,
+            inbox,
+            clock,
+            names: plan.names,
+            commands: 0,
+            is_real_time,
+        }
+    }
+
+    fn run(mut self, stop: &Stop, started: impl FnOnce()) -> Status {
+        started();
+        while !stop.is_stopped() {
+            // One order per turn: packets go on between two.
+            let order = self.inbox.take();
+            let until = order.as_ref().map(|_| Time::ZERO);
+            if let Some(order) = order {
+                let answer = self.carry_out(&order.work);
+                order.answer(answer);
+            }
+            let bell = std::os::fd::AsFd::as_fd(&self.inbox);
+            self.forwarder.turn(until, Some(bell));
+        }
+        self.status()
+    }
+
+    fn carry_out(&mut self, work: &Work) -> Answered<Status> {
+        let Work::Commands { text, mode, files } = work else {
+            return Answered::Status(Box::new(self.status()));
+        };
+        self.commands += 1;
+        let mut output = Output::default();
+        let result = self.forwarder.with(LANE, |ruled, cx| {
+            let firewall = ruled.firewall_mut();
+            let result = firewall.execute(text, *mode, &mut Given(files), &mut output, cx);
+            ruled.commanded();
+            result
+        });
+        Answered::Commands(Box::new(output), result)
+    }
+
+    fn status(&mut self) -> Status {
+        let counters: Vec<_> = (0..self.names.len())
+            .map(|port| self.forwarder.counters(port))
+            .collect();
+        let ports = self.names.iter().zip(counters).map(|(name, counters)| {
+            let lost = Loss::ALL
+                .into_iter()
+                .map(|loss| (loss.name(), counters.lost(loss)));
+            PortStatus {
+                name: name.clone(),
+                received: counters.received,
+                received_bytes: counters.received_bytes,
+                sent: counters.sent,
+                sent_bytes: counters.sent_bytes,
+                lost: lost
+                    .filter(|(_, n)| *n > 0)
+                    .map(|(k, n)| (k.to_owned(), n))
+                    .collect(),
+            }
+        });
+        let lane = &self.forwarder.lanes()[LANE];
+        let (counts, lateness) = (lane.counts(), lane.lateness());
+        let dropped = DropReason::ALL
+            .iter()
+            .map(|reason| (reason.name(), counts.dropped(*reason)));
+        let lost = LostFrame::ALL
+            .iter()
+            .map(|cause| (cause.name(), counts.lost(*cause)));
+        let named = |(name, n): (&str, u64)| (n > 0).then(|| (name.to_owned(), n));
+        Status {
+            uptime_ns: self.clock.now().as_ns(),
+            ports: ports.collect(),
+            admitted: counts.admitted,
+            bypassed: counts.bypassed,
+            sent: counts.sent,
+            dropped: dropped.filter_map(named).collect(),
+            lost: lost.filter_map(named).collect(),
+            late_p50_ns: lateness.bound(500).as_ns(),
+            late_p99_ns: lateness.bound(990).as_ns(),
+            commands: self.commands,
+            is_real_time: self.is_real_time,
+        }
+    }
+}
+
+/// All ports share one lane: one engine has all rules.
+const LANE: usize = 0;

@@ -1,0 +1,214 @@
+//! The rule engine as what queues the packets of a lane.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use sluice_core::{Cx, Packet, Rate, Time, Wake};
+use sluice_ipfw::{Direction, Disposition, Firewall, Fragment, Headers, InterfaceId};
+use sluice_net::frame::{Addresses, Transport, View};
+
+use crate::forward::{Departure, PortNumber, Queueing};
+
+/// A bridge between pairs of ports, with dummynet's rules in between.
+///
+/// A packet crosses the rules twice, as on a router: on its way in from one port, and on its way out
+/// through the other.
+pub struct Ruled {
+    firewall: Firewall,
+    /// By port, the one at the other end.
+    partners: Vec<PortNumber>,
+    /// What passed at once.
+    passed: VecDeque<Departure>,
+    split_below: Rate,
+    splits: bool,
+}
+
+impl Ruled {
+    /// `firewall` between ports, port `i` and `partners[i]` being the ends of one bridge. The engine's
+    /// interfaces are the ports. Super-packets are split while a link is slower than `split_below`.
+    pub fn new(mut firewall: Firewall, partners: Vec<PortNumber>, split_below: Rate) -> Self {
+        for (from, to) in partners.iter().enumerate() {
+            firewall.connect(interface(from), interface(*to));
+        }
+        let mut ruled = Ruled {
+            firewall,
+            partners,
+            passed: VecDeque::with_capacity(256),
+            split_below,
+            splits: false,
+        };
+        ruled.commanded();
+        ruled
+    }
+
+    /// The engine.
+    pub const fn firewall(&self) -> &Firewall {
+        &self.firewall
+    }
+
+    /// The engine, for commands; [`Ruled::commanded`] must follow.
+    pub const fn firewall_mut(&mut self) -> &mut Firewall {
+        &mut self.firewall
+    }
+
+    /// Takes notice of what commands have changed.
+    pub fn commanded(&mut self) {
+        let slowest = self.firewall.slowest_rate();
+        self.splits = slowest.is_some_and(|rate| rate < self.split_below);
+    }
+}
+
+fn interface(port: PortNumber) -> InterfaceId {
+    InterfaceId(u16::try_from(port).expect("a forwarder has fewer than 64 ports"))
+}
+
+impl Queueing for Ruled {
+    type Key = Headers;
+
+    fn key(&self, from: PortNumber, view: &View, head: &[u8]) -> Headers {
+        headers(interface(from), view, head)
+    }
+
+    fn splits(&self, _from: PortNumber, _at: Time) -> bool {
+        self.splits
+    }
+
+    fn admit(&mut self, packet: Packet, key: &Headers, cx: &mut Cx<'_>) {
+        let mut headers = key.clone();
+        headers.ip_len = packet.len;
+        if let Disposition::Pass(packet) = self.firewall.handle(packet, &headers, cx) {
+            let from = headers.recv.expect("a packet from a port came in");
+            self.passed.push_back(Departure {
+                packet,
+                due: cx.now,
+                to: self.partners[usize::from(from.0)],
+            });
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
+        if let Some(departure) = self.passed.pop_front() {
+            return Some(departure);
+        }
+        let departure = self.firewall.poll(cx)?;
+        debug_assert_eq!(departure.direction, Direction::Out);
+        let to = departure
+            .xmit
+            .expect("every port is connected, so what passes is on its way out");
+        Some(Departure {
+            packet: departure.packet,
+            due: departure.due,
+            to: usize::from(to.0),
+        })
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        if !self.passed.is_empty() {
+            return Some(Time::ZERO);
+        }
+        match self.firewall.next_wake() {
+            Wake::Now => Some(Time::ZERO),
+            Wake::At(at) => Some(at),
+            Wake::OnEnqueue => None,
+        }
+    }
+
+    fn bypass(&self, from: PortNumber) -> Option<PortNumber> {
+        Some(self.partners[from])
+    }
+}
+
+/// What rules look at, of a packet that came in.
+fn headers(recv: InterfaceId, view: &View, head: &[u8]) -> Headers {
+    let unspecified = IpAddr::from([0; 4]);
+    let (src, dst) = match view.addresses {
+        Addresses::V4 {
+            source,
+            destination,
+        } => (source.into(), destination.into()),
+        Addresses::V6 {
+            source,
+            destination,
+        } => (source.into(), destination.into()),
+        Addresses::None => (unspecified, unspecified),
+    };
+    let mut headers = Headers::new(Direction::In, view.protocol, src, dst);
+    headers.recv = Some(recv);
+    (headers.src_port, headers.dst_port) = view.ports().unwrap_or((0, 0));
+    headers.tos = view.dscp << 2 | view.ecn;
+    headers.ip_len = view.ip_len;
+    match view.transport {
+        Transport::Tcp { flags, .. } => headers.tcp_flags = flags,
+        Transport::Icmp { kind, .. } => headers.icmp_type = Some(kind),
+        _ => {}
+    }
+    let at = usize::from(view.network);
+    // The fixed part of the header is there: its addresses could be read.
+    let ip = head.get(at..).unwrap_or(&[]);
+    let byte = |i: usize| ip.get(i).copied().unwrap_or(0);
+    let word = |i: usize| u16::from_be_bytes([byte(i), byte(i + 1)]);
+    if src.is_ipv6() {
+        // RFC 8200 section 3: version, traffic class and 20 bits of flow label; hop limit at 7.
+        headers.flow_label = u32::from(byte(1) & 0x0f) << 16 | u32::from(word(2));
+        headers.ttl = byte(7);
+    } else {
+        // RFC 791 section 3.1.
+        headers.ip_id = word(4);
+        headers.ttl = byte(8);
+        headers.fragment.dont = word(6) & 0x4000 != 0;
+    }
+    if let Some(fragment) = view.fragment {
+        headers.fragment = Fragment {
+            offset: fragment.offset,
+            has_more: fragment.more,
+            dont: headers.fragment.dont,
+        };
+    }
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_net::frame::{Link, parse_head};
+
+    #[test]
+    fn headers_are_those_of_the_packet() {
+        // RFC 791 and RFC 9293: 60 bytes, id 0x1234, DF, TTL 61, CS1 with CE, SYN from 443 to 80.
+        let mut v4 = vec![
+            0x45, 0x23, 0, 60, 0x12, 0x34, 0x40, 0, 61, 6, 0, 0, 10, 0, 1, 2, 10, 0, 2, 2, 0x01,
+            0xbb, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0xa0, 0x02,
+        ];
+        v4.resize(60, 0);
+        let view = parse_head(&v4, v4.len(), Link::Ip);
+        let got = headers(InterfaceId(1), &view, &v4);
+        let mut expected = Headers::new(
+            Direction::In,
+            6,
+            IpAddr::from([10, 0, 1, 2]),
+            IpAddr::from([10, 0, 2, 2]),
+        );
+        expected.recv = Some(InterfaceId(1));
+        (expected.src_port, expected.dst_port) = (443, 80);
+        (expected.tos, expected.ttl) = (0x23, 61);
+        (expected.ip_len, expected.ip_id) = (60, 0x1234);
+        (expected.fragment.dont, expected.tcp_flags) = (true, 2);
+        assert_eq!(got, expected);
+    }
+
+    #[test]
+    fn labels_hop_limits_and_fragments_of_ipv6_are_read() {
+        // RFC 8200: class 0xb8 (EF), label 0xabcde, 16 bytes behind the header, a fragment header,
+        // hop limit 9; offset 1480, more to come.
+        let mut v6 = vec![0x6b, 0x8a, 0xbc, 0xde, 0, 16, 44, 9];
+        v6.extend([0xfd; 16]);
+        v6.extend([0xfc; 16]);
+        v6.extend([17, 0, 0x05, 0xc9, 0, 0, 0, 7]);
+        v6.extend([0; 8]);
+        let view = parse_head(&v6, v6.len(), Link::Ip);
+        let got = headers(InterfaceId(0), &view, &v6);
+        assert_eq!((got.flow_label, got.ttl, got.dscp()), (0xabcde, 9, 46));
+        assert_eq!((got.fragment.offset, got.fragment.has_more), (1480, true));
+        assert_eq!((got.proto, got.ip_len, got.src_port), (17, 56, 0));
+    }
+}

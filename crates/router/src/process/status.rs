@@ -1,0 +1,144 @@
+//! How a router is: for the status line, the summary, and whoever asks over the socket.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How a router is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Since it started.
+    pub uptime_ns: u64,
+    /// Its ports in order; those of a pair follow one another.
+    pub ports: Vec<PortStatus>,
+    /// Packets that were given to the rules, segments of split super-packets each.
+    pub admitted: u64,
+    /// Frames that are not IP and passed by the rules.
+    pub bypassed: u64,
+    /// Packets handed to a port.
+    pub sent: u64,
+    /// Packets dropped by rules, queues and links, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// Frames that got lost on the way to a queue or to a port, by cause.
+    pub lost: BTreeMap<String, u64>,
+    /// Half of the packets left less later than this after they were due.
+    pub late_p50_ns: u64,
+    /// 99 of 100 did.
+    pub late_p99_ns: u64,
+    /// Commands carried out since the start, refused ones included.
+    pub commands: u64,
+    /// Whether the loop runs before ordinary threads (SCHED_FIFO).
+    pub is_real_time: bool,
+}
+
+/// A port.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PortStatus {
+    /// As the user named it.
+    pub name: String,
+    /// Frames that came in.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Frames that left.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Frames that the port or the kernel lost, by reason.
+    pub lost: BTreeMap<String, u64>,
+}
+
+impl Status {
+    /// Packets dropped for any reason.
+    pub fn dropped_total(&self) -> u64 {
+        self.dropped.values().sum()
+    }
+
+    /// One line on what has happened since `before`.
+    pub fn line(&self, before: &Status) -> String {
+        let span_ns = self.uptime_ns.saturating_sub(before.uptime_ns).max(1);
+        let mut line = String::new();
+        for (port, old) in self.ports.iter().zip(&before.ports) {
+            let mbit =
+                |new: u64, old: u64| (new.saturating_sub(old)) as f64 * 8_000.0 / span_ns as f64;
+            line.push_str(&format!(
+                "{} in {:.1} out {:.1} Mbit/s  ",
+                port.name,
+                mbit(port.received_bytes, old.received_bytes),
+                mbit(port.sent_bytes, old.sent_bytes)
+            ));
+        }
+        let dropped = self.dropped_total() - before.dropped_total().min(self.dropped_total());
+        line.push_str(&format!("dropped {dropped}"));
+        line
+    }
+}
+
+/// A summary for people.
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<12} {:>12} {:>14} {:>12} {:>14} {:>8}",
+            "port", "frames in", "bytes in", "frames out", "bytes out", "lost"
+        )?;
+        for port in &self.ports {
+            writeln!(
+                f,
+                "{:<12} {:>12} {:>14} {:>12} {:>14} {:>8}",
+                port.name,
+                port.received,
+                port.received_bytes,
+                port.sent,
+                port.sent_bytes,
+                port.lost.values().sum::<u64>()
+            )?;
+        }
+        writeln!(
+            f,
+            "up {:.1} s, {} packets through the rules, {} sent, {} past them, {} dropped, {} commands",
+            self.uptime_ns as f64 / 1e9,
+            self.admitted,
+            self.sent,
+            self.bypassed,
+            self.dropped_total(),
+            self.commands
+        )?;
+        for (what, counts) in [("dropped", &self.dropped), ("lost", &self.lost)] {
+            for (reason, count) in counts {
+                writeln!(f, "{what} {reason}: {count}")?;
+            }
+        }
+        writeln!(
+            f,
+            "packets left {:.0} us (half) and {:.0} us (99 of 100) after they were due, at most",
+            self.late_p50_ns as f64 / 1e3,
+            self.late_p99_ns as f64 / 1e3
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_tells_rates_since_the_last_one() {
+        let before = Status {
+            uptime_ns: 1_000_000_000,
+            ports: vec![PortStatus {
+                name: "eth0".into(),
+                received_bytes: 1_000_000,
+                ..PortStatus::default()
+            }],
+            ..Status::default()
+        };
+        let mut now = before.clone();
+        now.uptime_ns = 3_000_000_000;
+        now.ports[0].received_bytes += 2_500_000;
+        now.dropped.insert("overflow".into(), 3);
+        // 2.5 MB in 2 s are 10 Mbit/s.
+        assert_eq!(now.line(&before), "eth0 in 10.0 out 0.0 Mbit/s  dropped 3");
+    }
+}

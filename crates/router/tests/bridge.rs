@@ -1,0 +1,405 @@
+//! A router between two hosts, live: seed 001's network, subscribers, one_pass, changes under load.
+//!
+//! `client -- router -- server`, each in a namespace of its own, made by the test. The tests need root
+//! or its capabilities, fail without, and run one at a time (`make test-live`), since they measure.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
+
+use sluice_core::{Rate, Span, Time};
+use sluice_net::Clock;
+use sluice_net::namespace::{Mac, Namespace, Privilege, VethEnd, create_veth};
+use sluice_net::traffic::Stop;
+use sluice_net::traffic::ping::{Ping, PingReport};
+use sluice_net::traffic::tcp::{TcpFlow, TcpReport};
+use sluice_net::traffic::udp::{UdpFlow, UdpReport};
+use sluice_router::control::{How, Reply, Request, Texts, ask};
+use sluice_router::process::{Router, Settings};
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2));
+const NEIGHBOUR: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 1, 3));
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2));
+
+/// The hosts, and a router between them.
+struct Network {
+    client: Namespace,
+    server: Namespace,
+    _middle: Namespace,
+    router: Option<Router>,
+    folder: tempfile::TempDir,
+    clock: Clock,
+}
+
+impl Network {
+    /// A router that accepts what no rule matches, and has carried out `commands`.
+    fn new(commands: &str) -> Network {
+        let privilege = Privilege::probe();
+        assert_eq!(privilege, Privilege::Capable, "this live test {privilege}");
+        let client = Namespace::create("client").unwrap();
+        let middle = Namespace::create("middle").unwrap();
+        let server = Namespace::create("server").unwrap();
+        let hosts = [(&client, "left", 2), (&server, "right", 3)];
+        for (host, port, number) in hosts {
+            host.silence_ipv6().unwrap();
+            host.set_sysctl("net.ipv4.tcp_no_metrics_save", "1")
+                .unwrap();
+            let ends = (
+                VethEnd {
+                    namespace: host,
+                    name: "eth0",
+                    mac: mac(number),
+                },
+                VethEnd {
+                    namespace: &middle,
+                    name: port,
+                    mac: mac(number + 10),
+                },
+            );
+            create_veth(ends.0, ends.1).unwrap();
+            host.links().unwrap().set_up("eth0", true).unwrap();
+            middle.links().unwrap().set_up(port, true).unwrap();
+        }
+        let mut links = client.links().unwrap();
+        links.add_address("eth0", CLIENT, 16).unwrap();
+        links.add_address("eth0", NEIGHBOUR, 16).unwrap();
+        links.add_neighbour("eth0", SERVER, mac(3)).unwrap();
+        let mut links = server.links().unwrap();
+        links.add_address("eth0", SERVER, 16).unwrap();
+        links.add_neighbour("eth0", CLIENT, mac(2)).unwrap();
+        links.add_neighbour("eth0", NEIGHBOUR, mac(2)).unwrap();
+
+        let folder = tempfile::tempdir().unwrap();
+        let mut settings = Settings::new("left".parse().unwrap(), "right".parse().unwrap());
+        settings.namespace = Some(path_of(&middle));
+        settings.socket = Some(folder.path().join("s"));
+        settings.engine.accepts_by_default = true;
+        let router = Router::start(&settings).unwrap();
+        let network = Network {
+            client,
+            server,
+            _middle: middle,
+            router: Some(router),
+            folder,
+            clock: Clock::start(),
+        };
+        network.batch(commands);
+        network
+    }
+
+    fn batch(&self, commands: &str) -> Reply {
+        let request = Request::Commands {
+            commands: commands.into(),
+            how: How::Batch,
+            files: Texts::new(),
+        };
+        let reply = ask(&self.folder.path().join("s"), &request).unwrap();
+        assert_eq!(reply.error, None, "{commands}");
+        reply
+    }
+
+    fn state(&self, command: &str) -> serde_json::Value {
+        serde_json::from_str(self.batch(command).state.unwrap().get()).unwrap()
+    }
+
+    /// 300 ms from now, so that receivers stamp what arrives (see `traffic`).
+    fn soon(&self) -> Time {
+        self.clock.now() + Span::from_ms(300)
+    }
+
+    fn ping(&self, start: Time, count: u64) -> sluice_net::traffic::Running<PingReport> {
+        let ping = Ping {
+            count: Some(count),
+            linger: Span::from_ms(500),
+            ..Ping::new(CLIENT, SERVER, Span::from_ms(20), start)
+        };
+        ping.start(&self.client, &self.server, &self.clock, &Stop::new())
+            .unwrap()
+    }
+
+    fn udp(
+        &self,
+        source: IpAddr,
+        start: Time,
+        length: Span,
+        mbit: u64,
+    ) -> sluice_net::traffic::Running<UdpReport> {
+        let udp = UdpFlow {
+            stop: Some(start + length),
+            linger: Span::from_ms(500),
+            ..UdpFlow::new(
+                source,
+                SERVER,
+                Rate::from_bps(mbit * 1_000_000),
+                1222,
+                start,
+            )
+        };
+        udp.start(&self.client, &self.server, &self.clock, &Stop::new())
+            .unwrap()
+    }
+
+    fn tcp(
+        &self,
+        source: IpAddr,
+        start: Time,
+        length: Span,
+    ) -> sluice_net::traffic::Running<TcpReport> {
+        let tcp = TcpFlow {
+            stop: Some(start + length),
+            congestion_control: Some("cubic".into()),
+            ..TcpFlow::new(source, SERVER, start)
+        };
+        tcp.start(&self.client, &self.server, &self.clock, &Stop::new())
+            .unwrap()
+    }
+
+    /// Ends the router; what it dropped, by reason.
+    fn end(mut self) -> BTreeMap<String, u64> {
+        let status = self.router.take().map(Router::stop).unwrap();
+        assert_eq!(status.lost, BTreeMap::new(), "{status}");
+        for port in &status.ports {
+            assert_eq!(port.lost, BTreeMap::new(), "{status}");
+        }
+        status.dropped
+    }
+}
+
+fn mac(number: u8) -> Mac {
+    Mac([2, 0, 0, 0, 0, number])
+}
+
+/// As others name a namespace that this process holds.
+fn path_of(namespace: &Namespace) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", namespace.as_fd().as_raw_fd()))
+}
+
+/// Least, mean and largest round trip in ms, and the lost part, as `ping -q` tells them.
+fn summary(report: &PingReport) -> (f64, f64, f64, f64) {
+    let times: Vec<f64> = report
+        .samples
+        .iter()
+        .filter_map(|sample| sample.round_trip)
+        .map(Span::as_ms_f64)
+        .collect();
+    assert!(!times.is_empty(), "no reply at all");
+    let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = times.iter().copied().fold(0.0, f64::max);
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    let lost = report.lost() as f64 / report.samples.len() as f64;
+    eprintln!(
+        "{} replies, {lost:.3} lost, min/avg/max {least:.3}/{mean:.3}/{most:.3} ms",
+        times.len()
+    );
+    (least, mean, most, lost)
+}
+
+/// Payload bytes that arrived from `from` on.
+fn goodput(report: &TcpReport, from: Time) -> u64 {
+    let end = report.goodput.last().map_or(0, |last| last.bytes);
+    let before = report.goodput.iter().take_while(|g| g.time <= from).last();
+    end - before.map_or(0, |g| g.bytes)
+}
+
+/// Bytes of IP packets sent from `from` on that arrived.
+fn arrived(report: &UdpReport, from: Time) -> u64 {
+    1250 * report.samples.iter().filter(|s| s.sent >= from).count() as u64
+}
+
+/// Seed 001, "A FIFO Queued Network".
+const FIFO: &str = "ipfw pipe 1 config bw 10MBit/s delay 10ms
+ipfw add 1000 pipe 1 all from 10.0.1.0/24 to any out
+";
+
+/// Seed 001, "Weighed Fair Queue".
+const WEIGHTED: &str = "ipfw pipe 1 config bw 10MBit/s delay 10ms
+ipfw sched 1 config pipe 1 type wf2q+
+ipfw queue 100 config sched 1 weight 69 mask all
+ipfw queue 200 config sched 1 weight 30 mask all
+ipfw queue 300 config sched 1 weight 1 mask all
+ipfw add 1000 queue 100 tcp from 10.0.1.0/24 to any out
+ipfw add 1001 queue 200 udp from 10.0.1.0/24 to any out
+ipfw add 1002 queue 300 icmp from 10.0.1.0/24 to any out
+";
+
+#[test]
+fn a_fifo_delays_the_ping_under_tcp_and_loses_it_under_a_flood() {
+    let network = Network::new(FIFO);
+    let start = network.soon();
+    let (least, mean, ..) = summary(&network.ping(start, 50).join().unwrap());
+    // The delay of the pipe, 84 bytes at 10 Mbit/s (67 us), and what the way there and back takes.
+    assert!((10.067..10.6).contains(&least), "{least}");
+    assert!(
+        mean < 12.0,
+        "{mean}: the article's 16.7 ms were its clock's doing"
+    );
+
+    // 50 slots of 1500 bytes take 60 ms; CUBIC fills them and, after a loss, drains some of them.
+    let start = network.soon();
+    let tcp = network.tcp(CLIENT, start, Span::from_secs(4));
+    let ping = network.ping(start + Span::from_secs(2), 90);
+    let (_, mean, most, _) = summary(&ping.join().unwrap());
+    assert!((30.0..71.0).contains(&mean), "{mean}");
+    assert!(most < 75.0, "{most}");
+    let bytes = goodput(&tcp.join().unwrap(), start + Span::from_secs(1));
+    // 3 s at 10 Mbit/s, of which 1448 of 1500 bytes are payload.
+    let share = bytes as f64 / (3.0 * 1.25e6 * 1448.0 / 1500.0);
+    assert!((0.93..1.05).contains(&share), "{share}");
+
+    // A fifth too much: the queue is always full, and who comes finds a place in 10 of 12 cases; the
+    // article lost 19 of 100.
+    let start = network.soon();
+    let udp = network.udp(CLIENT, start, Span::from_secs(3), 12);
+    let ping = network.ping(start + Span::from_secs(1), 80);
+    let (_, mean, most, lost) = summary(&ping.join().unwrap());
+    assert!((0.02..0.6).contains(&lost), "{lost}");
+    // 49 or 50 packets of 1250 bytes before it: 50 ms, and the delay.
+    assert!((55.0..64.0).contains(&mean) && most < 66.0, "{mean} {most}");
+    let udp = udp.join().unwrap();
+    let dropped = network.end();
+    assert_eq!(dropped.keys().collect::<Vec<_>>(), ["overflow"]);
+    let lost = udp.sent - udp.received;
+    assert!(
+        dropped["overflow"] >= lost,
+        "{dropped:?}, {lost} of the flood"
+    );
+}
+
+#[test]
+fn weights_share_the_link_between_tcp_and_udp_and_spare_the_ping() {
+    let network = Network::new(WEIGHTED);
+    let start = network.soon();
+    let length = Span::from_secs(9);
+    let tcp = network.tcp(CLIENT, start, length);
+    let udp = network.udp(CLIENT, start, length, 10);
+    let from = start + Span::from_secs(2);
+    let ping = network.ping(from, 300);
+    let (least, mean, _, lost) = summary(&ping.join().unwrap());
+    assert!(lost == 0.0, "{lost}");
+    // Its weight is worth 100 kbit/s: 84 bytes are due after 6.7 ms at the latest, behind a packet
+    // that is under way (1.2 ms); the article has 11 to 21 ms.
+    assert!(least > 10.0 && mean < 18.5, "{least} {mean}");
+    // Both are counted by the IP packets of the same 7 s: a payload of 1448 is one of 1500.
+    let tcp = goodput(&tcp.join().unwrap(), from) as f64 * 1500.0 / 1448.0;
+    let udp = arrived(&udp.join().unwrap(), from) as f64;
+    let share = 100.0 * tcp / (tcp + udp);
+    eprintln!(
+        "TCP has {share:.1} % of {:.2} Mbit/s",
+        (tcp + udp) * 8.0 / 7e6
+    );
+    // 69 of 69 + 30.
+    assert!((share - 69.7).abs() < 3.0, "{share}");
+    network.end();
+}
+
+#[test]
+fn subscribers_behind_a_mask_get_their_own_rate_each() {
+    let network = Network::new(
+        "pipe 1 config bw 2Mbit/s queue 30 mask src-ip 0xffffffff\nadd pipe 1 ip from 10.0.1.0/24 to any out",
+    );
+    let start = network.soon();
+    let length = Span::from_secs(6);
+    let tcp = network.tcp(CLIENT, start, length);
+    let udp = network.udp(NEIGHBOUR, start, length, 8);
+    let (tcp, udp) = (tcp.join().unwrap(), udp.join().unwrap());
+    // 4 s at 2 Mbit/s are 1 MB. TCP's payload is 1448 of 1500 bytes, and it may have to recover once.
+    let from = start + Span::from_secs(2);
+    let of_tcp = goodput(&tcp, from) as f64 * 1500.0 / 1448.0 / 1e6;
+    assert!((0.93..1.07).contains(&of_tcp), "{of_tcp}");
+    let of_udp = arrived(&udp, from) as f64 / 1e6;
+    assert!((0.97..1.03).contains(&of_udp), "{of_udp}");
+    let state = network.state("--json pipe 1 show");
+    let flows = state["pipes"][0]["flows"].as_array().unwrap();
+    let sources: Vec<&str> = flows.iter().map(|f| f["src"].as_str().unwrap()).collect();
+    assert_eq!(sources, ["10.0.1.2", "10.0.1.3"]);
+    network.end();
+}
+
+#[test]
+fn one_pass_decides_whether_the_rules_behind_a_pipe_are_asked() {
+    let network = Network::new(
+        "pipe 1 config delay 10\npipe 2 config delay 20
+         add 100 pipe 1 ip from 10.0.1.0/24 to any out\nadd 200 pipe 2 ip from 10.0.1.0/24 to any out",
+    );
+    for (command, delay) in [
+        ("sysctl net.inet.ip.fw.one_pass=1", 10.0),
+        ("sysctl net.inet.ip.fw.one_pass=0", 30.0),
+        ("enable one_pass", 10.0),
+    ] {
+        network.batch(command);
+        let start = network.soon();
+        let (least, mean, ..) = summary(&network.ping(start, 20).join().unwrap());
+        assert!((delay..delay + 0.5).contains(&least), "{command}: {least}");
+        assert!(mean < delay + 2.0, "{command}: {mean}");
+    }
+    assert_eq!(network.end(), BTreeMap::new());
+}
+
+#[test]
+fn a_pipe_that_is_changed_every_100_ms_for_10_s_loses_nothing() {
+    let network = Network::new("add pipe 1 ip from 10.0.1.0/24 to any out");
+    // Never slower than the load for longer than a turn, never shorter than what then waits: 100 ms
+    // of 6 Mbit/s less 4 are 25 packets.
+    let changes = [
+        "pipe 1 config bw 20Mbit/s delay 5 queue 500",
+        "pipe 1 config bw 4Mbit/s delay 1 queue 400",
+        "pipe 1 config bw 20Mbit/s queue 500KBytes codel target 500ms interval 1s",
+        "pipe 1 config bw 9.5Mbit/s delay 2.5 queue 300 red 0.002/250/290/0.1",
+        "pipe 1 config bw 30Mbit/s delay 20 queue 400 burst 10k pie target 500ms",
+        "pipe 1 config delay 3 queue 200",
+    ];
+    network.batch(changes[0]);
+    let start = network.soon();
+    let udp = network.udp(CLIENT, start, Span::from_secs(10), 6);
+    let end = start + Span::from_secs(10);
+    let mut turns = 0;
+    while network.clock.now() < end {
+        network.batch(changes[turns % changes.len()]);
+        turns += 1;
+        sleep(Duration::from_millis(100));
+    }
+    let udp = udp.join().unwrap();
+    eprintln!("{turns} changes, {} packets", udp.sent);
+    assert!(turns >= 50, "{turns}");
+    assert_eq!((udp.received, udp.reordered), (udp.sent, udp.reordered));
+    assert_eq!(network.end(), BTreeMap::new());
+}
+
+#[test]
+fn devices_of_ip_packets_are_bridged_too() {
+    let privilege = Privilege::probe();
+    assert_eq!(privilege, Privilege::Capable, "this live test {privilege}");
+    let host = Namespace::create("host").unwrap();
+    host.silence_ipv6().unwrap();
+    let mut settings = Settings::new("tun:left".parse().unwrap(), "tun:right".parse().unwrap());
+    settings.namespace = Some(path_of(&host));
+    settings.engine.accepts_by_default = true;
+    let router = Router::start(&settings).unwrap();
+    let mut links = host.links().unwrap();
+    let near = IpAddr::from([10, 9, 1, 1]);
+    links.add_address("left", near, 16).unwrap();
+    host.enter(|| {
+        let socket = UdpSocket::bind((near, 0)).unwrap();
+        for number in 0..100_u8 {
+            socket.send_to(&[number; 1000], "10.9.2.2:9").unwrap();
+        }
+    })
+    .unwrap();
+    // What the router sends through a device arrives there.
+    for _ in 0..200 {
+        if links.interface("right").unwrap().traffic.received >= 100 {
+            break;
+        }
+        sleep(Duration::from_millis(10));
+    }
+    assert_eq!(links.interface("right").unwrap().traffic.received, 100);
+    let status = router.stop();
+    assert_eq!((status.admitted, status.sent), (100, 100), "{status}");
+    assert!(
+        links.interface("left").is_err(),
+        "devices go with the router"
+    );
+}

@@ -1,0 +1,267 @@
+//! The control socket under everything that clients may do to it. The timeouts are real ones, made
+//! short.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use sluice_core::{Cx, DropCounter, Rng, Time};
+use sluice_ipfw::{Firewall, NoFiles, Output, Settings};
+use sluice_router::control::{
+    Answered, How, Inbox, Limits, Listener, Reply, Request, ServeError, Work, ask, inbox,
+};
+
+/// A loop without packets: an engine that carries out orders until the test ends.
+struct Served {
+    listener: Option<Listener>,
+    end: Sender<()>,
+    folder: tempfile::TempDir,
+    thread: Option<JoinHandle<()>>,
+}
+
+const SHORT: Limits = Limits {
+    clients: 4,
+    patience: Duration::from_millis(300),
+    work: Duration::from_secs(20),
+};
+
+impl Served {
+    fn start() -> Served {
+        let folder = tempfile::tempdir().unwrap();
+        let (inbox, orders) = inbox::<u32>().unwrap();
+        let (end, ended) = channel();
+        let thread = thread::spawn(move || carry_out(inbox, &ended));
+        let listener = Listener::open(&folder.path().join("s"), orders, SHORT).unwrap();
+        Served {
+            listener: Some(listener),
+            end,
+            folder,
+            thread: Some(thread),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("s")
+    }
+
+    fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.path()).unwrap();
+        // The tests wait for answers; one that does not come is a failure and no hang.
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        stream
+    }
+
+    fn ask(&self, commands: &str) -> Reply {
+        ask(&self.path(), &request_of(commands)).unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.listener.take());
+        let _ = self.end.send(());
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(thread::panicking() || ended.is_some_and(|e| e.is_ok()));
+    }
+}
+
+fn request_of(commands: &str) -> Request {
+    Request::Commands {
+        commands: commands.into(),
+        how: Default::default(),
+        files: Default::default(),
+    }
+}
+
+fn carry_out(mut inbox: Inbox<u32>, ended: &Receiver<()>) {
+    let mut firewall = Firewall::new(&Settings::default());
+    let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+    while ended.try_recv().is_err() {
+        let mut poll = [rustix::event::PollFd::from_borrowed_fd(
+            inbox.as_fd(),
+            rustix::event::PollFlags::IN,
+        )];
+        let tick = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 20_000_000,
+        };
+        rustix::event::poll(&mut poll, Some(&tick)).unwrap();
+        while let Some(order) = inbox.take() {
+            let answer = match &order.work {
+                Work::Status => Answered::Status(Box::new(7)),
+                Work::Commands { text, mode, .. } => {
+                    let mut output = Output::default();
+                    let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+                    let mut files = NoFiles;
+                    let result = firewall.execute(text, *mode, &mut files, &mut output, &mut cx);
+                    Answered::Commands(Box::new(output), result)
+                }
+            };
+            order.answer(answer);
+        }
+    }
+}
+
+fn line(stream: &UnixStream) -> String {
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+fn commands_are_carried_out_and_refusals_come_back() {
+    let served = Served::start();
+    assert!(
+        served
+            .ask("pipe 1 config bw 10Mbit/s delay 20")
+            .error
+            .is_none()
+    );
+    let shown = served.ask("pipe show");
+    assert!(
+        shown
+            .stdout
+            .starts_with("00001:  10.000 Mbit/s   20 ms burst 0 \n")
+    );
+    let failure = served
+        .ask("pipe 1 config bw 10Mbit/s dealy 20")
+        .error
+        .unwrap();
+    assert_eq!(failure.exit_code, 65);
+    assert_eq!((failure.place.line, failure.place.column), (1, 27));
+    let state = served.ask("--json pipe show").state.unwrap();
+    assert!(state.get().contains(r#""rate_bps":10000000"#), "{state}");
+}
+
+#[test]
+fn the_socket_is_its_owners_alone_and_goes_with_the_router() {
+    let served = Served::start();
+    let mode = fs::metadata(served.path()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let path = served.path();
+    let (_inbox, orders) = inbox::<u32>().unwrap();
+    let taken = Listener::open(&path, orders.clone(), SHORT).err().unwrap();
+    assert!(taken.to_string().contains("another router listens here"));
+    // A file is no socket, and stays.
+    let file = served.folder.path().join("f");
+    fs::write(&file, "precious").unwrap();
+    let occupied = Listener::open(&file, orders.clone(), SHORT).err().unwrap();
+    assert!(matches!(occupied, ServeError::Occupied(_)));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
+    // A socket that nobody listens at any more is replaced.
+    let stale = served.folder.path().join("stale");
+    drop(UnixListener::bind(&stale).unwrap());
+    assert!(stale.exists());
+    let listener = Listener::open(&stale, orders, SHORT).unwrap();
+    drop(listener);
+    assert!(!stale.exists());
+    drop(served);
+    assert!(!path.exists());
+}
+
+#[test]
+fn garbage_is_refused_and_the_connection_goes_on() {
+    let served = Served::start();
+    let stream = served.connect();
+    for garbage in [
+        &b"\0\xff\xfe garbage\n"[..],
+        b"{\n",
+        b"[]\n",
+        b"\n",
+        b"{\"do\":\"commands\",\"commands\":7}\n",
+    ] {
+        (&stream).write_all(garbage).unwrap();
+        let reply: Reply = serde_json::from_str(&line(&stream)).unwrap();
+        let failure = reply.error.unwrap();
+        assert_eq!(failure.exit_code, 76);
+        assert!(
+            failure.message.starts_with("the request cannot be read: "),
+            "{failure:?}"
+        );
+    }
+    (&stream).write_all(b"{\"do\":\"status\"}\n").unwrap();
+    assert_eq!(
+        line(&stream),
+        "{\"stdout\":\"\",\"warnings\":[],\"status\":7}\n"
+    );
+}
+
+#[test]
+fn half_a_request_is_waited_for_and_then_refused() {
+    let served = Served::start();
+    let stream = served.connect();
+    (&stream).write_all(b"{\"do\":").unwrap();
+    let started = Instant::now();
+    // Closed without an answer: there is nothing to answer to.
+    assert_eq!(line(&stream), "");
+    assert!(started.elapsed() >= SHORT.patience);
+    // Ended by the client: told why.
+    let stream = served.connect();
+    (&stream).write_all(b"{\"do\":\"status\"}").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert!(line(&stream).contains("ends before its line does"));
+    assert!(served.ask("pipe show").error.is_none());
+}
+
+#[test]
+fn a_request_that_never_ends_is_refused() {
+    let served = Served::start();
+    let stream = served.connect();
+    let piece = vec![b'x'; 1 << 20];
+    let sent = (0..64)
+        .take_while(|_| (&stream).write_all(&piece).is_ok())
+        .count();
+    assert!(sent < 64, "the router stopped reading");
+    assert!(served.ask("pipe show").error.is_none());
+}
+
+#[test]
+fn silent_clients_make_room_for_those_who_speak() {
+    let served = Served::start();
+    let flood: Vec<UnixStream> = (0..100).map(|_| served.connect()).collect();
+    for _ in 0..20 {
+        assert!(served.ask("pipe show").error.is_none());
+    }
+    drop(flood);
+}
+
+#[test]
+fn a_client_that_stops_reading_is_cut_off() {
+    let served = Served::start();
+    let mut script = String::new();
+    for number in 1..=5000 {
+        script.push_str(&format!("add {number} count ip from any to any\n"));
+    }
+    let request = Request::Commands {
+        commands: script,
+        how: How::Atomic,
+        files: Default::default(),
+    };
+    assert!(ask(&served.path(), &request).unwrap().error.is_none());
+    // Every reply is longer than what a socket buffers.
+    let silent: Vec<UnixStream> = (0..SHORT.clients)
+        .map(|_| {
+            let stream = served.connect();
+            let mut bytes = serde_json::to_vec(&request_of("list")).unwrap();
+            bytes.push(b'\n');
+            (&stream).write_all(&bytes).unwrap();
+            stream
+        })
+        .collect();
+    // They are cut off after `patience`; till then there may be no place.
+    let started = Instant::now();
+    while served.ask("pipe show").error.is_some() {
+        assert!(started.elapsed() < Duration::from_secs(20));
+        thread::sleep(Duration::from_millis(20));
+    }
+    drop(silent);
+}

@@ -1,0 +1,234 @@
+//! The example of `CONTRIBUTING.md` works as it is printed there.
+//!
+//! The workspace is copied, the example's file and its registry line are put in, and nothing else is
+//! changed. Then the command line, a scenario, a replay, the generated reference and the tests that run
+//! over the registry must all know the new AQM. The copy is built in the workspace's own target folder,
+//! so that no library is built a second time; another version keeps its crates apart from the workspace's.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The name that the example's AQM has.
+const NAME: &str = "bound";
+
+const SCENARIO: &str = r#"
+title = "The example"
+duration = "2s"
+[link]
+rate = "10Mbit/s"
+rtt = "20ms"
+[matrix]
+"link.queue" = ["bound bound 20ms", "fq_bound"]
+[[flow]]
+type = "udp"
+name = "flood"
+rate = "12Mbit/s"
+"#;
+
+const TRACE: &str = "time_ns,flow,size_bytes,ecn\n0,1,1000,0\n0,1,1000,0\n0,1,1000,2\n";
+
+/// Runs the whole check.
+pub fn check() -> Result<(), String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let target = target_folder(&root)?;
+    let copy = target.join("contributing");
+    copy_workspace(&root, &copy)?;
+    let page = read(&root.join("CONTRIBUTING.md"))?;
+    let (file, line) = example(&page)?;
+    write(&copy.join(format!("crates/core/src/aqm/{NAME}.rs")), file)?;
+    register(&copy.join("crates/core/src/aqm.rs"), line)?;
+    rename_version(&copy.join("Cargo.toml"))?;
+
+    let cargo = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO"));
+        command.args(args).current_dir(&copy);
+        command.env("CARGO_TARGET_DIR", &target);
+        // Expected files are those of the copy: it lies inside the workspace, which would be taken for
+        // their root.
+        command.env("CARGO_WORKSPACE_DIR", &copy);
+        command
+    };
+    // The registry's own tests: conservation, determinism, no allocation, pages.
+    let mut args = vec!["test", "--offline", "-q", "-p", "sluice-core"];
+    for test in ["conformance", "sched_allocation", "aqm_docs"] {
+        args.extend(["--test", test]);
+    }
+    run(&mut cargo(&args))?;
+
+    run(&mut cargo(&[
+        "build",
+        "--offline",
+        "-q",
+        "-p",
+        "sluice-cli",
+    ]))?;
+    let sluice = target.join("debug/sluice");
+    let says = |args: &[&OsStr], words: &[&str]| {
+        let said = run(Command::new(&sluice).args(args).current_dir(&copy))?;
+        match words.iter().find(|word| !said.contains(**word)) {
+            Some(word) => Err(format!("`sluice {args:?}` does not say `{word}`:\n{said}")),
+            None => Ok(()),
+        }
+    };
+    let flow_queued = format!("fq_{NAME}");
+    says(&["list".as_ref()], &[NAME, &flow_queued])?;
+    for name in [NAME, &flow_queued] {
+        let words = ["drops packets that waited too long", "50ms", "noecn"];
+        let words = if name == NAME {
+            &words[..]
+        } else {
+            &words[..2]
+        };
+        says(&["list".as_ref(), name.as_ref()], words)?;
+    }
+
+    // Three packets of 0.8 ms each at 10 Mbit/s: the third waits 1.6 ms, is beyond the bound, and can be
+    // marked.
+    let (trace, rows) = (copy.join("trace.csv"), copy.join("rows.csv"));
+    write(&trace, TRACE)?;
+    let queue = "bound bound 1ms ecn";
+    let mut args: Vec<&OsStr> = vec!["replay".as_ref(), trace.as_ref()];
+    for word in ["--queue", queue, "--rate", "10Mbit/s", "--out"] {
+        args.push(word.as_ref());
+    }
+    args.push(rows.as_ref());
+    says(&args, &[])?;
+    let rows = read(&rows)?;
+    let verdicts: Vec<Option<&str>> = rows.lines().skip(1).map(|r| r.split(',').nth(4)).collect();
+    if verdicts != [Some("sent"), Some("sent"), Some("marked")] {
+        return Err(format!(
+            "the replay's verdicts are not sent, sent, marked:\n{rows}"
+        ));
+    }
+
+    let scenario = copy.join("example.toml");
+    write(&scenario, SCENARIO)?;
+    let mut args: Vec<&OsStr> = vec!["run".as_ref(), scenario.as_ref()];
+    args.extend(["--quiet", "--backend", "sim", "-o", "runs/example"].map(OsStr::new));
+    says(&args, &[NAME, &flow_queued])?;
+
+    let mut reference = cargo(&[
+        "test",
+        "--offline",
+        "-q",
+        "-p",
+        "sluice-cli",
+        "--test",
+        "reference",
+    ]);
+    run(reference.env("UPDATE_EXPECT", "1"))?;
+    let parameters = read(&copy.join("docs/algorithms/parameters.md"))?;
+    let heading = format!("\n## {NAME}\n");
+    if !parameters.contains(&heading) {
+        return Err(format!(
+            "the generated reference does not describe `{NAME}`"
+        ));
+    }
+    fs::remove_dir_all(&copy).map_err(|error| format!("{}: {error}", copy.display()))
+}
+
+/// The example's file and its registry line: the first two blocks of Rust on the page.
+fn example(page: &str) -> Result<(&str, &str), String> {
+    let mut blocks = page.split("\n```rust\n").skip(1);
+    let mut block = || {
+        let text = blocks.next()?;
+        text.split_once("```\n").map(|(block, _)| block)
+    };
+    let (file, line) = (block(), block());
+    file.zip(line)
+        .ok_or("CONTRIBUTING.md has no example".to_string())
+}
+
+/// Puts the line behind the others of `aqms!`.
+fn register(path: &Path, line: &str) -> Result<(), String> {
+    let text = read(path)?;
+    let (before, table) = text
+        .rsplit_once("aqms! {\n")
+        .ok_or("`aqms!` is not found")?;
+    let (lines, after) = table.split_once('}').ok_or("`aqms!` does not end")?;
+    write(path, &format!("{before}aqms! {{\n{lines}{line}}}{after}"))
+}
+
+/// Gives the copy's crates a version of their own: cargo takes crates at the same place of two
+/// workspaces for the same.
+fn rename_version(path: &Path) -> Result<(), String> {
+    let text = read(path)?;
+    let (before, after) = text
+        .split_once("[workspace.package]\nversion = \"")
+        .ok_or("Cargo.toml gives no version to the workspace")?;
+    let (version, after) = after.split_once('"').ok_or("the version does not end")?;
+    let version = format!("[workspace.package]\nversion = \"{version}-example\"");
+    write(path, &format!("{before}{version}{after}"))
+}
+
+/// Copies what git knows or would take in, and the web page that the laboratory embeds. The copy's
+/// time stamps are those of the source, so that cargo builds only what changed since the last time.
+fn copy_workspace(root: &Path, copy: &Path) -> Result<(), String> {
+    if copy.exists() {
+        fs::remove_dir_all(copy).map_err(|error| format!("{}: {error}", copy.display()))?;
+    }
+    let mut list = Command::new("git");
+    list.args(["ls-files", "-co", "--exclude-standard"]);
+    let files = run(list.current_dir(root))?;
+    for file in files.lines().chain(["web/dist/report.html"]) {
+        let (from, to) = (root.join(file), copy.join(file));
+        if from.is_file() {
+            let folder = to.parent().expect("a file is in a folder");
+            fs::create_dir_all(folder)
+                .and_then(|()| fs::copy(&from, &to))
+                .map_err(|error| format!("cannot copy {file}: {error}"))?;
+            let modified = fs::metadata(&from).and_then(|m| m.modified());
+            let set = |time| {
+                fs::File::options()
+                    .write(true)
+                    .open(&to)?
+                    .set_modified(time)
+            };
+            modified
+                .and_then(set)
+                .map_err(|error| format!("{file}: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn target_folder(root: &Path) -> Result<PathBuf, String> {
+    let mut metadata = Command::new(env!("CARGO"));
+    metadata.args([
+        "metadata",
+        "--no-deps",
+        "--offline",
+        "--format-version",
+        "1",
+    ]);
+    let json = run(metadata.current_dir(root))?;
+    let json: serde_json::Value =
+        serde_json::from_str(&json).map_err(|error| format!("cargo metadata: {error}"))?;
+    let folder = json["target_directory"].as_str();
+    folder
+        .map(PathBuf::from)
+        .ok_or("cargo metadata names no target directory".to_string())
+}
+
+/// Runs a command; gives what it printed.
+fn run(command: &mut Command) -> Result<String, String> {
+    let output = command
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    let (said, complained) = (text(&output.stdout), text(&output.stderr));
+    Err(format!("{command:?} failed:\n{said}{complained}"))
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
