@@ -45,6 +45,7 @@ golden: $(WEB) ## write scenarios/golden anew; the changelog must then say why
 test-live: $(WEB) ## live runs in namespaces of their own
 	$(CARGO) test --locked -p sluice-router --test bridge -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-cli --test live --test router -q -- --test-threads 1
+	$(CARGO) test --locked -p sluice-lab --test overload -q
 
 test-web: $(WEB) ## the report's own tests
 	cd web && npm test --silent
@@ -89,7 +90,7 @@ bench: build ## benchmarks, each beside something measured in the same minute
 	$(CARGO) run --release --locked -q -p sluice-sim --example speed
 	@scripts/setup.sh ns3
 	.venv-ns3/bin/python bench/ns3/compare.py .venv-ns3/bin/python target/release/examples/speed
-	$(CARGO) run --release --locked -q -p sluice-net --example forward_rate
+	$(SLUICE) bench
 
 clean: ## remove what was built
 	rm -rf target web/dist web/node_modules .venv .venv-flent artifacts

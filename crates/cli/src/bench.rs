@@ -15,7 +15,7 @@ pub struct Args {
     /// Measure everything once and shortly
     #[arg(long)]
     quick: bool,
-    /// Measure only these: path, time, shaped, overload, or a way of forwarding (kernel, bridge,
+    /// Measure only these: path, time, shaped, overload, cores, or a way of forwarding (kernel, bridge,
     /// "raw socket", packet, tun, "packet fq_codel" ...), which kernel forwarding goes with
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     only: Vec<String>,

@@ -14,7 +14,7 @@ use sluice_net::port::{
     Counters, Interest, PacketPort, Pool, PoolSize, Port, Spin, Waiter, Watch, XdpPort,
 };
 use sluice_net::traffic::Stop;
-use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, Lateness, Piped};
+use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, Lateness, Piped, Queueing};
 
 use super::network::Network;
 use super::{BenchError, Plan};
@@ -297,17 +297,7 @@ fn forward(pipes: &Pipes, ports: Ports, pool: Pool, clock: Clock, stop: &Stop) -
         };
         forwarder.add_lane(piped, (), options);
     }
-    while !stop.is_stopped() {
-        let until = clock.now() + STOP_CHECK;
-        // Looking at the flag and the clock after every batch would be no measurable cost, but is
-        // of no use either.
-        for _ in 0..TURNS {
-            forwarder.turn(Some(until), None);
-            if stop.is_stopped() {
-                break;
-            }
-        }
-    }
+    run_until(&mut forwarder, &clock, stop);
     let pipe = forwarder.lanes()[0].queueing().pipe();
     let held = pipe.backlog().packets + pipe.in_flight().packets;
     let (lanes, ports) = forwarder.finish();
@@ -317,6 +307,22 @@ fn forward(pipes: &Pipes, ports: Ports, pool: Pool, clock: Clock, stop: &Stop) -
         lateness: [lane(0).3, lane(1).3],
         ports: [ports[0], ports[1]],
         held,
+    }
+}
+
+/// Forwards until `stop`.
+pub(super) fn run_until<P: Port, Q: Queueing>(
+    forwarder: &mut Forwarder<P, Q>,
+    clock: &Clock,
+    stop: &Stop,
+) {
+    let mut until = clock.now() + STOP_CHECK;
+    while !stop.is_stopped() {
+        forwarder.turn(Some(until), None);
+        let now = clock.now();
+        if now >= until {
+            until = now + STOP_CHECK;
+        }
     }
 }
 
@@ -364,7 +370,7 @@ fn relay(mut from: PacketPort, mut to: PacketPort, mut pool: Pool, stop: &Stop) 
     }
 }
 
-fn join<T>(thread: JoinHandle<T>) -> T {
+pub(super) fn join<T>(thread: JoinHandle<T>) -> T {
     thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -376,7 +382,6 @@ pub(super) const POOL: PoolSize = PoolSize {
     large: 960,
 };
 /// Super-packets are split on pipes slower than this, as CAKE does.
-const SPLIT_BELOW: Rate = Rate::from_bps(1_000_000_000);
-const SEED: u64 = 1;
+pub(super) const SPLIT_BELOW: Rate = Rate::from_bps(1_000_000_000);
+pub(super) const SEED: u64 = 1;
 const STOP_CHECK: Span = Span::from_ms(20);
-const TURNS: u32 = 64;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::cores::Shared;
 use super::shaped::{Accounts, Shaped};
 use super::time::{DelayFigures, RateFigures, SpacingFigures};
 
@@ -165,6 +166,8 @@ pub struct Figures {
     pub shaped: Option<Shaped>,
     /// Where the packets of an overload went.
     pub overload: Option<Accounts>,
+    /// One pipe, two workers.
+    pub shared: Option<Shared>,
     /// What was left out, and why.
     pub notes: Vec<String>,
     /// Whether it was ended by request, before its time.

@@ -9,10 +9,12 @@
 //!   contender;
 //! - [`time`](Section::Time): how exact delays, rates and spacings are;
 //! - [`shaped`](Section::Shaped): fq_codel at 1 Gbit/s under sixteen transfers;
-//! - [`overload`](Section::Overload): ten times more packets than a pipe takes.
+//! - [`overload`](Section::Overload): ten times more packets than a pipe takes;
+//! - [`cores`](Section::Cores): one pipe shared by workers on two cores.
 
 mod chart;
 mod contender;
+mod cores;
 mod figures;
 mod network;
 mod path;
@@ -46,15 +48,18 @@ pub enum Section {
     Shaped,
     /// Small packets at ten times a pipe's rate.
     Overload,
+    /// One pipe shared by workers on two cores.
+    Cores,
 }
 
 impl Section {
     /// All of them, in the order in which they run.
-    pub const ALL: [Section; 4] = [
+    pub const ALL: [Section; 5] = [
         Section::Path,
         Section::Time,
         Section::Shaped,
         Section::Overload,
+        Section::Cores,
     ];
 
     /// The section as one word.
@@ -64,6 +69,7 @@ impl Section {
             Section::Time => "time",
             Section::Shaped => "shaped",
             Section::Overload => "overload",
+            Section::Cores => "cores",
         }
     }
 }
@@ -192,6 +198,12 @@ pub fn run(
                 let accounts = overload(plan.transfer * OVERLOAD_LENGTH, interrupt)?;
                 figures.overload = Some(accounts);
             }
+            Section::Cores => {
+                let shared = cores::measure(plan, interrupt, &mut steps)?;
+                if !interrupt.is_stopped() {
+                    figures.shared = Some(shared);
+                }
+            }
         }
     }
     figures.is_interrupted = interrupt.is_stopped();
@@ -216,7 +228,7 @@ fn steps(plan: &Plan, section: Section) -> usize {
     match section {
         Section::Path => plan.rounds as usize * plan.contenders.len(),
         Section::Time => time::STEPS,
-        Section::Shaped | Section::Overload => 1,
+        Section::Shaped | Section::Overload | Section::Cores => 1,
     }
 }
 

@@ -173,7 +173,7 @@ impl Bout<'_> {
 
 /// Slow start, which is not counted.
 const WARM_UP: Span = Span::from_ms(200);
-const FLOOD: Span = Span::from_ms(400);
+const FLOOD: Span = Span::from_ms(250);
 /// One rate in the search for one without loss.
 const TRY: Span = Span::from_ms(250);
 const TRIES: u32 = 8;

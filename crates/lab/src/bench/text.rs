@@ -92,6 +92,16 @@ pub fn text(figures: &Figures) -> String {
             overload.grown_bytes / 1024
         );
     }
+    if let Some(shared) = &figures.shared {
+        let _ = writeln!(
+            out,
+            "\nOne pipe of {} bit/s, {} workers: error {:.4} %, packets sent by each {:?}",
+            shared.rate_bps,
+            shared.sent.len(),
+            shared.error_ppm / 1e4,
+            shared.sent
+        );
+    }
     for note in &figures.notes {
         let _ = writeln!(out, "\nleft out: {note}");
     }

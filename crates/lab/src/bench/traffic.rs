@@ -121,19 +121,17 @@ pub fn flood(
     length: Span,
     interrupt: &Stop,
 ) -> Result<Flood, BenchError> {
-    let bps = pps.map_or(FLOOD_BPS, |pps| (pps * size as f64 * 8.0) as u64);
-    let report = udp(
-        network,
-        size,
-        Rate::from_bps(bps),
-        length,
-        u64::MAX,
-        interrupt,
-    )?;
+    // The sender works off what is due, so a flood takes longer if it cannot keep up.
+    let rate = Rate::from_bps((pps.unwrap_or(FLOOD_PPS) * size as f64 * 8.0) as u64);
+    let report = udp(network, size, rate, length, SAMPLED, interrupt)?;
     let offered = (report.sent - report.refused - report.overflowed).max(1) as f64;
-    let length = length.as_secs_f64();
+    let arrivals = report.samples.iter().filter_map(|sample| sample.received);
+    let took = match (arrivals.clone().min(), arrivals.max()) {
+        (Some(first), Some(last)) if last > first => last.since(first),
+        _ => length,
+    };
     Ok(Flood {
-        pps: (report.received + report.overflowed) as f64 / length,
+        pps: (report.received + report.overflowed) as f64 / took.as_secs_f64(),
         loss: (1.0 - report.received as f64 / offered).max(0.0),
     })
 }
@@ -185,8 +183,10 @@ pub fn process_seconds() -> f64 {
 const LEAD: Span = Span::from_ms(100);
 /// How long to wait for the last packets.
 const LINGER: Span = Span::from_ms(200);
-/// More than any machine sends one packet at a time.
-const FLOOD_BPS: u64 = 100_000_000_000;
+/// More than one thread sends packet by packet.
+const FLOOD_PPS: f64 = 800_000.0;
+/// Of a flood every so manieth packet tells when it arrived.
+const SAMPLED: u64 = 64;
 /// Bytes of the headers of IPv4 and UDP.
 const UDP_HEADERS: usize = 28;
 

@@ -93,7 +93,7 @@ pub struct Capabilities {
     pub super_packets: bool,
     /// Frames may be sent with their transport checksum left open.
     pub partial_checksums: bool,
-    /// Most frames of one [`Port::receive`].
+    /// Most frames of the next [`Port::receive`]: that many mean that more may wait.
     pub batch: usize,
     /// Largest network packet when the port was opened.
     pub mtu: u32,

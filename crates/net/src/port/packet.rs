@@ -20,7 +20,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 pub struct PacketOptions {
     /// Let super-packets and open checksums through.
     pub offloads: bool,
-    /// Most frames of one system call.
+    /// Most frames of one system call. Of super-packets fewer are taken at once, so that a batch
+    /// is sent while it is still in the cache.
     pub batch: usize,
     /// Bytes that may wait in the kernel for [`Port::receive`]; the kernel may grant less to
     /// an unprivileged process (`net.core.rmem_max`).
@@ -32,6 +33,9 @@ pub struct PacketOptions {
     /// Take frames in. A port that only sends spares the kernel the copies for it: with one for each
     /// way, two threads can share an interface.
     pub receives: bool,
+    /// Share what arrives with the other ports of this group on the interface, each flow's packets
+    /// always with the same one: so several workers take from one interface.
+    pub fanout: Option<u16>,
     /// Note when the kernel got each frame ([`Pool::arrival`]), on this clock. A host that
     /// counts delays from there is not the later for having woken up late. Costs a control
     /// message per frame.
@@ -47,6 +51,7 @@ impl Default for PacketOptions {
             send_buffer: 8 << 20,
             bypass_qdisc: true,
             receives: true,
+            fanout: None,
             timestamps: None,
         }
     }
@@ -83,6 +88,8 @@ pub struct PacketPort {
     index: u32,
     /// What the socket is bound to.
     protocol: libc::c_int,
+    /// Most frames of one system call; how many of them the next one takes is the capability.
+    most: usize,
     /// Set while the interface is down or gone.
     absence: Option<Absence>,
     namespace: Namespace,
@@ -156,11 +163,17 @@ impl PacketPort {
         .map_err(error("size the send buffer"))?;
         let protocol = protocol(options.receives);
         bind(&socket, link.index, protocol).map_err(error("bind the packet socket"))?;
+        if let Some(group) = options.fanout {
+            // packet(7): the group's number below, how to spread above.
+            let value = i32::from(group) | (libc::PACKET_FANOUT_HASH as i32) << 16;
+            switch(libc::PACKET_FANOUT, value, "join the group")?;
+        }
         Ok(PacketPort {
             socket,
             interface: interface.to_owned(),
             index: link.index,
             protocol,
+            most: options.batch.max(1),
             absence: None,
             namespace: namespace.try_clone()?,
             capabilities: Capabilities {
@@ -192,7 +205,7 @@ impl PacketPort {
 
     /// Takes room for a whole batch from `pool`, as far as there is.
     fn take_room(&mut self, pool: &mut Pool) {
-        while self.slots.len() < self.capabilities.batch {
+        while self.slots.len() < self.most {
             let Some(slot) = pool.allocate() else { break };
             self.slots.push(slot);
         }
@@ -292,7 +305,7 @@ impl Port for PacketPort {
         self.incoming.clear();
         // The room taken last was freed last and is still in the cache: it is filled first.
         let mut large = self.large.iter().rev();
-        for slot in self.slots.iter().rev() {
+        for slot in self.slots.iter().rev().take(self.capabilities.batch) {
             let (room, rest) = pool.receive_rooms(*slot, self.vnet_len, large.next().copied());
             // SAFETY: the rooms are parts of `pool`, which is borrowed until this function
             // returns; no two slots share one, and none is looked at before.
@@ -309,6 +322,7 @@ impl Port for PacketPort {
             }
         };
         let before = into.len();
+        let bytes_before = self.counters.received_bytes;
         let clock = self
             .timestamps
             .map(|clock| (clock, clock.realtime_offset_ns()));
@@ -341,6 +355,9 @@ impl Port for PacketPort {
             self.counters.received_super += u64::from(pool.vnet(slot).gso().is_some());
             into.push(slot);
         }
+        let bytes = (self.counters.received_bytes - bytes_before) as usize;
+        let mean = bytes / count.max(1);
+        self.capabilities.batch = (BATCH_BYTES / mean.max(1)).clamp(1, self.most);
         // What was not used after all is used next.
         self.slots.append(&mut self.spare_slots);
         self.large.append(&mut self.spare_large);
@@ -350,7 +367,7 @@ impl Port for PacketPort {
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
         let mut taken = 0;
         while taken < slots.len() {
-            let batch = &slots[taken..slots.len().min(taken + self.capabilities.batch)];
+            let batch = &slots[taken..slots.len().min(taken + self.most)];
             self.outgoing.clear();
             for slot in batch {
                 if self.vnet_len == 0 {
@@ -459,6 +476,10 @@ fn grant_buffer(
     sys::set_option(socket, libc::SOL_SOCKET, force, &bytes)
         .or_else(|_| sys::set_option(socket, libc::SOL_SOCKET, ask, &bytes))
 }
+
+/// A batch of super-packets is sent before the next is received: this much stays in the cache of a
+/// core meanwhile, with what the kernel copies from and to. 32 of them would not.
+const BATCH_BYTES: usize = 256 << 10;
 
 /// The protocol to bind to: a socket bound to none only sends.
 const fn protocol(receives: bool) -> libc::c_int {

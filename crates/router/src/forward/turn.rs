@@ -188,11 +188,12 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             let Some(lane) = self.lane_of[number] else {
                 continue;
             };
+            let most = port.capabilities().batch;
             let count = port.receive(&mut self.pool, &mut self.received);
             if count == 0 {
                 continue;
             }
-            if count == port.capabilities().batch {
+            if count == most {
                 self.ready |= 1 << number;
             }
             let now = self.clock.now();
