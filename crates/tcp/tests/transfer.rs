@@ -51,6 +51,27 @@ fn slow_start_doubles_each_round_trip() {
 }
 
 #[test]
+fn the_last_segment_of_a_super_packet_is_pushed() {
+    let mut net = transfer(&config("reno"), 1_000_000, Span::from_ms(10), |_, _| {
+        Fate::Deliver
+    });
+    net.trace = Some(Vec::new());
+    assert!(net.run(secs(60)));
+    let data = |line: &&common::Line| line.to_server && line.segment.len > 0;
+    let sent: Vec<_> = net.trace.iter().flatten().filter(data).collect();
+    let is_pushed = |i: usize| sent[i].segment.flags.has(Flags::PSH);
+    // The initial window leaves as one, before any RTT has told a rate (the handshake's 20 ms come
+    // with the first ACK of data).
+    assert_eq!((0..10).filter(|i| is_pushed(*i)).collect::<Vec<_>>(), [9]);
+    // Each ACK of a segment then lets two go: 2 * 10 * 1448 bytes / 20 ms * 2^-10 s = 1414 bytes, and
+    // two segments are the least.
+    assert_eq!(
+        (10..20).filter(|i| is_pushed(*i)).collect::<Vec<_>>(),
+        [11, 13, 15, 17, 19]
+    );
+}
+
+#[test]
 fn one_loss_costs_one_retransmission_and_halves_reno() {
     let mut sent = 0;
     let mut net = transfer(&config("reno"), 1_000_000, Span::from_ms(10), |up, s| {

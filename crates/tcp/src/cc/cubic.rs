@@ -279,6 +279,27 @@ mod tests {
     }
 
     #[test]
+    fn reductions_count_in_whole_segments() {
+        // 0.7 * 4 = 2.8, 0.7 * 6 = 4.2, 0.7 * 2 = 1.4 with the floor of two
+        for (segments, expected) in [(4, 2), (6, 4), (2, 2)] {
+            let mut cubic = Cubic::new(&testing::PARAMS);
+            let mut window = testing::window(segments);
+            let episode = testing::episode(segments * MSS);
+            cubic.on_congestion(Signal::Loss, &episode, &mut window);
+            assert_eq!(window.ssthresh, expected * MSS);
+        }
+        // 500 bytes less than at the last loss are the same ten segments: nothing to give up.
+        let mut cubic = Cubic::new(&testing::PARAMS);
+        let mut window = testing::window(10);
+        window.cwnd += 700;
+        let flight = window.cwnd;
+        cubic.on_congestion(Signal::Loss, &testing::episode(flight), &mut window);
+        window.cwnd = 10 * MSS + 200;
+        cubic.on_congestion(Signal::Loss, &testing::episode(10 * MSS + 200), &mut window);
+        assert_eq!(cubic.w_max, 10 * MSS);
+    }
+
+    #[test]
     fn fast_convergence_lowers_w_max_of_a_shrinking_flow() {
         let mut cubic = Cubic::new(&testing::PARAMS);
         let mut window = testing::window(1000);
