@@ -7,7 +7,7 @@ use sluice_net::frame::View;
 use sluice_router::forward::{Departure, PortNumber, Queueing};
 use sluice_router::process::Ruled;
 
-use super::chain::{Recorded, Sample};
+use super::chain::{Recorded, Told};
 use crate::packet_rows::RuleRows;
 use crate::scenario::{Direction, PipeId, Rules};
 
@@ -75,13 +75,13 @@ impl Queueing for Bridge {
 
 impl Recorded for Bridge {
     /// What its queues hold is not told: they come and go with the rules.
-    fn held(&self) -> Backlog {
+    fn left(&self) -> Backlog {
         Backlog::default()
     }
 
-    fn sample(&mut self) -> Vec<Sample> {
+    fn tell(&mut self) -> Vec<Told> {
         [Direction::Up, Direction::Down]
-            .map(|direction| Sample {
+            .map(|direction| Told {
                 pipe: direction.into(),
                 queue: None,
                 rows: self.rows.rows_mut(direction).take_settled().collect(),
@@ -89,7 +89,7 @@ impl Recorded for Bridge {
             .into()
     }
 
-    fn into_rows(mut self) -> Vec<(PipeId, Vec<PacketRecord>)> {
+    fn all_rows(mut self) -> Vec<(PipeId, Vec<PacketRecord>)> {
         let mut rows = |direction| {
             let rows = std::mem::take(self.rows.rows_mut(direction));
             (direction.into(), rows.into_rows().collect())

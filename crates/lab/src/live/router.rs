@@ -23,15 +23,15 @@ use sluice_net::traffic::Stop;
 use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Observer};
 
 use super::bridge::Bridge;
-use super::chain::{Chain, Recorded, Sample, Way};
-use crate::recording::Release;
+use super::chain::{Chain, Recorded, Told, Way, way_in};
+use crate::recording::{Arrival, Release};
 /// Which way a packet goes: `Up` from h2 to h3.
 pub use crate::scenario::Direction;
 use crate::scenario::{PipeId, Scenario};
 
 /// What the router is to do.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// The links and the seed.
     pub scenario: Scenario,
     /// What flows pass; the first is what all others do.
@@ -40,6 +40,33 @@ pub(super) struct Plan {
     pub split_below: Rate,
     /// How due instants are met.
     pub spin: Spin,
+}
+
+impl Plan {
+    /// The links of a direction, at their beginning.
+    pub(crate) fn chain(&self, direction: Direction) -> Chain {
+        Chain::new(
+            direction,
+            self.scenario.pipes(),
+            &self.ways,
+            1 - port_of(direction),
+            self.split_below,
+            &self.rng(direction),
+        )
+    }
+
+    /// The randomness of a direction.
+    pub(crate) fn rng(&self, direction: Direction) -> Rng {
+        Rng::from_seed(self.scenario.seed).fork(1 + port_of(direction) as u64)
+    }
+}
+
+/// The port at which the packets of a direction arrive.
+const fn port_of(direction: Direction) -> usize {
+    match direction {
+        Direction::Up => 0,
+        Direction::Down => 1,
+    }
 }
 
 /// What the router saw, told while it runs.
@@ -60,6 +87,8 @@ pub enum Observation {
     },
     /// When packets left.
     Releases(Vec<Release>),
+    /// What was put into the queues.
+    Arrivals(Vec<Arrival>),
     /// A flow was seen for the first time.
     Flow(u32, FlowKey),
 }
@@ -139,37 +168,27 @@ pub(super) fn route(
 ) -> RouterReport {
     let scenario = &plan.scenario;
     let ports = vec![inner, outer];
+    let seed = scenario.seed;
     if let Some(rules) = &scenario.rules {
         let mut forwarder = Forwarder::new(ports, pool, *clock, plan.spin);
         let options = LaneOptions {
             from: &[0, 1],
-            seed: scenario.seed,
-            rng: Rng::from_seed(scenario.seed).fork(1),
+            seed,
+            rng: plan.rng(Direction::Up),
         };
-        // How late packets of both directions are stands under `up`.
-        let recorder = Recorder::new(Direction::Up, observations.clone());
-        let bridge = Bridge::new(rules, scenario.seed, plan.split_below);
-        forwarder.add_lane(bridge, recorder, options);
+        let bridge = Bridge::new(rules, seed, plan.split_below);
+        forwarder.add_lane(bridge, Recorder::of_rules(observations.clone()), options);
         return run(forwarder, plan, clock, stop);
     }
     let mut forwarder = Forwarder::new(ports, pool, *clock, plan.spin);
-    for (from, direction) in [(0, Direction::Up), (1, Direction::Down)] {
-        let rng = Rng::from_seed(scenario.seed).fork(1 + from as u64);
-        let chain = Chain::new(
-            direction,
-            scenario.pipes(),
-            &plan.ways,
-            1 - from,
-            plan.split_below,
-            &rng,
-        );
+    for direction in [Direction::Up, Direction::Down] {
         let options = LaneOptions {
-            from: &[from],
-            seed: scenario.seed,
-            rng,
+            from: &[port_of(direction)],
+            seed,
+            rng: plan.rng(direction),
         };
-        let recorder = Recorder::new(direction, observations.clone());
-        forwarder.add_lane(chain, recorder, options);
+        let recorder = Recorder::new(direction, plan.ways.len(), observations.clone());
+        forwarder.add_lane(plan.chain(direction), recorder, options);
     }
     run(forwarder, plan, clock, stop)
 }
@@ -199,7 +218,7 @@ fn run<P: Port, Q: Recorded>(
     let (lanes, ports) = forwarder.finish();
     let mut reports = lanes.into_iter().map(|(queueing, recorder, counts, _)| {
         let report = report(&queueing, &counts);
-        for (pipe, rows) in queueing.into_rows() {
+        for (pipe, rows) in queueing.all_rows() {
             recorder.tell(Observation::Packets(pipe, rows));
         }
         report
@@ -230,7 +249,7 @@ fn report(queueing: &impl Recorded, counts: &LaneCounts) -> LaneReport {
         split: counts.split,
         whole: counts.whole,
         bypassed: counts.bypassed,
-        left: queueing.held(),
+        left: queueing.left(),
         lost: own.filter(|(_, n)| *n > 0).collect(),
     }
 }
@@ -240,16 +259,29 @@ struct Recorder {
     direction: Direction,
     flows: BTreeSet<u32>,
     releases: Vec<Release>,
+    arrivals: Vec<Arrival>,
+    /// How many ways there are; none with rules, whose arrivals are not kept.
+    ways: Option<usize>,
     observations: Sender<Observation>,
 }
 
 impl Recorder {
-    fn new(direction: Direction, observations: Sender<Observation>) -> Self {
+    fn new(direction: Direction, ways: usize, observations: Sender<Observation>) -> Self {
         Recorder {
             direction,
             flows: BTreeSet::new(),
             releases: Vec::new(),
+            arrivals: Vec::new(),
+            ways: Some(ways),
             observations,
+        }
+    }
+
+    /// Of a router with rules: how late packets of both directions are stands under `up`.
+    fn of_rules(observations: Sender<Observation>) -> Self {
+        Recorder {
+            ways: None,
+            ..Recorder::new(Direction::Up, 0, observations)
         }
     }
 
@@ -268,6 +300,22 @@ impl Observer for Recorder {
         {
             self.tell(Observation::Flow(packet.flow, key));
         }
+        let Some(ways) = self.ways else {
+            return;
+        };
+        self.arrivals.push(Arrival {
+            time: packet.arrival,
+            pipe: self.direction.into(),
+            way: u32::from(way_in(view, ways)),
+            len: packet.len,
+            segments: u32::from(packet.segments),
+            ecn: packet.ecn as u32,
+            dscp: u32::from(packet.dscp),
+            hash: packet.flow,
+            src: packet.src,
+            dst: packet.dst,
+            tag: packet.tag,
+        });
     }
 
     fn on_event(&mut self, _now: Time, _event: &Event<'_>) {}
@@ -285,14 +333,10 @@ impl Observer for Recorder {
 }
 
 /// Tells the state of the queues, and what has become of packets since the last sample.
-fn sample<P: Port, Q: Recorded>(
-    forwarder: &mut Forwarder<P, Q, Recorder>,
-    lane: usize,
-    now: Time,
-) {
-    let samples = forwarder.with(lane, |queueing, _| queueing.sample());
+fn sample<P: Port, Q: Recorded>(forwarder: &mut Forwarder<P, Q, Recorder>, lane: usize, now: Time) {
+    let all = forwarder.with(lane, |queueing, _| queueing.tell());
     let recorder = forwarder.lanes_mut()[lane].observer_mut();
-    for Sample { pipe, queue, rows } in samples {
+    for Told { pipe, queue, rows } in all {
         if let Some((backlog, state)) = queue {
             recorder.tell(Observation::Queue {
                 pipe,
@@ -304,6 +348,10 @@ fn sample<P: Port, Q: Recorded>(
         if !rows.is_empty() {
             recorder.tell(Observation::Packets(pipe, rows));
         }
+    }
+    if !recorder.arrivals.is_empty() {
+        let arrivals = std::mem::take(&mut recorder.arrivals);
+        recorder.tell(Observation::Arrivals(arrivals));
     }
     if !recorder.releases.is_empty() {
         let releases = std::mem::take(&mut recorder.releases);
