@@ -7,7 +7,7 @@ use sluice_net::frame::View;
 use sluice_router::forward::{Departure, PortNumber, Queueing};
 use sluice_router::process::Ruled;
 
-use super::chain::{Recorded, Told};
+use super::chain::{Recorded, Sample};
 use crate::packet_rows::RuleRows;
 use crate::scenario::{Direction, PipeId, Rules};
 
@@ -75,13 +75,13 @@ impl Queueing for Bridge {
 
 impl Recorded for Bridge {
     /// What its queues hold is not told: they come and go with the rules.
-    fn left(&self) -> Backlog {
+    fn held(&self) -> Backlog {
         Backlog::default()
     }
 
-    fn tell(&mut self) -> Vec<Told> {
+    fn sample(&mut self) -> Vec<Sample> {
         [Direction::Up, Direction::Down]
-            .map(|direction| Told {
+            .map(|direction| Sample {
                 pipe: direction.into(),
                 queue: None,
                 rows: self.rows.rows_mut(direction).take_settled().collect(),
@@ -89,7 +89,7 @@ impl Recorded for Bridge {
             .into()
     }
 
-    fn all_rows(mut self) -> Vec<(PipeId, Vec<PacketRecord>)> {
+    fn into_rows(mut self) -> Vec<(PipeId, Vec<PacketRecord>)> {
         let mut rows = |direction| {
             let rows = std::mem::take(self.rows.rows_mut(direction));
             (direction.into(), rows.into_rows().collect())

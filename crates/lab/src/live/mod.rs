@@ -7,7 +7,7 @@ mod router;
 mod run;
 mod topology;
 
-pub(crate) use chain::Chain;
+pub(crate) use chain::{Chain, Recorded};
 pub use hosts::FlowReport;
 pub use router::{FlowKey, LaneReport, Observation, RouterReport};
 pub(crate) use run::plan;

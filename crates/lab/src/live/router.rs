@@ -23,7 +23,7 @@ use sluice_net::traffic::Stop;
 use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Observer};
 
 use super::bridge::Bridge;
-use super::chain::{Chain, Recorded, Told, Way, way_in};
+use super::chain::{Chain, Recorded, Sample, Way, way_in};
 use crate::recording::{Arrival, Release};
 /// Which way a packet goes: `Up` from h2 to h3.
 pub use crate::scenario::Direction;
@@ -168,23 +168,24 @@ pub(super) fn route(
 ) -> RouterReport {
     let scenario = &plan.scenario;
     let ports = vec![inner, outer];
-    let seed = scenario.seed;
     if let Some(rules) = &scenario.rules {
         let mut forwarder = Forwarder::new(ports, pool, *clock, plan.spin);
         let options = LaneOptions {
             from: &[0, 1],
-            seed,
-            rng: plan.rng(Direction::Up),
+            seed: scenario.seed,
+            rng: Rng::from_seed(scenario.seed).fork(1),
         };
-        let bridge = Bridge::new(rules, seed, plan.split_below);
-        forwarder.add_lane(bridge, Recorder::of_rules(observations.clone()), options);
+        // How late packets of both directions are stands under `up`.
+        let recorder = Recorder::new(Direction::Up, plan.ways.len(), observations.clone());
+        let bridge = Bridge::new(rules, scenario.seed, plan.split_below);
+        forwarder.add_lane(bridge, recorder, options);
         return run(forwarder, plan, clock, stop);
     }
     let mut forwarder = Forwarder::new(ports, pool, *clock, plan.spin);
     for direction in [Direction::Up, Direction::Down] {
         let options = LaneOptions {
             from: &[port_of(direction)],
-            seed,
+            seed: scenario.seed,
             rng: plan.rng(direction),
         };
         let recorder = Recorder::new(direction, plan.ways.len(), observations.clone());
@@ -218,7 +219,7 @@ fn run<P: Port, Q: Recorded>(
     let (lanes, ports) = forwarder.finish();
     let mut reports = lanes.into_iter().map(|(queueing, recorder, counts, _)| {
         let report = report(&queueing, &counts);
-        for (pipe, rows) in queueing.all_rows() {
+        for (pipe, rows) in queueing.into_rows() {
             recorder.tell(Observation::Packets(pipe, rows));
         }
         report
@@ -249,7 +250,7 @@ fn report(queueing: &impl Recorded, counts: &LaneCounts) -> LaneReport {
         split: counts.split,
         whole: counts.whole,
         bypassed: counts.bypassed,
-        left: queueing.left(),
+        left: queueing.held(),
         lost: own.filter(|(_, n)| *n > 0).collect(),
     }
 }
@@ -260,8 +261,8 @@ struct Recorder {
     flows: BTreeSet<u32>,
     releases: Vec<Release>,
     arrivals: Vec<Arrival>,
-    /// How many ways there are; none with rules, whose arrivals are not kept.
-    ways: Option<usize>,
+    /// How many ways there are.
+    ways: usize,
     observations: Sender<Observation>,
 }
 
@@ -272,16 +273,8 @@ impl Recorder {
             flows: BTreeSet::new(),
             releases: Vec::new(),
             arrivals: Vec::new(),
-            ways: Some(ways),
+            ways,
             observations,
-        }
-    }
-
-    /// Of a router with rules: how late packets of both directions are stands under `up`.
-    fn of_rules(observations: Sender<Observation>) -> Self {
-        Recorder {
-            ways: None,
-            ..Recorder::new(Direction::Up, 0, observations)
         }
     }
 
@@ -300,13 +293,10 @@ impl Observer for Recorder {
         {
             self.tell(Observation::Flow(packet.flow, key));
         }
-        let Some(ways) = self.ways else {
-            return;
-        };
         self.arrivals.push(Arrival {
             time: packet.arrival,
             pipe: self.direction.into(),
-            way: u32::from(way_in(view, ways)),
+            way: u32::from(way_in(view, self.ways)),
             len: packet.len,
             segments: u32::from(packet.segments),
             ecn: packet.ecn as u32,
@@ -334,9 +324,9 @@ impl Observer for Recorder {
 
 /// Tells the state of the queues, and what has become of packets since the last sample.
 fn sample<P: Port, Q: Recorded>(forwarder: &mut Forwarder<P, Q, Recorder>, lane: usize, now: Time) {
-    let all = forwarder.with(lane, |queueing, _| queueing.tell());
+    let samples = forwarder.with(lane, |queueing, _| queueing.sample());
     let recorder = forwarder.lanes_mut()[lane].observer_mut();
-    for Told { pipe, queue, rows } in all {
+    for Sample { pipe, queue, rows } in samples {
         if let Some((backlog, state)) = queue {
             recorder.tell(Observation::Queue {
                 pipe,
