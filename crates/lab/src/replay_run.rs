@@ -22,6 +22,12 @@ use crate::scenario::{Backend, Direction, PipeId};
 /// Why a run cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayRunError {
+    /// A router with rules, whose arrivals are not kept.
+    #[error("`{dir}` has a router with rules; a replay needs links")]
+    Rules {
+        /// The folder.
+        dir: String,
+    },
     /// It was simulated, so there is nothing to hold against.
     #[error("`{dir}` was simulated; replay a live run, or run the scenario again")]
     Simulated {
@@ -109,6 +115,11 @@ pub fn replay_run(recording: &Recording) -> Result<RunReplay, ReplayRunError> {
     let run = recording.run();
     if run.environment.backend != Backend::Live {
         return Err(ReplayRunError::Simulated {
+            dir: recording.dir().display().to_string(),
+        });
+    }
+    if run.scenario.rules.is_some() {
+        return Err(ReplayRunError::Rules {
             dir: recording.dir().display().to_string(),
         });
     }
