@@ -36,6 +36,9 @@ export const text: Decoder<string> = (json) => (typeof json === "string" ? json 
 
 export const num: Decoder<number> = (json) => (typeof json === "number" ? json : refuse("a number", json));
 
+export const flag: Decoder<boolean> = (json) =>
+  typeof json === "boolean" ? json : refuse("true or false", json);
+
 export const int: Decoder<number> = (json) =>
   Number.isSafeInteger(json) ? (json as number) : refuse("a whole number", json);
 

@@ -2,7 +2,7 @@ import { h } from "./dom.ts";
 import { readEmbedded } from "./embed.ts";
 import { Bench } from "./page/bench.ts";
 import { summary } from "./page/summary.ts";
-import { accuracy, header, scenario, verdicts } from "./page/top.ts";
+import { accuracy, expectations, header, scenario, verdicts } from "./page/top.ts";
 import { watchTheme } from "./theme.ts";
 
 const page = document.getElementById("page");
@@ -17,12 +17,13 @@ async function draw(into: HTMLElement): Promise<void> {
     const sections = [
       header(report),
       verdicts(report),
+      expectations(report),
       scenario(report),
       summary(report),
       accuracy(report),
       bench.element,
     ];
-    into.replaceChildren(...sections);
+    into.replaceChildren(...sections.filter((section) => section !== null));
     into.dataset["state"] = "drawn";
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);

@@ -7,6 +7,7 @@
  */
 import {
   type Decoder,
+  flag,
   int,
   list,
   literal,
@@ -20,11 +21,11 @@ import {
 } from "./decode.ts";
 
 /** Version of this contract; a page refuses any other. */
-export const SCHEMA = 1;
+export const SCHEMA = 2;
 
 /** One or several runs (variants), drawn over each other. */
 export interface Report {
-  schema: 1;
+  schema: 2;
   /** The scenario's name. */
   title: string;
   /** Program and version that wrote the report. */
@@ -67,11 +68,42 @@ export interface Run {
   /** Distance of two goodput values. */
   goodput_step_s: number;
   accuracy: Accuracy;
+  /** What was expected of the run, and what came out; those that were not kept first. */
+  expectations: Expectation[];
   /** Totals per direction that carries load. */
   directions: DirectionTotal[];
   flows: Flow[];
   pings: Ping[];
   queues: Queue[];
+  /** How long the transfers took that were to carry a number of bytes. */
+  completion_ms: Cdf | null;
+  /** What the repetitions came to; empty if there was one run. All else is that of the first. */
+  repeats: Repeat[];
+}
+
+/** A figure over the repetitions of a run. */
+export interface Repeat {
+  figure: string;
+  /** `ms`, `Mbit/s`, `%`, or empty. */
+  unit: string;
+  /** Of each repetition that measured it. */
+  values: number[];
+  median: number;
+  /** The 95 % confidence interval of the mean. */
+  interval: number[] | null;
+}
+
+/** A bound of the scenario, and whether the run kept it. */
+export interface Expectation {
+  /** The figure's name, such as `ping.p50`. */
+  metric: string;
+  /** What was measured, with its unit. */
+  measured: string | null;
+  /** The bounds in words. */
+  bounds: string;
+  passed: boolean;
+  /** The chart or section of the page that shows it. */
+  chart: string;
 }
 
 /** How far the emulation itself was from what was asked of it. */
@@ -106,6 +138,23 @@ export interface DirectionTotal {
   goodput_mbps: number;
   /** Jain's index over the flows' goodputs; `null` with fewer than two flows. */
   jain: number | null;
+  /** The index over the bulk flows that were active in each window. */
+  jain_over_time: Series | null;
+  tradeoff: Tradeoff | null;
+}
+
+/** What goodput a queue gave for what delay: a point per window, and their Gaussian. */
+export interface Tradeoff {
+  /** Mean sojourn time of the packets that left in each window. */
+  delay_ms: number[];
+  /** Goodput of all flows in the same window. */
+  goodput_mbps: number[];
+  mean_delay_ms: number;
+  mean_goodput_mbps: number;
+  delay_deviation_ms: number;
+  goodput_deviation_mbps: number;
+  /** -1 to 1. */
+  correlation: number;
 }
 
 /** Values over time. Steps between values are at `time_s`, which increases. */
@@ -215,6 +264,16 @@ const series: Decoder<Series> = object({
   value: list(nullable(num)),
   thinned_from: nullable(int),
 });
+const cdf: Decoder<Cdf> = object({ count: int, value: list(num), fraction: list(num) });
+const tradeoff: Decoder<Tradeoff> = object({
+  delay_ms: list(num),
+  goodput_mbps: list(num),
+  mean_delay_ms: num,
+  mean_goodput_mbps: num,
+  delay_deviation_ms: num,
+  goodput_deviation_mbps: num,
+  correlation: num,
+});
 const flow: Decoder<Flow> = object({
   name: text,
   kind: text,
@@ -259,7 +318,7 @@ const queue: Decoder<Queue> = object({
   marks: list(count),
   drops: list(count),
   sojourn_ms: nullable(quantiles),
-  sojourn_cdf: nullable(object<Cdf>({ count: int, value: list(num), fraction: list(num) })),
+  sojourn_cdf: nullable(cdf),
   packets,
 });
 const run: Decoder<Run> = object({
@@ -278,10 +337,31 @@ const run: Decoder<Run> = object({
     lost_elsewhere: list(count),
     notes: list(text),
   }),
-  directions: list(object<DirectionTotal>({ direction, goodput_mbps: num, jain: nullable(num) })),
+  expectations: list(
+    object<Expectation>({ metric: text, measured: nullable(text), bounds: text, passed: flag, chart: text }),
+  ),
+  directions: list(
+    object<DirectionTotal>({
+      direction,
+      goodput_mbps: num,
+      jain: nullable(num),
+      jain_over_time: nullable(series),
+      tradeoff: nullable(tradeoff),
+    }),
+  ),
   flows: list(flow),
   pings: list(ping),
   queues: list(queue),
+  completion_ms: nullable(cdf),
+  repeats: list(
+    object<Repeat>({
+      figure: text,
+      unit: text,
+      values: list(num),
+      median: num,
+      interval: nullable(list(num)),
+    }),
+  ),
 });
 const report: Decoder<Report> = object({
   schema: literal(SCHEMA),

@@ -79,9 +79,9 @@ test("what does not fit is named with its path", () => {
   );
   assert.throws(
     wrong((json) => {
-      json.schema = 2;
+      json.schema = 3;
     }),
-    /report\.schema: expected 1, found 2/,
+    /report\.schema: expected 2, found 3/,
   );
   assert.throws(
     wrong((json) => {

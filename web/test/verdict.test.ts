@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { contour } from "../src/maths/ellipse.ts";
 import { judge } from "../src/maths/verdict.ts";
 import type { Count, Run } from "../src/model.ts";
 
@@ -76,6 +77,8 @@ test("runs are compared by delay and by goodput", () => {
     run("fq_codel", { p50: 20.7, up: 9.54 }),
   ]);
   assert.deepEqual(overall.map(plainly), [
+    // 9.54 / 9.55 = 99.895 %, cut to 99.8.
+    "Best here: fq_codel. 95 % of its pings take at most 20.7 ms at 99.8 % of the most goodput, against 830 ms over fifo.",
     "Lowest delay: fq_codel (20.7 ms), against 23.4 ms over codel and 830 ms over fifo (ping medians).",
     // 1 - 9.43 / 9.55 = 1.2565 %; fq_codel is 0.1 % below the best, which counts as equal.
     "Most goodput up: fifo (9.55 Mbit/s) and fq_codel (9.54 Mbit/s); codel has 1.26 % less.",
@@ -94,6 +97,7 @@ test("of many runs the first are named and the others counted", () => {
   const fast = [1, 2, 3, 4, 5, 6].map((n) => run(`a${n}`, { p50: 20 + n / 10 }));
   const slow = [1, 2, 3, 4, 5].map((n) => run(`b${n}`, { p50: 100 * n }));
   assert.deepEqual(judge([...slow, ...fast]).overall.map(plainly), [
+    "Best here: a1, a2, a3, a4 and 2 more. 95 % of the pings over a1 take at most 20.1 ms, against 500 ms over b5.",
     "Lowest delay: a1 (20.1 ms), a2 (20.2 ms), a3 (20.3 ms), a4 (20.4 ms) and 2 more, " +
       "against 100 ms to 500 ms over the 5 others (ping medians).",
   ]);
@@ -106,4 +110,41 @@ test("a partial run is named as such and has no part in the comparison", () => {
   ]);
   assert.deepEqual(overall, []);
   assert.match(perRun[1] ?? "", /^Partial run \(interrupted by Ctrl-C\), so these are not totals\. /);
+});
+
+test("a short queue that wastes the link is not called the best, and the best is told why", () => {
+  const with_wait = (ms: number) => ({ sent: 0, drops: [], marks: [], sojourn_ms: { p50: ms } });
+  const told = (name: string, p50: number, up: number, ms: number) =>
+    ({ ...run(name, { p50, up }), queues: [with_wait(ms)] }) as unknown as Run;
+  const { overall } = judge([
+    told("short", 20.5, 5, 0.1),
+    told("codel", 25, 9.5, 5),
+    told("fifo", 800, 9.6, 780),
+  ]);
+  assert.equal(
+    plainly(overall[0]),
+    // 9.5 / 9.6 = 98.958 %.
+    "Best here: codel. 95 % of its pings take at most 25.0 ms at 99.0 % of the most goodput, against 800 ms over fifo. " +
+      "Packets wait 5.00 ms in its queue at the median, 780 ms in that of fifo.",
+  );
+});
+
+test("a contour has the moments of its Gaussian", () => {
+  const of = {
+    delay_ms: [],
+    goodput_mbps: [],
+    mean_delay_ms: 10,
+    mean_goodput_mbps: 5,
+    delay_deviation_ms: 2,
+    goodput_deviation_mbps: 1,
+    correlation: 0.5,
+  };
+  const corners = contour(of, false, 4);
+  // At 0, 90, 180 and 270 degrees: (10 + 2, 5 + 0.5), (10, 5 + sqrt(0.75)) and their mirrors.
+  const near = (got: number, wanted: number) => assert.ok(Math.abs(got - wanted) < 1e-12, `${got}`);
+  near(corners[0]?.[0] as number, 12);
+  near(corners[0]?.[1] as number, 5.5);
+  near(corners[1]?.[0] as number, 10);
+  near(corners[1]?.[1] as number, 5 + Math.sqrt(0.75));
+  near(corners[2]?.[0] as number, 8);
 });

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod compare;
 mod export;
 mod index;
@@ -13,6 +14,7 @@ mod list;
 mod progress;
 mod replay;
 mod report;
+mod reproduce;
 mod router;
 mod run;
 
@@ -44,6 +46,10 @@ enum Command {
     Router(router::Args),
     /// Tell a router what to do, in dummynet's words
     Ipfw(ipfw::Args),
+    /// Put published figures and numbers beside those of recorded runs, as a page
+    Reproduce(reproduce::Args),
+    /// Measure the packet path beside the kernel's, in namespaces of its own
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -61,9 +67,11 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args).map_err(Into::into),
         Command::Index(args) => index::run(&args).map_err(Into::into),
         Command::List(args) => list::run(&args).map_err(Into::into),
+        Command::Reproduce(args) => reproduce::run(&args).map_err(Into::into),
         Command::Replay(args) => replay::run(args).map_err(Into::into),
         Command::Router(args) => router::run(&args).map_err(Into::into),
         Command::Ipfw(args) => ipfw::run_args(args).map_err(Into::into),
+        Command::Bench(args) => bench::run(&args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("sluice: {error}");

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use sluice_lab::metrics::Summary;
 use sluice_lab::pages::{PAGE, PageError, write_file};
 use sluice_lab::recording::{ReadError, RecordError, Recording, settle_abandoned};
-use sluice_lab::report::{self, Figure, FigureError};
+use sluice_lab::report::{self, Figure, FigureError, FigureKind};
 use sluice_lab::report_of::report_of;
 use sluice_lab::results::VariantResult;
 use sluice_lab::table;
@@ -48,8 +48,22 @@ pub struct Args {
 enum Kind {
     /// Goodput, delays with drops and marks, and backlog over time
     Time,
-    /// Distributions of the delays
+    /// Distributions of the delays and of flow completion times
     Distribution,
+    /// The same from the other end: the share above, both axes logarithmic
+    Tail,
+    /// Goodput, congestion window and smoothed RTT of every flow
+    Flows,
+    /// Every packet's delay, and what the AQM remembered at the same time
+    State,
+    /// Jain's index over time
+    Fairness,
+    /// Goodput against delay, with the ellipse of one standard deviation
+    Tradeoff,
+    /// Delays as boxes
+    Box,
+    /// Goodput, ping, drops and marks as bars
+    Totals,
 }
 
 /// Why nothing was drawn.
@@ -106,10 +120,17 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
         recordings.extend(open_all(folder)?);
     }
     let report = report_of(&recordings.iter().collect::<Vec<_>>())?;
-    let figure = match args.figure {
-        Kind::Time => Figure::time(),
-        Kind::Distribution => Figure::distribution(),
-    };
+    let figure = Figure::of(match args.figure {
+        Kind::Time => FigureKind::Time,
+        Kind::Distribution => FigureKind::Distribution,
+        Kind::Tail => FigureKind::Tail,
+        Kind::Flows => FigureKind::Flows,
+        Kind::State => FigureKind::State,
+        Kind::Fairness => FigureKind::Fairness,
+        Kind::Tradeoff => FigureKind::Tradeoff,
+        Kind::Box => FigureKind::Box,
+        Kind::Totals => FigureKind::Totals,
+    });
     let figure = if args.bare { figure.bare() } else { figure };
     // Everything is read and drawn before anything is written; recordings are not touched.
     let results = recordings

@@ -274,7 +274,7 @@ fn count(n: usize, what: &str) -> String {
 }
 
 /// The first Ctrl-C ends the runs in order, the second at once: the kernel frees the namespaces.
-fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
+pub(crate) fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
     let interrupt = interrupt.clone();
     ctrlc::set_handler(move || {
         if interrupt.is_stopped() {
@@ -285,4 +285,4 @@ fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
 }
 
 /// The customary status after SIGINT.
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;

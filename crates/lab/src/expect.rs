@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::figures::median;
-use crate::metrics::{Summary, Unit};
+use crate::metrics::{Chart, Summary, Unit};
 use crate::scenario::{Backend, Expect};
 
 /// An expectation and what was measured.
@@ -29,9 +29,11 @@ pub struct Outcome {
     pub max: Option<f64>,
     /// Whether the measured value is within the bounds.
     pub passed: bool,
+    /// Where in the report it is seen.
+    pub chart: Chart,
     /// The bounds in words.
     #[serde(skip)]
-    bounds: String,
+    pub bounds: String,
 }
 
 fn unit_name<S: serde::Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Error> {
@@ -57,6 +59,7 @@ impl Outcome {
             min: None,
             max: None,
             passed: false,
+            chart: Chart::Summary,
             bounds: bounds.into(),
         }
     }
@@ -83,6 +86,9 @@ pub fn check(expectations: &[Expect], backend: Backend, summaries: &[&Summary]) 
             min,
             max,
             passed: measured.is_some_and(is_within),
+            chart: summaries
+                .first()
+                .map_or(Chart::Summary, |summary| expect.metric.chart(summary)),
             bounds: expect.bounds(),
         }
     };
@@ -109,12 +115,16 @@ impl fmt::Display for Outcome {
                 write!(
                     f,
                     "{word}: `{metric}` of `{variant}` is {value}{median}; expected {bounds}"
-                )
+                )?;
             }
             None => write!(
                 f,
                 "{word}: `{metric}` of `{variant}` was not measured; expected {bounds}"
-            ),
+            )?,
         }
+        if self.passed {
+            return Ok(());
+        }
+        write!(f, "; see \"{}\" in the report", self.chart)
     }
 }

@@ -14,10 +14,13 @@
 //! - [`table`]: the figures as text and as JSON;
 //! - [`report`]: the page and the pictures, which [`report_of`] fills from recordings and [`pages`]
 //!   writes;
+//! - [`reproduction`]: a page of published figures beside ours;
 //! - [`replay`]: a recorded trace of arrivals through one queue; [`replay_run`]: a live run's arrivals
-//!   through the same queues.
+//!   through the same queues;
+//! - [`bench`]: what the packet path does on this machine, beside what the kernel does.
 
 pub mod agreement;
+pub mod bench;
 pub mod compare;
 pub mod expect;
 pub mod export;
@@ -33,6 +36,7 @@ pub mod replay;
 pub mod replay_run;
 pub mod report;
 pub mod report_of;
+pub mod reproduction;
 pub mod results;
 pub mod reuse;
 pub mod run;

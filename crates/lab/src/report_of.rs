@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use sluice_core::Time;
 use sluice_core::record::Fate;
 
+use crate::expect;
 use crate::metrics::{Arrived, FlowSummary, Percentiles, PipeSummary, Summary, goodput_series};
 use crate::recording::{
     BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, PingSample, QueueSample, ReadError, Recording,
@@ -14,12 +15,13 @@ use crate::recording::{
 };
 use crate::report::Report;
 use crate::report::model::{
-    Accuracy, Backend, Count, Direction, DirectionTotal, Ends, Fact, Flow, PacketRow, Packets,
-    Ping, Quantiles, Queue, Run, Series, State, Verdict,
+    Accuracy, Backend, Cdf, Count, Direction, DirectionTotal, Ends, Expectation, Fact, Flow,
+    PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State, Verdict,
 };
 use crate::scenario::{self, FlowInstance, FlowKind, Pipe, PipeId};
 
-/// One report of all `recordings`, in their order.
+/// One report of all `recordings`, in their order. Those that differ in nothing but their seed are one run
+/// of it, drawn from the first, with the spread of their figures.
 ///
 /// # Errors
 /// A table of a recording cannot be read.
@@ -36,8 +38,12 @@ pub fn report_of(recordings: &[&Recording]) -> Result<Report, ReadError> {
         right: "h3".into(),
     };
     let mut report = Report::new(titles.join(", "), ends);
-    for (recording, name) in recordings.iter().zip(names(recordings)) {
-        report.runs.push(run(recording, name)?);
+    let repeats = repeats::group(recordings);
+    let firsts: Vec<&Recording> = repeats.iter().map(|group| group[0]).collect();
+    for (group, name) in repeats.iter().zip(names(&firsts)) {
+        let mut run = run(group[0], name)?;
+        run.repeats = repeats::figures(group)?;
+        report.runs.push(run);
     }
     Ok(report)
 }
@@ -104,6 +110,8 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
             }
         }
     }
+    let queues = queues(recording, &summary, &instances)?;
+    let comparison = Comparison::new(&instances, &samples, &scenario.measure, end);
     Ok(Run {
         name,
         backend: match file.environment.backend {
@@ -122,6 +130,7 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
         goodput_window_s: scenario.measure.window.as_secs_f64(),
         goodput_step_s: scenario.measure.step.as_secs_f64(),
         accuracy: accuracy(&summary),
+        expectations: expectations(recording, &summary),
         directions: summary
             .directions
             .iter()
@@ -129,12 +138,42 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
                 direction: direction(total.direction),
                 goodput_mbps: total.goodput_bps / 1e6,
                 jain: total.jain,
+                jain_over_time: comparison.fairness(total.direction),
+                tradeoff: comparison.tradeoff(total.direction, &queues),
             })
             .collect(),
         flows,
         pings,
-        queues: queues(recording, &summary, &instances)?,
+        queues,
+        completion_ms: completions(&summary),
+        repeats: Vec::new(),
     })
+}
+
+/// The bounds of the scenario and what came out, those that were not kept first.
+fn expectations(recording: &Recording, summary: &Summary) -> Vec<Expectation> {
+    let mut outcomes = {
+        let run = recording.run();
+        expect::check(&run.scenario.expect, run.environment.backend, &[summary])
+    };
+    outcomes.sort_by_key(|outcome| outcome.passed);
+    outcomes
+        .into_iter()
+        .map(|outcome| Expectation {
+            metric: outcome.metric,
+            measured: outcome.measured.map(|value| outcome.unit.show(value)),
+            bounds: outcome.bounds,
+            passed: outcome.passed,
+            chart: outcome.chart.id(),
+        })
+        .collect()
+}
+
+/// How long the transfers took that were to carry a number of bytes.
+fn completions(summary: &Summary) -> Option<Cdf> {
+    let took = summary.flows.iter().filter_map(|flow| flow.fct_ns);
+    let cdf = Cdf::of(took.map(|ns| ns as f64 / 1e6).collect());
+    (cdf.count > 0).then_some(cdf)
 }
 
 /// What was run, in reading order.
@@ -492,5 +531,9 @@ fn seconds(time: sluice_core::Time) -> f64 {
     time.as_ns() as f64 / 1e9
 }
 
+mod comparison;
+mod repeats;
 #[cfg(test)]
 mod tests;
+
+use comparison::Comparison;

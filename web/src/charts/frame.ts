@@ -43,7 +43,12 @@ export class Frame {
     const heading = h("h3", { id: `title-${spec.id}` }, spec.title);
     this.figure = h(
       "figure",
-      { class: "chart", "data-chart": spec.id, "aria-labelledby": `title-${spec.id}` },
+      {
+        class: "chart",
+        id: `chart-${spec.id}`,
+        "data-chart": spec.id,
+        "aria-labelledby": `title-${spec.id}`,
+      },
       h("figcaption", {}, h("div", { class: "head" }, heading, this.controls), this.caption, this.legend),
       this.host,
     );

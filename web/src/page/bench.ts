@@ -4,6 +4,7 @@ import { CdfChart, type Curve } from "../charts/cdf.ts";
 import { ChartGroup } from "../charts/group.ts";
 import { type Line, LineChart } from "../charts/lines.ts";
 import { type Cloud, PacketChart } from "../charts/packets.ts";
+import { BoxPlot, StripPlot, TradeoffPlot } from "../charts/still.ts";
 import { choice, dropdown, h } from "../dom.ts";
 import { empiricalCdf } from "../maths/cdf.ts";
 import { bytes, megabits, milliseconds, percent, plain, whole } from "../maths/format.ts";
@@ -28,11 +29,21 @@ export class Bench {
   private readonly goodput = new Map<Direction, LineChart>();
   private readonly cwnd = new Map<Direction, LineChart>();
   private readonly srtt = new Map<Direction, LineChart>();
+  private readonly fairness = new Map<Direction, LineChart>();
+  private readonly tradeoffs = new Map<Direction, TradeoffPlot>();
+  private readonly strips: StripPlot[];
+  private readonly boxes: { ping: BoxPlot; sojourn: BoxPlot };
   private readonly ping: LineChart;
   private readonly packets: PacketChart;
   private readonly backlog: LineChart;
   private readonly state: LineChart;
-  private readonly cdfs: { sojourn: CdfChart; two_way_ms: CdfChart; up_ms: CdfChart; down_ms: CdfChart };
+  private readonly cdfs: {
+    sojourn: CdfChart;
+    two_way_ms: CdfChart;
+    up_ms: CdfChart;
+    down_ms: CdfChart;
+    completion: CdfChart;
+  };
   private readonly totals = new BarChart();
   private flowMode: FlowMode;
   private pingWay: PingWay = "two_way_ms";
@@ -48,7 +59,16 @@ export class Bench {
     const isSpread = spread(runs.map((run) => mainPing(run)?.two_way?.p50 ?? null)) > LOG_BEYOND;
     const log = isSpread ? "first" : "offered";
 
-    for (const direction of ["up", "down"] as Direction[]) this.addFlowCharts(direction, log);
+    for (const direction of ["up", "down"] as Direction[]) {
+      this.addFlowCharts(direction, log);
+      this.addComparisons(direction, isSpread);
+    }
+    this.strips = this.repetitions();
+    const box = "Box: the middle half; line: median; whiskers: 5\u00a0% to 95\u00a0%.";
+    this.boxes = {
+      ping: new BoxPlot("box-ping", "Ping", `Round trips of answered probes. ${box}`, isSpread),
+      sojourn: new BoxPlot("box-sojourn", "Sojourn time", `Packets that left the queue. ${box}`, isSpread),
+    };
     this.ping = new LineChart(
       { id: "ping", title: "Ping", caption: "", height: 240, unit: "ms", say: milliseconds, log },
       this.group,
@@ -80,6 +100,7 @@ export class Bench {
       two_way_ms: cdf("cdf-ping", "Ping, distribution"),
       up_ms: cdf("cdf-up", `One-way delay ${arrow("up")}, distribution`),
       down_ms: cdf("cdf-down", `One-way delay ${arrow("down")}, distribution`),
+      completion: cdf("cdf-completion", "Flow completion time, distribution"),
     };
     this.element = this.layOut();
     this.fillAll();
@@ -121,16 +142,99 @@ export class Bench {
     }
   }
 
+  private addComparisons(direction: Direction, isSpread: boolean): void {
+    const { runs, ends } = this.report;
+    const totals = runs.flatMap((run) => run.directions.filter((total) => total.direction === direction));
+    if (totals.some((total) => total.jain_over_time !== null)) {
+      const spec = {
+        id: `fairness-${direction}`,
+        title: `Fairness ${arrow(direction)}`,
+        caption: "",
+        height: 200,
+        unit: "Jain's index",
+        say: (value: number) => value.toFixed(3),
+      };
+      this.fairness.set(direction, new LineChart(spec, this.group));
+    }
+    if (totals.some((total) => total.tradeoff !== null)) {
+      const window = [...new Set(runs.map((run) => `${run.goodput_window_s} s`))].join(", ");
+      const caption = `${route(direction, ends)}. Dots: windows of ${window}; ellipse: one standard deviation of their Gaussian${isSpread ? ", by the logarithm of the delay" : ""} (RFC 7928). Better is up and left.`;
+      const title = `Goodput against delay ${arrow(direction)}`;
+      this.tradeoffs.set(direction, new TradeoffPlot(`tradeoff-${direction}`, title, caption, isSpread));
+    }
+  }
+
+  /** A chart for each figure that repetitions have. */
+  private repetitions(): StripPlot[] {
+    const { runs } = this.report;
+    const all = runs.flatMap((run) => run.repeats);
+    const figures = [...new Set(all.map((repeat) => repeat.figure))];
+    return figures.map((figure, at) => {
+      const unit = all.find((repeat) => repeat.figure === figure)?.unit ?? "";
+      const caption = "Dots: repetitions; line: their median; band: 95\u00a0% confidence of their mean.";
+      const chart = new StripPlot(`repeat-${at}`, figure, caption, unit);
+      chart.setRows(
+        runs.flatMap((run, variant) =>
+          run.repeats
+            .filter((repeat) => repeat.figure === figure)
+            .map((repeat) => ({ label: run.name, variant, ...repeat })),
+        ),
+      );
+      return chart;
+    });
+  }
+
+  private fillComparisons(): void {
+    const { runs, ends } = this.report;
+    for (const [direction, chart] of this.fairness) {
+      const lines = runs.flatMap((run, variant): Line[] => {
+        const total = run.directions.find((entry) => entry.direction === direction);
+        const series = total?.jain_over_time ?? null;
+        return series === null
+          ? []
+          : [{ label: run.name, variant, flow: 0, time: series.time_s, value: series.value }];
+      });
+      chart.setLines(lines);
+      const windows = [...new Set(runs.map((run) => `${run.goodput_window_s} s`))].join(", ");
+      chart.frame.setCaption(
+        `Jain's index over the bulk TCP flows that were active during all of the last ${windows}: 1 when all have the same, 1/n when one of n has everything; ${route(direction, ends)}`,
+      );
+    }
+    for (const [direction, chart] of this.tradeoffs) {
+      const points = runs.flatMap((run, variant) => {
+        const tradeoff = run.directions.find((entry) => entry.direction === direction)?.tradeoff ?? null;
+        return tradeoff === null ? [] : [{ label: run.name, variant, tradeoff }];
+      });
+      chart.setPoints(points);
+    }
+    this.boxes.ping.setColumns(
+      this.eachPing((ping) => ping.two_way_ms).map(({ look, series }) => ({
+        label: look.label,
+        variant: look.variant,
+        cdf: empiricalCdf(series.value),
+      })),
+    );
+    const curves = runs.flatMap((run, variant): Curve[] =>
+      run.completion_ms === null ? [] : [{ label: run.name, variant, flow: 0, cdf: run.completion_ms }],
+    );
+    this.cdfs.completion.setCurves(curves);
+    this.cdfs.completion.frame.setCaption(
+      "From the start of a transfer to its last byte; transfers of a number of bytes that were completed",
+    );
+  }
+
   private layOut(): HTMLElement {
     const timeCharts = [
       ...this.goodput.values(),
       this.ping,
       this.packets,
+      this.state,
       this.backlog,
+      ...this.fairness.values(),
       ...this.cwnd.values(),
       ...this.srtt.values(),
-      this.state,
     ];
+    const boxes = [this.boxes.ping, this.boxes.sojourn].map((chart) => chart.figure);
     this.addPingChoice();
     this.addBacklogChoice();
     return h(
@@ -138,6 +242,20 @@ export class Bench {
       { id: "charts" },
       this.toolbar(),
       ...(this.report.runs.length > 1 ? [h("h2", {}, "Totals"), this.totals.element] : []),
+      ...(this.strips.length > 0
+        ? [
+            h("h2", {}, "Over repetitions"),
+            h("p", { class: "note" }, "All other charts and figures are those of the first repetition."),
+            h("div", { class: "grid" }, ...this.strips.map((chart) => chart.figure)),
+          ]
+        : []),
+      h("h2", {}, "Delay and goodput"),
+      h(
+        "div",
+        { class: "grid" },
+        ...[...this.tradeoffs.values()].map((chart) => chart.figure),
+        h("div", { class: "stack" }, ...boxes),
+      ),
       h("h2", {}, "Over time"),
       ...timeCharts.map((chart) => chart.frame.figure),
       h("h2", {}, "Distributions"),
@@ -249,7 +367,11 @@ export class Bench {
   /** The variables that the chosen queue has in any run. */
   private offerStates(queues: Queue[]): void {
     const names = [...new Set(queues.flatMap((queue) => queue.state.map((state) => state.name)))];
-    if (!names.includes(this.stateName)) this.stateName = names[0] ?? "";
+    // What decides comes before what is counted.
+    const first = ["prob", "drop_next", "delay"].flatMap((word) =>
+      names.filter((name) => name.startsWith(word)),
+    );
+    if (!names.includes(this.stateName)) this.stateName = first[0] ?? names[0] ?? "";
     const options = names.map((name) => ({ value: name, text: name }));
     const list = dropdown("variable", options, this.stateName, (name) => {
       this.stateName = name;
@@ -263,6 +385,7 @@ export class Bench {
     this.fillPing();
     this.fillQueue();
     this.fillTotals();
+    this.fillComparisons();
   }
 
   private showAll(): void {
@@ -274,8 +397,10 @@ export class Bench {
       ...this.goodput.values(),
       ...this.cwnd.values(),
       ...this.srtt.values(),
+      ...this.fairness.values(),
     ];
-    for (const chart of [...lineCharts, this.packets, ...Object.values(this.cdfs), this.totals])
+    const stills = [...this.tradeoffs.values(), ...Object.values(this.boxes), ...this.strips];
+    for (const chart of [...lineCharts, this.packets, ...Object.values(this.cdfs), this.totals, ...stills])
       chart.show(isShown);
   }
 
@@ -408,13 +533,20 @@ export class Bench {
     );
     this.state.setUnit(states[0]?.state.unit ?? "");
     this.state.setLines(states.map(({ look, state }) => lineOf(look, state.series)));
-    this.state.frame.setCaption(`${this.stateName} of ${title}`);
+    this.state.frame.setCaption(
+      `${this.stateName} of ${title}: what the algorithm held while it acted on the packets above`,
+    );
     this.cdfs.sojourn.setCurves(
       chosen.flatMap(({ queue, ...look }) =>
         queue.sojourn_cdf === null ? [] : [{ ...look, cdf: queue.sojourn_cdf }],
       ),
     );
     this.cdfs.sojourn.frame.setCaption(`${title}; packets that left through the link`);
+    this.boxes.sojourn.setColumns(
+      chosen.flatMap(({ label, variant, queue }) =>
+        queue.sojourn_cdf === null ? [] : [{ label, variant, cdf: queue.sojourn_cdf }],
+      ),
+    );
   }
 
   private fillTotals(): void {

@@ -54,6 +54,46 @@ export function verdicts(report: Report): HTMLElement {
   );
 }
 
+/** Sections that a figure can be looked up in besides the charts. */
+const SECTIONS = ["accuracy", "summary"];
+
+/** What was expected and did not come out, with a way to where it is seen. */
+export function expectations(report: Report): HTMLElement | null {
+  const all = report.runs.flatMap((run, index) =>
+    run.expectations.map((expectation) => ({ run, index, expectation })),
+  );
+  if (all.length === 0) return null;
+  const failed = all.filter(({ expectation }) => !expectation.passed);
+  const row = ({ run, index, expectation }: (typeof all)[number]): Child[] => {
+    const { metric, measured, bounds, passed, chart } = expectation;
+    const target = SECTIONS.includes(chart) ? chart : `chart-${chart}`;
+    return [
+      passed ? "met" : h("strong", { class: "failed" }, "not met"),
+      variantName(run, index),
+      h("code", {}, metric),
+      measured ?? "not measured",
+      bounds,
+      h("a", { href: `#${target}` }, "see"),
+    ];
+  };
+  const head = ["", "run", "figure", "measured", "expected", ""];
+  const told =
+    failed.length === 0
+      ? `All ${all.length} expectations of the scenario are met.`
+      : `${failed.length} of ${all.length} expectations of the scenario are not met.`;
+  const rest = all.filter(({ expectation }) => expectation.passed);
+  return h(
+    "section",
+    { class: failed.length > 0 ? "card doubtful" : "card", id: "expectations" },
+    h("h2", {}, "Expectations"),
+    h("p", { class: failed.length > 0 ? "doubt" : "" }, told),
+    failed.length > 0 ? table(head, failed.map(row)) : null,
+    rest.length > 0
+      ? h("details", {}, h("summary", {}, `those that are met (${rest.length})`), table(head, rest.map(row)))
+      : null,
+  );
+}
+
 export function scenario(report: Report): HTMLElement {
   const { common, differing } = splitFacts(report.runs);
   const differences =

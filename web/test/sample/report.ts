@@ -25,7 +25,7 @@ const VARIANTS: Variant[] = [
 
 export function sampleReport(seconds: number) {
   return {
-    schema: 1,
+    schema: 2,
     title: "Sample: one bulk flow and a ping over 10 Mbit/s",
     generated_by: "the page's own tests (synthetic numbers, not a measurement)",
     ends: { left: "h2", right: "h3" },
@@ -68,7 +68,49 @@ function runOf(variant: Variant, seconds: number) {
       lost_elsewhere: [],
       notes: [],
     },
-    directions: [{ direction: "up", goodput_mbps: goodput, jain: null }],
+    expectations:
+      variant.name === "fifo"
+        ? [
+            {
+              metric: "ping.p95",
+              measured: "905ms",
+              bounds: "at most 50ms",
+              passed: false,
+              chart: "ping",
+            },
+          ]
+        : [
+            {
+              metric: "bulk.goodput",
+              measured: "9.4Mbit/s",
+              bounds: "at least 9Mbit/s",
+              passed: true,
+              chart: "goodput-up",
+            },
+          ],
+    directions: [
+      {
+        direction: "up",
+        goodput_mbps: goodput,
+        jain: null,
+        jain_over_time: {
+          time_s: Array.from({ length: seconds }, (_, at) => at + 1),
+          value: Array.from({ length: seconds }, (_, at) => 1 - 0.4 * Math.exp(-at / 5)),
+          thinned_from: null,
+        },
+        tradeoff: tradeoffOf(outcome, seconds),
+      },
+    ],
+    completion_ms: null,
+    repeats: [
+      {
+        figure: "Ping, median",
+        unit: "ms",
+        values: [0.98, 1, 1.01, 1.03, 0.97].map((factor) => factor * (quantilesOf(pings.two)?.p50 ?? 0)),
+        median: quantilesOf(pings.two)?.p50 ?? 0,
+        interval: [0.97, 1.03].map((factor) => factor * (quantilesOf(pings.two)?.p50 ?? 0)),
+      },
+    ],
     flows: [
       {
         name: "bulk",
@@ -127,6 +169,34 @@ function goodputOf(outcome: Outcome, seconds: number): Series {
     out.value.push((bytes * 8) / WINDOW_S / 1e6);
   }
   return out;
+}
+
+function tradeoffOf(outcome: Outcome, seconds: number) {
+  const windows = Array.from({ length: seconds - 2 }, (_, at) => at + 1);
+  const inside = (at: number, from: number) => at / 1e9 >= from && at / 1e9 < from + 1;
+  const delay_ms = windows.map((from) => {
+    const left = outcome.up.filter((packet) => inside(packet.at_ns, from) && packet.verdict !== 2);
+    return left.reduce((sum, packet) => sum + packet.sojourn_ns / 1e6, 0) / Math.max(1, left.length);
+  });
+  const goodput_mbps = windows.map(
+    (from) =>
+      (outcome.delivered
+        .filter((piece) => inside(piece.at, from))
+        .reduce((sum, piece) => sum + piece.bytes, 0) *
+        8) /
+      1e6,
+  );
+  const mean = (values: number[]) => values.reduce((a, b) => a + b, 0) / values.length;
+  const deviation = (values: number[]) => Math.sqrt(mean(values.map((value) => (value - mean(values)) ** 2)));
+  return {
+    delay_ms,
+    goodput_mbps,
+    mean_delay_ms: mean(delay_ms),
+    mean_goodput_mbps: mean(goodput_mbps),
+    delay_deviation_ms: deviation(delay_ms),
+    goodput_deviation_mbps: deviation(goodput_mbps),
+    correlation: 0.3,
+  };
 }
 
 function quantilesOf(samples: (number | null)[]): Quantiles | null {

@@ -16,6 +16,7 @@
 
 use alloc::sync::Arc;
 
+use super::codel::target_above_interval;
 use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
 use crate::event::{Cx, DropReason, StateValue};
 use crate::packet::Packet;
@@ -38,6 +39,8 @@ params! {
         increment: Ratio = Ratio(Ratio::from_billionths(3_906_250)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "CAKE: 1/256";
         /// how much it falls when the queue is empty
         decrement: Ratio = Ratio(Ratio::from_billionths(244_140)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "CAKE: 1/4096";
+    } ; warnings |params: &CobaltParams| {
+        target_above_interval(params.target, params.interval).into_iter().collect()
     }
 }
 
@@ -220,7 +223,9 @@ impl Cobalt {
             let step = self.params.target.as_ns() + 1;
             let falls = cx.now.since(self.blue_changed).as_ns() / step;
             self.lower_blue(falls);
-            self.blue_changed = self.blue_changed.saturating_add(Span::from_ns(falls * step));
+            self.blue_changed = self
+                .blue_changed
+                .saturating_add(Span::from_ns(falls * step));
         }
         while self.count > 0 && cx.now >= self.drop_next {
             self.step(self.count - 1);

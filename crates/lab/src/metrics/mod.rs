@@ -4,6 +4,7 @@
 //! own. Delays are in nanoseconds, and their percentiles are values that occurred ([`percentiles`]).
 
 mod accuracy;
+mod chart;
 mod confidence;
 mod fairness;
 mod flow_meter;
@@ -21,6 +22,7 @@ mod vocabulary;
 mod voip;
 
 pub use accuracy::AccuracyMeter;
+pub use chart::Chart;
 pub use confidence::Spread;
 pub use fairness::{Greedy, Shares, convergence, shares};
 pub use goodput::{Arrived, RatePoint, goodput, goodput_series};

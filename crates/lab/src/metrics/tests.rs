@@ -369,7 +369,8 @@ fn an_expectation_that_is_not_met_says_what_was_measured() {
             "met: `ping.p50` of `fifo` is 26ms; expected at most 30ms",
             "met: `bulk.goodput` of `fifo` is 1Mbit/s; expected at least 1Mbit/s",
             "met: `up.drops` of `fifo` is 2; expected at least 1 and at most 2",
-            "not met: `down.sojourn.p50` of `fifo` was not measured; expected at most 1ms",
+            "not met: `down.sojourn.p50` of `fifo` was not measured; expected at most 1ms; \
+             see \"Sojourn time of every packet\" in the report",
         ]
     );
     let passed: Vec<bool> = outcomes.iter().map(|outcome| outcome.passed).collect();

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use sluice_core::DropReason;
 
+use super::chart::Chart;
 use super::summary::{FlowSummary, Percentiles, PipeSummary, Summary};
 use crate::scenario::{Direction, Flow, PipeId, instance_names};
 
@@ -306,6 +307,21 @@ impl Metric {
             Kind::Pipe(_, decl) => decl.unit,
             Kind::Drops(..) => Unit::Count,
             Kind::Flow(_, decl) => decl.unit,
+        }
+    }
+
+    /// Where in the report of the run of `summary` it is seen.
+    pub fn chart(&self, summary: &Summary) -> Chart {
+        match &self.kind {
+            Kind::Run(decl) => Chart::of_run(decl.name),
+            Kind::Pipe(way, decl) => Chart::of_pipe(decl.name, way.direction()),
+            Kind::Drops(..) => Chart::Packets,
+            Kind::Flow(name, decl) => {
+                let mut all = summary.groups.iter().chain(&summary.flows);
+                let flow = all.find(|flow| flow.name == *name);
+                let way = flow.and_then(|flow| Direction::from_word(&flow.direction));
+                Chart::of_flow(decl.name, way.unwrap_or(Direction::Up))
+            }
         }
     }
 

@@ -37,6 +37,12 @@ impl Cdf {
         cdf
     }
 
+    /// The smallest value that at least the share `fraction` of the samples does not exceed.
+    pub fn quantile(&self, fraction: f64) -> Option<f64> {
+        let at = self.fraction.partition_point(|share| *share < fraction);
+        self.value.get(at).copied()
+    }
+
     /// The distribution of the sojourn times of the packets that left through the link, in ms.
     pub fn of_sojourn(packets: &Packets) -> Self {
         Cdf::of(

@@ -3,6 +3,7 @@
 //! plotters lays out and draws. It works in whole pixels, so figures are drawn several times larger
 //! and shown through a view box; text is measured with the font that [`super::png`] also draws with.
 
+mod compare;
 mod panel;
 mod scale;
 mod select;
@@ -35,6 +36,29 @@ pub enum FigureKind {
     Time,
     /// Distributions of ping and sojourn time, side by side.
     Distribution,
+    /// The same from the other end: the share of samples above, both axes logarithmic.
+    Tail,
+    /// Goodput, congestion window and smoothed RTT of every flow, above each other.
+    Flows,
+    /// Sojourn time of every packet with drops and marks, and below it what the AQM remembers.
+    State,
+    /// Fairness over time.
+    Fairness,
+    /// Goodput against delay, with the ellipse of one standard deviation.
+    Tradeoff,
+    /// Delays as boxes: the middle half, median, and 5 % to 95 %.
+    Box,
+    /// Totals as bars: goodput, ping, drops and marks.
+    Totals,
+}
+
+impl FigureKind {
+    /// Whether its charts share one time axis and stand above each other; otherwise they stand side by
+    /// side.
+    const fn is_over_time(self) -> bool {
+        use FigureKind::{Fairness, Flows, State, Time};
+        matches!(self, Time | Flows | State | Fairness)
+    }
 }
 
 /// Whether flows have lines of their own.
@@ -92,8 +116,13 @@ impl Figure {
 
     /// The distributions.
     pub fn distribution() -> Self {
+        Figure::of(FigureKind::Distribution)
+    }
+
+    /// Some charts, in the usual size and with a caption.
+    pub fn of(kind: FigureKind) -> Self {
         Figure {
-            kind: FigureKind::Distribution,
+            kind,
             ..Figure::time()
         }
     }
@@ -122,7 +151,14 @@ pub fn svg(report: &Report, figure: &Figure) -> Result<String, FigureError> {
     register_fonts();
     let panels = match figure.kind {
         FigureKind::Time => select::time_panels(report, figure.flows),
-        FigureKind::Distribution => select::distribution_panels(report),
+        FigureKind::Distribution => select::distribution_panels(report, false),
+        FigureKind::Tail => select::distribution_panels(report, true),
+        FigureKind::Flows => compare::flow_panels(report),
+        FigureKind::State => compare::state_panels(report),
+        FigureKind::Fairness => compare::fairness_panels(report),
+        FigureKind::Tradeoff => compare::tradeoff_panels(report),
+        FigureKind::Box => compare::box_panels(report),
+        FigureKind::Totals => compare::total_panels(report),
     };
     if panels.is_empty() {
         return Err(FigureError::NoValues {
@@ -168,13 +204,14 @@ impl Layout {
         } else {
             Vec::new()
         };
-        let heights: Vec<u32> = match figure.kind {
-            FigureKind::Time => panels
-                .iter()
-                .enumerate()
-                .map(|(at, panel)| panel.height + if at + 1 == panels.len() { X_AXIS } else { 0 })
-                .collect(),
-            FigureKind::Distribution => vec![DISTRIBUTION_HEIGHT + X_AXIS],
+        let heights: Vec<u32> = if figure.kind.is_over_time() {
+            let last = panels.len() - 1;
+            let panels = panels.iter().enumerate();
+            panels
+                .map(|(at, panel)| panel.height + if at == last { X_AXIS } else { 0 })
+                .collect()
+        } else {
+            vec![DISTRIBUTION_HEIGHT + X_AXIS]
         };
         let title = if figure.captioned { 34 } else { 6 };
         let legend = legend_rows.len() as u32 * LEGEND_ROW + 6;
@@ -208,20 +245,17 @@ fn draw(
     }
     let (legend, mut rest) = rest.split_vertically(layout.legend * FINE);
     draw_legend(&legend, report, &layout.legend_rows)?;
-    match figure.kind {
-        FigureKind::Time => {
-            for (at, (panel, height)) in panels.iter().zip(&layout.panels).enumerate() {
-                let (area, below) = rest.split_vertically(height * FINE);
-                rest = below;
-                panel.draw(&area, at + 1 == panels.len())?;
-            }
-        }
-        FigureKind::Distribution => {
-            let (area, below) = rest.split_vertically(layout.panels[0] * FINE);
+    if figure.kind.is_over_time() {
+        for (at, (panel, height)) in panels.iter().zip(&layout.panels).enumerate() {
+            let (area, below) = rest.split_vertically(height * FINE);
             rest = below;
-            for (panel, area) in panels.iter().zip(area.split_evenly((1, panels.len()))) {
-                panel.draw(&area, true)?;
-            }
+            panel.draw(&area, at + 1 == panels.len())?;
+        }
+    } else {
+        let (area, below) = rest.split_vertically(layout.panels[0] * FINE);
+        rest = below;
+        for (panel, area) in panels.iter().zip(area.split_evenly((1, panels.len()))) {
+            panel.draw(&area, true)?;
         }
     }
     for (line, text) in layout.caption.iter().enumerate() {
@@ -294,7 +328,7 @@ fn break_lines(text: &str, width: u32, size: f64) -> Vec<String> {
     lines
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -344,15 +378,6 @@ fn fine(pixels: u32) -> i32 {
 /// Okabe and Ito's palette, which stays distinct under the common kinds of colour blindness; the
 /// same as on the page.
 fn color(variant: usize) -> RGBColor {
-    const PALETTE: [RGBColor; ROUND] = [
-        RGBColor(0x00, 0x72, 0xb2),
-        RGBColor(0xd5, 0x5e, 0x00),
-        RGBColor(0x00, 0x7a, 0x5a),
-        RGBColor(0xb2, 0x50, 0x8f),
-        RGBColor(0xb0, 0x7a, 0x00),
-        RGBColor(0x3a, 0x9b, 0xd9),
-        RGBColor(0x55, 0x55, 0x55),
-    ];
     PALETTE[variant % ROUND]
 }
 
@@ -361,6 +386,16 @@ fn dash(variant: usize) -> Option<(u32, u32)> {
     [None, Some((8, 4)), Some((2, 3)), Some((12, 5))][variant / ROUND % 4]
 }
 
+/// What [`color`] takes from.
+pub(crate) const PALETTE: [RGBColor; ROUND] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x7a, 0x5a),
+    RGBColor(0xb2, 0x50, 0x8f),
+    RGBColor(0xb0, 0x7a, 0x00),
+    RGBColor(0x3a, 0x9b, 0xd9),
+    RGBColor(0x55, 0x55, 0x55),
+];
 /// Drawing units per CSS pixel.
 const FINE: u32 = 8;
 const MARGIN: u32 = 14;

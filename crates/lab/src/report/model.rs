@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::packed;
 
 /// Version of this contract; the page refuses any other.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// One or several runs (variants), drawn over each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -117,6 +117,8 @@ pub struct Run {
     pub goodput_step_s: f64,
     /// How far the emulation was from what was asked of it.
     pub accuracy: Accuracy,
+    /// What was expected of the run, and what came out.
+    pub expectations: Vec<Expectation>,
     /// Totals per direction that carries load.
     pub directions: Vec<DirectionTotal>,
     /// The flows, without pings.
@@ -125,6 +127,43 @@ pub struct Run {
     pub pings: Vec<Ping>,
     /// The queues of the path, in the order in which a packet meets them.
     pub queues: Vec<Queue>,
+    /// How long the transfers took that were to carry a number of bytes; `None` without any.
+    pub completion_ms: Option<Cdf>,
+    /// What the repetitions of this run came to; empty if it was carried out once. Everything else is
+    /// that of the first of them.
+    pub repeats: Vec<Repeat>,
+}
+
+/// A figure over the repetitions of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Repeat {
+    /// What it is.
+    pub figure: String,
+    /// `ms`, `Mbit/s`, `%`, or empty for a number of things.
+    pub unit: String,
+    /// Of each repetition that measured it, in their order.
+    pub values: Vec<f64>,
+    /// Their median.
+    pub median: f64,
+    /// The 95 % confidence interval of their mean; `None` for a single one.
+    pub interval: Option<(f64, f64)>,
+}
+
+/// A bound of the scenario, and whether the run kept it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expectation {
+    /// The figure's name, such as `ping.p50`.
+    pub metric: String,
+    /// What was measured, with its unit; `None` if nothing was.
+    pub measured: Option<String>,
+    /// The bounds in words.
+    pub bounds: String,
+    /// Whether the measured value is within them.
+    pub passed: bool,
+    /// The chart or section of the page that shows it.
+    pub chart: String,
 }
 
 /// How far the emulation itself was from what was asked of it.
@@ -177,6 +216,88 @@ pub struct DirectionTotal {
     pub goodput_mbps: f64,
     /// Jain's index over the flows' goodputs; `None` with fewer than two flows.
     pub jain: Option<f64>,
+    /// The index over the bulk flows that were active in each window; `None` where fewer than two ever
+    /// were.
+    pub jain_over_time: Option<Series>,
+    /// Delay against goodput, window by window.
+    pub tradeoff: Option<Tradeoff>,
+}
+
+/// What goodput a queue gave for what delay (RFC 7928 section 2.7): a point per window, and the ellipse
+/// of one standard deviation of the Gaussian with their means and covariance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tradeoff {
+    /// Mean sojourn time of the packets that left in each window.
+    pub delay_ms: Vec<f64>,
+    /// Goodput of all flows in the same window.
+    pub goodput_mbps: Vec<f64>,
+    /// Means and standard deviations of both.
+    pub mean_delay_ms: f64,
+    /// See above.
+    pub mean_goodput_mbps: f64,
+    /// See above.
+    pub delay_deviation_ms: f64,
+    /// See above.
+    pub goodput_deviation_mbps: f64,
+    /// Of delay and goodput, -1 to 1.
+    pub correlation: f64,
+}
+
+impl Tradeoff {
+    /// Of points in the order of time; `None` for fewer than three, through which any ellipse fits.
+    pub fn of(points: &[(f64, f64)]) -> Option<Self> {
+        let n = points.len() as f64;
+        if points.len() < 3 {
+            return None;
+        }
+        let mean = |pick: fn(&(f64, f64)) -> f64| points.iter().map(pick).sum::<f64>() / n;
+        let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+        let moment = |of: &dyn Fn(f64, f64) -> f64| {
+            let sum: f64 = points.iter().map(|(a, b)| of(a - x, b - y)).sum();
+            sum / (n - 1.0)
+        };
+        let (sx, sy) = (moment(&|a, _| a * a).sqrt(), moment(&|_, b| b * b).sqrt());
+        let both = sx * sy;
+        Some(Tradeoff {
+            delay_ms: points.iter().map(|p| p.0).collect(),
+            goodput_mbps: points.iter().map(|p| p.1).collect(),
+            mean_delay_ms: x,
+            mean_goodput_mbps: y,
+            delay_deviation_ms: sx,
+            goodput_deviation_mbps: sy,
+            correlation: if both > 0.0 {
+                (moment(&|a, b| a * b) / both).clamp(-1.0, 1.0)
+            } else {
+                0.0
+            },
+        })
+    }
+
+    /// The ellipse as a closed line of delays and goodputs. For a logarithmic axis of delays it is that of
+    /// their logarithms, since a symmetric one would reach below zero.
+    pub fn contour(&self, is_log: bool) -> Vec<(f64, f64)> {
+        const CORNERS: usize = 72;
+        if is_log {
+            let logs = self.delay_ms.iter().map(|delay| delay.max(1e-3).log10());
+            let points: Vec<(f64, f64)> = logs.zip(self.goodput_mbps.iter().copied()).collect();
+            let of_logs = Tradeoff::of(&points).map_or_else(Vec::new, |t| t.contour(false));
+            return of_logs
+                .into_iter()
+                .map(|(log, mbps)| (10_f64.powf(log), mbps))
+                .collect();
+        }
+        let across = (1.0 - self.correlation * self.correlation).sqrt();
+        let corner = |k: usize| {
+            let (sin, cos) = (k as f64 / CORNERS as f64 * std::f64::consts::TAU).sin_cos();
+            (
+                self.mean_delay_ms + self.delay_deviation_ms * cos,
+                self.mean_goodput_mbps
+                    + self.goodput_deviation_mbps * (self.correlation * cos + across * sin),
+            )
+        };
+        (0..=CORNERS).map(corner).collect()
+    }
 }
 
 /// Values over time.

@@ -6,9 +6,10 @@ use flate2::read::DeflateDecoder;
 use serde_json::Value;
 
 use super::model::{
-    Cdf, Direction, Ends, PacketRow, Packets, Ping, Quantiles, Queue, Report, Run, Series, Verdict,
+    Cdf, Direction, Ends, PacketRow, Packets, Ping, Quantiles, Queue, Report, Run, Series,
+    Tradeoff, Verdict,
 };
-use super::{Figure, FigureError, html, packed, png, svg, thin};
+use super::{Figure, FigureError, FigureKind, html, packed, png, svg, thin};
 
 /// The same file is read by `web/test/model.test.ts`.
 const FIXTURE: &str = include_str!("../../../../web/test/fixture.json");
@@ -321,6 +322,142 @@ fn the_main_figure_has_every_panel_and_every_variant() {
     for tint in ["#0072B2", "#D55E00", "#505860"] {
         assert!(drawn.contains(tint), "nothing is drawn in {tint}");
     }
+}
+
+/// Everything that the charts that compare are made of.
+fn comparable() -> Report {
+    let mut report = drawable();
+    for (at, run) in (0..).zip(&mut report.runs) {
+        let time: Vec<f64> = (0..100).map(|k| f64::from(k) / 10.0).collect();
+        let points: Vec<(f64, f64)> = (0..9)
+            .map(|k| (f64::from(k % 3) + 4.0, 9.0 + f64::from(k / 3) / 10.0))
+            .collect();
+        run.directions = vec![super::model::DirectionTotal {
+            goodput_mbps: 9.5 - f64::from(at),
+            jain_over_time: Some(Series::new(time.clone(), vec![0.8; 100])),
+            tradeoff: Tradeoff::of(&points),
+            ..Default::default()
+        }];
+        run.flows[0].cwnd_segments = Some(Series::new(time.clone(), vec![12.0; 100]));
+        run.flows[0].srtt_ms = Some(Series::new(time.clone(), vec![25.0; 100]));
+        run.completion_ms = Some(Cdf::of(vec![10.0, 20.0, 40.0]));
+        run.queues[0].sent = 900;
+        run.queues[0].drops = vec![super::model::Count {
+            reason: "overflow".to_owned(),
+            packets: 100,
+        }];
+        for name in ["drop_next of queue 3", "drop_next of queue 7", "zeal"] {
+            run.queues[0].state.push(super::model::State {
+                name: name.to_owned(),
+                unit: "s".to_owned(),
+                series: Series::new(time.clone(), vec![1.0; 100]),
+            });
+        }
+    }
+    report
+}
+
+#[test]
+fn every_kind_of_figure_is_drawn_with_its_panels() {
+    let report = comparable();
+    for (kind, texts) in [
+        (
+            FigureKind::Tail,
+            ["Ping", "Flow completion time", "share of samples above"],
+        ),
+        (
+            FigureKind::Flows,
+            [
+                "Goodput, h2 → h3",
+                "Congestion window, h2 → h3",
+                "Smoothed RTT, h2 → h3",
+            ],
+        ),
+        (
+            FigureKind::State,
+            ["Sojourn time of every packet", "drop_next", "zeal"],
+        ),
+        (
+            FigureKind::Fairness,
+            ["Fairness, h2 → h3", "index", "bulk flows"],
+        ),
+        (
+            FigureKind::Tradeoff,
+            [
+                "Goodput and delay, h2 → h3",
+                "mean sojourn time",
+                "one standard",
+            ],
+        ),
+        (
+            FigureKind::Box,
+            ["Ping, round trip", "Sojourn time", "5 % to 95 %"],
+        ),
+        (
+            FigureKind::Totals,
+            ["Goodput \u{2191}", "Ping, median", "Dropped"],
+        ),
+    ] {
+        let drawn = svg(&report, &Figure::of(kind)).expect("there is something to draw");
+        for text in texts {
+            assert!(drawn.contains(text), "no {text:?} in the {kind:?} figure");
+        }
+        for tint in ["#0072B2", "#D55E00"] {
+            assert!(
+                drawn.contains(tint),
+                "nothing is drawn in {tint} in {kind:?}"
+            );
+        }
+    }
+    // Two queues of a run share the panel of their variable.
+    let drawn = svg(&report, &Figure::of(FigureKind::State)).unwrap();
+    assert!(!drawn.contains("of queue 3"));
+    // Nothing was marked, so there are no bars of it.
+    let drawn = svg(&report, &Figure::of(FigureKind::Totals)).unwrap();
+    assert!(!drawn.contains("CE-marked"));
+    assert!(matches!(
+        svg(&drawable(), &Figure::of(FigureKind::Fairness)),
+        Err(FigureError::NoValues { .. })
+    ));
+}
+
+#[test]
+fn a_tradeoff_has_the_moments_of_its_points() {
+    // Delays 2 4 6, goodputs 1 2 3: deviations 2 and 1 (n - 1), fully correlated.
+    let tradeoff = Tradeoff::of(&[(2.0, 1.0), (4.0, 2.0), (6.0, 3.0)]).unwrap();
+    assert_eq!(
+        (tradeoff.mean_delay_ms, tradeoff.mean_goodput_mbps),
+        (4.0, 2.0)
+    );
+    assert_eq!(
+        (
+            tradeoff.delay_deviation_ms,
+            tradeoff.goodput_deviation_mbps,
+            tradeoff.correlation
+        ),
+        (2.0, 1.0, 1.0)
+    );
+    // The ellipse is a line from (6, 3) to (2, 1).
+    let corners = tradeoff.contour(false);
+    assert_eq!(corners[0], (6.0, 3.0));
+    let (x, y) = corners[36];
+    assert!((x - 2.0).abs() < 1e-12 && (y - 1.0).abs() < 1e-12);
+    // Of 1, 10 and 100 ms the logarithms 0, 1, 2 deviate by 1 around 1: from 1 to 100 ms.
+    let tradeoff = Tradeoff::of(&[(1.0, 1.0), (10.0, 1.0), (100.0, 1.0)]).unwrap();
+    let (x, y) = tradeoff.contour(true)[0];
+    assert!((x - 100.0).abs() < 1e-9 && y == 1.0);
+    assert_eq!(Tradeoff::of(&[(1.0, 1.0), (2.0, 2.0)]), None);
+}
+
+#[test]
+fn a_quantile_is_a_value_that_occurred() {
+    let cdf = Cdf::of(vec![10.0, 20.0, 30.0, 40.0]);
+    // Ranks ceil(0.5 * 4) = 2 and ceil(0.51 * 4) = 3.
+    assert_eq!(
+        (cdf.quantile(0.5), cdf.quantile(0.51)),
+        (Some(20.0), Some(30.0))
+    );
+    assert_eq!(Cdf::default().quantile(0.5), None);
 }
 
 #[test]

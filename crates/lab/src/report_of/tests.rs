@@ -53,6 +53,32 @@ fn a_recording_becomes_a_run_of_the_report() {
     assert_eq!(up.packets.flows[row.flow as usize], "bulk-1");
     assert_eq!(run.accuracy.lost_elsewhere[0].packets, 3);
 
+    // 100 kB/s against 25 kB/s in windows of 1 s every 250 ms: 125^2 / (2 * (100^2 + 25^2)).
+    let total = &run.directions[0];
+    let jain = total.jain_over_time.as_ref().unwrap();
+    assert_eq!((jain.time_s[0], jain.time_s.len()), (1.0, 37));
+    assert!((jain.value[20] - 15_625.0 / 21_250.0).abs() < 1e-9);
+    // Packets left at 2.01, 3.03 and 4.04 s after 20, 30 and 40 ms; after the warm-up of 2 s there are
+    // 800 + 200 kbit/s of TCP and 76.8 kbit/s of UDP in each of these windows.
+    let tradeoff = total.tradeoff.as_ref().unwrap();
+    assert_eq!(tradeoff.delay_ms, [20.0, 30.0, 40.0]);
+    assert!(
+        tradeoff
+            .goodput_mbps
+            .iter()
+            .all(|mbps| (mbps - 1.0768).abs() < 1e-9)
+    );
+    // The page had all its bytes after 240 ms.
+    assert_eq!(run.completion_ms.as_ref().unwrap().value, [240.0]);
+    // What was not met comes first, with where it is seen.
+    let first = &run.expectations[0];
+    assert!(!first.passed && run.expectations[1].passed);
+    assert_eq!(
+        (first.metric.as_str(), first.chart.as_str()),
+        ("down.sojourn.p50", "packets")
+    );
+    assert_eq!(run.expectations[1].measured.as_deref(), Some("26ms"));
+
     let page = report::html(&report);
     assert!(page.contains("<title>x"), "the page is drawn");
 }
@@ -66,6 +92,64 @@ fn variants_of_one_name_are_told_apart_by_their_folders() {
     let names: Vec<String> = report.runs.iter().map(|run| run.name.clone()).collect();
     let expected = [a, b].map(|dir| format!("fifo ({})", dir.display()));
     assert_eq!(names, expected);
+}
+
+#[test]
+fn runs_that_differ_in_their_seed_only_are_repetitions() {
+    let temp = tempfile::tempdir().unwrap();
+    let run = |seed: u64, rate: &str| {
+        let text = format!(
+            "duration = \"2s\"\nseed = {seed}\n[link]\nrate = \"{rate}\"\n[[flow]]\ntype = \"ping\"\n"
+        );
+        let variant = scenario::Scenario::parse("x.toml", &text, &[])
+            .unwrap()
+            .remove(0);
+        let environment = Environment::here(scenario::Backend::Sim, "2026-01-02T03:04:05Z".into());
+        let dir = temp.path().join(format!("{seed}-{}", &rate[..1]));
+        let mut writer = RunWriter::create(&dir, &variant, &environment).unwrap();
+        writer
+            .ping(&PingSample {
+                time: Time::from_ns(1_500_000_000),
+                flow: 0,
+                seq: 0,
+                rtt: Some(sluice_core::Span::from_ms(10 * seed)),
+                up: None,
+                down: None,
+                is_lost: false,
+            })
+            .unwrap();
+        writer
+            .finish(End::complete(Time::from_ns(2_000_000_000)))
+            .unwrap()
+    };
+    let runs = [
+        run(1, "1Mbit/s"),
+        run(2, "1Mbit/s"),
+        run(1, "2Mbit/s"),
+        run(3, "1Mbit/s"),
+    ];
+    let report = report_of(&runs.iter().collect::<Vec<_>>()).unwrap();
+    let repeats: Vec<usize> = report.runs.iter().map(|run| run.repeats.len()).collect();
+    assert_eq!(
+        repeats,
+        [2, 0],
+        "the median and the 95th percentile of the ping"
+    );
+    let median = &report.runs[0].repeats[0];
+    assert_eq!(
+        (median.figure.as_str(), median.unit.as_str()),
+        ("Ping, median", "ms")
+    );
+    assert_eq!(
+        (&median.values[..], median.median),
+        (&[10.0, 20.0, 30.0][..], 20.0)
+    );
+    // A deviation of 10 over 3: 4.303 * 10 / sqrt(3) = 24.84 to both sides.
+    let (low, high) = median.interval.unwrap();
+    assert!(
+        (low + 4.84).abs() < 0.01 && (high - 44.84).abs() < 0.01,
+        "{low} {high}"
+    );
 }
 
 #[test]

@@ -165,7 +165,8 @@ fq_codel target 5ms interval 100ms quantum 300 limit 1200 雪雪雪雪雪雪
                   1e9   1e9    21.0    63.0     11.0    33.0   123k      0     -
 
 not met: `ping.p50` of `fq_codel target 5ms interval 100ms quantum 300 limit
-    1200 雪雪雪雪雪雪` is 31.25ms; expected at least 200ms and at most 300ms
+    1200 雪雪雪雪雪雪` is 31.25ms; expected at least 200ms and at most 300ms;
+    see \"Summary\" in the report
 "
     );
 }

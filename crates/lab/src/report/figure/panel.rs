@@ -18,8 +18,16 @@ pub struct Panel {
     pub x_label: &'static str,
     pub y: Scale,
     pub y_label: &'static str,
+    /// Drawn first, pale, with their outline.
+    pub fills: Vec<Fill>,
     pub lines: Vec<Line>,
     pub clouds: Vec<Cloud>,
+}
+
+/// A closed shape of a variant, such as a bar.
+pub struct Fill {
+    pub variant: usize,
+    pub corners: Vec<(f64, f64)>,
 }
 
 /// A line, in pieces where there are gaps.
@@ -86,6 +94,12 @@ impl Panel {
             drawn.map(place).collect()
         };
         let flat = plot.strip_coord_spec();
+        for fill in &self.fills {
+            let corners: Vec<Place> = fill.corners.iter().map(place).collect();
+            let tint = color(fill.variant);
+            flat.draw(&Polygon::new(corners.clone(), tint.mix(0.22).filled()))?;
+            stroke(&flat, &corners, tint, dash(fill.variant), 1.4)?;
+        }
         for line in &self.lines {
             for piece in &line.pieces {
                 line.draw(&flat, &places(piece))?;

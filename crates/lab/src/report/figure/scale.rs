@@ -20,6 +20,16 @@ impl Scale {
         Scale::between(0.0, max, ticks)
     }
 
+    /// One column per thing, without numbers: the legend names them.
+    pub fn columns(count: usize) -> Self {
+        Scale {
+            min: 0.0,
+            max: count as f64,
+            is_log: false,
+            ticks: Vec::new(),
+        }
+    }
+
     /// Exactly from `min` to `max`.
     pub fn between(min: f64, max: f64, ticks: usize) -> Self {
         let step = nice_step((max - min) / ticks as f64);

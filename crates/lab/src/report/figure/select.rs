@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::compare;
 use super::panel::{Cloud, Line, Look, Panel};
 use super::scale::Scale;
 use super::{Figure, FigureKind, FlowLines};
@@ -12,7 +13,7 @@ use crate::report::thin::thin_series;
 const LOG_BEYOND: f64 = 8.0;
 /// Of a line: more than a figure of ordinary width can show.
 const MOST_VALUES: usize = 4000;
-const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
+pub(super) const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
 /// Goodput per loaded direction, ping, sojourn time and backlog; without those nobody measured.
 pub fn time_panels(report: &Report, flows: FlowLines) -> Vec<Panel> {
@@ -28,7 +29,7 @@ pub fn time_panels(report: &Report, flows: FlowLines) -> Vec<Panel> {
 }
 
 /// Ping both ways, one-way delay up, sojourn time; without those nobody measured.
-pub fn distribution_panels(report: &Report) -> Vec<Panel> {
+pub fn distribution_panels(report: &Report, is_tail: bool) -> Vec<Panel> {
     let ping = |pick: fn(&Ping) -> Option<&Series>| {
         each_ping(report, pick)
             .map(|(variant, series)| (variant, Cdf::of(series.value.clone())))
@@ -43,15 +44,21 @@ pub fn distribution_panels(report: &Report) -> Vec<Panel> {
             )
         })
         .collect();
-    let is_log = is_spread(report);
+    let completion = report.runs.iter().enumerate();
+    let completion = completion
+        .filter_map(|(variant, run)| Some((variant, run.completion_ms.clone()?)))
+        .collect();
+    let is_log = is_tail || is_spread(report);
     let mut panels = vec![
-        cdf_panel("Ping", ping(|ping| Some(&ping.two_way_ms)), is_log),
+        cdf_panel("Ping", ping(|ping| Some(&ping.two_way_ms)), is_log, is_tail),
         cdf_panel(
             &format!("One-way delay, {}", route(report, Direction::Up)),
             ping(|ping| ping.up_ms.as_ref()),
             is_log,
+            is_tail,
         ),
-        cdf_panel("Sojourn time", sojourn, is_log),
+        cdf_panel("Sojourn time", sojourn, is_log, is_tail),
+        cdf_panel("Flow completion time", completion, is_log, is_tail),
     ];
     panels.retain(has_values);
     panels
@@ -64,7 +71,7 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
         let why = run.partial.as_deref().unwrap_or_default();
         sentences.push(format!("{} is partial: {why}.", run.name));
     }
-    if figure.kind == FigureKind::Time {
+    if matches!(figure.kind, FigureKind::Time | FigureKind::Flows) {
         let windows = distinct(report.runs.iter().map(|run| {
             format!(
                 "averaged over the last {} s every {} s, counting {}",
@@ -103,6 +110,7 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
     {
         sentences.push("Triangles: CE-marked packets.".to_owned());
     }
+    sentences.extend(compare::explain(report, figure.kind));
     let facts = shared_facts(report);
     if !facts.is_empty() {
         sentences.push(format!("In all runs: {facts}."));
@@ -124,7 +132,7 @@ fn shared_facts(report: &Report) -> String {
     shared.join("; ")
 }
 
-fn goodput_panel(report: &Report, direction: Direction, flows: FlowLines) -> Panel {
+pub(super) fn goodput_panel(report: &Report, direction: Direction, flows: FlowLines) -> Panel {
     let mut lines = link_lines(report, direction);
     for (variant, run) in report.runs.iter().enumerate() {
         let of_direction: Vec<&Flow> = run
@@ -185,7 +193,7 @@ fn ping_panel(report: &Report) -> Panel {
     }
 }
 
-fn sojourn_panel(report: &Report) -> Panel {
+pub(super) fn sojourn_panel(report: &Report) -> Panel {
     let clouds: Vec<Cloud> = chosen_queues(report)
         .map(|(variant, queue)| {
             let mut cloud = Cloud {
@@ -241,7 +249,7 @@ fn backlog_panel(report: &Report) -> Panel {
     }
 }
 
-fn over_time(report: &Report, lines: Vec<Line>) -> Panel {
+pub(super) fn over_time(report: &Report, lines: Vec<Line>) -> Panel {
     let end = report
         .runs
         .iter()
@@ -254,12 +262,13 @@ fn over_time(report: &Report, lines: Vec<Line>) -> Panel {
         x_label: "time (s)",
         y: Scale::linear(1.0, 2),
         y_label: "",
+        fills: Vec::new(),
         lines,
         clouds: Vec::new(),
     }
 }
 
-fn cdf_panel(title: &str, curves: Vec<(usize, Cdf)>, is_log: bool) -> Panel {
+fn cdf_panel(title: &str, curves: Vec<(usize, Cdf)>, is_log: bool, is_tail: bool) -> Panel {
     let values = || curves.iter().flat_map(|(_, cdf)| cdf.value.iter().copied());
     let most = values().fold(0.0, f64::max);
     let x = if is_log {
@@ -270,16 +279,23 @@ fn cdf_panel(title: &str, curves: Vec<(usize, Cdf)>, is_log: bool) -> Panel {
     } else {
         Scale::linear(most, 6)
     };
+    let rarest = curves.iter().map(|(_, cdf)| cdf.count).max().unwrap_or(0);
+    let rarest = rarest.max(10);
     let lines = curves
         .iter()
         .filter(|(_, cdf)| cdf.count > 0)
         .map(|(variant, cdf)| {
             let mut steps = Vec::with_capacity(2 * cdf.value.len());
+            let share = |fraction: f64| if is_tail { 1.0 - fraction } else { fraction };
             let mut below = 0.0;
             for (&value, &fraction) in cdf.value.iter().zip(&cdf.fraction) {
-                steps.push((value, below));
-                steps.push((value, fraction));
+                steps.push((value, share(below)));
+                steps.push((value, share(fraction)));
                 below = fraction;
+            }
+            if is_tail {
+                // Above the largest value there is none, which a logarithm cannot show.
+                steps.retain(|(_, share)| *share > 1e-12);
             }
             Line {
                 look: Look::Variant(*variant),
@@ -293,15 +309,24 @@ fn cdf_panel(title: &str, curves: Vec<(usize, Cdf)>, is_log: bool) -> Panel {
         title: title.to_owned(),
         x,
         x_label: if is_log { "ms, logarithmic" } else { "ms" },
-        y: Scale::between(0.0, 1.0, 5),
-        y_label: "share of samples up to",
+        y: if is_tail {
+            Scale::log(0.8 / rarest as f64, 0.8)
+        } else {
+            Scale::between(0.0, 1.0, 5)
+        },
+        y_label: if is_tail {
+            "share of samples above"
+        } else {
+            "share of samples up to"
+        },
+        fills: Vec::new(),
         lines,
         clouds: Vec::new(),
     }
 }
 
 impl Line {
-    fn of(look: Look, series: &Series) -> Self {
+    pub(super) fn of(look: Look, series: &Series) -> Self {
         let mut series = series.clone();
         thin_series(&mut series, MOST_VALUES);
         let points = series.time_s.iter().zip(&series.value);
@@ -393,12 +418,12 @@ fn each_ping(
 }
 
 /// The first ping that has answers.
-fn main_ping(run: &Run) -> Option<&Ping> {
+pub(super) fn main_ping(run: &Run) -> Option<&Ping> {
     run.pings.iter().find(|ping| ping.two_way.is_some())
 }
 
 /// Per run the queue in which packets wait longest over all runs, by name and direction.
-fn chosen_queues(report: &Report) -> impl Iterator<Item = (usize, &Queue)> {
+pub(super) fn chosen_queues(report: &Report) -> impl Iterator<Item = (usize, &Queue)> {
     let mut waits: BTreeMap<(Direction, &str), f64> = BTreeMap::new();
     for queue in report.runs.iter().flat_map(|run| &run.queues) {
         let median = queue.sojourn_ms.map_or(0.0, |quantiles| quantiles.p50);
@@ -428,7 +453,7 @@ fn chosen_queues(report: &Report) -> impl Iterator<Item = (usize, &Queue)> {
         })
 }
 
-fn delay_label(report: &Report) -> &'static str {
+pub(super) fn delay_label(report: &Report) -> &'static str {
     if is_spread(report) {
         "ms, logarithmic"
     } else {
@@ -437,7 +462,7 @@ fn delay_label(report: &Report) -> &'static str {
 }
 
 /// Whether the delays of the variants are too different for one linear axis.
-fn is_spread(report: &Report) -> bool {
+pub(super) fn is_spread(report: &Report) -> bool {
     let medians: Vec<f64> = report
         .runs
         .iter()
@@ -448,7 +473,7 @@ fn is_spread(report: &Report) -> bool {
     medians.iter().any(|median| largest > LOG_BEYOND * median)
 }
 
-fn route(report: &Report, direction: Direction) -> String {
+pub(super) fn route(report: &Report, direction: Direction) -> String {
     let (from, to) = match direction {
         Direction::Up => (&report.ends.left, &report.ends.right),
         Direction::Down => (&report.ends.right, &report.ends.left),
@@ -466,9 +491,9 @@ fn distinct(texts: impl Iterator<Item = String>) -> String {
     seen.join("; ")
 }
 
-fn has_values(panel: &Panel) -> bool {
+pub(super) fn has_values(panel: &Panel) -> bool {
     let has_line = panel.lines.iter().any(|line| !line.pieces.is_empty());
-    has_line || panel.clouds.iter().any(|cloud| !cloud.sent.is_empty())
+    has_line || !panel.fills.is_empty() || panel.clouds.iter().any(|cloud| !cloud.sent.is_empty())
 }
 
 fn values(lines: &[Line]) -> impl Iterator<Item = f64> + '_ {
@@ -479,11 +504,11 @@ fn values(lines: &[Line]) -> impl Iterator<Item = f64> + '_ {
         .map(|&(_, value)| value)
 }
 
-fn largest(lines: &[Line]) -> f64 {
+pub(super) fn largest(lines: &[Line]) -> f64 {
     values(lines).fold(0.0, f64::max)
 }
 
-fn smallest(lines: &[Line]) -> f64 {
+pub(super) fn smallest(lines: &[Line]) -> f64 {
     values(lines)
         .filter(|value| *value > 0.0)
         .fold(f64::INFINITY, f64::min)

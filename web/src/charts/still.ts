@@ -1,0 +1,396 @@
+/** Charts that stand still: drawn as SVG, so that they print and follow the theme by themselves. */
+import { h, swatch } from "../dom.ts";
+import { quantile } from "../maths/cdf.ts";
+import { contour, middle } from "../maths/ellipse.ts";
+import { megabits, milliseconds, plain } from "../maths/format.ts";
+import { linearTicks, logTicks } from "../maths/ticks.ts";
+import type { Cdf, Tradeoff } from "../model.ts";
+import { dashes, variantVariable } from "../theme.ts";
+
+const WIDTH = 560;
+/** Samples below this are drawn at it when the axis is logarithmic. */
+const FLOOR_MS = 0.001;
+
+type Attributes = Record<string, string | number>;
+
+function s(tag: string, attributes: Attributes, ...children: (Node | string)[]): SVGElement {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  element.append(...children);
+  return element;
+}
+
+/** A linear or logarithmic axis of `from` to `to` over pixels. */
+class Axis {
+  constructor(
+    private readonly from: number,
+    private readonly to: number,
+    private readonly pixels: [number, number],
+    private readonly isLog: boolean,
+  ) {}
+
+  at(value: number): number {
+    const [low, high] = this.pixels;
+    const share = this.isLog
+      ? Math.log(Math.max(value, this.from) / this.from) / Math.log(this.to / this.from)
+      : (value - this.from) / (this.to - this.from);
+    return low + share * (high - low);
+  }
+
+  ticks(): number[] {
+    return this.isLog ? logTicks(this.from, this.to) : linearTicks(this.from, this.to, 6);
+  }
+}
+
+function delayAxis(values: number[], pixels: [number, number], isLog: boolean): Axis {
+  const most = Math.max(...values, FLOOR_MS);
+  const least = Math.min(...values.filter((value) => value > 0), most);
+  return isLog
+    ? new Axis(Math.max(least / 1.25, FLOOR_MS), most * 1.25, pixels, true)
+    : new Axis(0, most * 1.06, pixels, false);
+}
+
+abstract class StillChart {
+  readonly figure: HTMLElement;
+  private readonly host = h("div", { class: "drawing" });
+  private readonly legend = h("div", { class: "legend" });
+  protected isShown: (variant: number) => boolean = () => true;
+
+  constructor(
+    id: string,
+    private readonly title: string,
+    private readonly caption: string,
+  ) {
+    this.figure = h(
+      "figure",
+      { class: "still", "data-chart": id, id: `chart-${id}` },
+      h("figcaption", {}, h("h3", {}, title), h("p", { class: "caption" }, caption), this.legend),
+      this.host,
+    );
+  }
+
+  show(isShown: (variant: number) => boolean): void {
+    this.isShown = isShown;
+    this.draw();
+  }
+
+  /** What is drawn, with its height; `null` when there is nothing. */
+  protected abstract picture(): { height: number; parts: SVGElement[] } | null;
+  protected abstract entries(): { label: string; variant: number }[];
+
+  protected draw(): void {
+    const picture = this.picture();
+    this.figure.classList.toggle("empty", picture === null);
+    this.legend.replaceChildren(
+      ...this.entries().map(({ label, variant }) =>
+        h("span", {}, swatch(variantVariable(variant), dashes(variant)), ` ${label}`),
+      ),
+    );
+    if (picture === null) {
+      this.host.replaceChildren();
+      return;
+    }
+    const label = `${this.title}. ${this.caption}`;
+    this.host.replaceChildren(
+      s(
+        "svg",
+        { viewBox: `0 0 ${WIDTH} ${picture.height}`, role: "img", "aria-label": label },
+        ...picture.parts,
+      ),
+    );
+  }
+}
+
+export interface BoxColumn {
+  label: string;
+  variant: number;
+  cdf: Cdf;
+}
+
+/** One row per variant: whiskers from 5 % to 95 %, the middle half as a box, the median as a line. */
+export class BoxPlot extends StillChart {
+  private columns: BoxColumn[] = [];
+
+  constructor(
+    id: string,
+    title: string,
+    caption: string,
+    private readonly isLog: boolean,
+  ) {
+    super(id, title, caption);
+  }
+
+  setColumns(columns: BoxColumn[]): void {
+    this.columns = columns.filter((column) => column.cdf.count > 0);
+    this.draw();
+  }
+
+  protected entries(): { label: string; variant: number }[] {
+    return [];
+  }
+
+  protected picture() {
+    const rows = this.columns.filter((column) => this.isShown(column.variant));
+    if (rows.length === 0) return null;
+    const [left, row] = [150, 30];
+    const bottom = rows.length * row + 8;
+    const five = rows.map(({ cdf }) =>
+      [0.05, 0.25, 0.5, 0.75, 0.95].map((share) => quantile(cdf, share) ?? 0),
+    );
+    const x = delayAxis(five.flat(), [left, WIDTH - 24], this.isLog);
+    const parts = grid(x, [4, bottom], this.isLog ? "ms, logarithmic" : "ms");
+    for (const [at, { label, variant }] of rows.entries()) {
+      const [p5, p25, p50, p75, p95] = (five[at] as number[]).map((value) => x.at(value)) as [
+        number,
+        number,
+        number,
+        number,
+        number,
+      ];
+      const y = 4 + at * row + row / 2;
+      const color = variantVariable(variant);
+      const stroke = { stroke: color, "stroke-width": 1.5 };
+      const line = (x1: number, x2: number, y1: number, y2: number, width = 1.5) =>
+        s("line", { x1, x2, y1, y2, ...stroke, "stroke-width": width });
+      const said = (five[at] as number[]).map(milliseconds);
+      const short = label.length > 20 ? `${label.slice(0, 19)}…` : label;
+      parts.push(
+        s("text", { x: left - 10, y: y + 4, "text-anchor": "end", class: "name" }, short),
+        s(
+          "g",
+          {},
+          s(
+            "title",
+            {},
+            `${label}: 5 % ${said[0]}, 25 % ${said[1]}, median ${said[2]}, 75 % ${said[3]}, 95 % ${said[4]}`,
+          ),
+          line(p5, p25, y, y),
+          line(p75, p95, y, y),
+          line(p5, p5, y - 5, y + 5),
+          line(p95, p95, y - 5, y + 5),
+          s("rect", {
+            x: p25,
+            y: y - 9,
+            width: Math.max(1, p75 - p25),
+            height: 18,
+            fill: color,
+            "fill-opacity": 0.22,
+            ...stroke,
+          }),
+          line(p50, p50, y - 9, y + 9, 3),
+        ),
+      );
+    }
+    return { height: bottom + 40, parts };
+  }
+}
+
+export interface StripRow {
+  label: string;
+  variant: number;
+  values: number[];
+  median: number;
+  interval: number[] | null;
+}
+
+/** One row per variant: a dot per repetition, the median, and the confidence of the mean behind them. */
+export class StripPlot extends StillChart {
+  private rows: StripRow[] = [];
+
+  constructor(
+    id: string,
+    title: string,
+    caption: string,
+    private readonly unit: string,
+  ) {
+    super(id, title, caption);
+  }
+
+  setRows(rows: StripRow[]): void {
+    this.rows = rows;
+    this.draw();
+  }
+
+  protected entries(): { label: string; variant: number }[] {
+    return [];
+  }
+
+  protected picture() {
+    const rows = this.rows.filter((row) => this.isShown(row.variant));
+    if (rows.length === 0) return null;
+    const [left, step] = [150, 28];
+    const bottom = rows.length * step + 8;
+    const all = rows.flatMap(({ values, interval }) => [...values, ...(interval ?? [])]);
+    const isSpread = Math.max(...all) > 20 * Math.max(Math.min(...rows.map((row) => row.median)), 1e-9);
+    const isLog = isSpread && Math.min(...rows.flatMap(({ values }) => values)) > 0;
+    const x = delayAxis(
+      all.map((value) => Math.max(value, 0)),
+      [left, WIDTH - 24],
+      isLog,
+    );
+    const parts = grid(x, [4, bottom], isLog ? `${this.unit}, logarithmic` : this.unit);
+    for (const [at, { label, variant, values, median, interval }] of rows.entries()) {
+      const y = 4 + at * step + step / 2;
+      const color = variantVariable(variant);
+      const [low, high] = (interval ?? []).map((value) => x.at(Math.max(value, 0)));
+      const short = label.length > 20 ? `${label.slice(0, 19)}…` : label;
+      const said = `${label}: median ${plain(median)} ${this.unit} of ${values.length}, ${plain(Math.min(...values))} to ${plain(Math.max(...values))}`;
+      parts.push(
+        s("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, short),
+        s(
+          "g",
+          {},
+          s("title", {}, said),
+          ...(low === undefined || high === undefined
+            ? []
+            : [
+                s("rect", {
+                  x: low,
+                  y: y - 7,
+                  width: Math.max(1, high - low),
+                  height: 14,
+                  fill: color,
+                  "fill-opacity": 0.2,
+                }),
+              ]),
+          ...values.map((value) =>
+            s("circle", { cx: x.at(value), cy: y, r: 3, fill: color, "fill-opacity": 0.75 }),
+          ),
+          s("line", {
+            x1: x.at(median),
+            x2: x.at(median),
+            y1: y - 9,
+            y2: y + 9,
+            stroke: color,
+            "stroke-width": 2.5,
+          }),
+        ),
+      );
+    }
+    return { height: bottom + 40, parts };
+  }
+}
+
+export interface TradeoffPoint {
+  label: string;
+  variant: number;
+  tradeoff: Tradeoff;
+}
+
+/** Goodput against delay: a dot per window, and the ellipse of one standard deviation. */
+export class TradeoffPlot extends StillChart {
+  private points: TradeoffPoint[] = [];
+
+  constructor(
+    id: string,
+    title: string,
+    caption: string,
+    private readonly isLog: boolean,
+  ) {
+    super(id, title, caption);
+  }
+
+  setPoints(points: TradeoffPoint[]): void {
+    this.points = points;
+    this.draw();
+  }
+
+  protected entries(): { label: string; variant: number }[] {
+    return this.points.filter((point) => this.isShown(point.variant));
+  }
+
+  protected picture() {
+    const shown = this.points.filter((point) => this.isShown(point.variant));
+    if (shown.length === 0) return null;
+    const ellipses = shown.map(({ tradeoff }) => contour(tradeoff, this.isLog));
+    const [left, bottom] = [52, 268];
+    const delays = [...ellipses.flat().map(([delay]) => delay), ...shown.flatMap((p) => p.tradeoff.delay_ms)];
+    const rates = [
+      ...ellipses.flat().map(([, mbps]) => mbps),
+      ...shown.flatMap((p) => p.tradeoff.goodput_mbps),
+    ];
+    const x = delayAxis(delays, [left, WIDTH - 24], this.isLog);
+    const [least, most] = [Math.min(...rates), Math.max(...rates)];
+    // From zero, unless that would press all ellipses flat.
+    const floor = least > 0.5 * most ? least - Math.max(0.15 * (most - least), 0.02 * most) : 0;
+    const y = new Axis(floor, most + Math.max(0.1 * (most - floor), 1e-3), [bottom, 12], false);
+    const unit = this.isLog ? "mean sojourn time (ms, logarithmic)" : "mean sojourn time (ms)";
+    const parts = grid(x, [12, bottom], unit);
+    for (const tick of y.ticks()) {
+      const at = y.at(tick);
+      parts.push(
+        s("line", { x1: left, x2: WIDTH - 24, y1: at, y2: at, class: "rule" }),
+        s("text", { x: left - 8, y: at + 4, "text-anchor": "end" }, plain(tick)),
+      );
+    }
+    parts.push(
+      s(
+        "text",
+        {
+          x: 12,
+          y: (12 + bottom) / 2,
+          transform: `rotate(-90 12 ${(12 + bottom) / 2})`,
+          "text-anchor": "middle",
+          class: "axis",
+        },
+        "Mbit/s",
+      ),
+    );
+    for (const [at, { label, variant, tradeoff }] of shown.entries()) {
+      const color = variantVariable(variant);
+      const path = (ellipses[at] as [number, number][]).map(
+        ([delay, mbps]) => `${x.at(delay)},${y.at(mbps)}`,
+      );
+      const [delay, mbps] = middle(tradeoff, this.isLog);
+      const center = [x.at(delay), y.at(mbps)] as const;
+      const said = `${label}: ${megabits(tradeoff.mean_goodput_mbps)} ± ${megabits(tradeoff.goodput_deviation_mbps)}, ${milliseconds(tradeoff.mean_delay_ms)} ± ${milliseconds(tradeoff.delay_deviation_ms)}`;
+      parts.push(
+        s(
+          "g",
+          {},
+          s("title", {}, said),
+          ...tradeoff.delay_ms.map((delay, dot) =>
+            s("circle", {
+              cx: x.at(delay),
+              cy: y.at(tradeoff.goodput_mbps[dot] as number),
+              r: 1.8,
+              fill: color,
+              "fill-opacity": 0.55,
+            }),
+          ),
+          s("polygon", {
+            points: path.join(" "),
+            fill: color,
+            "fill-opacity": 0.18,
+            stroke: color,
+            "stroke-width": 1.6,
+            "stroke-dasharray": (dashes(variant) ?? []).join(" ") || "none",
+          }),
+          s("circle", {
+            cx: center[0],
+            cy: center[1],
+            r: 4,
+            fill: color,
+            stroke: "var(--paper)",
+            "stroke-width": 1.2,
+          }),
+        ),
+      );
+    }
+    return { height: bottom + 40, parts };
+  }
+}
+
+/** Vertical lines with numbers below, and what they count. */
+function grid(x: Axis, [top, bottom]: [number, number], unit: string): SVGElement[] {
+  const lines = x
+    .ticks()
+    .flatMap((tick) => [
+      s("line", { x1: x.at(tick), x2: x.at(tick), y1: top, y2: bottom, class: "rule" }),
+      s("text", { x: x.at(tick), y: bottom + 16, "text-anchor": "middle" }, plain(tick)),
+    ]);
+  return [
+    ...lines,
+    s("text", { x: WIDTH / 2, y: bottom + 34, "text-anchor": "middle", class: "axis" }, unit),
+  ];
+}

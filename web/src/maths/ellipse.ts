@@ -1,0 +1,49 @@
+import type { Tradeoff } from "../model.ts";
+
+/**
+ * The ellipse of one standard deviation of a Gaussian: corners of delay and goodput, closed. On a
+ * logarithmic axis of delays it is that of their logarithms, since a symmetric one would reach below zero.
+ */
+export function contour(of: Tradeoff, isLog = false, corners = 72): [number, number][] {
+  const { mean, deviation, correlation } = isLog ? logMoments(of) : moments(of);
+  const across = Math.sqrt(1 - correlation * correlation);
+  return Array.from({ length: corners + 1 }, (_, corner) => {
+    const angle = (corner / corners) * 2 * Math.PI;
+    const delay = mean + deviation * Math.cos(angle);
+    return [
+      isLog ? 10 ** delay : delay,
+      of.mean_goodput_mbps +
+        of.goodput_deviation_mbps * (correlation * Math.cos(angle) + across * Math.sin(angle)),
+    ];
+  });
+}
+
+/** Where the middle of the ellipse lies. */
+export function middle(of: Tradeoff, isLog: boolean): [number, number] {
+  return [isLog ? 10 ** logMoments(of).mean : of.mean_delay_ms, of.mean_goodput_mbps];
+}
+
+interface Moments {
+  mean: number;
+  deviation: number;
+  correlation: number;
+}
+
+function moments(of: Tradeoff): Moments {
+  return { mean: of.mean_delay_ms, deviation: of.delay_deviation_ms, correlation: of.correlation };
+}
+
+/** Of the logarithms of the delays, with n - 1 as the model has it. */
+function logMoments(of: Tradeoff): Moments {
+  const logs = of.delay_ms.map((delay) => Math.log10(Math.max(delay, 1e-3)));
+  const mean = logs.reduce((sum, log) => sum + log, 0) / logs.length;
+  let [square, product] = [0, 0];
+  for (const [at, log] of logs.entries()) {
+    square += (log - mean) ** 2;
+    product += (log - mean) * ((of.goodput_mbps[at] as number) - of.mean_goodput_mbps);
+  }
+  const deviation = Math.sqrt(square / (logs.length - 1));
+  const both = deviation * of.goodput_deviation_mbps * (logs.length - 1);
+  const correlation = both > 0 ? Math.min(1, Math.max(-1, product / both)) : 0;
+  return { mean, deviation, correlation };
+}
