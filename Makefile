@@ -70,23 +70,25 @@ lint: $(WEB) ## formatters, linters and the layer check
 	$(CARGO) clippy --locked --workspace --all-targets -q -- -D warnings
 	$(CARGO) xtask layers
 	cd web && npm run --silent lint
-	$(VENV)/ruff check -q python && $(VENV)/ruff format -q --check python
+	$(VENV)/ruff check -q python bench && $(VENV)/ruff format -q --check python bench
 	$(VENV)/mypy --no-error-summary
 
 fmt: ## format everything
 	@scripts/setup.sh web python
 	@rustfmt --edition 2024 $(RUST)
 	cd web && npm run --silent fmt
-	$(VENV)/ruff check -q --fix python && $(VENV)/ruff format -q python
+	$(VENV)/ruff check -q --fix python bench && $(VENV)/ruff format -q python bench
 
 reproduction: build ## run the published experiments on both backends and make docs/reproduction.md
 	$(SLUICE) run scenarios/seeds --backend both -o $(RUNS)/seeds || true
-	$(SLUICE) reproduce scenarios/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
+	$(SLUICE) reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
 
 bench: build ## benchmarks, each beside something measured in the same minute
 	$(CARGO) bench --locked -q -p sluice-core --bench queues
 	$(CARGO) bench --locked -q -p sluice-ipfw --bench scale
 	$(CARGO) run --release --locked -q -p sluice-sim --example speed
+	@scripts/setup.sh ns3
+	.venv-ns3/bin/python bench/ns3/compare.py .venv-ns3/bin/python target/release/examples/speed
 	$(CARGO) run --release --locked -q -p sluice-net --example forward_rate
 
 clean: ## remove what was built

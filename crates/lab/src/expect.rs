@@ -86,9 +86,7 @@ pub fn check(expectations: &[Expect], backend: Backend, summaries: &[&Summary]) 
             min,
             max,
             passed: measured.is_some_and(is_within),
-            chart: summaries
-                .first()
-                .map_or(Chart::Summary, |summary| expect.metric.chart(summary)),
+            chart: expect.metric.chart(summaries),
             bounds: expect.bounds(),
         }
     };

@@ -42,7 +42,11 @@ pub fn report_of(recordings: &[&Recording]) -> Result<Report, ReadError> {
     let firsts: Vec<&Recording> = repeats.iter().map(|group| group[0]).collect();
     for (group, name) in repeats.iter().zip(names(&firsts)) {
         let mut run = run(group[0], name)?;
-        run.repeats = repeats::figures(group)?;
+        if group.len() > 1 {
+            let summaries = repeats::summaries(group)?;
+            run.repeats = repeats::figures(&summaries);
+            run.expectations = expectations(group[0], &summaries.iter().collect::<Vec<_>>());
+        }
         report.runs.push(run);
     }
     Ok(report)
@@ -130,7 +134,7 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
         goodput_window_s: scenario.measure.window.as_secs_f64(),
         goodput_step_s: scenario.measure.step.as_secs_f64(),
         accuracy: accuracy(&summary),
-        expectations: expectations(recording, &summary),
+        expectations: expectations(recording, &[&summary]),
         directions: summary
             .directions
             .iter()
@@ -145,17 +149,15 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
         flows,
         pings,
         queues,
-        completion_ms: completions(&summary),
+        completion_ms: completions(recording, &summary, &instances)?,
         repeats: Vec::new(),
     })
 }
 
 /// The bounds of the scenario and what came out, those that were not kept first.
-fn expectations(recording: &Recording, summary: &Summary) -> Vec<Expectation> {
-    let mut outcomes = {
-        let run = recording.run();
-        expect::check(&run.scenario.expect, run.environment.backend, &[summary])
-    };
+fn expectations(recording: &Recording, summaries: &[&Summary]) -> Vec<Expectation> {
+    let run = recording.run();
+    let mut outcomes = expect::check(&run.scenario.expect, run.environment.backend, summaries);
     outcomes.sort_by_key(|outcome| outcome.passed);
     outcomes
         .into_iter()
@@ -169,11 +171,29 @@ fn expectations(recording: &Recording, summary: &Summary) -> Vec<Expectation> {
         .collect()
 }
 
-/// How long the transfers took that were to carry a number of bytes.
-fn completions(summary: &Summary) -> Option<Cdf> {
-    let took = summary.flows.iter().filter_map(|flow| flow.fct_ns);
-    let cdf = Cdf::of(took.map(|ns| ns as f64 / 1e6).collect());
-    (cdf.count > 0).then_some(cdf)
+/// How long transfers took: of flows that carry a number of bytes once, and all that flows of many
+/// transfers were asked for after their warm-up.
+fn completions(
+    recording: &Recording,
+    summary: &Summary,
+    instances: &[FlowInstance<'_>],
+) -> Result<Option<Cdf>, ReadError> {
+    let once = summary.flows.iter().filter_map(|flow| flow.fct_ns);
+    let mut took: Vec<f64> = once.map(|ns| ns as f64 / 1e6).collect();
+    let warmup = recording.run().scenario.measure.warmup;
+    for transfer in recording.transfers()? {
+        let transfer = transfer?;
+        let flow = instances.get(transfer.flow as usize).map(|i| i.flow);
+        // That of a flow which is over with it has been counted; exchanges are shown as probes.
+        let is_counted =
+            flow.is_none_or(|flow| flow.kind.is_sized() || matches!(flow.kind, FlowKind::Rr(_)));
+        let warm = flow.map(|flow| Time::ZERO + flow.start.saturating_add(warmup));
+        if !is_counted && warm.is_some_and(|warm| transfer.start >= warm) {
+            took.push(transfer.took.as_ms_f64());
+        }
+    }
+    let cdf = Cdf::of(took);
+    Ok((cdf.count > 0).then_some(cdf))
 }
 
 /// What was run, in reading order.

@@ -383,7 +383,7 @@ const IMAGES: &str = "images/reproduction";
 const HEAD: &str = "\
 # What was published, and what comes out here
 
-Made by `make reproduction`; do not edit. The list is `scenarios/reproduction.toml`.
+Made by `make reproduction`; do not edit. The list is `docs/reproduction.toml`.
 ";
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub fn write(recording: &Recording, dir: &Path) -> Result<Vec<PathBuf>, ExportEr
         table(recording.flow_samples()?, dir)?,
         table(recording.queue_samples()?, dir)?,
         table(recording.pings()?, dir)?,
+        table(recording.transfers()?, dir)?,
         table(recording.releases()?, dir)?,
     ])
 }

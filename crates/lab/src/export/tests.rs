@@ -168,7 +168,7 @@ fn tables_are_written_as_csv() {
     let temp = tempfile::tempdir().unwrap();
     let recording = recording(&temp.path().join("run"));
     let files = csv::write(&recording, temp.path()).unwrap();
-    assert_eq!(files.len(), 5);
+    assert_eq!(files.len(), 6);
     let text = fs::read_to_string(temp.path().join("packets.csv")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(

@@ -310,15 +310,15 @@ impl Metric {
         }
     }
 
-    /// Where in the report of the run of `summary` it is seen.
-    pub fn chart(&self, summary: &Summary) -> Chart {
+    /// Where it is seen in the report of runs of a variant.
+    pub fn chart(&self, runs: &[&Summary]) -> Chart {
         match &self.kind {
             Kind::Run(decl) => Chart::of_run(decl.name),
-            Kind::Pipe(way, decl) => Chart::of_pipe(decl.name, way.direction()),
+            Kind::Pipe(pipe, decl) => Chart::of_pipe(decl.name, pipe.direction()),
             Kind::Drops(..) => Chart::Packets,
             Kind::Flow(name, decl) => {
-                let mut all = summary.groups.iter().chain(&summary.flows);
-                let flow = all.find(|flow| flow.name == *name);
+                let all = runs.iter().flat_map(|s| s.groups.iter().chain(&s.flows));
+                let flow = all.into_iter().find(|flow| flow.name == *name);
                 let way = flow.and_then(|flow| Direction::from_word(&flow.direction));
                 Chart::of_flow(decl.name, way.unwrap_or(Direction::Up))
             }

@@ -34,21 +34,20 @@ fn is_repeat(a: &Recording, b: &Recording) -> bool {
         && a.scenario == scenario
 }
 
-/// The key figures of a group over its repetitions; none of a single run.
+/// What each run of a group came to.
 ///
 /// # Errors
 /// A table cannot be read.
-pub fn figures(group: &[&Recording]) -> Result<Vec<Repeat>, ReadError> {
-    if group.len() < 2 {
-        return Ok(Vec::new());
-    }
-    let summaries = group
-        .iter()
-        .map(|recording| match recording.stored_summary()? {
-            Some(summary) => Ok(summary),
-            None => Summary::of(recording),
-        })
-        .collect::<Result<Vec<Summary>, ReadError>>()?;
+pub fn summaries(group: &[&Recording]) -> Result<Vec<Summary>, ReadError> {
+    let of = |recording: &&Recording| match recording.stored_summary()? {
+        Some(summary) => Ok(summary),
+        None => Summary::of(recording),
+    };
+    group.iter().map(of).collect()
+}
+
+/// The key figures over repetitions.
+pub fn figures(summaries: &[Summary]) -> Vec<Repeat> {
     let mut figures = Vec::new();
     let mut add = |figure: &str, unit: &str, pick: &dyn Fn(&Summary) -> Option<f64>| {
         let values: Vec<f64> = summaries.iter().filter_map(pick).collect();
@@ -96,5 +95,5 @@ pub fn figures(group: &[&Recording]) -> Result<Vec<Repeat>, ReadError> {
         });
     }
     add("Jain's index", "", &|summary| summary.jain);
-    Ok(figures)
+    figures
 }
