@@ -106,6 +106,34 @@ fn a_low_delay_bought_with_goodput_does_not_win() {
 }
 
 #[test]
+fn a_delay_that_is_far_lower_is_worth_some_goodput() {
+    // The CoDel paper's link of 100, 10 and 1 Mbit/s: a full buffer keeps it busy at each change.
+    let rows = [
+        row("droptail", 41.9, 677.0, None, 0.0),
+        row("codel", 38.4, 6.8, None, 0.0),
+        row("starved", 30.0, 1.0, None, 0.0),
+    ];
+    let all = judge(&rows);
+    assert_eq!(good_for(&all[0]), [Purpose::Transfers]);
+    assert_eq!(good_for(&all[1]), [Purpose::Waiting]);
+    // 30.0 / 41.9 = 72 %.
+    assert_eq!(good_for(&all[2]), []);
+    assert!(
+        all[1]
+            .why
+            .starts_with("the lowest delay of those that carry enough"),
+        "{}",
+        all[1].why
+    );
+    // 1 - 38.4 / 41.9 = 8 %.
+    assert!(
+        all[1].why.contains("gives up 8 % of the goodput"),
+        "{}",
+        all[1].why
+    );
+}
+
+#[test]
 fn equal_shares_and_few_losses_speak_for_a_queue_too() {
     let rows = [
         row("codel", 9.5, 22.0, Some(0.7), 300.0),

@@ -1,7 +1,9 @@
 //! Sentences about queues, made from their figures.
 //!
-//! The rule: of the queues that reach at least [`ENOUGH`] of the best goodput, the one with the lowest
-//! 95th percentile of delay is the better one for whatever waits for an answer. What else may speak for
+//! The rule: of the queues that reach at least [`NEARLY`] of the best goodput, the one with the lowest
+//! 95th percentile of delay is the better one for whatever waits for an answer. A queue that gives up
+//! more goodput than that, but no more than down to [`BARELY`], has to be shorter by [`FAR`]: then the
+//! goodput of the others is only what a standing queue makes of a changing link. What else may speak for
 //! a queue: goodput that the others do not reach, more equal shares, fewer losses. Only variants that
 //! differ in nothing but their queues are compared.
 
@@ -43,11 +45,12 @@ impl Purpose {
     }
 }
 
-/// A part of the best goodput that is enough for those who wait: no call gains from the rest, and a queue
-/// that keeps seconds of it waiting has it.
-const ENOUGH: f64 = 0.8;
-/// A part of the best goodput that counts as nearly all of it.
+/// A part of the best goodput that counts as reaching it.
 const NEARLY: f64 = 0.95;
+/// The part of it that is not given up for any delay.
+const BARELY: f64 = 0.8;
+/// How many times shorter a delay must be to be worth more goodput.
+const FAR: f64 = 3.0;
 /// Delays no further apart than this factor are about the same.
 const ABOUT: f64 = 1.1;
 
@@ -90,6 +93,8 @@ fn judge_one(rivals: &[&Row], own: usize) -> Judgement {
 struct Best {
     goodput: Option<f64>,
     /// Lowest 95th percentile of those that reach nearly the best goodput.
+    full: Option<f64>,
+    /// Lowest 95th percentile of those that reach enough of it.
     p95: Option<f64>,
     /// How many have about that.
     as_low: usize,
@@ -107,10 +112,22 @@ impl Best {
         let least = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::min);
         let all = || rows.iter().map(|row| &row.figures);
         let goodput = most(&mut all().filter_map(|f| f.goodput));
-        let p95 = least(&mut all().filter(|f| reaches(f, goodput)).filter_map(|f| f.p95));
-        let winners = || all().filter(|f| wins(f, goodput, p95));
+        let full = least(
+            &mut all()
+                .filter(|f| part(f, goodput) >= NEARLY)
+                .filter_map(|f| f.p95),
+        );
+        let is_enough = |f: &&Figures| {
+            let is_far = f.p95.zip(full).is_some_and(|(own, full)| own * FAR <= full);
+            part(f, goodput) >= if is_far { BARELY } else { NEARLY }
+        };
+        let p95 = least(&mut all().filter(is_enough).filter_map(|f| f.p95));
+        let is_low = |f: &&Figures| f.p95.zip(p95).is_some_and(|(own, p95)| own <= ABOUT * p95);
+        let has_won = |f: &&Figures| is_enough(f) && is_low(f);
+        let winners = || all().filter(has_won);
         Best {
             goodput,
+            full,
             p95,
             as_low: winners().count(),
             winners_jain: most(&mut winners().filter_map(|f| f.jain)),
@@ -120,27 +137,27 @@ impl Best {
         }
     }
 
+    /// Whether the delay is about the lowest at enough goodput.
     fn has_won(&self, figures: &Figures) -> bool {
-        wins(figures, self.goodput, self.p95)
+        let is_within = |bound: Option<f64>, factor: f64| {
+            let both = figures.p95.zip(bound);
+            both.is_some_and(|(own, bound)| own <= factor * bound)
+        };
+        let enough = match is_within(self.full, 1.0 / FAR) {
+            true => BARELY,
+            false => NEARLY,
+        };
+        part(figures, self.goodput) >= enough && is_within(self.p95, ABOUT)
     }
 }
 
-/// Whether the goodput is enough.
-fn reaches(figures: &Figures, best: Option<f64>) -> bool {
+/// The goodput as a part of the best; all of it where there is none to compare.
+fn part(figures: &Figures, best: Option<f64>) -> f64 {
     match (figures.goodput, best) {
-        (Some(own), Some(best)) => own >= ENOUGH * best,
-        (None, Some(_)) => false,
-        (_, None) => true,
+        (Some(own), Some(best)) if best > 0.0 => own / best,
+        (None, Some(_)) => 0.0,
+        _ => 1.0,
     }
-}
-
-/// Whether the delay is about the lowest at nearly the best goodput.
-fn wins(figures: &Figures, goodput: Option<f64>, p95: Option<f64>) -> bool {
-    reaches(figures, goodput)
-        && figures
-            .p95
-            .zip(p95)
-            .is_some_and(|(own, best)| own <= ABOUT * best)
 }
 
 fn loss(figures: &Figures) -> Option<f64> {
@@ -189,10 +206,13 @@ fn delay_words(rivals: &[&Row], own: usize, best: &Best) -> String {
         return format!("95 % of {of} within {shown}");
     };
     if best.has_won(figures) {
-        return match best.as_low {
-            1 => format!("the lowest delay of all: 95 % of {of} within {shown}"),
-            _ => format!("as low a delay as any: 95 % of {of} within {shown}"),
+        let is_lower = |row: &&Row| row.figures.p95.is_some_and(|other| other * ABOUT < p95);
+        let how = match (best.as_low, rivals.iter().any(is_lower)) {
+            (1, false) => "the lowest delay of all",
+            (1, true) => "the lowest delay of those that carry enough",
+            _ => "as low a delay as any",
         };
+        return format!("{how}: 95 % of {of} within {shown}");
     }
     let holder = rivals.iter().find(|row| row.figures.p95 == Some(lowest));
     let holder = holder.map_or("the best", |row| &row.variant);

@@ -138,9 +138,13 @@ impl Job<'_> {
             backend,
             dir,
         } = self.run;
+        let page = dir.join(PAGE);
         if !options.is_fresh
             && let Ok(finished) = reuse::earlier(variant, *backend, dir)
         {
+            if options.has_pages && !page.is_file() {
+                write_page(&page, &[&finished.recording])?;
+            }
             return Ok(finished);
         }
         // Fine enough to tell the order in which runs began.
@@ -149,7 +153,7 @@ impl Job<'_> {
         let interrupt = options.interrupt;
         let finished = run::run(variant, *backend, dir, started_at, interrupt, &mut progress)?;
         if options.has_pages {
-            write_page(&dir.join(PAGE), &[&finished.recording])?;
+            write_page(&page, &[&finished.recording])?;
         }
         Ok(finished)
     }
