@@ -28,13 +28,19 @@ $(WEB): $(shell git ls-files -co --exclude-standard web | grep -v '^web/test')
 	@scripts/setup.sh web
 	cd web && npm run --silent build
 
-test: lint test-rust test-contributing test-live test-web test-python test-report test-exports ## everything that CI runs: lint, unit, property, live, web, Python, report, exports
+test: lint test-rust test-contributing test-live test-web test-python test-report test-exports ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports
 
 test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
 
 test-contributing: $(WEB) ## the example of CONTRIBUTING.md, as a new AQM in a copy of the source
 	$(CARGO) xtask contributing
+
+test-golden: $(WEB) ## every scenario simulated: its figures are those in scenarios/golden
+	$(CARGO) test --locked --workspace --exclude sluice-py --test golden -q
+
+golden: $(WEB) ## write scenarios/golden anew; the changelog must then say why
+	UPDATE_EXPECT=1 $(CARGO) test --locked --workspace --exclude sluice-py --test golden -q -- --nocapture
 
 test-live: $(WEB) ## live runs in namespaces of their own
 	$(CARGO) test --locked -p sluice-router --test bridge -q -- --test-threads 1
@@ -79,7 +85,7 @@ reproduction: build ## run the published experiments on both backends and make d
 
 bench: build ## benchmarks, each beside something measured in the same minute
 	$(CARGO) bench --locked -q -p sluice-core --bench queues
-	$(CARGO) bench --locked -q -p sluice-ipfw
+	$(CARGO) bench --locked -q -p sluice-ipfw --bench scale
 	$(CARGO) run --release --locked -q -p sluice-sim --example speed
 	$(CARGO) run --release --locked -q -p sluice-net --example forward_rate
 

@@ -1,10 +1,12 @@
 """One dumbbell in ns-3: CUBIC flows over FQ-CoDel; prints what Simulator.Run() took.
 
-h2 and h3 are joined by one link with FQ-CoDel in front of each direction, as in Sluice's simulator: one
-queue and one transmission for each packet, which is the least that ns-3 can be asked to do. No Python runs
-while the simulation does. Segments, buffers, delayed ACKs and SACK are those of Sluice's default.
+`direct` joins h2 and h3 by one link with FQ-CoDel in front of each direction: one queue and one transmission
+for each packet, which is the least that ns-3 can be asked to do, and as much as Sluice's simulator does.
+`router` is a dumbbell proper, with a router and a fast access link at either side of the bottleneck, as ns-3's
+own examples and Sluice's live runs have it. No Python runs while the simulation does. Segments, buffers,
+delayed ACKs and SACK are those of Sluice's default.
 
-Usage: dumbbell.py FLOWS MBIT_PER_S SECONDS
+Usage: dumbbell.py direct|router FLOWS MBIT_PER_S SECONDS
 """
 
 import json
@@ -18,7 +20,8 @@ RTT_MS = 20
 
 
 def main() -> None:
-    flows, mbps, seconds = (int(word) for word in sys.argv[1:])
+    shape = sys.argv[1]
+    flows, mbps, seconds = (int(word) for word in sys.argv[2:])
     ns.Config.SetDefault("ns3::TcpL4Protocol::SocketType", ns.StringValue("ns3::TcpCubic"))
     ns.Config.SetDefault("ns3::TcpSocket::SegmentSize", ns.UintegerValue(1448))
     ns.Config.SetDefault("ns3::TcpSocket::InitialCwnd", ns.UintegerValue(10))
@@ -27,21 +30,37 @@ def main() -> None:
     ns.Config.SetDefault("ns3::TcpSocketBase::MinRto", ns.TimeValue(ns.MilliSeconds(200)))
 
     nodes = ns.NodeContainer()
-    nodes.Create(2)
-    link = ns.PointToPointHelper()
-    link.SetDeviceAttribute("DataRate", ns.StringValue(f"{mbps}Mbps"))
-    link.SetChannelAttribute("Delay", ns.StringValue(f"{RTT_MS / 2}ms"))
-    # The device holds one packet, so that all others wait in FQ-CoDel.
-    link.SetQueue("ns3::DropTailQueue<Packet>", "MaxSize", ns.StringValue("1p"))
-    devices = link.Install(nodes)
+    nodes.Create(2 if shape == "direct" else 4)
     stack = ns.InternetStackHelper()
     stack.Install(nodes)
-    control = ns.TrafficControlHelper()
-    control.SetRootQueueDisc("ns3::FqCoDelQueueDisc")
-    control.Install(devices)
     addresses = ns.Ipv4AddressHelper()
     addresses.SetBase(ns.Ipv4Address("10.0.0.0"), ns.Ipv4Mask("255.255.255.0"))
-    interfaces = addresses.Assign(devices)
+    last = nodes.GetN() - 1
+    for left in range(last):
+        is_bottleneck = shape == "direct" or left == 1
+        link = ns.PointToPointHelper()
+        rate = mbps if is_bottleneck else 10 * mbps
+        link.SetDeviceAttribute("DataRate", ns.StringValue(f"{rate}Mbps"))
+        delay = RTT_MS / 2 if is_bottleneck else 0
+        link.SetChannelAttribute("Delay", ns.StringValue(f"{delay}ms"))
+        pair = ns.NodeContainer()
+        pair.Add(nodes.Get(left))
+        pair.Add(nodes.Get(left + 1))
+        if is_bottleneck:
+            # The device holds one packet, so that all others wait in FQ-CoDel.
+            link.SetQueue("ns3::DropTailQueue<Packet>", "MaxSize", ns.StringValue("1p"))
+        devices = link.Install(pair)
+        control = ns.TrafficControlHelper()
+        if is_bottleneck:
+            control.SetRootQueueDisc("ns3::FqCoDelQueueDisc")
+        else:
+            control.SetRootQueueDisc(
+                "ns3::FifoQueueDisc", "MaxSize", ns.StringValue("1000000p")
+            )
+        control.Install(devices)
+        interfaces = addresses.Assign(devices)
+        addresses.NewNetwork()
+    ns.Ipv4GlobalRoutingHelper.PopulateRoutingTables()
 
     sinks = []
     for flow in range(flows):
@@ -52,7 +71,7 @@ def main() -> None:
         source.Install(nodes.Get(0)).Start(ns.Seconds(0))
         here = ns.InetSocketAddress(ns.Ipv4Address.GetAny(), port).ConvertTo()
         sink = ns.PacketSinkHelper("ns3::TcpSocketFactory", here)
-        application = sink.Install(nodes.Get(1))
+        application = sink.Install(nodes.Get(last))
         application.Start(ns.Seconds(0))
         sinks.append(application.Get(0))
 

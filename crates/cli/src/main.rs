@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod compare;
 mod export;
 mod index;
@@ -39,14 +40,16 @@ enum Command {
     Index(index::Args),
     /// List the algorithms with their parameters, units, ranges and defaults
     List(list::Args),
-    /// Run a recorded arrival trace through one queue and link, in virtual time
+    /// Run a recorded arrival trace through one queue, or a live run through its own once more
     Replay(replay::Args),
-    /// Put published figures and numbers beside those of recorded runs, as a page
-    Reproduce(reproduce::Args),
     /// Route packets between interfaces, through dummynet's rules, pipes and queues
     Router(router::Args),
     /// Tell a router what to do, in dummynet's words
     Ipfw(ipfw::Args),
+    /// Put published figures and numbers beside those of recorded runs, as a page
+    Reproduce(reproduce::Args),
+    /// Measure the packet path beside the kernel's, in namespaces of its own
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(args).map_err(Into::into),
         Command::Router(args) => router::run(&args).map_err(Into::into),
         Command::Ipfw(args) => ipfw::run_args(args).map_err(Into::into),
+        Command::Bench(args) => bench::run(&args).map_err(Into::into),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("sluice: {error}");

@@ -1,23 +1,29 @@
-//! `sluice replay`: a recorded arrival trace through one queue and link, in virtual time.
+//! `sluice replay`: a recorded arrival trace through one queue and link, in virtual time; or the
+//! arrivals of a live run through its own queues, to hold the verdicts against those of the run.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use sluice_core::registry::Spec;
+use sluice_lab::recording::{ReadError, Recording};
 use sluice_lab::replay::{self, Hash, Job, LinkRate, Outputs, ReplayError};
+use sluice_lab::replay_run::{ReplayRunError, replay_run};
 
 /// What to replay, and how.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The trace: CSV with time_ns,flow,size_bytes,ecn, or a pcap or pcapng capture
+    /// The trace: CSV with time_ns,flow,size_bytes,ecn, or a pcap or pcapng capture; or the
+    /// folder of a live run, whose verdicts are held against those of its queues in virtual time
+    #[arg(value_name = "TRACE|RUN")]
     trace: PathBuf,
-    /// The queue, in the words of `sluice list`: "codel target 5ms"
+    /// The queue, in the words of `sluice list`: "codel target 5ms"; a run has its own
     #[arg(long, value_name = "WORDS", value_parser = replay::parse_queue)]
-    queue: Spec,
+    queue: Option<Spec>,
     /// The link's rate ("10Mbit/s"), or a CSV file with time_ns,bits_per_second
     #[arg(long, value_name = "RATE|FILE", value_parser = replay::parse_rate)]
-    rate: LinkRate,
+    rate: Option<LinkRate>,
     /// What the queue sees of a flow: a hash under the seed, or its number
     #[arg(long, value_enum, default_value_t = FlowHash::Seeded)]
     hash: FlowHash,
@@ -47,29 +53,61 @@ enum FlowHash {
     Flow,
 }
 
-/// Why there is no result.
+/// Why nothing was replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The replay failed.
+    /// The trace is wrong, or a file cannot be written.
     #[error(transparent)]
-    Replay(#[from] ReplayError),
+    Trace(#[from] ReplayError),
+    /// A run cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A run cannot be replayed.
+    #[error(transparent)]
+    Run(#[from] ReplayRunError),
+    /// A trace says nothing about the queue and the link.
+    #[error("`{}` is a trace: {option} is needed", trace.display())]
+    Needed {
+        /// The trace.
+        trace: PathBuf,
+        /// What is missing.
+        option: &'static str,
+    },
+    /// A run has its own queues, and what they say is in its folder.
+    #[error("`{}` is the folder of a run, whose own queues are used: {option} is for traces", dir.display())]
+    OnlyTrace {
+        /// The folder.
+        dir: PathBuf,
+        /// What was given too much.
+        option: &'static str,
+    },
     /// Ctrl-C cannot be caught.
     #[error("cannot catch Ctrl-C: {0}")]
     Signal(#[from] ctrlc::Error),
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
-    Output(#[from] std::io::Error),
+    Output(#[from] io::Error),
 }
 
-/// Replays the trace and prints a summary. Ctrl-C ends it at once and leaves no unfinished files.
+/// Replays the trace and prints a summary, or the run and prints whether it is the same. Ctrl-C ends it
+/// at once and leaves no unfinished files.
 ///
 /// # Errors
-/// [`Error`]: what is wrong with the trace, or which file cannot be written.
+/// [`Error`].
 pub fn run(args: Args) -> Result<ExitCode, Error> {
+    if args.trace.is_dir() {
+        return replay_folder(&args);
+    }
+    let needed = |option| Error::Needed {
+        trace: args.trace.clone(),
+        option,
+    };
+    let queue = args.queue.ok_or_else(|| needed("--queue"))?;
+    let rate = args.rate.ok_or_else(|| needed("--rate"))?;
     let job = Job {
         trace: args.trace,
-        queue: args.queue,
-        rate: args.rate,
+        queue,
+        rate,
         hash: match args.hash {
             FlowHash::Seeded => Hash::Seeded,
             FlowHash::Flow => Hash::Flow,
@@ -107,6 +145,32 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
     };
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn replay_folder(args: &Args) -> Result<ExitCode, Error> {
+    let given = [
+        ("--queue", args.queue.is_some()),
+        ("--rate", args.rate.is_some()),
+        ("--out", args.out.is_some()),
+        ("--state", args.state.is_some()),
+        ("--pcap-out", args.pcap_out.is_some()),
+    ];
+    if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Error::OnlyTrace {
+            dir: args.trace.clone(),
+            option,
+        });
+    }
+    let replay = replay_run(&Recording::open(&args.trace)?)?;
+    crate::print(&if args.json {
+        replay.to_json()
+    } else {
+        replay.to_string()
+    })?;
+    Ok(match replay.is_same() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
 }
 
 /// The customary status after SIGINT.

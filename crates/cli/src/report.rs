@@ -95,6 +95,14 @@ pub enum ReportError {
         /// What the system said.
         error: io::Error,
     },
+    /// The ending of a picture's name is that of another format.
+    #[error("cannot write `{}`: its name must end in .{ending}", path.display())]
+    Ending {
+        /// The file.
+        path: PathBuf,
+        /// What it must end in.
+        ending: &'static str,
+    },
     /// A file cannot be written.
     #[error(transparent)]
     Page(#[from] PageError),
@@ -105,6 +113,8 @@ pub enum ReportError {
 /// # Errors
 /// [`ReportError`]; no half file is left.
 pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
+    check_ending(args.svg.as_deref(), "svg")?;
+    check_ending(args.png.as_deref(), "png")?;
     let mut recordings = Vec::new();
     for folder in &args.folders {
         recordings.extend(open_all(folder)?);
@@ -157,6 +167,23 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     }
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a name that says another format. One without an ending (`/dev/stdout`) says none.
+fn check_ending(path: Option<&Path>, ending: &'static str) -> Result<(), ReportError> {
+    match path {
+        Some(path)
+            if path
+                .extension()
+                .is_some_and(|e| !e.eq_ignore_ascii_case(ending)) =>
+        {
+            Err(ReportError::Ending {
+                path: path.to_owned(),
+                ending,
+            })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The run in `folder`, or the runs in its folders in the order in which they were carried out.

@@ -122,6 +122,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let options = Options {
         is_fresh: args.fresh,
         threads: args.jobs,
+        has_pages: true,
         interrupt: &interrupt,
         watch: &|progress| bars.tell(progress),
     };
@@ -273,7 +274,7 @@ fn count(n: usize, what: &str) -> String {
 }
 
 /// The first Ctrl-C ends the runs in order, the second at once: the kernel frees the namespaces.
-fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
+pub(crate) fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
     let interrupt = interrupt.clone();
     ctrlc::set_handler(move || {
         if interrupt.is_stopped() {
@@ -284,4 +285,4 @@ fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
 }
 
 /// The customary status after SIGINT.
-const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;

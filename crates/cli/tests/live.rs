@@ -106,6 +106,69 @@ fn first_light_meets_its_expectations() {
     );
 }
 
+#[test]
+fn a_live_run_gets_the_same_verdicts_in_virtual_time() {
+    let out = tempfile::tempdir().expect("a folder");
+    let text = fs::read_to_string(first_light()).expect("the scenario");
+    let scenario = out.path().join("s.toml");
+    // Queues that decide by time, by chance and by fullness, with enough load for all of them.
+    let queues = "[\"fifo limit 30\", \"codel\", \"fq_codel ecn\", \"pie\", \"cake\"]";
+    let text = text.replace("[\"fifo limit 1000\", \"codel\", \"fq_codel\"]", queues);
+    let text = text.split("\n# 1000 packets").next().expect("the flows");
+    fs::write(&scenario, text).expect("writable");
+    let runs = out.path().join("out");
+    let output = sluice()
+        .args([
+            "run",
+            "--backend",
+            "live",
+            "--quiet",
+            "--set",
+            "duration=4s",
+        ])
+        .arg(&scenario)
+        .arg("-o")
+        .arg(&runs)
+        .output()
+        .expect("the binary starts");
+    assert!(output.status.success(), "{}", stderr(&output));
+    for queue in ["fifo", "codel", "fq_codel", "pie", "cake"] {
+        let folder = fs::read_dir(&runs)
+            .expect("runs")
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| {
+                path.is_dir()
+                    && path.file_name().is_some_and(|n| {
+                        n.to_string_lossy().split(['-', ' ']).next() == Some(queue)
+                    })
+            })
+            .unwrap_or_else(|| panic!("a run with {queue}"));
+        let output = sluice()
+            .args(["replay", "--json"])
+            .arg(&folder)
+            .output()
+            .expect("the binary starts");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success(),
+            "{queue}: {text}{}",
+            stderr(&output)
+        );
+        let replay: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        for pipe in replay["pipes"].as_array().expect("two directions") {
+            assert!(pipe["packets"].as_u64() > Some(1000), "{queue}: {text}");
+            assert_eq!(pipe["differing"], 0, "{queue}: {text}");
+        }
+        let up = &replay["pipes"][0];
+        let decided = ["dropped", "marked"].map(|key| up[key].as_u64().unwrap_or(0));
+        assert!(
+            decided.iter().sum::<u64>() > 0,
+            "{queue} had nothing to do: {text}"
+        );
+    }
+}
+
 /// Runs the scenario; again, up to three times, if it missed an expectation while the run's own account
 /// says that something else held the machine up. What the queues do is never excused by that.
 fn run_until_undisturbed(scenario: &Path, out: &Path) -> Value {

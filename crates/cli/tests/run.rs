@@ -194,6 +194,69 @@ fn a_full_disk_is_told_with_what_was_needed() {
 }
 
 #[test]
+fn a_picture_of_another_format_is_refused_before_anything_is_drawn() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    assert!(place.run(&["run", "s.toml", "-o", "out"]).status.success());
+    let output = place.run(&["report", "out", "--png", "a.jpg"]);
+    assert_eq!(output.status.code(), Some(1));
+    let errors = text(&output.stderr);
+    assert!(
+        errors.contains("`a.jpg`: its name must end in .png"),
+        "{errors}"
+    );
+    assert!(!place.path("a.jpg").exists());
+}
+
+#[test]
+fn two_sets_of_runs_are_compared_and_indexed() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    assert!(place.run(&["run", "s.toml", "-o", "a"]).status.success());
+    assert!(place.run(&["run", "s.toml", "-o", "b"]).status.success());
+    let slower = ["run", "s.toml", "-o", "c", "--set", "link.rate=500kbit/s"];
+    assert!(place.run(&slower).status.success());
+    let same = place.run(&["compare", "a", "b", "--fail-on-change"]);
+    assert!(same.status.success(), "{}", text(&same.stdout));
+    let changed = place.run(&["compare", "a", "c", "--fail-on-change", "--json"]);
+    assert_eq!(changed.status.code(), Some(1));
+    assert_eq!(json(&changed)["pairs"].as_array().map(Vec::len), Some(2));
+    let nothing = place.run(&["compare", "a", "nowhere"]);
+    assert!(text(&nothing.stderr).contains("`nowhere`"));
+
+    let output = place.run(&["index", "."]);
+    assert_eq!(text(&output.stdout), "index: ./index.html\n");
+    let page = fs::read_to_string(place.path("index.html")).expect("the page");
+    assert!(page.contains("href=\"a/codel/report.html\""), "{page}");
+}
+
+#[test]
+fn a_trace_needs_a_queue_and_a_run_has_its_own() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    place.write("t.csv", "time_ns,flow,size_bytes,ecn\n0,1,100,0\n");
+    assert!(place.run(&["run", "s.toml", "-o", "out"]).status.success());
+    let trace = place.run(&["replay", "t.csv"]);
+    assert!(
+        text(&trace.stderr).contains("--queue is needed"),
+        "{}",
+        text(&trace.stderr)
+    );
+    let run = place.run(&["replay", "out/codel", "--queue", "codel"]);
+    assert!(
+        text(&run.stderr).contains("--queue is for traces"),
+        "{}",
+        text(&run.stderr)
+    );
+    let simulated = place.run(&["replay", "out/codel"]);
+    assert!(
+        text(&simulated.stderr).contains("was simulated"),
+        "{}",
+        text(&simulated.stderr)
+    );
+}
+
+#[test]
 fn help_fits_a_terminal() {
     for command in ["run", "report", "replay", "compare", "index", "list"] {
         let place = Place::new();

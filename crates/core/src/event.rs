@@ -164,7 +164,7 @@ pub trait Sink {
     /// Whether the bytes of `packet` are a TCP acknowledgement that may be lost when a later one
     /// says as much: without payload, without another flag than ACK, ECE and CWR, without another
     /// option than SACK and timestamps. A host that does not look into headers says no, and no ACK
-    /// filter removes anything.
+    /// filter removes anything; one that does can compare by [`Ack`](crate::ack::Ack).
     fn is_pure_ack(&self, packet: &Packet) -> bool {
         let _ = packet;
         false
@@ -173,7 +173,8 @@ pub trait Sink {
     /// Whether `newer`, a TCP segment of any kind, tells its receiver more than the pure
     /// acknowledgement `older` and all that it tells: addresses and ports, ECE and CWR are equal, the
     /// acknowledged number and the timestamps are not lower, and SACK blocks cover the older ones.
-    /// An equal acknowledgement (a duplicate) tells nothing more.
+    /// An equal acknowledgement (a duplicate) tells nothing more. Of one flow that is
+    /// [`Ack::supersedes`](crate::ack::Ack::supersedes).
     fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
         let _ = (newer, older);
         false

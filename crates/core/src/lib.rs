@@ -18,6 +18,7 @@
 
 extern crate alloc;
 
+pub mod ack;
 pub mod aqm;
 pub mod event;
 pub mod link;

@@ -170,6 +170,11 @@ impl Link {
         self.pipe.in_flight()
     }
 
+    /// The packet whose transmission is under way.
+    pub fn on_wire(&self) -> Option<&Packet> {
+        self.pipe.on_wire()
+    }
+
     /// What the effects have done so far.
     pub const fn counts(&self) -> LinkCounts {
         self.counts

@@ -285,6 +285,27 @@ pub(crate) fn nearest_setting(
 /// What contradicts what, as a sentence.
 pub type Contradiction = String;
 
+/// What is worth a warning, as sentences.
+pub type Warnings = Vec<String>;
+
+/// Warns of a value beyond what dummynet takes: it changes it silently, `variant dummynet` here obeys.
+pub(crate) fn beyond_dummynet<V: PartialOrd + fmt::Display>(
+    name: &str,
+    value: V,
+    low: V,
+    high: V,
+) -> Option<String> {
+    let taken = if value < low {
+        low
+    } else if value > high {
+        high
+    } else {
+        return None;
+    };
+    let sentence = "dummynet would silently take";
+    Some(alloc::format!("`{name} {value}`: {sentence} {taken}"))
+}
+
 /// What a user set, by name, checked against the declarations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values(Vec<(&'static str, Value)>);
@@ -331,6 +352,12 @@ pub trait Params: Clone + fmt::Debug + Default + 'static {
     /// What contradicts what.
     fn check(&self) -> Result<(), Contradiction> {
         Ok(())
+    }
+
+    /// What is allowed but hardly meant, and what the implementation of a `variant` would have changed
+    /// without a word: sentences.
+    fn warnings(&self) -> Warnings {
+        Vec::new()
     }
 
     /// The defaults that settings of `set` such as `preset docsis` put in place of the declared ones.
@@ -461,7 +488,7 @@ macro_rules! params {
             $field:ident: $type:ty = $kind:ident($default:expr)
                 $(, $lowkind:ident($low:expr) => $highkind:ident($high:expr))?, $source:literal;
         )+
-    } $(check $check:expr)? $(; presets $presets:expr)?) => {
+    } $(check $check:expr)? $(; presets $presets:expr)? $(; warnings $warnings:expr)?) => {
         $(#[$meta])*
         #[derive(Clone, Debug)]
         pub struct $name { $(#[doc = $doc] pub $field: $type,)+ }
@@ -501,6 +528,11 @@ macro_rules! params {
             $(fn check(&self) -> Result<(), $crate::param::Contradiction> {
                 let check: fn(&Self) -> Result<(), $crate::param::Contradiction> = $check;
                 check(self)
+            })?
+
+            $(fn warnings(&self) -> $crate::param::Warnings {
+                let warnings: fn(&Self) -> $crate::param::Warnings = $warnings;
+                warnings(self)
             })?
 
             $(fn presets(set: &$crate::param::Values) -> $crate::param::Values {

@@ -10,7 +10,9 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::aqm::{self, Aqm, AqmAlgorithm};
-use crate::param::{Kind, NoParams, ParamDecl, ParamError, Params, Value, Values, nearest_setting};
+use crate::param::{
+    Kind, NoParams, ParamDecl, ParamError, Params, Value, Values, Warnings, nearest_setting,
+};
 use crate::sched::fifo::{Fifo, FifoParams};
 use crate::sched::fq::{Fq, FqParams};
 use crate::sched::{self, Discipline, DisciplineAlgorithm};
@@ -50,6 +52,7 @@ pub struct Algorithm {
     pub doc: &'static str,
     groups: [&'static [ParamDecl]; 2],
     presets: [fn(&Values) -> Values; 2],
+    warnings: [fn(&Values) -> Warnings; 2],
     build: Build<dyn Discipline>,
     build_aqm: Option<Build<dyn Aqm>>,
 }
@@ -129,6 +132,7 @@ pub(crate) const fn plain<A: AqmAlgorithm>(name: &'static str) -> Algorithm {
         doc: A::DOC,
         groups: [A::Params::DECLS, FifoParams::DECLS],
         presets: [A::Params::presets, FifoParams::presets],
+        warnings: [warnings::<A::Params>, warnings::<FifoParams>],
         build: |values| {
             let aqm = A::new(&A::Params::from_values(values)?);
             Ok(Box::new(Fifo::new(&FifoParams::from_values(values)?, aqm)))
@@ -145,6 +149,7 @@ pub(crate) const fn flow_queued<A: AqmAlgorithm>(name: &'static str) -> Algorith
         doc: A::DOC,
         groups: [A::Params::DECLS, FqParams::DECLS],
         presets: [A::Params::presets, FqParams::presets],
+        warnings: [warnings::<A::Params>, warnings::<FqParams>],
         build: |values| {
             let aqm = A::Params::from_values(values)?;
             Ok(Box::new(Fq::<A>::new(&FqParams::from_values(values)?, aqm)))
@@ -161,9 +166,14 @@ pub(crate) const fn discipline<D: DisciplineAlgorithm>(name: &'static str) -> Al
         doc: D::DOC,
         groups: [D::Params::DECLS, &[]],
         presets: [D::Params::presets, NoParams::presets],
+        warnings: [warnings::<D::Params>, warnings::<NoParams>],
         build: |values| Ok(Box::new(D::new(&D::Params::from_values(values)?))),
         build_aqm: None,
     }
+}
+
+fn warnings<P: Params>(values: &Values) -> Warnings {
+    P::from_values(values).map_or_else(|_| Vec::new(), |params| params.warnings())
 }
 
 /// Every registered algorithm: disciplines, AQMs, flow-queued AQMs.
@@ -362,6 +372,22 @@ impl Spec {
     /// As [`Algorithm::build`].
     pub fn build(&self) -> Result<Box<dyn Discipline>, ParamError> {
         self.algorithm.build(&self.values)
+    }
+
+    /// What is allowed but hardly meant, and what the implementation of a `variant` would have changed
+    /// without a word: sentences for the user.
+    ///
+    /// ```
+    /// use sluice_core::registry::Spec;
+    /// let spec = Spec::parse("codel target 200ms").unwrap();
+    /// assert!(spec.warnings()[0].starts_with("`target 200ms` is not below `interval 100ms`"));
+    /// let spec = Spec::parse("fq_codel limit 50000 variant dummynet").unwrap();
+    /// assert_eq!(spec.warnings(), ["`limit 50000`: dummynet would silently take 20480"]);
+    /// ```
+    pub fn warnings(&self) -> Warnings {
+        let values = self.algorithm.complete(&self.values);
+        let each = self.algorithm.warnings.iter();
+        each.flat_map(|warnings| warnings(&values)).collect()
     }
 
     /// The value that holds for the parameter called `name`.

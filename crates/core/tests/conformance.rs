@@ -7,6 +7,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
+use common::compose::{compose, schedulers};
 use common::drive::{Manner, Step, drive, drive_queue};
 use common::ops::{Arrival, Op, Setting, spec};
 use proptest::prelude::*;
@@ -14,8 +15,6 @@ use proptest::test_runner::{RngSeed, TestRunner};
 use sluice_core::link::{Pipe, PipeParams};
 use sluice_core::param::Kind;
 use sluice_core::registry::{self, Algorithm, Form, Spec};
-use sluice_core::sched::Share;
-use sluice_core::sched::fifo::FifoParams;
 use sluice_core::{Cx, Discipline, DropReason, Ecn, Packet, Rate, Rng, Sink, Span, Time, Wake};
 
 /// Longest operation sequence.
@@ -148,32 +147,6 @@ fn a_spec_parses_back_from_its_text() {
     });
 }
 
-/// Every scheduler with several queues, with `aqm` in three of them.
-fn composed(aqm: &Spec) -> Vec<(&'static str, Box<dyn Discipline>)> {
-    let mut all = Vec::new();
-    for algorithm in registry::algorithms() {
-        let mut queue = spec(algorithm, &[]).build().expect("defaults are right");
-        let Some(classful) = queue.as_classful() else {
-            continue;
-        };
-        for class in 0..3 {
-            let share = Share {
-                weight: class + 1,
-                ..Share::default()
-            };
-            let built = aqm.algorithm.build_aqm(&aqm.values);
-            let built = built
-                .expect("only AQMs are composed")
-                .expect("it was built before");
-            classful
-                .open(class, share, &FifoParams::default(), built)
-                .unwrap_or_else(|error| panic!("{}: {error}", algorithm.name));
-        }
-        all.push((algorithm.name, queue));
-    }
-    all
-}
-
 /// Any AQM in the queues of any scheduler.
 #[test]
 fn compositions_conform_too() {
@@ -186,10 +159,10 @@ fn compositions_conform_too() {
             is_spurious: true,
             ..manner
         };
-        for ((name, plain), (_, other)) in composed(spec).into_iter().zip(composed(spec)) {
-            let at = |breach: String| format!("`{spec}` in {name}: {breach}");
-            let plain = drive_queue(plain, ops, manner).map_err(at)?;
-            let other = drive_queue(other, ops, spurious).map_err(at)?;
+        for scheduler in schedulers() {
+            let at = |breach: String| format!("`{spec}` in {}: {breach}", scheduler.name);
+            let plain = drive_queue(compose(spec, scheduler), ops, manner).map_err(at)?;
+            let other = drive_queue(compose(spec, scheduler), ops, spurious).map_err(at)?;
             same(&plain, &other).map_err(at)?;
         }
         Ok(())

@@ -6,6 +6,7 @@
 
 mod address;
 mod algorithm;
+pub(crate) mod bounds;
 mod command;
 mod command_text;
 mod condition;

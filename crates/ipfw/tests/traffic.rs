@@ -653,3 +653,37 @@ proptest! {
         prop_assert_eq!(sort(carry_out(&steps, true)), sort(carry_out(&steps, false)));
     }
 }
+
+#[test]
+fn red_has_the_thresholds_that_it_was_given() {
+    // w_q 1 makes the average the queue itself: up to min_th nothing is dropped, and from max_th on
+    // everything (RED), so 40 packets that come at once find 20 places of 1000.
+    let at_once = |words: &str| {
+        let mut bench = Bench::new();
+        bench.script(&format!(
+            "pipe 1 config bw 1Mbit/s queue 1000 {words}\nadd pipe 1 ip from any to any"
+        ));
+        for _ in 0..40 {
+            bench.send(1250, &udp(1));
+        }
+        40 - bench.dropped.0.len()
+    };
+    // The first packet is on the link, and the average is taken before a packet is added.
+    assert!(
+        (19..=21).contains(&at_once("red 1/19/20/1")),
+        "{}",
+        at_once("red 1/19/20/1")
+    );
+    assert!((34..=40).contains(&at_once("red 1/35/39/0.5")));
+    assert_eq!(at_once("red 0.002/100/200/0.1"), 40);
+    // In bytes where the queue counts bytes: 12 packets of 1250 are 15000.
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config bw 1Mbit/s queue 200KBytes red 1/14000/15000/1\nadd pipe 1 ip from any to any",
+    );
+    for _ in 0..40 {
+        bench.send(1250, &udp(1));
+    }
+    let kept = 40 - bench.dropped.0.len();
+    assert!((11..=14).contains(&kept), "{kept}");
+}

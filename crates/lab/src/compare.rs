@@ -310,7 +310,7 @@ fn write_pair(out: &mut String, pair: &Pair, is_all: bool) {
         .collect();
     for figure in &shown {
         let value = |side: &Option<Repeated>| match side {
-            Some(side) => figure.unit.show(side.spread.median),
+            Some(side) => figure.unit.show(four_digits(side.spread.median)),
             None => "-".into(),
         };
         let change = match figure.change {
@@ -319,7 +319,7 @@ fn write_pair(out: &mut String, pair: &Pair, is_all: bool) {
         };
         let _ = writeln!(
             out,
-            "  {:<20} {:>12} {:>12} {:>10}  {}",
+            "  {:<20} {:>12} {:>12} {:>9}  {}",
             figure.metric,
             value(&figure.first),
             value(&figure.second),
@@ -337,6 +337,17 @@ fn write_pair(out: &mut String, pair: &Pair, is_all: bool) {
         0 => writeln!(out, "  nothing has changed in {all} figures"),
         n => writeln!(out, "  {n} of {all} figures have changed"),
     };
+}
+
+/// What a table has room for.
+fn four_digits(x: f64) -> f64 {
+    match x.abs() {
+        a if a > 0.0 && a.is_finite() => {
+            let unit = 10_f64.powf(a.log10().floor() - 3.0);
+            (x / unit).round() * unit
+        }
+        _ => x,
+    }
 }
 
 /// A line of a scenario is cut there.

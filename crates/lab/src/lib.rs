@@ -15,9 +15,12 @@
 //! - [`report`]: the page and the pictures, which [`report_of`] fills from recordings and [`pages`]
 //!   writes;
 //! - [`reproduction`]: a page of published figures beside ours;
-//! - [`replay`]: a recorded trace of arrivals through one queue.
+//! - [`replay`]: a recorded trace of arrivals through one queue; [`replay_run`]: a live run's arrivals
+//!   through the same queues;
+//! - [`bench`]: what the packet path does on this machine, beside what the kernel does.
 
 pub mod agreement;
+pub mod bench;
 pub mod compare;
 pub mod expect;
 pub mod export;
@@ -30,6 +33,7 @@ pub mod pages;
 mod part;
 pub mod recording;
 pub mod replay;
+pub mod replay_run;
 pub mod report;
 pub mod report_of;
 pub mod reproduction;

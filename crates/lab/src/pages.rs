@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use crate::recording::{ReadError, Recording};
 use crate::report;
+use crate::report::model::Fact;
 use crate::report_of::report_of;
+use crate::results::VariantResult;
 
 /// The page of a run, and that of all runs of a scenario.
 pub const PAGE: &str = "report.html";
@@ -33,6 +35,25 @@ pub enum PageError {
 /// [`PageError`]; no half page is left.
 pub fn write_page(path: &Path, recordings: &[&Recording]) -> Result<(), PageError> {
     write_file(path, report::html(&report_of(recordings)?).as_bytes())
+}
+
+/// Writes the page of a scenario: the first run of each of `results`, with the spread over the others
+/// among the facts.
+///
+/// # Errors
+/// [`PageError`]; no half page is left.
+pub fn write_overview(
+    path: &Path,
+    results: &[VariantResult],
+    firsts: &[&Recording],
+) -> Result<(), PageError> {
+    let mut page = report_of(firsts)?;
+    for (run, result) in page.runs.iter_mut().zip(results) {
+        let facts = result.spread_in_words().into_iter();
+        run.facts
+            .extend(facts.map(|(label, value)| Fact::new(label, value)));
+    }
+    write_file(path, report::html(&page).as_bytes())
 }
 
 /// Writes beside the file first, so that it is either whole or not there. A link is followed, and

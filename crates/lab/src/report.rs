@@ -20,6 +20,8 @@ mod thin;
 mod tests;
 
 pub use figure::{Figure, FigureError, FigureKind, FlowLines, svg};
+pub(crate) use figure::{PALETTE, escape};
 pub use html::html;
 pub use model::Report;
 pub use raster::png;
+pub(crate) use raster::rasterize;

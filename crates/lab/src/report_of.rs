@@ -52,14 +52,25 @@ pub fn report_of(recordings: &[&Recording]) -> Result<Report, ReadError> {
     Ok(report)
 }
 
-/// The names of the variants; where two are alike, with the folders that tell them apart.
+/// The names of the variants; where two are alike, with the backends, or else the folders, that tell
+/// them apart.
 fn names(recordings: &[&Recording]) -> Vec<String> {
     let variant = |recording: &Recording| recording.run().variant.clone();
-    let all: Vec<String> = recordings.iter().map(|r| variant(r)).collect();
+    let on_backend = |recording: &Recording| {
+        let backend = recording.run().environment.backend;
+        format!("{} ({})", variant(recording), backend.word())
+    };
+    let is_only = |recording: &Recording, of: &dyn Fn(&Recording) -> String| {
+        let own = of(recording);
+        recordings.iter().filter(|other| of(other) == own).count() == 1
+    };
     let name = |recording: &&Recording| {
         let name = variant(recording);
-        if all.iter().filter(|other| **other == name).count() == 1 {
+        if is_only(recording, &variant) {
             return name;
+        }
+        if is_only(recording, &on_backend) {
+            return on_backend(recording);
         }
         let dir = recording.dir().display().to_string();
         format!("{name} ({dir})")

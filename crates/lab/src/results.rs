@@ -91,6 +91,39 @@ impl VariantResult {
         self.expect.iter().filter(|outcome| !outcome.passed)
     }
 
+    /// The key figures over all runs in words, for the report: median, smallest and largest. Nothing
+    /// of a single run.
+    pub fn spread_in_words(&self) -> Vec<(String, String)> {
+        if self.runs.len() < 2 {
+            return Vec::new();
+        }
+        let first = &self.runs[0].summary;
+        let ping = first.flows.iter().find(|flow| flow.rtt.is_some());
+        let ping = ping.map(|ping| format!("{}.p95", ping.name));
+        let mut shown: Vec<String> = ["total.goodput".into(), "jain".into()].into();
+        shown.extend(ping);
+        for direction in &first.directions {
+            let way = direction.direction.word();
+            shown.extend(["sojourn.p95", "drops", "marks"].map(|name| format!("{way}.{name}")));
+        }
+        let is_shown = |(name, figure): &(String, Repeated)| {
+            shown.contains(name) && (figure.spread.max > 0.0 || !name.ends_with("s"))
+        };
+        let words = |(name, figure): (String, Repeated)| {
+            let [median, min, max] = [figure.spread.median, figure.spread.min, figure.spread.max]
+                .map(|value| figure.unit.show(value));
+            (
+                name,
+                format!("{median} ({min} to {max}) in {} runs", figure.spread.count),
+            )
+        };
+        self.repeated()
+            .into_iter()
+            .filter(is_shown)
+            .map(words)
+            .collect()
+    }
+
     /// The figures over all runs.
     pub fn repeated(&self) -> Vec<(String, Repeated)> {
         repeated(&self.summaries())

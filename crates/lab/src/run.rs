@@ -200,6 +200,11 @@ impl Recorder<'_> {
                     self.writer.release(release)?;
                 }
             }
+            Observation::Arrivals(arrivals) => {
+                for arrival in arrivals {
+                    self.writer.arrival(arrival)?;
+                }
+            }
             Observation::Queue {
                 pipe,
                 at,

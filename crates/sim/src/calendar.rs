@@ -66,8 +66,8 @@ pub(crate) struct Calendar {
 
 /// A slot is 2^14 ns = 16.4 us wide: the time in which a 1 Gbit/s link sends one or two packets.
 const WIDTH: u32 = 14;
-/// 2^13 slots: a horizon of 134 ms, beyond most round trips.
-const SLOTS: u64 = 1 << 13;
+/// 2^15 slots: a horizon of 537 ms, beyond most round trips and retransmission timeouts.
+const SLOTS: u64 = 1 << 15;
 const KIND_BITS: u32 = 4;
 /// 46 bits: 7e13 events, a year of simulating.
 const ORDER_BITS: u32 = 64 - WIDTH - KIND_BITS;

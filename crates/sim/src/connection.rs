@@ -376,7 +376,7 @@ impl Simulation {
                     sink.tcp.close();
                     wrote = Some(*direction == Direction::Up);
                     let done = Completion {
-                        sequence: 0,
+                        sequence: self.flows[flow].totals.completions,
                         start: *start,
                         end: self.now,
                         bytes: sink.tcp.received(),

@@ -1,8 +1,8 @@
 //! What a simulation is going to cost, before it runs.
 
 use crate::config::{Config, Direction, Flow, Link, LinkId, Spacing, Traffic};
-use sluice_core::Span;
 use sluice_core::param::Value;
+use sluice_core::{Rate, Span};
 
 /// Upper bounds of what a simulation takes, good to a small factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Estimate {
 const FULL_PACKET: u64 = 1500;
 const PER_PACKET: u64 = 200;
 const PER_CONNECTION: u64 = 6_000;
+/// What rules are taken to let pass: they are there to make a bottleneck.
+const ROUTER_RATE: Rate = Rate::from_bps(1_000_000_000);
 /// What a queue without a declared limit is taken to hold.
 const QUEUE_PACKETS: u64 = 10_000;
 
@@ -132,9 +134,13 @@ impl Config {
         sum
     }
 
-    /// Bytes that a link can send in the whole run; none without a rate, or for a router.
+    /// Bytes that a link can send in the whole run; none without a rate. What the rules of a router
+    /// let pass is not known, and taken for [`ROUTER_RATE`].
     fn capacity(&self, link: LinkId) -> Option<u64> {
-        let pipe = &self.links.get(link)?.params.pipe;
+        let Some(link) = self.links.get(link) else {
+            return Some(ROUTER_RATE.bytes_in(self.duration));
+        };
+        let pipe = &link.params.pipe;
         (!pipe.rate.is_unlimited()).then(|| pipe.rate.bytes_in(self.duration))
     }
 }

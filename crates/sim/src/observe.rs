@@ -124,7 +124,7 @@ pub struct Echo {
 /// A transfer that is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Number of the page, or 0 for a transfer.
+    /// Number of the page, transfer or exchange within its flow, from 0.
     pub sequence: u64,
     /// When it was asked for.
     pub start: Time,

@@ -366,7 +366,7 @@ impl Endpoint {
             self.peer_window = Some(segment.window);
         }
         if segment.is_pure_ack() {
-            if self.receiver.is_stale(segment) {
+            if self.receiver.handle_pure_ack(segment) {
                 self.receiver.acknowledge();
             }
         } else {

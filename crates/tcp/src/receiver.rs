@@ -266,10 +266,16 @@ impl Receiver {
         self.ack_now || self.ack_at <= now
     }
 
-    /// RFC 9293 §3.10.7.4: whether a segment without payload lies outside the window, as the
-    /// probe of a closed window does on purpose; it must be answered.
-    pub fn is_stale(&self, segment: &Segment) -> bool {
-        expand(segment.seq, self.nxt) < self.acked
+    /// Takes a segment without payload. Returns whether it must be answered: one that lies outside
+    /// the window (RFC 9293 §3.10.7.4), as the probe of a closed window does on purpose.
+    pub fn handle_pure_ack(&mut self, segment: &Segment) -> bool {
+        let seq = expand(segment.seq, self.nxt);
+        // RFC 7323 §4.3 (2): it updates TS.Recent like any other, so that a receiver that only
+        // acknowledges finds its own time in the next data and can tell the RTT.
+        if segment.ts >= self.ts_recent && seq <= self.acked {
+            self.ts_recent = segment.ts;
+        }
+        seq < self.acked
     }
 
     /// Whether an ACK with an older state must leave before anything else.

@@ -36,9 +36,8 @@ const EXPECTED: &str = "
 200 -> data 14000 ack 1                  |
 200 -> data 15000 ack 1                  |
 200 -> data 16000 ack 1                  | second SACKed: pipe 12: one (limited transmit, RFC 3042)
-200 -> data 2000 ack 1                   | third SACKed: 2000 and 4000 are lost (RFC 8985 6.2). ssthresh = 13/2 = 6.5; PRR: pipe 10, the first retransmission always leaves
-200 -> data 4000 ack 1                   | two ACKs later still: half a segment for each delivered, so one for two; here 4 * 0.5 - 1 = 1
-250 <- ack 2000 sack 5000-11000 3000-4000|
+200 -> data 2000 ack 1                   | third SACKed: 2000 and 4000 are lost (RFC 8985 6.2). ssthresh = 13/2 in whole segments = 6; PRR: pipe 10, the first retransmission always leaves
+250 <- ack 2000 sack 5000-11000 3000-4000| PRR lets 6 leave for 13 delivered (RFC 9937 6.2); three more SACKs: 4 * 6/13 - 1 < 1, nothing
 250 <- ack 2000 sack 5000-12000 3000-4000|
 250 <- ack 2000 sack 5000-13000 3000-4000|
 250 <- ack 2000 sack 5000-14000 3000-4000|
@@ -46,16 +45,17 @@ const EXPECTED: &str = "
 250 <- ack 2000 sack 5000-16000 3000-4000|
 250 <- ack 2000 sack 5000-17000 3000-4000|
 250 <- ack 4000 sack 5000-17000          | the first hole is filled
-250 <- ack 17000                         | and the second
-300 -> data 17000 ack 1                  | SACK of 11000: 6 * 0.5 - 2 = 1
-300 -> data 18000 ack 1                  | SACK of 14000: pipe 5 is below ssthresh, which it may reach
-300 -> data 19000 ack 1                  | SACK of 15000: one for one
+300 -> data 4000 ack 1                   | SACK of 10000: 5 * 6/13 - 1 = 1.3
+300 -> data 17000 ack 1                  | SACK of 13000, after two with 6 * 6/13 - 2 < 1 and a pipe of 6: pipe 5 is below ssthresh, which it may reach
+300 -> data 18000 ack 1                  | SACK of 14000: one for one
+300 -> data 19000 ack 1                  | SACK of 15000
 300 -> data 20000 ack 1                  | SACK of 16000
 300 -> data 21000 ack 1                  | ack 4000
-300 -> data 22000 ack 1                  | ack 17000 ends the recovery: cwnd = ssthresh = 6.5, pipe 5: one
+350 <- ack 17000                         | the second hole is filled
 350 <- ack 19000                         | every second segment
 350 <- ack 21000                         |
-350 <- ack 23000                         |
+390 <- ack 22000                         | a single segment waits 40 ms for its ACK
+400 -> data 22000 ack 1                  | ack 17000 ends the recovery: cwnd = ssthresh = 6, pipe 5: one
 400 -> FIN data 23000 ack 1              | ack 19000 makes room for the last segment, with FIN
 450 <- ack 24001                         | FIN counts one
 ";

@@ -16,6 +16,7 @@
 
 use alloc::sync::Arc;
 
+use super::codel::target_above_interval;
 use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
 use crate::event::{Cx, DropReason, StateValue};
 use crate::packet::Packet;
@@ -38,6 +39,8 @@ params! {
         increment: Ratio = Ratio(Ratio::from_billionths(3_906_250)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "CAKE: 1/256";
         /// how much it falls when the queue is empty
         decrement: Ratio = Ratio(Ratio::from_billionths(244_140)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "CAKE: 1/4096";
+    } ; warnings |params: &CobaltParams| {
+        target_above_interval(params.target, params.interval).into_iter().collect()
     }
 }
 

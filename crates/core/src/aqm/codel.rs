@@ -19,6 +19,7 @@ pub mod dummynet;
 pub mod linux;
 pub mod rfc;
 
+use alloc::string::String;
 use alloc::sync::Arc;
 
 use self::dummynet::Dummynet;
@@ -27,7 +28,7 @@ use self::rfc::Rfc;
 use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
 use crate::event::{Cx, DropReason, StateValue};
 use crate::packet::Packet;
-use crate::param::Variant;
+use crate::param::{Variant, Warnings, beyond_dummynet};
 use crate::params;
 use crate::units::{Bytes, Span, Time};
 
@@ -46,7 +47,29 @@ params! {
         ce_threshold: Span = Span(Span::MAX), Span(Span::ZERO) => Span(Span::MAX), "Linux codel and fq_codel: off";
         /// whose rules hold where they differ
         variant: Variant = Choice("rfc"), "the published text";
+    } ; warnings CodelParams::doubts
+}
+
+impl CodelParams {
+    fn doubts(&self) -> Warnings {
+        let dummynet = match self.variant {
+            // Its `fq_codel` takes longer intervals than its `codel`, so nothing is said of those.
+            Variant::Dummynet => {
+                beyond_dummynet("target", self.target, Span::from_us(1), Span::from_secs(5))
+            }
+            Variant::Rfc | Variant::Linux => None,
+        };
+        let doubts = [dummynet, target_above_interval(self.target, self.interval)];
+        doubts.into_iter().flatten().collect()
     }
+}
+
+/// RFC 8289 section 4.3 derives a target of 5 to 10 % of the interval; no implementation insists on it.
+pub(super) fn target_above_interval(target: Span, interval: Span) -> Option<String> {
+    let sentence = "RFC 8289 section 4.3 sets it to 5 to 10 % of that";
+    (target >= interval).then(|| {
+        alloc::format!("`target {target}` is not below `interval {interval}`: {sentence}")
+    })
 }
 
 /// CoDel's memory for one queue.

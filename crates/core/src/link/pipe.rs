@@ -62,6 +62,9 @@ pub struct Pipe {
     in_flight: Backlog,
     /// The last instant that was worked off.
     clock: Time,
+    /// When something is due next, [`Time::MAX`] for nothing: most calls need not ask the queue. None
+    /// after somebody else had the queue.
+    due: Option<Time>,
     medium: Option<Box<Beyond>>,
 }
 
@@ -102,6 +105,7 @@ impl Pipe {
             line: VecDeque::new(),
             in_flight: Backlog::default(),
             clock: Time::ZERO,
+            due: None,
             medium: None,
         }
     }
@@ -121,17 +125,28 @@ impl Pipe {
         if self.on_wire.is_none() {
             self.ask_at = Some(self.clock);
         }
+        self.due = Some(self.first_due());
     }
 
     /// Works off everything that is due up to `cx.now`, and gives the next packet that has
     /// arrived at the far end. To be called until it gives none.
     pub fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
+        if self.due.is_some_and(|due| due > cx.now) {
+            return None;
+        }
         self.advance(cx, |due, now| due <= now);
+        let departure = self.arrived(cx.now);
+        self.due = Some(self.first_due());
+        departure
+    }
+
+    /// The next packet that has arrived at the far end by `now`.
+    fn arrived(&mut self, now: Time) -> Option<Departure> {
         let in_order = self.line.front().map(|(due, _)| *due);
         let loose = self.medium.as_ref().and_then(|beyond| beyond.next_due());
         let (due, packet) = match (in_order, loose) {
-            (Some(a), b) if a <= cx.now && b.is_none_or(|b| a <= b) => self.line.pop_front()?,
-            (_, Some(b)) if b <= cx.now => {
+            (Some(a), b) if a <= now && b.is_none_or(|b| a <= b) => self.line.pop_front()?,
+            (_, Some(b)) if b <= now => {
                 let Reverse(next) = self.medium.as_mut()?.loose.pop()?;
                 (next.due, next.packet)
             }
@@ -143,14 +158,21 @@ impl Pipe {
 
     /// When [`Pipe::poll`] has something to do next.
     pub fn next_wake(&self) -> Wake {
-        let service = self.next_due().map(|(at, _)| at);
-        let in_order = self.line.front().map(|(at, _)| *at);
-        let loose = self.medium.as_ref().and_then(|beyond| beyond.next_due());
-        let all = [service, in_order, loose];
-        match all.into_iter().flatten().min() {
-            Some(at) => Wake::At(at),
-            None => Wake::OnEnqueue,
+        match self.due.unwrap_or_else(|| self.first_due()) {
+            Time::MAX => Wake::OnEnqueue,
+            at => Wake::At(at),
         }
+    }
+
+    fn first_due(&self) -> Time {
+        let mut first = self.next_due().map_or(Time::MAX, |(at, _)| at);
+        if let Some((at, _)) = self.line.front() {
+            first = first.min(*at);
+        }
+        if let Some(at) = self.medium.as_ref().and_then(|beyond| beyond.next_due()) {
+            first = first.min(at);
+        }
+        first
     }
 
     /// What waits in the queue.
@@ -165,6 +187,11 @@ impl Pipe {
             all.add(packet);
         }
         all
+    }
+
+    /// The packet whose transmission is under way.
+    pub fn on_wire(&self) -> Option<&Packet> {
+        self.on_wire.as_ref().map(|(_, packet)| packet)
     }
 
     /// The parameters in force.
@@ -224,6 +251,10 @@ impl Pipe {
     /// Works off, in the order of time, what `is_due`.
     fn advance(&mut self, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
         let now = cx.now;
+        // The caller goes on to change something, after which it may be another instant.
+        if self.due.take().is_some_and(|due| !is_due(due, now)) {
+            return;
+        }
         while let Some((at, due)) = self.next_due() {
             if !is_due(at, now) {
                 break;

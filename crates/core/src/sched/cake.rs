@@ -25,7 +25,7 @@
 //! in the order in which their shares would have let them. Without a rate tins take turns by
 //! deficit.
 //!
-//! Cost: O(1), and O(log n) in the number of queues while it overflows - but a turn of a flow whose
+//! Cost: O(1), but O(log n) at worst in the number of queues to know the fattest; and a turn of a flow whose
 //! host has k bulk flows is k times smaller, so a packet takes k rounds (as in Linux).
 
 mod clock;

@@ -43,6 +43,7 @@ mod pool;
 mod timers;
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use self::pages::Queues;
 use self::pool::{NONE, Pool};
@@ -52,7 +53,7 @@ use super::{Discipline, Wake};
 use crate::aqm::{AqmAlgorithm, Overflow, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::packet::Packet;
-use crate::param::Variant;
+use crate::param::{Variant, Warnings, beyond_dummynet};
 use crate::params;
 use crate::units::{Bytes, Time};
 
@@ -71,6 +72,27 @@ params! {
         drop_batch: u64 = Count(64), Count(1) => Count(65536), "RFC 8290 section 5.2.8: 64";
         /// whose rules hold where they differ
         variant: Variant = Choice("rfc"), "the published text";
+    } ; warnings FqParams::doubts
+}
+
+impl FqParams {
+    fn doubts(&self) -> Warnings {
+        match self.variant {
+            Variant::Rfc => Vec::new(),
+            Variant::Linux if self.quantum < 256 => {
+                let quantum = self.quantum;
+                let sentence = "Linux would silently take 256";
+                alloc::vec![alloc::format!("`quantum {quantum}`: {sentence}")]
+            }
+            Variant::Linux => Vec::new(),
+            Variant::Dummynet => [
+                beyond_dummynet("quantum", self.quantum, 1, 9000),
+                beyond_dummynet("limit", self.limit, 1, 20_480),
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
+        }
     }
 }
 

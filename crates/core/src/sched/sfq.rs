@@ -21,7 +21,7 @@
 //!
 //! Lengths of queues are in wire packets, quanta in bytes. Bound, for flows in different queues that
 //! are backlogged all the time: bytes sent differ by at most one quantum and two longest packets,
-//! as for deficit round robin. Costs O(1), and O(log `flows`) while it overflows.
+//! as for deficit round robin. Costs O(1), but O(log `flows`) at worst to know the longest queue.
 
 use alloc::vec::Vec;
 

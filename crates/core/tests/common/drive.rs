@@ -134,6 +134,15 @@ impl Sink for Ledger {
         });
     }
 
+    /// Small packets are acknowledgements, and each says more than those of its flow before it.
+    fn is_pure_ack(&self, packet: &Packet) -> bool {
+        packet.segments == 1 && packet.len <= 132
+    }
+
+    fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
+        newer.flow == older.flow && newer.slot > older.slot
+    }
+
     fn is_listening(&self) -> bool {
         self.is_listening
     }

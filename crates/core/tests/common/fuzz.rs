@@ -2,29 +2,35 @@
 //! corpus.
 
 use sluice_core::link::{LinkParams, Opportunities, Profile, Schedule, Table};
-use sluice_core::registry::{self, Spec};
+use sluice_core::registry::{self, Algorithm, Form, Spec};
 use sluice_core::{Rng, Time};
 
-use super::drive::{Manner, drive};
+use super::compose::{compose, schedulers};
+use super::drive::{Manner, Step, drive, drive_queue};
 use super::ops::{Op, Setting, spec};
 
 /// Operations on an algorithm with parameters.
 #[derive(Debug)]
 pub struct Case {
     spec: Spec,
+    /// Whose queues have the AQM of `spec`; none for the algorithm by itself.
+    scheduler: Option<&'static Algorithm>,
     seed: u64,
     ops: Vec<Op>,
 }
 
 impl Case {
-    /// Reads a case; any bytes are one. Two bytes choose the algorithm, eight are the seed; then come
-    /// the settings, and the operations until the bytes end.
+    /// Reads a case; any bytes are one. Two bytes choose an algorithm or an AQM in a scheduler, eight are
+    /// the seed; then come the settings, and the operations until the bytes end.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut bytes = Bytes(bytes);
         let key = [bytes.next(), bytes.next()];
         // The choice survives the arrival of new algorithms, unless one of them is chosen.
-        let algorithm = registry::algorithms()
-            .min_by_key(|algorithm| fnv1a(algorithm.name, key))
+        let (algorithm, scheduler) = subjects()
+            .min_by_key(|(algorithm, scheduler)| {
+                let scheduler = scheduler.map_or("", |s| s.name);
+                fnv1a(&format!("{}{scheduler}", algorithm.name), key)
+            })
             .expect("there are algorithms");
         let seed = bytes.number();
         let settings: Vec<Setting> = algorithm.params().map(|_| bytes.setting()).collect();
@@ -40,6 +46,7 @@ impl Case {
         }
         Case {
             spec: spec(algorithm, &settings),
+            scheduler,
             seed,
             ops,
         }
@@ -52,10 +59,7 @@ impl Case {
             is_spurious: false,
             is_listening: true,
         };
-        let run = |manner| match drive(&self.spec, &self.ops, manner) {
-            Ok(steps) => steps,
-            Err(breach) => panic!("{breach}"),
-        };
+        let run = |manner| self.run(manner).unwrap_or_else(|breach| panic!("{breach}"));
         let steps = run(plain);
         let spurious = Manner {
             is_spurious: true,
@@ -69,6 +73,25 @@ impl Case {
         assert_eq!(steps, run(spurious), "spurious calls changed the trace");
         assert_eq!(steps, run(deaf), "a listener changed the trace");
     }
+}
+
+impl Case {
+    fn run(&self, manner: Manner) -> Result<Vec<Step>, String> {
+        let (spec, ops) = (&self.spec, &self.ops);
+        match self.scheduler {
+            None => drive(spec, ops, manner),
+            Some(scheduler) => drive_queue(compose(spec, scheduler), ops, manner)
+                .map_err(|breach| format!("`{spec}` in {}, {breach}", scheduler.name)),
+        }
+    }
+}
+
+/// Every algorithm, and every AQM in every scheduler.
+fn subjects() -> impl Iterator<Item = (&'static Algorithm, Option<&'static Algorithm>)> {
+    let alone = registry::algorithms().map(|algorithm| (algorithm, None));
+    let aqms = registry::algorithms().filter(|algorithm| algorithm.form == Form::Aqm);
+    let composed = aqms.flat_map(|aqm| schedulers().map(move |s| (aqm, Some(s))));
+    alone.chain(composed)
 }
 
 /// Any text is a queue or an error with its place; a queue's own text is the same queue.

@@ -56,6 +56,7 @@ impl Arrival {
         packet.ecn = self.ecn;
         packet.dscp = self.dscp;
         packet.segments = self.segments;
+        packet.tag = self.len / 7 * (self.flow % 16);
         packet
     }
 

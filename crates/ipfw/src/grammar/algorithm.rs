@@ -8,6 +8,7 @@ use std::fmt;
 use sluice_core::param::{Kind, ParamDecl, ParamError, Value, Values};
 use sluice_core::registry::{self, Algorithm, Form};
 
+use super::bounds;
 use super::error::{CommandError, ErrorKind, nearest};
 use super::parser::{Parse, Parser, invalid};
 use super::quantity::{self, ShowRate, whole_integer};
@@ -128,6 +129,7 @@ pub(super) fn parameters(
             (Some(decl), _) => {
                 let text = p.need(needs(decl))?;
                 let value = value(p, decl, text)?;
+                let value = bounds::parameter(p, algorithm, decl, text, value);
                 choice.values.set(decl.name, value);
             }
             (None, Some(decl)) => choice.values.set(decl.name, Value::Flag(false)),
@@ -143,6 +145,15 @@ pub(super) fn parameters(
         .build(&choice.values)
         .map_err(|error| CommandError::new(error, name.at))?;
     Ok(choice)
+}
+
+/// Whether `word` is a parameter of the algorithm called `name`, or switches one off.
+pub(super) fn is_parameter(name: &str, word: &str) -> bool {
+    let is = |decl: &ParamDecl| {
+        let negated = word.strip_prefix("no") == Some(decl.name) && decl.kind == Kind::Flag;
+        word == decl.name || negated
+    };
+    registry::find(name).is_some_and(|algorithm| algorithm.params().any(is))
 }
 
 /// Parameters of flow queueing or of the holder, which the plain form of an AQM does not take.

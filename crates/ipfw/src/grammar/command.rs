@@ -555,6 +555,22 @@ fn sysctl(p: &mut Parser<'_>) -> Parse<Command> {
                     Some((name, value)) => (name, Some(At::new(value.to_string(), word.at))),
                     None => (text, None),
                 };
+                let is_plain = |text: &str| {
+                    let is = |c: char| c.is_ascii_alphanumeric() || "._-%".contains(c);
+                    !text.is_empty() && text.chars().all(is)
+                };
+                if !is_plain(name) {
+                    let kind = ErrorKind::UnknownVariable(name.to_string());
+                    return Err(CommandError::new(kind, word.at));
+                }
+                if let Some(value) = value.as_ref().filter(|v| !is_plain(&v.value)) {
+                    let kind = ErrorKind::Invalid {
+                        text: value.value.clone(),
+                        what: "a value",
+                        accepted: "a whole number",
+                    };
+                    return Err(CommandError::new(kind, word.at));
+                }
                 let name = At::new(name.to_string(), word.at);
                 variables.push(Variable { name, value });
             }

@@ -266,7 +266,10 @@ pub(super) fn config(p: &mut Parser<'_>, kind: ObjectKind, number: At<u32>) -> P
                 }
                 c.scheduler = Some(typed_scheduler(p)?);
             }
-            "red" | "gred" if p.peek().is_none_or(|w| w.contains('/')) => {
+            // The registry's words behind the name make it one of the registry's algorithms.
+            name @ ("red" | "gred")
+                if !p.peek().is_some_and(|w| algorithm::is_parameter(name, w)) =>
+            {
                 let value = p.need("red/gred needs w_q/min_th/max_th/max_p")?;
                 let words = red(word.value == "gred", value)?;
                 c.policy = Some(At::new(Policy::Red(words), word.at));

@@ -6,12 +6,11 @@ use sluice_core::param::{Kind, Value};
 use sluice_core::registry::{self, Algorithm};
 use sluice_core::sched::fifo::FifoParams;
 use sluice_core::sched::{Share, ShareError};
-use sluice_core::units::Bytes;
+use sluice_core::units::{Bytes, Rate};
 
 use super::layout::FlowsetConfig;
-use crate::grammar::{
-    At, Choice, CommandError, Config, ErrorKind, Policy, QueueSize, RedWords, Warning,
-};
+use crate::grammar::bounds::{self, Part};
+use crate::grammar::{At, Choice, CommandError, Config, Policy, QueueSize, RedWords, Warning};
 use crate::variables::Variables;
 
 /// An algorithm that every build has.
@@ -34,9 +33,9 @@ pub(crate) fn is_multi_queue(choice: &Choice) -> bool {
 }
 
 /// The one queue of a FIFO, with the limits and the AQM of its flowset.
-pub(crate) fn build_fifo(flowset: &FlowsetConfig) -> Box<dyn Discipline> {
+pub(crate) fn build_fifo(flowset: &FlowsetConfig, rate: Rate) -> Box<dyn Discipline> {
     let mut choice = match &flowset.aqm {
-        Some(aqm) => aqm.clone(),
+        Some(aqm) => on_link(aqm.clone(), rate),
         None => Choice::plain(find("droptail")),
     };
     let limits = limits(flowset);
@@ -48,9 +47,11 @@ pub(crate) fn build_fifo(flowset: &FlowsetConfig) -> Box<dyn Discipline> {
 }
 
 /// The AQM of a queue of a scheduler with several.
-pub(crate) fn build_aqm(flowset: &FlowsetConfig) -> Box<dyn Aqm> {
-    let droptail = Choice::plain(find("droptail"));
-    let choice = flowset.aqm.as_ref().unwrap_or(&droptail);
+pub(crate) fn build_aqm(flowset: &FlowsetConfig, rate: Rate) -> Box<dyn Aqm> {
+    let choice = match &flowset.aqm {
+        Some(aqm) => on_link(aqm.clone(), rate),
+        None => Choice::plain(find("droptail")),
+    };
     let built = choice.algorithm.build_aqm(&choice.values);
     built
         .expect("a policy is an AQM")
@@ -111,8 +112,7 @@ pub(crate) fn aqm_of(
 ) -> Result<Choice, CommandError> {
     let choice = match &policy.value {
         Policy::Aqm(choice) => choice.clone(),
-        Policy::Red(words) => red(words, queue)
-            .map_err(|text| CommandError::new(ErrorKind::Contradiction(text), policy.at))?,
+        Policy::Red(words) => red(words, queue),
     };
     let choice = with_defaults(&choice, variables, is_compat);
     let built = choice.algorithm.build(&choice.values);
@@ -120,12 +120,32 @@ pub(crate) fn aqm_of(
     Ok(choice)
 }
 
-/// RED's four numbers as parameters of the registry's algorithm.
-fn red(words: &RedWords, queue: &QueueSize) -> Result<Choice, String> {
-    let name = if words.is_gentle { "gred" } else { "red" };
-    let _ = queue;
-    let algorithm = registry::find(name).ok_or_else(|| format!("`{name}` is not built in"))?;
-    Ok(Choice::plain(algorithm))
+/// RED's four numbers as parameters of the registry's `gred`, which is dummynet's arithmetic for both
+/// words. Thresholds count what the queue counts.
+fn red(words: &RedWords, queue: &QueueSize) -> Choice {
+    let mut choice = Choice::plain(find("gred"));
+    for (name, value) in [
+        ("wq", Value::Ratio(words.weight)),
+        ("min", Value::Count(words.min)),
+        ("max", Value::Count(words.max)),
+        ("max_p", Value::Ratio(words.max_p)),
+        ("gentle", Value::Flag(words.is_gentle)),
+        ("ecn", Value::Flag(words.ecn)),
+        ("bytes", Value::Flag(matches!(queue, QueueSize::Bytes(_)))),
+    ] {
+        choice.values.set(name, value);
+    }
+    choice
+}
+
+/// The AQM as it is built for a queue before a link of `rate`: RED's average falls with the time in
+/// which the idle link could have sent.
+fn on_link(mut choice: Choice, rate: Rate) -> Choice {
+    let asks = choice.algorithm.params().any(|d| d.name == "bandwidth");
+    if asks && choice.values.find("bandwidth").is_none() {
+        choice.values.set("bandwidth", Value::Rate(rate));
+    }
+    choice
 }
 
 /// Bounds the share that a command gives to what the scheduler serves, as dummynet's kernel does
@@ -134,11 +154,33 @@ pub(crate) fn bound_share(
     choice: &Choice,
     c: &Config,
     flowset: &mut FlowsetConfig,
+    is_compat: bool,
     warnings: &mut Vec<Warning>,
 ) {
-    let before = (flowset.weight, flowset.max_len);
-    clamp_share(choice, flowset);
     let name = choice.algorithm.name;
+    let before = (flowset.weight, flowset.max_len);
+    if is_compat {
+        flowset.weight = bounds::share(name, Part::Weight, flowset.weight);
+        flowset.max_len = bounds::share(name, Part::MaxLen, flowset.max_len);
+    }
+    clamp_share(choice, flowset);
+    for (given, word, part) in [
+        (&c.weight, "weight", Part::Weight),
+        (&c.max_len, "lmax", Part::MaxLen),
+    ] {
+        let Some(given) = given.filter(|g| g.value != 0) else {
+            continue;
+        };
+        let dummynets = bounds::share(name, part, given.value);
+        let taken = match part {
+            Part::Weight => flowset.weight,
+            Part::MaxLen => flowset.max_len,
+        };
+        if taken == given.value && dummynets != taken {
+            let text = format!("`{word} {taken}` is honoured; dummynet would take {dummynets}");
+            warnings.push(Warning::new(Some(given.at), text));
+        }
+    }
     for (given, word, before, after) in [
         (&c.weight, "weight", before.0, flowset.weight),
         (&c.max_len, "lmax", before.1, flowset.max_len),
@@ -185,7 +227,8 @@ pub(crate) fn clamp_share(choice: &Choice, flowset: &mut FlowsetConfig) {
     };
     // At most the weight and the length have to be brought in.
     for _ in 0..2 {
-        let refused = classful.open(0, share(flowset), &limits(flowset), build_aqm(flowset));
+        let aqm = build_aqm(flowset, Rate::UNLIMITED);
+        let refused = classful.open(0, share(flowset), &limits(flowset), aqm);
         match refused {
             Err(ShareError::Weight { weight, low, high }) => {
                 flowset.weight = weight.clamp(low, high)
@@ -208,7 +251,8 @@ pub(crate) fn check_shares<'f>(
         return Ok(());
     };
     for (class, flowset) in (0..).zip(flowsets) {
-        classful.open(class, share(flowset), &limits(flowset), build_aqm(flowset))?;
+        let aqm = build_aqm(flowset, Rate::UNLIMITED);
+        classful.open(class, share(flowset), &limits(flowset), aqm)?;
     }
     Ok(())
 }

@@ -278,7 +278,9 @@ impl Layout {
                 means.warn(&c.number, text);
             }
             Some(scheduler) if scheduler.is_multi_queue => {
-                discipline::bound_share(&scheduler.choice, c, &mut flowset, means.warnings);
+                let is_compat = means.is_compat();
+                let choice = &scheduler.choice;
+                discipline::bound_share(choice, c, &mut flowset, is_compat, means.warnings);
                 self.check_shares(number, &flowset, parent, c.number)?;
             }
             Some(scheduler) => {
@@ -584,7 +586,7 @@ fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, CommandError> {
             Some(Rc::new(profile))
         }
     };
-    if means.is_compat() && c.burst.is_some() && rate.is_unlimited() {
+    if c.burst.is_some_and(|burst| burst > 0) && rate.is_unlimited() {
         means.warn(
             &c.number,
             "`burst` changes nothing on a link without `bw`".into(),

@@ -293,6 +293,7 @@ impl Runtime {
                 continue;
             }
             let config = Rc::clone(&config);
+            let rate = self.rate_of(instance);
             let kept = self.with_link(instance, true, cx, |link, cx| {
                 let now = cx.now;
                 let queue_of = link.queue_mut(cx);
@@ -306,7 +307,7 @@ impl Runtime {
                         .is_ok();
                 }
                 if has_new_aqm {
-                    classful.set_aqm(queue, discipline::build_aqm(&config));
+                    classful.set_aqm(queue, discipline::build_aqm(&config, rate));
                 }
                 if has_new_limits {
                     classful.set_limits(queue, &discipline::limits(&config), cx);

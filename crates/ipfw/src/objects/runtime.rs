@@ -6,7 +6,7 @@ use sluice_core::event::{Cx, DropReason};
 use sluice_core::link::{Departure, Link, LinkFiles};
 use sluice_core::packet::Packet;
 use sluice_core::sched::Wake;
-use sluice_core::units::{Span, Time};
+use sluice_core::units::{Rate, Span, Time};
 use sluice_core::{Discipline, Rng};
 
 use super::discipline;
@@ -433,6 +433,7 @@ impl Runtime {
     /// Makes a queue known to its scheduler.
     pub(super) fn open(&mut self, queue: u32, flowset: &FlowsetConfig, cx: &mut Cx<'_>) {
         let instance = self.queues[queue as usize].instance;
+        let rate = self.rate_of(instance);
         let opened = self.with_link(instance, true, cx, |link, cx| {
             let classful = link.queue_mut(cx).as_classful();
             let classful = classful.expect("queues are of schedulers with several");
@@ -441,12 +442,21 @@ impl Runtime {
                 queue,
                 share,
                 &discipline::limits(flowset),
-                discipline::build_aqm(flowset),
+                discipline::build_aqm(flowset, rate),
             )
         });
         // A queue that was refused (too many weights together) stays closed; its packets meet the
         // scheduler, which drops them as having no place.
         self.queues[queue as usize].is_open = opened.is_ok();
+    }
+
+    /// The rate of an instance's link.
+    pub(super) fn rate_of(&self, instance: u32) -> Rate {
+        let slot = self.instances[instance as usize].scheduler;
+        let scheduler = self.schedulers[slot as usize]
+            .as_ref()
+            .expect("an instance at work has a scheduler");
+        scheduler.link.rate
     }
 
     /// Notes when an instance has something to do next.
@@ -680,7 +690,7 @@ impl Scheduler {
     /// A fresh discipline as it is configured.
     pub fn discipline(&self) -> Box<dyn Discipline> {
         match &self.internal {
-            Some(flowset) if self.is_fifo() => discipline::build_fifo(flowset),
+            Some(flowset) if self.is_fifo() => discipline::build_fifo(flowset, self.link.rate),
             _ => discipline::build(&self.config.choice),
         }
     }

@@ -1,6 +1,8 @@
 //! An engine with a clock, a link to nowhere, and words for what tests do with it.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod fuzz;
+
 use std::net::{IpAddr, Ipv4Addr};
 
 use sluice_core::sched::Wake;

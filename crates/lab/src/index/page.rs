@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::picture::{self, Axes};
-use super::words::{self, Judgement, Overall, time};
+use super::words::{self, Judgement, Overall, digits, time};
 use super::{DelayOf, Entry, Row};
 use crate::scenario::Backend;
 
@@ -124,10 +124,11 @@ fn card(out: &mut String, number: usize, entry: &Entry) {
     out.push_str("</ul>\n");
     table(out, entry, is_mixed);
     if let Some(link) = &entry.link {
-        let _ = writeln!(
-            out,
-            "<p><a href=\"{link}\">All of them drawn over each other</a></p>"
-        );
+        let what = match entry.rows.len() {
+            1 => "The report",
+            _ => "All of them drawn over each other",
+        };
+        let _ = writeln!(out, "<p><a href=\"{link}\">{what}</a></p>");
     }
     out.push_str("</section>\n");
 }
@@ -149,10 +150,11 @@ fn name(row: &Row, is_mixed: bool) -> String {
 }
 
 fn verdict(out: &mut String, row: &Row, judgement: &Judgement, is_mixed: bool, has_rivals: bool) {
-    let good_for = match &judgement.good_for {
-        Some(purpose) => format!("<b>best for {}</b>: ", escape(purpose)),
-        None if has_rivals => "another does better here: ".to_owned(),
-        None => String::new(),
+    let purposes: Vec<&str> = judgement.good_for.iter().map(|p| p.words()).collect();
+    let good_for = match (purposes.is_empty(), has_rivals) {
+        (false, _) => format!("<b>best for {}</b>: ", purposes.join(", and for ")),
+        (true, true) => "another does better here: ".to_owned(),
+        (true, false) => String::new(),
     };
     let _ = writeln!(
         out,
@@ -240,14 +242,6 @@ fn expected(row: &Row) -> String {
         (0, _) => "<td></td>".into(),
         (all, 0) => format!("<td class=\"met\">✓ {all} of {all}</td>"),
         (all, _) => format!("<td class=\"unmet\">✗ {} of {all}</td>", row.met),
-    }
-}
-
-fn digits(x: f64) -> String {
-    match x {
-        x if x < 9.995 => format!("{x:.2}"),
-        x if x < 99.95 => format!("{x:.1}"),
-        _ => format!("{x:.0}"),
     }
 }
 

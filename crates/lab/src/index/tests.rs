@@ -1,4 +1,4 @@
-use super::words::{Judgement, judge, overall};
+use super::words::{Judgement, Purpose, judge, overall};
 use super::*;
 
 /// A variant by its goodput in Mbit/s, the 95th percentile of its pings in milliseconds, its Jain index,
@@ -25,8 +25,8 @@ fn row(name: &str, goodput: f64, p95_ms: f64, jain: Option<f64>, drops: f64) -> 
     }
 }
 
-fn good_for(judgement: &Judgement) -> &str {
-    judgement.good_for.as_deref().unwrap_or("nothing")
+fn good_for(judgement: &Judgement) -> &[Purpose] {
+    &judgement.good_for
 }
 
 #[test]
@@ -37,10 +37,10 @@ fn the_lowest_delay_at_nearly_the_best_goodput_is_best_for_calls() {
         row("fq_codel", 9.5, 22.0, None, 40.0),
     ];
     let all = judge(&rows);
-    assert_eq!(good_for(&all[0]), "nothing");
+    assert_eq!(good_for(&all[0]), []);
     assert_eq!(
         all[0].why,
-        "95 % of pings take up to 1.10 s, 50 times as long as with fq_codel; full goodput (9.6Mbit/s)"
+        "95 % of pings take up to 1.10 s, 50 times as long as with fq_codel; full goodput (9.60 Mbit/s)"
     );
     // 28 / 22 = 1.27: more than about the same.
     assert!(
@@ -48,13 +48,10 @@ fn the_lowest_delay_at_nearly_the_best_goodput_is_best_for_calls() {
         "{}",
         all[1].why
     );
-    assert_eq!(
-        good_for(&all[2]),
-        "calls, games and browsing while the link is full"
-    );
+    assert_eq!(good_for(&all[2]), [Purpose::Waiting]);
     assert_eq!(
         all[2].why,
-        "the lowest delay of all: 95 % of pings within 22.0 ms; full goodput (9.5Mbit/s)"
+        "the lowest delay of all: 95 % of pings within 22.0 ms; full goodput (9.50 Mbit/s)"
     );
 }
 
@@ -65,7 +62,7 @@ fn a_low_delay_bought_with_goodput_does_not_win() {
         row("long", 9.6, 40.0, None, 0.0),
     ];
     let all = judge(&rows);
-    assert_eq!(good_for(&all[0]), "nothing");
+    assert_eq!(good_for(&all[0]), []);
     assert!(
         all[0].why.contains("at a price in goodput"),
         "{}",
@@ -77,10 +74,7 @@ fn a_low_delay_bought_with_goodput_does_not_win() {
         "{}",
         all[0].why
     );
-    assert_eq!(
-        good_for(&all[1]),
-        "calls, games and browsing while the link is full"
-    );
+    assert_eq!(good_for(&all[1]), [Purpose::Waiting]);
 }
 
 #[test]
@@ -91,10 +85,7 @@ fn equal_shares_and_few_losses_speak_for_a_queue_too() {
     ];
     let all = judge(&rows);
     // Losses of 0.2 % against 3 %.
-    assert_eq!(
-        good_for(&all[1]),
-        "equal shares among users, and for traffic that losses hurt"
-    );
+    assert_eq!(good_for(&all[1]), [Purpose::Shares, Purpose::Losses]);
     assert!(
         all[0]
             .why
@@ -107,10 +98,10 @@ fn backends_are_judged_each_by_itself() {
     let mut live = row("fifo", 9.0, 15.0, None, 0.0);
     live.backend = Backend::Live;
     let rows = [row("fifo", 9.0, 30.0, None, 0.0), live];
-    assert_eq!(judge(&rows)[0].good_for, None);
+    assert_eq!(judge(&rows)[0].good_for, []);
     assert_eq!(
         judge(&rows)[0].why,
-        "95 % of pings within 30.0 ms; 9Mbit/s of payload; drops nothing"
+        "95 % of pings within 30.0 ms; 9.00 Mbit/s of payload; drops nothing"
     );
 }
 
@@ -141,13 +132,19 @@ fn kinds_of_queues_are_ranked_by_how_often_they_win() {
     let all = overall(&entries);
     let names: Vec<&str> = all.iter().map(|one| one.algorithm.as_str()).collect();
     assert_eq!(names, ["codel", "fifo"]);
-    assert_eq!((all[0].won, all[0].scenarios), (2, 2));
+    assert_eq!(
+        (&all[0].good_for[..], all[0].scenarios),
+        (&[(Purpose::Waiting, 2)][..], 2)
+    );
     // Half way between 50 and 2 times the best delay.
-    assert_eq!((all[1].won, all[1].delay_factor), (0, Some(26.0)));
+    assert_eq!(
+        (all[1].good_for.len(), all[1].delay_factor),
+        (0, Some(26.0))
+    );
     assert_eq!(
         all[1].sentence(),
-        "never has the lowest delay at full goodput in 2 scenarios, typically 26 times the best \
-         delay, 100 % of the best goodput"
+        "others do better in all 2 scenarios; typically 26 times the lowest delay, 100 % of the best \
+         goodput"
     );
 }
 

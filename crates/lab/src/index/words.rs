@@ -4,18 +4,43 @@
 //! 95th percentile of delay is the better one for whatever waits for an answer. What else may speak for
 //! a queue: goodput that the others do not reach, more equal shares, fewer losses.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Entry, Figures, Row};
 use crate::figures::median;
-use crate::metrics::Unit;
 use crate::scenario::Backend;
 
 /// What a queue came to in a scenario, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Judgement {
     /// What it is good for here; nothing if another one does everything better.
-    pub good_for: Option<String>,
+    pub good_for: Vec<Purpose>,
     /// Why.
     pub why: String,
+}
+
+/// What one may want from a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Purpose {
+    /// Nobody waits.
+    Waiting,
+    /// As much as possible gets through.
+    Transfers,
+    /// Everybody gets the same.
+    Shares,
+    /// Little is lost.
+    Losses,
+}
+
+impl Purpose {
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Purpose::Waiting => "calls, games and browsing while the link is full",
+            Purpose::Transfers => "transfers for which nobody waits",
+            Purpose::Shares => "equal shares among users",
+            Purpose::Losses => "traffic that losses hurt",
+        }
+    }
 }
 
 /// A part of the best goodput that counts as reaching it.
@@ -46,7 +71,7 @@ fn judge_one(rivals: &[&Row], own: usize) -> Judgement {
     why.extend(loss_words(figures));
     let why: Vec<String> = why.into_iter().filter(|words| !words.is_empty()).collect();
     let good_for = match rivals.len() {
-        1 => None,
+        1 => Vec::new(),
         _ => good_for(figures, &best),
     };
     Judgement {
@@ -119,31 +144,32 @@ fn loss(figures: &Figures) -> Option<f64> {
     (figures.packets > 0.0).then(|| figures.drops / figures.packets)
 }
 
-fn good_for(figures: &Figures, best: &Best) -> Option<String> {
+fn good_for(figures: &Figures, best: &Best) -> Vec<Purpose> {
+    let has_won = best.has_won(figures);
     let mut purposes = Vec::new();
-    if best.has_won(figures) {
-        purposes.push("calls, games and browsing while the link is full");
+    if has_won {
+        purposes.push(Purpose::Waiting);
     }
-    let (own, winners) = (figures.goodput?, best.winners_goodput.unwrap_or(0.0));
-    if !best.has_won(figures) && own > winners / 0.98 && Some(own) == best.goodput {
-        purposes.push("transfers for which nobody waits");
+    let winners = best.winners_goodput.unwrap_or(0.0);
+    let is_more = |own: f64| own > winners / 0.98 && Some(own) == best.goodput;
+    if !has_won && figures.goodput.is_some_and(is_more) {
+        purposes.push(Purpose::Transfers);
     }
-    let is_even = |jain: f64| jain >= 0.95;
     if let (Some(jain), Some(most)) = (figures.jain, best.jain) {
-        let others = match best.has_won(figures) {
+        let others = match has_won {
             true => 0.0,
             // Only more equal shares than the queue with the low delay has speak for another one.
             false => best.winners_jain.unwrap_or(0.0) + 0.03,
         };
-        if is_even(jain) && jain >= most - 0.01 && jain > others {
-            purposes.push("equal shares among users");
+        if jain >= 0.95 && jain >= most - 0.01 && jain > others {
+            purposes.push(Purpose::Shares);
         }
     }
     let fewest = loss(figures).zip(best.winners_loss);
     if fewest.is_some_and(|(own, winners)| winners > 0.001 && own < winners / 2.0) {
-        purposes.push("traffic that losses hurt");
+        purposes.push(Purpose::Losses);
     }
-    (!purposes.is_empty()).then(|| purposes.join(", and for "))
+    purposes
 }
 
 fn delay_words(rivals: &[&Row], own: usize, best: &Best) -> String {
@@ -181,7 +207,7 @@ fn goodput_words(figures: &Figures, best: &Best, has_rivals: bool) -> String {
     let (Some(own), Some(most)) = (figures.goodput, best.goodput) else {
         return String::new();
     };
-    let shown = Unit::Rate.show((own / 1e3).round() * 1e3);
+    let shown = rate(own);
     match own / most {
         _ if !has_rivals => format!("{shown} of payload"),
         part if part >= 0.98 => format!("full goodput ({shown})"),
@@ -215,8 +241,8 @@ pub(super) struct Overall {
     pub algorithm: String,
     /// How many scenarios.
     pub scenarios: usize,
-    /// In how many of them it had about the lowest delay at nearly the best goodput.
-    pub won: usize,
+    /// What it is good for, and in how many of them.
+    pub good_for: Vec<(Purpose, usize)>,
     /// Median over the scenarios of its delay against the lowest.
     pub delay_factor: Option<f64>,
     /// Median of its goodput against the best.
@@ -225,101 +251,116 @@ pub(super) struct Overall {
     pub jain: Option<f64>,
 }
 
-/// All kinds of queues, those with the lowest delay first.
+/// All kinds of queues, those that are best for calls most often first.
 pub(super) fn overall(entries: &[Entry]) -> Vec<Overall> {
-    struct Sum {
-        scenarios: usize,
-        won: usize,
-        factors: Vec<f64>,
-        parts: Vec<f64>,
-        jains: Vec<f64>,
-    }
-    let mut sums: Vec<(String, Sum)> = Vec::new();
+    let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
     let backends = [Backend::Sim, Backend::Live];
     for (entry, backend) in entries.iter().flat_map(|e| backends.map(|b| (e, b))) {
         let is_of_it = |row: &&Row| row.backend == backend && row.partial.is_none();
         let rivals: Vec<&Row> = entry.rows.iter().filter(is_of_it).collect();
-        let mut algorithms: Vec<&str> = rivals.iter().map(|row| row.algorithm.as_str()).collect();
-        algorithms.sort_unstable();
-        algorithms.dedup();
+        let algorithms: BTreeSet<&str> = rivals.iter().map(|row| row.algorithm.as_str()).collect();
         if algorithms.len() < 2 {
             continue;
         }
         let best = Best::of(&rivals);
         for algorithm in algorithms {
-            let own = || rivals.iter().filter(|row| row.algorithm == algorithm);
-            let place = sums.iter().position(|(name, _)| name == algorithm);
-            let place = place.unwrap_or_else(|| {
-                let sum = Sum {
-                    scenarios: 0,
-                    won: 0,
-                    factors: Vec::new(),
-                    parts: Vec::new(),
-                    jains: Vec::new(),
-                };
-                sums.push((algorithm.to_owned(), sum));
-                sums.len() - 1
-            });
-            let sum = &mut sums[place].1;
+            let own = rivals.iter().filter(|row| row.algorithm == algorithm);
+            let sum = sums.entry(algorithm).or_default();
             sum.scenarios += 1;
-            sum.won += usize::from(own().any(|row| best.has_won(&row.figures)));
-            let ratio = |own: Option<f64>, best: Option<f64>| Some(own? / best?);
-            sum.factors
-                .extend(own().filter_map(|row| ratio(row.figures.p95, best.p95)));
-            sum.parts
-                .extend(own().filter_map(|row| ratio(row.figures.goodput, best.goodput)));
-            sum.jains.extend(own().filter_map(|row| row.figures.jain));
+            let mut purposes = BTreeSet::new();
+            for figures in own.map(|row| &row.figures) {
+                purposes.extend(good_for(figures, &best));
+                let ratio = |own: Option<f64>, best: Option<f64>| Some(own? / best?);
+                sum.factors.extend(ratio(figures.p95, best.p95));
+                sum.parts.extend(ratio(figures.goodput, best.goodput));
+                sum.jains.extend(figures.jain);
+            }
+            for purpose in purposes {
+                *sum.good_for.entry(purpose).or_default() += 1;
+            }
         }
     }
-    let mut all: Vec<Overall> = sums
-        .into_iter()
-        .map(|(algorithm, sum)| Overall {
-            algorithm,
-            scenarios: sum.scenarios,
-            won: sum.won,
-            delay_factor: median(&sum.factors),
-            goodput_part: median(&sum.parts),
-            jain: median(&sum.jains),
-        })
-        .collect();
-    let won = |one: &Overall| one.won as f64 / one.scenarios as f64;
+    let overall = |(algorithm, sum): (&str, Sum)| Overall {
+        algorithm: algorithm.to_owned(),
+        scenarios: sum.scenarios,
+        good_for: sum.good_for.into_iter().collect(),
+        delay_factor: median(&sum.factors),
+        goodput_part: median(&sum.parts),
+        jain: median(&sum.jains),
+    };
+    let mut all: Vec<Overall> = sums.into_iter().map(overall).collect();
     all.sort_by(|a, b| {
+        let won = |one: &Overall| one.times(Purpose::Waiting) as f64 / one.scenarios as f64;
         let factor = |one: &Overall| one.delay_factor.unwrap_or(f64::INFINITY);
         won(b)
             .total_cmp(&won(a))
             .then(factor(a).total_cmp(&factor(b)))
-            .then_with(|| a.algorithm.cmp(&b.algorithm))
     });
     all
 }
 
+#[derive(Default)]
+struct Sum {
+    scenarios: usize,
+    good_for: BTreeMap<Purpose, usize>,
+    factors: Vec<f64>,
+    parts: Vec<f64>,
+    jains: Vec<f64>,
+}
+
 impl Overall {
+    /// In how many scenarios it is good for something.
+    fn times(&self, purpose: Purpose) -> usize {
+        let found = self.good_for.iter().find(|(known, _)| *known == purpose);
+        found.map_or(0, |(_, times)| *times)
+    }
+
     /// In one sentence.
     pub(super) fn sentence(&self) -> String {
-        let Overall { scenarios, won, .. } = self;
-        let scenarios = match scenarios {
-            1 => "the one scenario".to_owned(),
-            n => format!("{n} scenarios"),
+        let purpose = |(purpose, times): &(Purpose, usize)| {
+            format!("{} in {times} of {}", purpose.words(), self.scenarios)
         };
-        let mut parts = vec![match won {
-            0 => format!("never has the lowest delay at full goodput in {scenarios}"),
-            n => format!("lowest delay at nearly full goodput in {n} of {scenarios}"),
-        }];
+        let purposes: Vec<String> = self.good_for.iter().map(purpose).collect();
+        let mut sentence = match (purposes.is_empty(), self.scenarios) {
+            (true, 1) => "another does better in the one scenario".to_owned(),
+            (true, n) => format!("others do better in all {n} scenarios"),
+            (false, _) => format!("best for {}", purposes.join(", for ")),
+        };
+        let mut typical = Vec::new();
         if let Some(factor) = self.delay_factor {
-            parts.push(match factor {
-                f if f <= ABOUT => "typically about the best delay".into(),
-                f if f < 10.0 => format!("typically {f:.1} times the best delay"),
-                f => format!("typically {f:.0} times the best delay"),
+            typical.push(match factor {
+                f if f <= ABOUT => "about the lowest delay".into(),
+                f if f < 10.0 => format!("{f:.1} times the lowest delay"),
+                f => format!("{f:.0} times the lowest delay"),
             });
         }
         if let Some(part) = self.goodput_part {
-            parts.push(format!("{:.0} % of the best goodput", part * 100.0));
+            typical.push(format!("{:.0} % of the best goodput", part * 100.0));
         }
-        if let Some(jain) = self.jain {
-            parts.push(format!("Jain {jain:.2}"));
+        typical.extend(self.jain.and_then(shares));
+        if !typical.is_empty() {
+            sentence.push_str("; typically ");
+            sentence.push_str(&typical.join(", "));
         }
-        parts.join(", ")
+        sentence
     }
+}
+
+fn shares(jain: f64) -> Option<String> {
+    shares_words(&Figures {
+        jain: Some(jain),
+        ..Figures::default()
+    })
+}
+
+/// A rate in three digits.
+fn rate(bps: f64) -> String {
+    let (scale, unit) = match bps {
+        r if r >= 1e9 => (1e9, "Gbit/s"),
+        r if r >= 1e6 => (1e6, "Mbit/s"),
+        _ => (1e3, "kbit/s"),
+    };
+    format!("{} {unit}", digits(bps / scale))
 }
 
 /// A length of time in three digits.
@@ -329,10 +370,14 @@ pub(super) fn time(ns: f64) -> String {
         n if n >= 1e6 => (1e6, "ms"),
         _ => (1e3, "us"),
     };
-    let value = ns / scale;
-    match value {
-        v if v < 9.995 => format!("{value:.2} {unit}"),
-        v if v < 99.95 => format!("{value:.1} {unit}"),
-        _ => format!("{value:.0} {unit}"),
+    format!("{} {unit}", digits(ns / scale))
+}
+
+/// Three digits.
+pub(super) fn digits(x: f64) -> String {
+    match x {
+        x if x < 9.995 => format!("{x:.2}"),
+        x if x < 99.95 => format!("{x:.1}"),
+        _ => format!("{x:.0}"),
     }
 }

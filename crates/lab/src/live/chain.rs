@@ -19,7 +19,7 @@ use crate::scenario::{Direction, Pipe, PipeId, Schedule};
 
 /// What a flow passes: its packets bear the addresses of its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(crate) struct Way {
     /// The links, in the order of the way up.
     pub hops: std::ops::Range<usize>,
     /// What its round trip is longer than that of its links.
@@ -29,7 +29,7 @@ pub(super) struct Way {
 }
 
 /// The links of one direction.
-pub(super) struct Chain {
+pub(crate) struct Chain {
     /// In the order in which packets pass them.
     stages: Vec<Stage>,
     ways: Vec<OneWay>,
@@ -62,7 +62,7 @@ struct Stage {
 }
 
 /// What of a link is sampled.
-pub(super) struct Sample {
+pub(crate) struct Sample {
     pub pipe: PipeId,
     pub backlog: Backlog,
     pub state: Vec<(u32, &'static str, StateValue)>,
@@ -150,7 +150,7 @@ impl Chain {
     }
 
     /// The state of every link, and what has become of its packets since the last sample.
-    pub(super) fn sample(&mut self) -> impl Iterator<Item = Sample> {
+    pub(crate) fn sample(&mut self) -> impl Iterator<Item = Sample> {
         self.stages.iter_mut().map(|stage| {
             let mut state = Vec::new();
             let queue = stage.link.queue();
@@ -165,7 +165,7 @@ impl Chain {
     }
 
     /// All rows, also those of packets that are still queued.
-    pub(super) fn into_rows(self) -> impl Iterator<Item = (PipeId, Vec<PacketRecord>)> {
+    pub(crate) fn into_rows(self) -> impl Iterator<Item = (PipeId, Vec<PacketRecord>)> {
         let rows = |stage: Stage| (stage.id, stage.rows.into_rows().collect());
         self.stages.into_iter().map(rows)
     }
@@ -244,6 +244,15 @@ impl Stage {
     }
 }
 
+/// The way of a packet, of `ways`.
+pub(super) fn way_in(view: &View, ways: usize) -> u8 {
+    let Addresses::V4 { source, .. } = view.addresses else {
+        return 0;
+    };
+    let way = way_of(source).filter(|way| usize::from(*way) < ways);
+    way.unwrap_or(0)
+}
+
 /// Records what a link tells, and passes it on.
 struct Witness<'a> {
     rows: &'a mut PacketRows,
@@ -301,11 +310,7 @@ impl Queueing for Chain {
     type Key = u8;
 
     fn key(&self, _from: PortNumber, view: &View, _head: &[u8]) -> u8 {
-        let Addresses::V4 { source, .. } = view.addresses else {
-            return 0;
-        };
-        let way = way_of(source).filter(|way| usize::from(*way) < self.ways.len());
-        way.unwrap_or(0)
+        way_in(view, self.ways.len())
     }
 
     fn splits(&self, _from: PortNumber, at: Time) -> bool {

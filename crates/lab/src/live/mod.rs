@@ -6,7 +6,9 @@ mod router;
 mod run;
 mod topology;
 
+pub(crate) use chain::Chain;
 pub use hosts::FlowReport;
 pub use router::{FlowKey, LaneReport, Observation, RouterReport};
+pub(crate) use run::plan;
 pub use run::{Listener, LiveError, LiveRun, check, run};
 pub use topology::{Host, Topology, TopologyError};

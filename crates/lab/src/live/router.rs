@@ -22,15 +22,15 @@ use sluice_net::port::{Counters, Loss, PacketPort, Pool, Port, Spin};
 use sluice_net::traffic::Stop;
 use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Observer};
 
-use super::chain::{Chain, Sample, Way};
-use crate::recording::Release;
+use super::chain::{Chain, Sample, Way, way_in};
+use crate::recording::{Arrival, Release};
 /// Which way a packet goes: `Up` from h2 to h3.
 pub use crate::scenario::Direction;
 use crate::scenario::{PipeId, Scenario};
 
 /// What the router is to do.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(crate) struct Plan {
     /// The links and the seed.
     pub scenario: Scenario,
     /// What flows pass; the first is what all others do.
@@ -39,6 +39,33 @@ pub(super) struct Plan {
     pub split_below: Rate,
     /// How due instants are met.
     pub spin: Spin,
+}
+
+impl Plan {
+    /// The links of a direction, at their beginning.
+    pub(crate) fn chain(&self, direction: Direction) -> Chain {
+        Chain::new(
+            direction,
+            self.scenario.pipes(),
+            &self.ways,
+            1 - port_of(direction),
+            self.split_below,
+            &self.rng(direction),
+        )
+    }
+
+    /// The randomness of a direction.
+    pub(crate) fn rng(&self, direction: Direction) -> Rng {
+        Rng::from_seed(self.scenario.seed).fork(1 + port_of(direction) as u64)
+    }
+}
+
+/// The port at which the packets of a direction arrive.
+const fn port_of(direction: Direction) -> usize {
+    match direction {
+        Direction::Up => 0,
+        Direction::Down => 1,
+    }
 }
 
 /// What the router saw, told while it runs.
@@ -59,6 +86,8 @@ pub enum Observation {
     },
     /// When packets left.
     Releases(Vec<Release>),
+    /// What was put into the queues.
+    Arrivals(Vec<Arrival>),
     /// A flow was seen for the first time.
     Flow(u32, FlowKey),
 }
@@ -138,23 +167,14 @@ pub(super) fn route(
 ) -> RouterReport {
     let scenario = &plan.scenario;
     let mut forwarder = Forwarder::new(vec![inner, outer], pool, *clock, plan.spin);
-    for (from, direction) in [(0, Direction::Up), (1, Direction::Down)] {
-        let rng = Rng::from_seed(scenario.seed).fork(1 + from as u64);
-        let chain = Chain::new(
-            direction,
-            scenario.pipes(),
-            &plan.ways,
-            1 - from,
-            plan.split_below,
-            &rng,
-        );
+    for direction in [Direction::Up, Direction::Down] {
         let options = LaneOptions {
-            from: &[from],
+            from: &[port_of(direction)],
             seed: scenario.seed,
-            rng,
+            rng: plan.rng(direction),
         };
-        let recorder = Recorder::new(direction, observations.clone());
-        forwarder.add_lane(chain, recorder, options);
+        let recorder = Recorder::new(direction, plan.ways.len(), observations.clone());
+        forwarder.add_lane(plan.chain(direction), recorder, options);
     }
     let is_real_time = sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
     let mut sample_at = Time::ZERO;
@@ -217,15 +237,20 @@ struct Recorder {
     direction: Direction,
     flows: BTreeSet<u32>,
     releases: Vec<Release>,
+    arrivals: Vec<Arrival>,
+    /// How many ways there are.
+    ways: usize,
     observations: Sender<Observation>,
 }
 
 impl Recorder {
-    fn new(direction: Direction, observations: Sender<Observation>) -> Self {
+    fn new(direction: Direction, ways: usize, observations: Sender<Observation>) -> Self {
         Recorder {
             direction,
             flows: BTreeSet::new(),
             releases: Vec::new(),
+            arrivals: Vec::new(),
+            ways,
             observations,
         }
     }
@@ -245,6 +270,19 @@ impl Observer for Recorder {
         {
             self.tell(Observation::Flow(packet.flow, key));
         }
+        self.arrivals.push(Arrival {
+            time: packet.arrival,
+            pipe: self.direction.into(),
+            way: u32::from(way_in(view, self.ways)),
+            len: packet.len,
+            segments: u32::from(packet.segments),
+            ecn: packet.ecn as u32,
+            dscp: u32::from(packet.dscp),
+            hash: packet.flow,
+            src: packet.src,
+            dst: packet.dst,
+            tag: packet.tag,
+        });
     }
 
     fn on_event(&mut self, _now: Time, _event: &Event<'_>) {}
@@ -281,6 +319,10 @@ fn sample<P: Port>(forwarder: &mut Forwarder<P, Chain, Recorder>, lane: usize, n
         if !rows.is_empty() {
             recorder.tell(Observation::Packets(pipe, rows));
         }
+    }
+    if !recorder.arrivals.is_empty() {
+        let arrivals = std::mem::take(&mut recorder.arrivals);
+        recorder.tell(Observation::Arrivals(arrivals));
     }
     if !recorder.releases.is_empty() {
         let releases = std::mem::take(&mut recorder.releases);

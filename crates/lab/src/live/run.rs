@@ -110,6 +110,16 @@ fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
     Ok(())
 }
 
+/// What the router of `scenario` does.
+pub(crate) fn plan(scenario: &Scenario) -> Plan {
+    Plan {
+        scenario: scenario.clone(),
+        ways: ways(scenario).0,
+        split_below: SPLIT_BELOW,
+        spin: Spin::Adaptive,
+    }
+}
+
 /// The different ways of flows, the common one first, and the number of each flow's.
 fn ways(scenario: &Scenario) -> (Vec<Way>, Vec<usize>) {
     let mut ways = vec![Way {
@@ -149,7 +159,7 @@ pub fn run(
     let pool = Pool::new(pool_size(scenario))?;
     let clock = Clock::starting_in(LEAD);
     let traffic_stop = Stop::new();
-    let mut router = Router::start(scenario, ways, &topology, pool, &clock)?;
+    let mut router = Router::start(scenario, &topology, pool, &clock)?;
     let mut flows = Vec::new();
     for instance in scenario.instances() {
         let is_its = |flow: &Flow| std::ptr::eq(flow, instance.flow);
@@ -216,17 +226,11 @@ struct Router {
 impl Router {
     fn start(
         scenario: &Scenario,
-        ways: Vec<Way>,
         topology: &Topology,
         pool: Pool,
         clock: &Clock,
     ) -> Result<Router, LiveError> {
-        let plan = Plan {
-            scenario: scenario.clone(),
-            ways,
-            split_below: SPLIT_BELOW,
-            spin: Spin::Adaptive,
-        };
+        let plan = plan(scenario);
         let (inner, outer) = topology.ports(clock)?;
         let stop = Stop::new();
         let (sender, observations) = mpsc::channel();
@@ -268,7 +272,7 @@ impl Router {
                     record.flow = self.numbers.get(&record.flow).copied().unwrap_or(NO_FLOW);
                 }
             }
-            Observation::Queue { .. } | Observation::Releases(_) => {}
+            Observation::Queue { .. } | Observation::Releases(_) | Observation::Arrivals(_) => {}
         }
         listener.observe(observation);
     }

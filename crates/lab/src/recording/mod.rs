@@ -9,6 +9,7 @@
 //! | `pings.parquet` | one per probe: [`PingSample`] |
 //! | `transfers.parquet` | one per complete transfer: [`Transfer`] |
 //! | `releases.parquet` | one per packet that a live router sent on: [`Release`] |
+//! | `arrivals.parquet` | one per packet that a live router queued: [`Arrival`] |
 //! | `summary.json` | the run in figures: [`crate::metrics::Summary`] |
 //! | `report.html` | pictures |
 //!
@@ -34,8 +35,8 @@ pub use checksum::{Checksum, program};
 pub use reader::{ReadError, Recording};
 pub use reference::reference;
 pub use rows::{
-    BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, NO_FLOW, PacketRow, PingSample, QueueSample,
-    Release, Transfer,
+    Arrival, BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, NO_FLOW, PacketRow, PingSample,
+    QueueSample, Release, Transfer,
 };
 pub use run_file::{Environment, FlowEntry, Process, RunFile, Status};
 pub use table::Rows;

@@ -11,20 +11,21 @@ use parquet::errors::ParquetError;
 use super::SUMMARY_JSON;
 use super::cell::Row;
 use super::checksum::Checksum;
-use super::rows::{FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
+use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
 use super::run_file::{FORMAT, RUN_JSON, RunFile, Status, write_json};
 use super::table::{Rows, path_of};
 use super::writer::abandoned;
 use crate::metrics::Summary;
 
 /// The tables of a recording.
-pub(crate) const TABLES: [&str; 6] = [
+pub(crate) const TABLES: [&str; 7] = [
     PacketRow::TABLE,
     FlowSample::TABLE,
     QueueSample::TABLE,
     PingSample::TABLE,
     Transfer::TABLE,
     Release::TABLE,
+    Arrival::TABLE,
 ];
 
 /// Why a recording cannot be read.
@@ -202,6 +203,14 @@ impl Recording {
     /// # Errors
     /// The table cannot be read.
     pub fn releases(&self) -> Result<Rows<Release>, ReadError> {
+        self.rows()
+    }
+
+    /// Every packet as a live router put it into its queues, in the order of arrival.
+    ///
+    /// # Errors
+    /// The table cannot be read; earlier programs wrote none.
+    pub fn arrivals(&self) -> Result<Rows<Arrival>, ReadError> {
         self.rows()
     }
 

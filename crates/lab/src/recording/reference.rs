@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::cell::{ColumnKind, Row};
-use super::rows::{FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
+use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
 
 /// Everything that is in a run's folder, as Markdown.
 pub fn reference() -> String {
@@ -30,6 +30,10 @@ pub fn reference() -> String {
     table::<Release>(
         &mut page,
         "one row per packet that a live router sent on: how exact the emulation was",
+    );
+    table::<Arrival>(
+        &mut page,
+        "one row per packet that a live router queued: what `sluice replay RUN` feeds to the queues",
     );
     page
 }
@@ -63,8 +67,8 @@ const INTRODUCTION: &str = "\
 
 | file | content |
 |---|---|
-| `run.json` | the scenario with everything set (as JSON and as TOML to run it again), seed, versions, host, kernel, the flows with their numbers, and how the run ended: `running`, `complete`, or `partial` with the reason |
-| `packets.parquet`, `flows.parquet`, `queues.parquet`, `pings.parquet`, `transfers.parquet`, `releases.parquet` | the tables below |
+| `run.json` | the scenario with everything set (as JSON and as TOML to run it again), seed, versions, host, kernel, the flows with their numbers, SHA-256 of the tables and of the program, and how the run ended: `running`, `complete`, or `partial` with the reason |
+| `packets.parquet`, `flows.parquet`, `queues.parquet`, `pings.parquet`, `transfers.parquet`, `releases.parquet`, `arrivals.parquet` | the tables below |
 | `summary.json` | the run in figures |
 | `report.html` | the run in pictures |
 

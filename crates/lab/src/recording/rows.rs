@@ -180,6 +180,34 @@ table! {
     }
 }
 
+table! {
+    /// A packet as a live router put it into its queues: with these a run can be replayed.
+    pub struct Arrival = "arrivals" {
+        /// arrival
+        time: Time = "time_ns",
+        /// the first pipe of its direction: up or down
+        pipe: PipeId = "pipe",
+        /// number of the way that packets of its addresses take, 0 the common one
+        way: u32 = "way",
+        /// bytes on the link, all segments
+        len: u32 = "size_bytes",
+        /// wire packets in it
+        segments: u32 = "segments",
+        /// ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE
+        ecn: u32 = "ecn",
+        /// differentiated services codepoint
+        dscp: u32 = "dscp",
+        /// hash of the flow
+        hash: u32 = "hash",
+        /// hash of the source host
+        src: u32 = "src",
+        /// hash of the destination host
+        dst: u32 = "dst",
+        /// bytes that the flow has still to send, or microseconds to its deadline; 0 if unknown
+        tag: u32 = "tag",
+    }
+}
+
 /// A packet's way through the queue of a pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketRow {

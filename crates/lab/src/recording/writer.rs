@@ -12,7 +12,7 @@ use sluice_core::{Rate, Time};
 use super::cell::Row;
 use super::checksum::Checksum;
 use super::reader::{Recording, TABLES, read_run_file};
-use super::rows::{FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
+use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
 use super::run_file::{Environment, Process, RUN_JSON, RunFile, Status};
 use super::table::TableWriter;
 use super::{ReadError, SUMMARY_JSON};
@@ -124,6 +124,7 @@ struct Tables {
     pings: TableWriter<PingSample>,
     transfers: TableWriter<Transfer>,
     releases: TableWriter<Release>,
+    arrivals: TableWriter<Arrival>,
 }
 
 impl RunWriter {
@@ -158,6 +159,7 @@ impl RunWriter {
                 pings: create_table(dir)?,
                 transfers: create_table(dir)?,
                 releases: create_table(dir)?,
+                arrivals: create_table(dir)?,
             }),
             dir: dir.to_owned(),
             run,
@@ -232,6 +234,14 @@ impl RunWriter {
         push(&mut self.tables().releases, release)
     }
 
+    /// A live router put a packet into a queue.
+    ///
+    /// # Errors
+    /// As [`RunWriter::packet`].
+    pub fn arrival(&mut self, arrival: &Arrival) -> Result<(), RecordError> {
+        push(&mut self.tables().arrivals, arrival)
+    }
+
     /// Ends the recording and opens it for reading.
     ///
     /// # Errors
@@ -257,6 +267,7 @@ impl RunWriter {
             finish(tables.pings),
             finish(tables.transfers),
             finish(tables.releases),
+            finish(tables.arrivals),
         ];
         let mut failed = None;
         for (table, result) in TABLES.into_iter().zip(results) {

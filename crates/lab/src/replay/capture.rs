@@ -247,15 +247,15 @@ impl Capture {
         let odd = &self.odd;
         if odd.backwards > 0 {
             warnings.push(format!(
-                "{} packets bear a time before that of the packet in front of them (by up to {} ns); \
-                 they arrive together with it",
+                "times before that of the packet in front: {}, by up to {} ns; such packets arrive \
+                 together with it",
                 odd.backwards, odd.farthest_back_ns
             ));
         }
         if odd.long > 0 {
             warnings.push(format!(
-                "{} packets are longer than {LONG} bytes, joined by offloads of the capturing host; \
-                 each counts as one packet here",
+                "packets longer than {LONG} bytes, joined by offloads of the capturing host: {}; each \
+                 counts as one packet here",
                 odd.long
             ));
         }

@@ -103,11 +103,11 @@ pub enum TraceError {
         kind: HeaderError,
     },
     /// The capture is wrong.
-    #[error("{}: packet {packet}: {error}", path.display())]
+    #[error("{}: {}: {error}", path.display(), place(*packet))]
     Capture {
         /// The file.
         path: PathBuf,
-        /// The packet, from 1.
+        /// The packet, from 1; 0 for the head of the file.
         packet: u64,
         /// What is wrong with it.
         error: CaptureError,
@@ -137,6 +137,13 @@ pub enum HeaderError {
         /// Its name.
         name: &'static str,
     },
+}
+
+fn place(packet: u64) -> String {
+    match packet {
+        0 => "head".to_owned(),
+        packet => format!("packet {packet}"),
+    }
 }
 
 fn meant(nearest: &[&str]) -> impl fmt::Display + use<> {

@@ -11,26 +11,25 @@ use super::model::Report;
 
 /// The figure as PNG, `scale` pixels per CSS pixel (2 is right for most screens and for print).
 pub fn png(report: &Report, figure: &Figure, scale: f32) -> Result<Vec<u8>, FigureError> {
-    let drawn = svg(report, figure)?;
-    let refused = |why: String| FigureError::Draw(why);
-    let tree =
-        usvg::Tree::from_str(&drawn, &options()).map_err(|error| refused(error.to_string()))?;
+    rasterize(&svg(report, figure)?, scale).map_err(FigureError::Draw)
+}
+
+/// A drawing as PNG.
+///
+/// # Errors
+/// What resvg says.
+pub(crate) fn rasterize(drawn: &str, scale: f32) -> Result<Vec<u8>, String> {
+    let tree = usvg::Tree::from_str(drawn, &options()).map_err(|error| error.to_string())?;
     let size = tree.size();
     let pixels = |length: f32| (length * scale).round() as u32;
-    let mut picture =
-        Pixmap::new(pixels(size.width()), pixels(size.height())).ok_or_else(|| {
-            refused(format!(
-                "scale {scale} gives an empty or a too large picture"
-            ))
-        })?;
+    let mut picture = Pixmap::new(pixels(size.width()), pixels(size.height()))
+        .ok_or_else(|| format!("scale {scale} gives an empty or a too large picture"))?;
     resvg::render(
         &tree,
         Transform::from_scale(scale, scale),
         &mut picture.as_mut(),
     );
-    picture
-        .encode_png()
-        .map_err(|error| refused(error.to_string()))
+    picture.encode_png().map_err(|error| error.to_string())
 }
 
 fn options() -> usvg::Options<'static> {

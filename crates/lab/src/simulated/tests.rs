@@ -80,9 +80,10 @@ interval = "50ms"
     // 1200 of 1228 bytes are payload; a ping takes a hundredth. Shares 69:30 of the rest.
     let shares = metric(&recording, "heavy.goodput") / metric(&recording, "light.goodput");
     assert!((shares - 69.0 / 30.0).abs() < 0.05, "{shares}");
-    // 10 ms, 84 bytes at 4 Mbit/s, up to two packets of 1228 bytes that are being sent (2.5 ms each).
+    // 10 ms, 84 bytes at 1 % of 4 Mbit/s (16.8 ms), which is what its weight guarantees, a packet of
+    // 1228 bytes that is being sent (2.46 ms), and its own 0.17 ms.
     let ping = metric(&recording, "ping.max");
-    assert!((10.0 * MS..16.0 * MS).contains(&ping), "{ping}");
+    assert!((10.0 * MS..29.5 * MS).contains(&ping), "{ping}");
     // Pings that return match no queue and have no row.
     let rows: Vec<_> = recording.packets().unwrap().map(Result::unwrap).collect();
     assert!(

@@ -11,7 +11,7 @@ use sluice_net::traffic::Stop;
 
 use super::plan::{Experiment, Failure, Planned, Suite};
 use crate::agreement::agreements;
-use crate::pages::{PAGE, PageError, write_file, write_page};
+use crate::pages::{self, PAGE, PageError, write_file, write_page};
 use crate::recording::Recording;
 use crate::results::VariantResult;
 use crate::reuse;
@@ -25,6 +25,8 @@ pub struct Options<'a> {
     pub is_fresh: bool,
     /// Simulations at a time; as many as there are cores, if nothing is said.
     pub threads: Option<NonZeroUsize>,
+    /// Whether pages are drawn, which takes about as long as a simulation.
+    pub has_pages: bool,
     /// Ends it early; what has been recorded by then is kept.
     pub interrupt: &'a Stop,
     /// Is told how it goes, from several threads.
@@ -101,7 +103,7 @@ pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
         let outcome = job.outcome.into_inner().expect(LOCK);
         outcomes[job.experiment].push((job.run, outcome));
     }
-    let conclude = |(experiment, outcomes)| conclude(experiment, outcomes);
+    let conclude = |(experiment, outcomes)| conclude(experiment, outcomes, options.has_pages);
     suite
         .experiments
         .iter()
@@ -146,13 +148,19 @@ impl Job<'_> {
         let mut progress = |elapsed| (options.watch)(Progress::At(number, elapsed));
         let interrupt = options.interrupt;
         let finished = run::run(variant, *backend, dir, started_at, interrupt, &mut progress)?;
-        write_page(&dir.join(PAGE), &[&finished.recording])?;
+        if options.has_pages {
+            write_page(&dir.join(PAGE), &[&finished.recording])?;
+        }
         Ok(finished)
     }
 }
 
 /// Puts the runs of a scenario together and writes what is about all of them.
-fn conclude(experiment: &Experiment, outcomes: Vec<(&Planned, Option<Outcome>)>) -> Executed {
+fn conclude(
+    experiment: &Experiment,
+    outcomes: Vec<(&Planned, Option<Outcome>)>,
+    has_pages: bool,
+) -> Executed {
     let mut executed = Executed {
         results: Vec::new(),
         failures: Vec::new(),
@@ -190,7 +198,7 @@ fn conclude(experiment: &Experiment, outcomes: Vec<(&Planned, Option<Outcome>)>)
             VariantResult::of(experiment.name.clone(), runs)
         })
         .collect();
-    if let Err(error) = write_overview(experiment, &executed.results, &firsts) {
+    if has_pages && let Err(error) = write_overview(experiment, &executed.results, &firsts) {
         fail(experiment.file.display().to_string(), error.into());
     }
     executed
@@ -224,7 +232,8 @@ fn write_overview(
     if is_current {
         return Ok(());
     }
-    write_page(&page, &recordings.iter().collect::<Vec<_>>())?;
+    let firsts: Vec<&Recording> = recordings.iter().collect();
+    pages::write_overview(&page, results, &firsts)?;
     let agreements = agreements(results);
     if !agreements.is_empty() {
         let text = serde_json::to_string_pretty(&agreements).expect("figures and names are JSON");

@@ -57,6 +57,7 @@ fn options<'a>(interrupt: &'a Stop, watch: &'a (dyn Fn(Progress<'_>) + Sync)) ->
     Options {
         is_fresh: false,
         threads: None,
+        has_pages: true,
         interrupt,
         watch,
     }

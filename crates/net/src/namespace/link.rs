@@ -229,6 +229,31 @@ impl Links {
         })
     }
 
+    /// Makes a bridge between interfaces of this namespace and switches it on; it forwards at once.
+    ///
+    /// # Errors
+    /// When the name is taken, an interface is missing or has a bridge already, the kernel has no
+    /// bridges, or the process may not.
+    pub fn create_bridge(&mut self, name: &str, members: &[&str]) -> Result<(), LinkError> {
+        check_name(name)?;
+        let mut message = LinkMessage::default();
+        message.attributes = vec![
+            LinkAttribute::IfName(name.to_owned()),
+            LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
+        ];
+        let what = format!("create bridge {name:?}");
+        let request = RouteNetlinkMessage::NewLink(message);
+        self.request(request, NLM_F_CREATE | NLM_F_EXCL, &what)?;
+        let bridge = self.interface(name)?.index;
+        for member in members {
+            let what = format!("put interface {member:?} under bridge {name:?}");
+            self.change(member, &what, |message| {
+                message.attributes.push(LinkAttribute::Controller(bridge));
+            })?;
+        }
+        self.set_up(name, true)
+    }
+
     /// Removes an interface; a veth end takes its peer along.
     ///
     /// # Errors

@@ -29,6 +29,9 @@ pub struct PacketOptions {
     pub send_buffer: usize,
     /// Send past the interface's queueing discipline: it must not queue a second time.
     pub bypass_qdisc: bool,
+    /// Take frames in. A port that only sends spares the kernel the copies for it: with one for each
+    /// way, two threads can share an interface.
+    pub receives: bool,
     /// Note when the kernel got each frame ([`Pool::arrival`]), on this clock. A host that
     /// counts delays from there is not the later for having woken up late. Costs a control
     /// message per frame.
@@ -43,6 +46,7 @@ impl Default for PacketOptions {
             receive_buffer: 8 << 20,
             send_buffer: 8 << 20,
             bypass_qdisc: true,
+            receives: true,
             timestamps: None,
         }
     }
@@ -77,6 +81,8 @@ pub struct PacketPort {
     interface: String,
     /// The interface's number, which changes when it disappears and comes back.
     index: u32,
+    /// What the socket is bound to.
+    protocol: libc::c_int,
     /// Set while the interface is down or gone.
     absence: Option<Absence>,
     namespace: Namespace,
@@ -148,11 +154,13 @@ impl PacketPort {
             options.send_buffer,
         )
         .map_err(error("size the send buffer"))?;
-        bind(&socket, link.index).map_err(error("bind the packet socket"))?;
+        let protocol = protocol(options.receives);
+        bind(&socket, link.index, protocol).map_err(error("bind the packet socket"))?;
         Ok(PacketPort {
             socket,
             interface: interface.to_owned(),
             index: link.index,
+            protocol,
             absence: None,
             namespace: namespace.try_clone()?,
             capabilities: Capabilities {
@@ -249,7 +257,7 @@ impl PacketPort {
             return;
         };
         if link.index != self.index {
-            if bind(&self.socket, link.index).is_err() {
+            if bind(&self.socket, link.index, self.protocol).is_err() {
                 return;
             }
             self.index = link.index;
@@ -452,7 +460,12 @@ fn grant_buffer(
         .or_else(|_| sys::set_option(socket, libc::SOL_SOCKET, ask, &bytes))
 }
 
-fn bind(socket: &Socket, index: u32) -> io::Result<()> {
+/// The protocol to bind to: a socket bound to none only sends.
+const fn protocol(receives: bool) -> libc::c_int {
+    if receives { libc::ETH_P_ALL } else { 0 }
+}
+
+fn bind(socket: &Socket, index: u32, protocol: libc::c_int) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid address storage; a sockaddr_ll is smaller and starts
     // with the same family field.
     #[allow(unsafe_code)]
@@ -460,7 +473,7 @@ fn bind(socket: &Socket, index: u32) -> io::Result<()> {
         socket2::SockAddr::try_init(|storage, length| {
             let mut address: libc::sockaddr_ll = std::mem::zeroed();
             address.sll_family = libc::AF_PACKET as u16;
-            address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+            address.sll_protocol = (protocol as u16).to_be();
             address.sll_ifindex = index as i32;
             storage.cast::<libc::sockaddr_ll>().write(address);
             *length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;

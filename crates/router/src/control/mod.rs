@@ -26,7 +26,7 @@ pub use inbox::{Answer, Answered, Bell, Inbox, Order, Orders, Refused, Work, inb
 pub use message::{
     Failure, FileText, Given, How, MOST_REQUEST, Place, Remark, Reply, Request, Texts,
 };
-pub use server::{Limits, Listener, ServeError};
+pub use server::{Limits, Listener, ServeError, read_request};
 
 use std::path::PathBuf;
 

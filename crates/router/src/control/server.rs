@@ -266,7 +266,7 @@ fn serve<T: Serialize>(
         is_served.store(true, Ordering::Release);
         let mut replies = BufWriter::new(Timed::new(stream, limits.patience));
         let is_whole = line.ends_with(b"\n");
-        match request(&line) {
+        match read_request(&line) {
             Ok(work) => reply(orders.order(work, limits.work), &mut replies)?,
             Err(why) => write(&Reply::<(), ()>::refusal(why, 76), &mut replies)?,
         }
@@ -278,8 +278,11 @@ fn serve<T: Serialize>(
     }
 }
 
-/// Reads a request; the reason if it cannot be read.
-fn request(line: &[u8]) -> Result<Work, String> {
+/// Reads a line as a request.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn read_request(line: &[u8]) -> Result<Work, String> {
     if line.len() > MOST_REQUEST {
         return Err(format!("the request is longer than {MOST_REQUEST} bytes"));
     }

@@ -1,6 +1,6 @@
 //! One lane: what queues packets together.
 
-use sluice_core::{Cx, Ecn, Packet, Rng, Time};
+use sluice_core::{Cx, Ecn, Packet, Rng, Span, Time};
 use sluice_net::frame::{self, Checksums, FlowHasher, Link, SuperPacket, View};
 use sluice_net::port::{Pool, Slot};
 
@@ -152,6 +152,9 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             }
             outboxes[departure.to].push(slot, self.number, Some((departure.due, packet.len)));
         }
+        // What was due at this very instant has been worked off: a packet that is said to have arrived
+        // before must not seem to arrive together with it, where arrivals come first.
+        self.told = self.told.saturating_add(Span::from_ns(1));
     }
 
     /// When the queues need the loop again.

@@ -22,6 +22,7 @@ mod counts;
 mod host;
 mod lane;
 mod piped;
+mod shared;
 mod turn;
 
 #[cfg(test)]
@@ -30,6 +31,7 @@ mod tests;
 pub use counts::{LaneCounts, Lateness, LostFrame};
 pub use lane::Lane;
 pub use piped::{Piped, RateStep};
+pub use shared::{SharedLink, SharedPipe};
 pub use turn::{Forwarder, LaneOptions};
 
 use sluice_core::{Cx, DropReason, Event, Packet, Span, Time};

@@ -13,12 +13,14 @@
 //! 4. the target is the curve one *least* RTT ahead, as in Linux, where RFC 9438 §4.2 takes the
 //!    smoothed one: behind a full buffer of a second the two differ by a second of growth;
 //! 5. until the first loss has told W_max, a window grows by a twentieth per RTT at least, as in
-//!    Linux: a curve that starts flat at the end of slow start would probe for seconds.
+//!    Linux: a curve that starts flat at the end of slow start would probe for seconds;
+//! 6. a reduction counts in whole segments, rounded down, as Linux does: 0.7 of four is two, and a
+//!    window that is only some bytes below W_max does not release bandwidth (§4.7).
 //!
 //! Defaults: C = 0.4, beta = 0.7 (RFC 9438 §5, §4.6), fast convergence on (§4.7).
 
 use super::hystart::SlowStart;
-use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale};
+use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale, whole};
 use sluice_core::{Span, Time};
 
 /// State of one connection.
@@ -153,7 +155,7 @@ impl CongestionControl for Cubic {
 
     fn on_congestion(&mut self, signal: Signal, episode: &Episode, window: &mut Window) {
         self.saved = (self.w_max, self.knows_w_max, self.cwnd_prior);
-        let cwnd = window.cwnd.min(episode.flight).max(self.mss);
+        let cwnd = whole(window.cwnd.min(episode.flight), self.mss);
         self.cwnd_prior = cwnd;
         // RFC 9438 §4.7: a flow that did not reach its old W_max gives up some more.
         self.w_max = if cwnd < self.w_max {
@@ -172,7 +174,7 @@ impl CongestionControl for Cubic {
             // RFC 9438 §4.6: beta_cubic = 0.7
             _ => scale(cwnd, 7, 10),
         };
-        window.ssthresh = reduced.max(2 * self.mss);
+        window.ssthresh = whole(reduced, self.mss);
         self.epoch = None;
         self.slow_start.on_congestion();
     }

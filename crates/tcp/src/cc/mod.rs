@@ -285,3 +285,9 @@ pub fn find(name: &str) -> Option<&'static Descriptor> {
 pub(crate) const fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
     (value as u128 * numerator as u128 / denominator as u128) as u64
 }
+
+/// `window` in whole segments, rounded down, two at least (RFC 5681 §3.1, equation 4).
+pub(crate) const fn whole(window: u64, mss: u64) -> u64 {
+    let whole = window / mss * mss;
+    if whole < 2 * mss { 2 * mss } else { whole }
+}

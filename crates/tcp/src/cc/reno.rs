@@ -7,10 +7,11 @@
 //! Deviations:
 //! 1. slow start has no limit of two segments per ACK (RFC 3465 §2.3), as in Linux;
 //! 2. the base of a reduction is the smaller of the window and FlightSize, so that neither
-//!    segments sent by limited transmit nor an unused window count (RFC 5681 §3.2, equation 4).
+//!    segments sent by limited transmit nor an unused window count (RFC 5681 §3.2, equation 4);
+//! 3. ssthresh is rounded down to whole segments, as Linux counts.
 
 use super::hystart::SlowStart;
-use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale};
+use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale, whole};
 
 /// State of one connection.
 #[derive(Clone, Debug)]
@@ -61,7 +62,7 @@ impl CongestionControl for Reno {
             _ => base / 2,
         };
         // RFC 5681 §3.1 equation 4: ssthresh = max(FlightSize / 2, 2 * SMSS)
-        window.ssthresh = reduced.max(2 * self.mss);
+        window.ssthresh = whole(reduced, self.mss);
         self.acked = 0;
         self.slow_start.on_congestion();
     }

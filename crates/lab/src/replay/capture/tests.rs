@@ -180,7 +180,7 @@ fn times_that_go_back_are_counted() {
     assert_eq!(times, [0, 50, 50]);
     let warnings = capture.warnings();
     assert!(
-        warnings[0].starts_with("1 packets bear a time before"),
+        warnings[0].starts_with("times before that of the packet in front: 1,"),
         "{warnings:?}"
     );
     assert!(warnings[0].contains("30 ns"), "{warnings:?}");
@@ -197,7 +197,7 @@ fn broken_captures_are_refused_with_the_packet() {
     );
     assert_eq!(
         error(good[..20].to_vec()),
-        "x: packet 0: the file ends inside it; the capture is truncated"
+        "x: head: the file ends inside it; the capture is truncated"
     );
     let radio = pcap(127, &[(EPOCH, vec![0; 40])]);
     assert_eq!(

@@ -1,0 +1,226 @@
+//! `sluice bench`: what the packet path does on this machine.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use sluice_lab::bench::{self, BenchError, CONTENDERS, Plan, Progress, Section};
+use sluice_net::namespace::{Privilege, PrivilegeError, enter_user_namespace};
+use sluice_net::port::Spin;
+use sluice_net::traffic::Stop;
+
+/// What to measure.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Measure everything once and shortly
+    #[arg(long)]
+    quick: bool,
+    /// Measure only these: path, time, shaped, overload, or a way of forwarding (kernel, bridge,
+    /// "raw socket", packet, tun, "packet fq_codel" ...), which kernel forwarding goes with
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    only: Vec<String>,
+    /// How often each way of forwarding is measured [default: 3; with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: Option<u32>,
+    /// How due packets are waited for: asleep, awake for the last microseconds, or awake always
+    #[arg(long, value_enum, default_value_t = SpinWord::Adaptive)]
+    spin: SpinWord,
+    /// Let the loop run before all ordinary threads
+    #[arg(long)]
+    real_time: bool,
+    /// Write a chart of the path section here: .svg or .png
+    #[arg(long, value_name = "FILE")]
+    chart: Option<PathBuf>,
+    /// Print the figures as JSON
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// The words for meeting deadlines.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum SpinWord {
+    /// Sleep
+    None,
+    /// Sleep, but for the last microseconds
+    Adaptive,
+    /// Never sleep
+    Always,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Neither a section nor a way of forwarding.
+    #[error("there is no {word:?} to measure; expected {expected}")]
+    Word {
+        /// As given.
+        word: String,
+        /// What there is.
+        expected: String,
+    },
+    /// The chart's ending.
+    #[error("chart {}: expected a name that ends in .svg or .png", .0.display())]
+    Ending(PathBuf),
+    /// No user namespace.
+    #[error(transparent)]
+    Privilege(#[from] PrivilegeError),
+    /// The bench could not run.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+    /// The chart could not be drawn.
+    #[error("cannot draw the chart: {0}")]
+    Draw(String),
+    /// The chart could not be written.
+    #[error("cannot write {}: {error}", .path.display())]
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Ctrl-C cannot be caught.
+    #[error("cannot catch Ctrl-C: {0}")]
+    Signal(#[from] ctrlc::Error),
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+/// Measures, and prints the figures.
+///
+/// # Errors
+/// [`Error`].
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let plan = plan(args)?;
+    if let Some(path) = &args.chart
+        && !["svg", "png"].iter().any(|ending| has_ending(path, ending))
+    {
+        return Err(Error::Ending(path.clone()));
+    }
+    // Only a process with one thread may enter a user namespace.
+    if Privilege::probe() == Privilege::UserNamespace {
+        enter_user_namespace()?;
+    }
+    let interrupt = Stop::new();
+    crate::run::catch_signals(&interrupt)?;
+    let mut bar = Bar(progress_bar(args.quiet));
+    let figures = bench::run(&plan, &interrupt, &mut bar);
+    bar.0.finish_and_clear();
+    let figures = figures?;
+    crate::print(&if args.json {
+        bench::json(&figures)
+    } else {
+        bench::text(&figures)
+    })?;
+    if let Some(path) = &args.chart {
+        write_chart(path, &figures)?;
+    }
+    if figures.is_interrupted {
+        eprintln!("sluice: interrupted; what was measured is above");
+        return Ok(ExitCode::from(crate::run::INTERRUPTED));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn plan(args: &Args) -> Result<Plan, Error> {
+    let mut plan = if args.quick {
+        Plan::quick()
+    } else {
+        Plan::full()
+    };
+    plan.rounds = args.rounds.unwrap_or(plan.rounds);
+    plan.spin = match args.spin {
+        SpinWord::None => Spin::None,
+        SpinWord::Adaptive => Spin::Adaptive,
+        SpinWord::Always => Spin::Always,
+    };
+    plan.real_time = args.real_time;
+    if args.only.is_empty() {
+        return Ok(plan);
+    }
+    let names: Vec<String> = CONTENDERS.iter().map(|c| c.name()).collect();
+    plan.sections.clear();
+    let mut contenders = Vec::new();
+    for word in &args.only {
+        if let Some(section) = Section::ALL.iter().find(|s| s.name() == word) {
+            plan.sections.push(*section);
+            continue;
+        }
+        let before = contenders.len();
+        contenders.extend(names.iter().enumerate().filter_map(|(number, name)| {
+            let is_meant = name == word || name.split(' ').next() == Some(word);
+            is_meant.then_some(number)
+        }));
+        if contenders.len() == before {
+            let sections = Section::ALL.map(Section::name);
+            let expected: Vec<&str> = sections
+                .into_iter()
+                .chain(names.iter().map(String::as_str))
+                .collect();
+            return Err(Error::Word {
+                word: word.clone(),
+                expected: expected.join(", "),
+            });
+        }
+    }
+    if !contenders.is_empty() {
+        // The reference is always measured with them.
+        contenders.push(0);
+        contenders.sort_unstable();
+        contenders.dedup();
+        plan.contenders = contenders;
+        if !plan.sections.contains(&Section::Path) {
+            plan.sections.push(Section::Path);
+        }
+    }
+    Ok(plan)
+}
+
+fn write_chart(path: &Path, figures: &bench::Figures) -> Result<(), Error> {
+    let drawn = if has_ending(path, "png") {
+        bench::png(figures, CHART_SCALE)
+            .transpose()
+            .map_err(Error::Draw)?
+    } else {
+        bench::svg(figures).map(String::into_bytes)
+    };
+    let Some(drawn) = drawn else {
+        eprintln!("sluice: the path section was not measured, so there is no chart");
+        return Ok(());
+    };
+    std::fs::write(path, drawn).map_err(|error| Error::Write {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+fn has_ending(path: &Path, ending: &str) -> bool {
+    path.extension()
+        .is_some_and(|found| found.eq_ignore_ascii_case(ending))
+}
+
+struct Bar(ProgressBar);
+
+impl Progress for Bar {
+    fn step(&mut self, number: usize, of: usize, what: &str) {
+        self.0.set_length(of as u64);
+        self.0.set_position(number as u64 - 1);
+        self.0.set_message(what.to_owned());
+    }
+}
+
+fn progress_bar(quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{pos}/{len} {wide_bar} {elapsed} {msg}")
+        .expect("the template is a constant");
+    // Drawn to standard error, and only if that is a terminal.
+    ProgressBar::new(1).with_style(style)
+}
+
+/// Pixels of a PNG per unit of the drawing.
+const CHART_SCALE: f32 = 2.0;

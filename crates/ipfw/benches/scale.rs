@@ -1,0 +1,257 @@
+//! What a packet costs as rules and dynamic pipes grow in number, and what a pipe weighs.
+//!
+//! `cargo bench -p sluice-ipfw --bench scale [-- rules|pipes|memory]`
+//!
+//! *Rules*: as many `count` rules as said, each for another destination, and one that passes the
+//! packet. A known flow is one of 64 that come again and again; a new one has never been seen.
+//! *Pipes*: `sched 1 config mask src-ip 0xffffffff type fq_codel`, so that each source has a link of
+//! 100 Gbit/s and a whole FQ-CoDel of its own; packets come from random sources, one per microsecond,
+//! in trains of 20 or one by one, and the cost is that of a packet's way in and out. One by one each
+//! packet meets a pipe that nothing has touched for long, and pays for every line of it. Beside it
+//! stands what four random read-modify-writes cost in memory of the size that the pipes take.
+//! *Memory*: the heap per pipe when each has had a packet and is at rest, when it has been idle for so
+//! long that it is put to sleep, and while it holds four packets.
+
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+use sluice_core::{Cx, DropCounter, Packet, Rng, Time};
+use sluice_ipfw::headers::UDP;
+use sluice_ipfw::{Direction, Disposition, Firewall, Headers, NoFiles, Settings};
+
+const ROUNDS: usize = 30;
+const PACKETS: usize = 10_000;
+
+fn main() {
+    let wanted: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with('-'))
+        .collect();
+    let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|w| w == name);
+    println!("ns per packet, best of {ROUNDS} times {PACKETS} packets\n");
+    if is_wanted("rules") {
+        rules();
+    }
+    if is_wanted("pipes") {
+        pipes();
+    }
+    if is_wanted("memory") {
+        memory();
+    }
+}
+
+struct Engine {
+    firewall: Firewall,
+    rng: Rng,
+    sink: DropCounter,
+    now_ns: u64,
+    free: Vec<u32>,
+}
+
+impl Engine {
+    fn new(commands: &str) -> Engine {
+        let mut engine = Engine {
+            firewall: Firewall::new(&Settings::default()),
+            rng: Rng::from_seed(1),
+            sink: DropCounter::default(),
+            now_ns: 0,
+            free: (0..1 << 20).rev().collect(),
+        };
+        let mut cx = Cx::new(Time::ZERO, &mut engine.rng, &mut engine.sink);
+        let done = engine.firewall.batch(commands, true, &mut NoFiles, &mut cx);
+        if let Err(error) = done {
+            panic!("the commands of a benchmark are right: {error}");
+        }
+        engine
+    }
+
+    fn send(&mut self, headers: &Headers) {
+        let slot = self.free.pop().expect("fewer packets wait than slots");
+        let mut packet = Packet::new(slot, 1000);
+        packet.flow = u32::from(headers.src_port);
+        let mut cx = Cx::new(Time::from_ns(self.now_ns), &mut self.rng, &mut self.sink);
+        match self.firewall.handle(packet, headers, &mut cx) {
+            Disposition::Pass(packet) => self.free.push(packet.slot),
+            Disposition::Taken => {}
+            Disposition::Dropped(reason) => panic!("nothing is dropped here: {reason:?}"),
+        }
+    }
+
+    /// Everything that came in is out, or waits.
+    fn is_complete(&self, waiting: usize) -> bool {
+        self.sink.total() == 0 && self.free.len() + waiting == 1 << 20
+    }
+
+    fn poll(&mut self) {
+        let mut cx = Cx::new(Time::from_ns(self.now_ns), &mut self.rng, &mut self.sink);
+        while let Some(departure) = self.firewall.poll(&mut cx) {
+            self.free.push(departure.packet.slot);
+        }
+    }
+}
+
+fn headers(source: u32, port: u16) -> Headers {
+    Headers {
+        src_port: port,
+        dst_port: 53,
+        ip_len: 1000,
+        ..Headers::new(
+            Direction::Out,
+            UDP,
+            IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + source)),
+            IpAddr::from([192, 0, 2, 1]),
+        )
+    }
+}
+
+/// Nanoseconds per packet of `work`, which handles [`PACKETS`].
+fn best(mut work: impl FnMut()) -> f64 {
+    let mut best = Duration::MAX;
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        work();
+        best = best.min(start.elapsed());
+    }
+    best.as_nanos() as f64 / PACKETS as f64
+}
+
+fn rules() {
+    println!("{:>10} {:>12} {:>12}", "rules", "known flow", "new flow");
+    for count in [1, 100, 10_000] {
+        let mut text = String::new();
+        for rule in 1..count {
+            let to = Ipv4Addr::from(0xc0a8_0000 + rule);
+            text.push_str(&format!("add {rule} count udp from any to {to}\n"));
+        }
+        text.push_str("add 60000 allow ip from any to any\n");
+        let mut engine = Engine::new(&text);
+        let known: Vec<Headers> = (0..64).map(|i| headers(i, 1000)).collect();
+        let known = best(|| {
+            for i in 0..PACKETS {
+                engine.send(black_box(&known[i % 64]));
+            }
+        });
+        let mut next = 1000;
+        let mut new = || {
+            for _ in 0..PACKETS.min(PACKETS_NEW) {
+                next += 1;
+                engine.send(&headers(next, (next % 60_000) as u16));
+            }
+        };
+        let new = best(&mut new) * PACKETS as f64 / PACKETS.min(PACKETS_NEW) as f64;
+        println!("{count:>10} {known:>12.1} {new:>12.1}");
+    }
+    println!();
+}
+
+/// Every rule is asked once for each.
+const PACKETS_NEW: usize = 100;
+
+/// A packet of 1000 bytes takes 80 ns, so that one source alone is no overload.
+const PER_SOURCE: &str = "pipe 1 config bw 100Gbit/s
+sched 1 config pipe 1 mask src-ip 0xffffffff type fq_codel
+queue 1 config sched 1
+add 100 queue 1 ip from any to any
+";
+
+fn pipes() {
+    println!(
+        "{:>10} {:>12} {:>8} {:>12} {:>8} {:>12}",
+        "pipes", "in trains", "growth", "one by one", "growth", "four lines"
+    );
+    let mut first = None;
+    for count in [1_u32, 1_000, 100_000] {
+        let mut engine = Engine::new(PER_SOURCE);
+        for source in 0..count {
+            engine.now_ns += 1_000;
+            engine.send(&headers(source, 1000));
+            engine.poll();
+        }
+        let mut order = Rng::from_seed(2);
+        let mut turns = |train: usize| {
+            best(|| {
+                for _ in 0..PACKETS / train {
+                    let source = order.below(u64::from(count)) as u32;
+                    for _ in 0..train {
+                        engine.now_ns += 1_000;
+                        engine.send(&headers(source, 1000));
+                        engine.poll();
+                    }
+                }
+            })
+        };
+        let (single, train) = (turns(1), turns(TRAIN));
+        engine.now_ns += 1_000_000;
+        engine.poll();
+        assert!(engine.is_complete(0), "what is measured drops nothing");
+        let (first_single, first_train) = *first.get_or_insert((single, train));
+        let lines = four_lines(count as usize * BYTES_PER_PIPE);
+        println!(
+            "{count:>10} {train:>12.1} {:>8.2} {single:>12.1} {:>8.2} {lines:>12.1}",
+            train / first_train,
+            single / first_single
+        );
+    }
+    println!();
+}
+
+/// Packets of one source that come behind one another: what a window of TCP or a batch of a card is.
+const TRAIN: usize = 20;
+
+/// What the memory of a pipe at rest is about.
+const BYTES_PER_PIPE: usize = 2048;
+
+/// Four random read-modify-writes in `bytes` of memory.
+fn four_lines(bytes: usize) -> f64 {
+    let lines = (bytes / 64).max(4);
+    let mut memory = vec![0_u64; lines * 8];
+    let mut order = Rng::from_seed(3);
+    best(|| {
+        for _ in 0..PACKETS {
+            for _ in 0..4 {
+                let line = order.below(lines as u64) as usize;
+                memory[line * 8] = memory[line * 8].wrapping_add(1);
+            }
+        }
+        black_box(&mut memory);
+    })
+}
+
+fn memory() {
+    const COUNT: u32 = 10_000;
+    println!("{:>28} {:>14}", "bytes per pipe", "fq_codel");
+    let state = |text: &str, work: &dyn Fn(&mut Engine)| {
+        let mut engine = Engine::new(PER_SOURCE);
+        let grown = allocation_counter::measure(|| work(&mut engine));
+        assert_eq!(engine.sink.total(), 0, "what is measured drops nothing");
+        println!(
+            "{text:>28} {:>14.0}",
+            grown.bytes_current as f64 / f64::from(COUNT)
+        );
+    };
+    state("holding four packets", &|engine| {
+        for source in 0..COUNT {
+            (0..4).for_each(|_| engine.send(&headers(source, 1000)));
+        }
+    });
+    let rest = |engine: &mut Engine| {
+        for source in 0..COUNT {
+            for _ in 0..4 {
+                engine.send(&headers(source, 1000));
+                engine.now_ns += 10_000;
+                engine.poll();
+            }
+        }
+    };
+    state("at rest", &rest);
+    state("asleep", &|engine| {
+        rest(engine);
+        // Idle for ten seconds, and looked at 64 per millisecond and packet.
+        for _ in 0..2 * COUNT / 64 {
+            engine.now_ns += 100_000_000;
+            engine.send(&headers(0, 1000));
+            engine.poll();
+        }
+    });
+}

@@ -1,0 +1,219 @@
+//! `docs/dummynet.md` says what happens, and leaves out no warning.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::{Bench, Texts};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The lines of the block in fixed type that is called `name`.
+fn block(name: &str) -> Vec<String> {
+    let page = fs::read_to_string(root().join("docs/dummynet.md")).expect("the page is there");
+    let mut lines = page
+        .lines()
+        .skip_while(|line| *line != format!("```{name}"));
+    assert!(lines.next().is_some(), "the page has no block `{name}`");
+    lines
+        .take_while(|line| *line != "```")
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Commands of a block, each with the indented lines below it.
+fn entries(name: &str) -> Vec<(String, Vec<String>)> {
+    let mut entries: Vec<(String, Vec<String>)> = Vec::new();
+    for line in block(name) {
+        match line.strip_prefix("  ") {
+            Some(said) => entries
+                .last_mut()
+                .expect("what is said stands below a command")
+                .1
+                .push(said.to_owned()),
+            None => entries.push((line, Vec::new())),
+        }
+    }
+    entries
+}
+
+/// An engine as the page describes it.
+fn bench(is_compat: bool) -> Bench {
+    let mut bench = if is_compat {
+        Bench::compat()
+    } else {
+        Bench::new()
+    };
+    bench.files = Texts(vec![("/p", "prob delay\n0 1\n1 2\n".into())]);
+    bench
+}
+
+#[test]
+fn every_warning_of_the_page_is_given() {
+    let mut bench = bench(false);
+    bench.script(&block("setup").join("\n"));
+    let mut wrong = String::new();
+    for (command, expected) in entries("warnings") {
+        let given = bench.warnings(&command);
+        if given != expected {
+            wrong.push_str(&format!(
+                "{command}\n  given:    {given:?}\n  expected: {expected:?}\n"
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn differences_are_those_of_the_page() {
+    let mut wrong = String::new();
+    for (command, expected) in entries("differences") {
+        let got = [("here:   ", false), ("compat: ", true)].map(|(side, is_compat)| {
+            let mut bench = bench(is_compat);
+            let shown = match bench.run(&command) {
+                Ok(_) => bench
+                    .ok("pipe show")
+                    .lines()
+                    .next()
+                    .unwrap_or("")
+                    .to_owned(),
+                Err(error) => error.to_string(),
+            };
+            format!("{side}{}", shown.trim_end())
+        });
+        if expected != got {
+            wrong.push_str(&format!("{command}\n  {}\n  {}\n", got[0], got[1]));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// What separates the fixed parts of a message in the source.
+const HOLE: char = '\u{0}';
+
+/// Texts of warnings in a source file, their holes marked: the first string of each call that warns, or
+/// the last one built before it, where the call is given a variable.
+fn templates(source: &str) -> Vec<String> {
+    let code = source.split("#[cfg(test)]").next().unwrap_or(source);
+    let calls = [
+        "p.warn(",
+        "means.warn(",
+        " say(",
+        "Warning::new(",
+        "warnings.push(\"",
+    ];
+    let mut found = Vec::new();
+    for call in calls {
+        for (at, _) in code.match_indices(call) {
+            let inside = &code[at + call.len() - 1..];
+            let mut depth = 0;
+            let end = inside
+                .char_indices()
+                .find(|(_, c)| {
+                    depth += i32::from(*c == '(') - i32::from(*c == ')');
+                    depth == 0
+                })
+                .map_or(inside.len(), |(end, _)| end);
+            let text = string(&inside[..end]).or_else(|| {
+                code[..at]
+                    .rfind("format!(")
+                    .and_then(|from| string(&code[from..at]))
+            });
+            found.extend(text.map(|text| holes(&text)));
+        }
+    }
+    found
+}
+
+/// The first string in a piece of source.
+fn string(source: &str) -> Option<String> {
+    let start = source.find('"')? + 1;
+    let end = start + source[start..].find('"')?;
+    Some(source[start..end].to_owned())
+}
+
+fn holes(text: &str) -> String {
+    let mut out = String::new();
+    let mut is_inside = false;
+    for c in text.chars() {
+        match c {
+            '{' => is_inside = true,
+            '}' => {
+                is_inside = false;
+                out.push(HOLE);
+            }
+            _ if is_inside => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Whether `text` is `template` with something in its holes.
+fn fits(template: &str, text: &str) -> bool {
+    let mut rest = text;
+    let parts: Vec<&str> = template.split(HOLE).collect();
+    for (place, part) in parts.iter().enumerate() {
+        let Some(found) = rest.find(part) else {
+            return false;
+        };
+        if place == 0 && found != 0 {
+            return false;
+        }
+        rest = &rest[found + part.len()..];
+    }
+    rest.is_empty() || parts.last().is_some_and(|last| last.is_empty())
+}
+
+/// What the page says in words, and what the scan takes for a warning's text though it is not.
+const ELSEWHERE: &[&str] = &[
+    // The page: under compat bounds are dummynet's.
+    "`\0 \0` is brought within dummynet's bounds: \0 is taken",
+    // The end of "is not a parameter of".
+    " (did you mean `\0`?)",
+    // An error, found before a warning that has its text from `variables.rs`.
+    "\0: files name one another",
+];
+
+#[test]
+fn no_warning_is_missing_on_the_page() {
+    let documented: Vec<String> = entries("warnings")
+        .into_iter()
+        .flat_map(|(_, said)| said)
+        .collect();
+    let mut sources = Vec::new();
+    let mut folders = vec![root().join("crates/ipfw/src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("the sources are there") {
+            let path = entry.expect("the folder can be read").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.file_name().is_some_and(|name| name != "tests.rs") {
+                sources.push(path);
+            }
+        }
+    }
+    sources.sort();
+    let mut seen = 0;
+    let mut missing = String::new();
+    for path in sources {
+        let source = fs::read_to_string(&path).expect("a source is text");
+        for template in templates(&source) {
+            // A text that is nothing but a hole is another call's.
+            if template.chars().filter(|c| c.is_alphabetic()).count() < 4 {
+                continue;
+            }
+            seen += 1;
+            let is_known = ELSEWHERE.contains(&template.as_str())
+                || documented.iter().any(|text| fits(&template, text));
+            if !is_known {
+                missing.push_str(&format!("{}: {template:?}\n", path.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing}");
+    assert!(seen >= 30, "the scan finds what it looks for: {seen}");
+}

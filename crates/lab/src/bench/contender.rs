@@ -1,0 +1,382 @@
+//! The ways of forwarding that are measured beside each other.
+
+use std::os::fd::AsFd;
+use std::thread::JoinHandle;
+
+use sluice_core::link::PipeParams;
+use sluice_core::registry::Spec;
+use sluice_core::{Rate, Rng, Span};
+use sluice_net::Clock;
+use sluice_net::namespace::Offloads;
+use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::xdp::XdpOptions;
+use sluice_net::port::{
+    Counters, Interest, PacketPort, Pool, PoolSize, Port, Spin, Waiter, Watch, XdpPort,
+};
+use sluice_net::traffic::Stop;
+use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, Lateness, Piped};
+
+use super::network::Network;
+use super::{BenchError, Plan};
+
+/// A way of forwarding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contender {
+    /// The kernel's own IPv4 forwarding: what the others are measured against.
+    Kernel,
+    /// The kernel's bridge.
+    Bridge,
+    /// One raw socket per interface, a thread per direction, one packet at a time, no offloads: the
+    /// least that a user-space forwarder needs.
+    RawSocket,
+    /// Sluice.
+    Sluice {
+        /// How packets come to it.
+        carrier: Carrier,
+        /// What queues them; its rate limits nothing.
+        queue: &'static str,
+    },
+}
+
+/// How packets come to Sluice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// AF_PACKET sockets on the router's veth ends.
+    Packet,
+    /// TUN devices in the hosts.
+    Tun,
+    /// AF_XDP sockets on the router's veth ends.
+    Xdp,
+}
+
+/// All of them, in the order of the tables. Kernel forwarding is the first.
+pub const CONTENDERS: &[Contender] = &[
+    Contender::Kernel,
+    Contender::Bridge,
+    Contender::RawSocket,
+    Contender::Sluice {
+        carrier: Carrier::Packet,
+        queue: "fifo",
+    },
+    Contender::Sluice {
+        carrier: Carrier::Packet,
+        queue: "fq_codel",
+    },
+    Contender::Sluice {
+        carrier: Carrier::Tun,
+        queue: "fifo",
+    },
+    Contender::Sluice {
+        carrier: Carrier::Tun,
+        queue: "fq_codel",
+    },
+    Contender::Sluice {
+        carrier: Carrier::Xdp,
+        queue: "fifo",
+    },
+    Contender::Sluice {
+        carrier: Carrier::Xdp,
+        queue: "fq_codel",
+    },
+];
+
+impl Contender {
+    /// Its name in tables: what carries packets, and what queues them.
+    pub fn name(self) -> String {
+        match self {
+            Contender::Kernel => "kernel".to_owned(),
+            Contender::Bridge => "bridge".to_owned(),
+            Contender::RawSocket => "raw socket".to_owned(),
+            Contender::Sluice { carrier, queue } => format!("{} {queue}", carrier.name()),
+        }
+    }
+
+    /// Whether it can carry super-packets.
+    pub const fn has_offloads(self) -> bool {
+        !matches!(
+            self,
+            Contender::RawSocket
+                | Contender::Sluice {
+                    carrier: Carrier::Xdp,
+                    ..
+                }
+        )
+    }
+
+    /// Makes a network in which this forwards.
+    pub(super) fn start(self, plan: &Plan, offloads: bool) -> Result<Running, BenchError> {
+        let wanted = if offloads {
+            Offloads::ON
+        } else {
+            Offloads::OFF
+        };
+        let (network, forwarding) = match self {
+            Contender::Kernel => {
+                let network = Network::with_veths(wanted)?;
+                network.route()?;
+                (network, Forwarding::Kernel)
+            }
+            Contender::Bridge => {
+                let network = Network::with_veths(wanted)?;
+                network.bridge()?;
+                (network, Forwarding::Kernel)
+            }
+            Contender::RawSocket => {
+                let network = Network::with_veths(wanted)?;
+                let forwarding = relay_both_ways(&network)?;
+                (network, forwarding)
+            }
+            Contender::Sluice { carrier, queue } => {
+                let clock = Clock::start();
+                let mut pool = Pool::new(POOL)?;
+                let (network, ports) = carrier.connect(wanted, offloads, &mut pool)?;
+                let piped = Pipes {
+                    up: PipeParams::default(),
+                    queue,
+                    spin: plan.spin,
+                    real_time: plan.real_time,
+                };
+                let forwarding = Forwarding::Sluice(Loop::start(piped, ports, pool, clock));
+                (network, forwarding)
+            }
+        };
+        Ok(Running {
+            network,
+            forwarding,
+        })
+    }
+}
+
+impl Carrier {
+    /// The carrier as one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Carrier::Packet => "packet",
+            Carrier::Tun => "tun",
+            Carrier::Xdp => "xdp",
+        }
+    }
+
+    fn connect(
+        self,
+        wanted: Offloads,
+        offloads: bool,
+        pool: &mut Pool,
+    ) -> Result<(Network, Ports), BenchError> {
+        match self {
+            Carrier::Packet => {
+                let network = Network::with_veths(wanted)?;
+                let ports = packet_ports(&network, offloads, None)?;
+                Ok((network, ports))
+            }
+            Carrier::Tun => {
+                let (network, ports) = Network::with_tuns(offloads)?;
+                Ok((network, ports.map(|port| Box::new(port) as _)))
+            }
+            Carrier::Xdp => {
+                let network = Network::with_veths(wanted)?;
+                let mut open = |name| -> Result<Box<dyn Port + Send>, BenchError> {
+                    let options = XdpOptions::default();
+                    Ok(Box::new(XdpPort::open(
+                        &network.router,
+                        name,
+                        pool,
+                        options,
+                    )?))
+                };
+                let ports = [open("r2")?, open("r3")?];
+                Ok((network, ports))
+            }
+        }
+    }
+}
+
+/// The ports towards h2 and h3.
+pub(super) type Ports = [Box<dyn Port + Send>; 2];
+
+/// Packet ports on both interfaces of the router, with arrivals stamped on a clock if there is one.
+pub(super) fn packet_ports(
+    network: &Network,
+    offloads: bool,
+    timestamps: Option<Clock>,
+) -> Result<Ports, BenchError> {
+    let options = PacketOptions {
+        offloads,
+        timestamps,
+        ..PacketOptions::default()
+    };
+    let open = |name| -> Result<Box<dyn Port + Send>, BenchError> {
+        Ok(Box::new(PacketPort::open(&network.router, name, options)?))
+    };
+    Ok([open("r2")?, open("r3")?])
+}
+
+/// A network with something that forwards in it.
+pub(super) struct Running {
+    pub network: Network,
+    forwarding: Forwarding,
+}
+
+enum Forwarding {
+    Kernel,
+    Threads(Stop, Vec<JoinHandle<()>>),
+    Sluice(Loop),
+}
+
+impl Running {
+    /// Ends it.
+    pub fn finish(self) {
+        match self.forwarding {
+            Forwarding::Kernel => {}
+            Forwarding::Threads(stop, threads) => {
+                stop.stop();
+                for thread in threads {
+                    join(thread);
+                }
+            }
+            Forwarding::Sluice(running) => drop(running.finish()),
+        }
+    }
+}
+
+/// What Sluice's loop does: a pipe up, and one without limits down.
+#[derive(Clone, Debug)]
+pub(super) struct Pipes {
+    pub up: PipeParams,
+    /// The queue of both.
+    pub queue: &'static str,
+    pub spin: Spin,
+    pub real_time: bool,
+}
+
+/// Sluice's loop on a thread of its own.
+pub(super) struct Loop {
+    stop: Stop,
+    thread: JoinHandle<LoopReport>,
+}
+
+/// What the loop did.
+pub(super) struct LoopReport {
+    /// Up and down.
+    pub lanes: [LaneCounts; 2],
+    /// How late packets left, likewise.
+    pub lateness: [Lateness; 2],
+    /// Of the ports towards h2 and h3.
+    pub ports: [Counters; 2],
+    /// Packets still in the pipe up.
+    pub held: u64,
+}
+
+impl Loop {
+    pub fn start(pipes: Pipes, ports: Ports, pool: Pool, clock: Clock) -> Loop {
+        let stop = Stop::new();
+        let seen = stop.clone();
+        let thread = std::thread::spawn(move || forward(&pipes, ports, pool, clock, &seen));
+        Loop { stop, thread }
+    }
+
+    pub fn finish(self) -> LoopReport {
+        self.stop.stop();
+        join(self.thread)
+    }
+}
+
+fn forward(pipes: &Pipes, ports: Ports, pool: Pool, clock: Clock, stop: &Stop) -> LoopReport {
+    if pipes.real_time {
+        // A wish: without the privilege the loop runs among the others.
+        let _ = sluice_net::real_time(1);
+    }
+    let queue = Spec::parse(pipes.queue).expect("the queues of the bench are written right");
+    let mut forwarder = Forwarder::new(Vec::from(ports), pool, clock, pipes.spin);
+    for (from, params) in [pipes.up.clone(), PipeParams::default()].iter().enumerate() {
+        let piped = Piped::new(params, Vec::new(), &queue, 1 - from, SPLIT_BELOW);
+        let options = LaneOptions {
+            from: &[from],
+            seed: SEED,
+            rng: Rng::from_seed(SEED).fork(from as u64),
+        };
+        forwarder.add_lane(piped, (), options);
+    }
+    while !stop.is_stopped() {
+        let until = clock.now() + STOP_CHECK;
+        // Looking at the flag and the clock after every batch would be no measurable cost, but is
+        // of no use either.
+        for _ in 0..TURNS {
+            forwarder.turn(Some(until), None);
+            if stop.is_stopped() {
+                break;
+            }
+        }
+    }
+    let pipe = forwarder.lanes()[0].queueing().pipe();
+    let held = pipe.backlog().packets + pipe.in_flight().packets;
+    let (lanes, ports) = forwarder.finish();
+    let lane = |index: usize| &lanes[index];
+    LoopReport {
+        lanes: [lane(0).2, lane(1).2],
+        lateness: [lane(0).3, lane(1).3],
+        ports: [ports[0], ports[1]],
+        held,
+    }
+}
+
+/// Two threads, each of which takes one packet at a time from one interface and gives it to the other.
+fn relay_both_ways(network: &Network) -> Result<Forwarding, BenchError> {
+    let stop = Stop::new();
+    let mut threads = Vec::new();
+    for (from, to) in [("r2", "r3"), ("r3", "r2")] {
+        let options = PacketOptions {
+            offloads: false,
+            batch: 1,
+            bypass_qdisc: false,
+            ..PacketOptions::default()
+        };
+        let port = PacketPort::open(&network.router, from, options)?;
+        let exit = PacketOptions {
+            receives: false,
+            ..options
+        };
+        let exit = PacketPort::open(&network.router, to, exit)?;
+        let pool = Pool::new(PoolSize { slots: 4, large: 2 })?;
+        let seen = stop.clone();
+        threads.push(std::thread::spawn(move || relay(port, exit, pool, &seen)));
+    }
+    Ok(Forwarding::Threads(stop, threads))
+}
+
+fn relay(mut from: PacketPort, mut to: PacketPort, mut pool: Pool, stop: &Stop) {
+    let clock = Clock::start();
+    let mut waiter = Waiter::new(Spin::None);
+    let mut packet = Vec::with_capacity(1);
+    while !stop.is_stopped() {
+        if from.receive(&mut pool, &mut packet) == 0 {
+            let watch = Watch {
+                descriptor: from.as_fd(),
+                interest: Interest::Readable,
+            };
+            waiter.wait(&[watch], Some(clock.now() + STOP_CHECK), &clock);
+            continue;
+        }
+        let sent = to.transmit(&mut pool, &packet);
+        for slot in packet.drain(..).skip(sent) {
+            pool.free(slot);
+        }
+    }
+}
+
+fn join<T>(thread: JoinHandle<T>) -> T {
+    thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Room for a second of 100 Mbit/s, or for 60 MB of super-packets: 80 MB.
+pub(super) const POOL: PoolSize = PoolSize {
+    slots: 10_240,
+    large: 960,
+};
+/// Super-packets are split on pipes slower than this, as CAKE does.
+const SPLIT_BELOW: Rate = Rate::from_bps(1_000_000_000);
+const SEED: u64 = 1;
+const STOP_CHECK: Span = Span::from_ms(20);
+const TURNS: u32 = 64;

@@ -1,0 +1,224 @@
+//! What Sluice's packet path does on this machine, beside what the kernel does.
+//!
+//! Everything is measured in namespaces made for it, with real traffic of the kernel's, and in rounds:
+//! every round measures each *contender* (a way of forwarding) once, one after another, so that whatever
+//! else the machine is doing disturbs all of them alike. Figures are medians over the rounds, and
+//! ratios to the kernel's own forwarding.
+//!
+//! - [`path`](Section::Path): TCP throughput, packet rates, round trips and processor time of every
+//!   contender;
+//! - [`time`](Section::Time): how exact delays, rates and spacings are;
+//! - [`shaped`](Section::Shaped): fq_codel at 1 Gbit/s under sixteen transfers;
+//! - [`overload`](Section::Overload): ten times more packets than a pipe takes.
+
+mod chart;
+mod contender;
+mod figures;
+mod network;
+mod path;
+mod shaped;
+mod text;
+mod time;
+mod traffic;
+
+pub use chart::{png, svg};
+pub use contender::{CONTENDERS, Carrier, Contender};
+pub use figures::{Better, Cell, Figures, METRICS, Metric};
+pub use shaped::{Accounts, overload};
+pub use text::{json, text};
+
+use sluice_core::Span;
+use sluice_net::namespace::{LinkError, NamespaceError, OffloadError, Privilege, SysctlError};
+use sluice_net::port::packet::PacketError;
+use sluice_net::port::tun::TunError;
+use sluice_net::port::xdp::XdpError;
+use sluice_net::port::{PoolError, Spin};
+use sluice_net::traffic::{Stop, TrafficError};
+
+/// A part of the bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Section {
+    /// Ways of forwarding beside each other.
+    Path,
+    /// Delay, rate and spacing.
+    Time,
+    /// Sixteen transfers and a ping through fq_codel at 1 Gbit/s.
+    Shaped,
+    /// Small packets at ten times a pipe's rate.
+    Overload,
+}
+
+impl Section {
+    /// All of them, in the order in which they run.
+    pub const ALL: [Section; 4] = [
+        Section::Path,
+        Section::Time,
+        Section::Shaped,
+        Section::Overload,
+    ];
+
+    /// The section as one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Section::Path => "path",
+            Section::Time => "time",
+            Section::Shaped => "shaped",
+            Section::Overload => "overload",
+        }
+    }
+}
+
+/// What to measure, and for how long.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Which parts.
+    pub sections: Vec<Section>,
+    /// Which contenders, by their place in [`CONTENDERS`].
+    pub contenders: Vec<usize>,
+    /// How often each contender is measured.
+    pub rounds: u32,
+    /// Length of one throughput measurement.
+    pub transfer: Span,
+    /// Length of one measurement of a rate.
+    pub rate: Span,
+    /// How Sluice's loop meets its deadlines in the path and shaped sections.
+    pub spin: Spin,
+    /// Whether Sluice's loop runs before all ordinary threads.
+    pub real_time: bool,
+}
+
+impl Plan {
+    /// Everything, in about five minutes.
+    pub fn full() -> Plan {
+        Plan {
+            sections: Section::ALL.to_vec(),
+            contenders: (0..CONTENDERS.len()).collect(),
+            rounds: 3,
+            transfer: Span::from_ms(1200),
+            rate: Span::from_secs(10),
+            spin: Spin::Adaptive,
+            real_time: false,
+        }
+    }
+
+    /// Everything, once and shortly: whether it works, and roughly how fast.
+    pub fn quick() -> Plan {
+        Plan {
+            rounds: 1,
+            transfer: Span::from_ms(500),
+            rate: Span::from_secs(2),
+            ..Plan::full()
+        }
+    }
+}
+
+/// Why nothing could be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The process may not make namespaces.
+    #[error("the bench makes network namespaces: {0}")]
+    Privilege(Privilege),
+    /// A namespace.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// An interface.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// A setting.
+    #[error(transparent)]
+    Sysctl(#[from] SysctlError),
+    /// An offload.
+    #[error(transparent)]
+    Offload(#[from] OffloadError),
+    /// A packet port.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
+    /// A TUN device.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// An AF_XDP port.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
+    /// No memory for packets.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The traffic.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+}
+
+/// Who watches the bench.
+pub trait Progress {
+    /// What is being measured now, the how manieth of how many.
+    fn step(&mut self, number: usize, of: usize, what: &str);
+}
+
+/// Measures what `plan` says, until `interrupt`; what has been measured by then.
+///
+/// A contender that this machine cannot run, or a congestion control that it lacks, is left out and
+/// noted in [`Figures::notes`].
+///
+/// # Errors
+/// When the networks themselves cannot be made.
+pub fn run(
+    plan: &Plan,
+    interrupt: &Stop,
+    progress: &mut dyn Progress,
+) -> Result<Figures, BenchError> {
+    match Privilege::probe() {
+        Privilege::Capable => {}
+        missing => return Err(BenchError::Privilege(missing)),
+    }
+    let mut figures = Figures::default();
+    let mut steps = Steps {
+        done: 0,
+        total: plan
+            .sections
+            .iter()
+            .map(|section| steps(plan, *section))
+            .sum(),
+        progress,
+    };
+    for section in Section::ALL {
+        if !plan.sections.contains(&section) || interrupt.is_stopped() {
+            continue;
+        }
+        match section {
+            Section::Path => path::measure(plan, interrupt, &mut steps, &mut figures)?,
+            Section::Time => time::measure(plan, interrupt, &mut steps, &mut figures)?,
+            Section::Shaped => shaped::measure(plan, interrupt, &mut steps, &mut figures)?,
+            Section::Overload => {
+                steps.next("overload");
+                let accounts = overload(plan.transfer * OVERLOAD_LENGTH, interrupt)?;
+                figures.overload = Some(accounts);
+            }
+        }
+    }
+    figures.is_interrupted = interrupt.is_stopped();
+    Ok(figures)
+}
+
+/// Counts measurements for whoever watches.
+struct Steps<'a> {
+    done: usize,
+    total: usize,
+    progress: &'a mut dyn Progress,
+}
+
+impl Steps<'_> {
+    fn next(&mut self, what: &str) {
+        self.done += 1;
+        self.progress.step(self.done, self.total, what);
+    }
+}
+
+fn steps(plan: &Plan, section: Section) -> usize {
+    match section {
+        Section::Path => plan.rounds as usize * plan.contenders.len(),
+        Section::Time => time::STEPS,
+        Section::Shaped | Section::Overload => 1,
+    }
+}
+
+/// An overload is this many transfers long: six seconds, or three.
+const OVERLOAD_LENGTH: u64 = 5;

@@ -1,0 +1,134 @@
+//! The network of a bench: `h2 -- router -- h3`, in namespaces that the process owns and that vanish
+//! with it.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use sluice_net::namespace::{Mac, Namespace, Offloads, VethEnd, create_veth};
+use sluice_net::port::TunPort;
+use sluice_net::port::tun::TunOptions;
+
+use super::BenchError;
+
+/// Two hosts, and the router's namespace between them.
+pub struct Network {
+    /// Where traffic starts.
+    pub h2: Namespace,
+    /// Where it ends.
+    pub h3: Namespace,
+    /// Where packets are forwarded.
+    pub router: Namespace,
+}
+
+impl Network {
+    /// Hosts on veth pairs whose other ends, `r2` and `r3`, are in the router's namespace.
+    pub fn with_veths(offloads: Offloads) -> Result<Network, BenchError> {
+        let network = Network::bare()?;
+        for (host, number, address) in [(&network.h2, 2, H2), (&network.h3, 3, H3)] {
+            let port = format!("r{number}");
+            let end = |namespace, name, number| VethEnd {
+                namespace,
+                name,
+                mac: mac(number),
+            };
+            create_veth(
+                end(host, "eth0", number),
+                end(&network.router, &port, number + ROUTER),
+            )?;
+            host.set_offloads("eth0", offloads)?;
+            network.router.set_offloads(&port, offloads)?;
+            let mut links = host.links()?;
+            links.set_up("eth0", true)?;
+            links.add_address("eth0", address, 24)?;
+            network.router.links()?.set_up(&port, true)?;
+        }
+        network.meet(0)?;
+        Ok(network)
+    }
+
+    /// Hosts whose only interface is a TUN device, and the process's sides of both.
+    pub fn with_tuns(offloads: bool) -> Result<(Network, [TunPort; 2]), BenchError> {
+        let network = Network::bare()?;
+        let options = TunOptions {
+            offloads,
+            ..TunOptions::default()
+        };
+        let device = |host: &Namespace, address| -> Result<TunPort, BenchError> {
+            let port = TunPort::create(host, "tun0", options)?;
+            let mut links = host.links()?;
+            links.set_up("tun0", true)?;
+            links.add_address("tun0", address, 24)?;
+            Ok(port)
+        };
+        let ports = [device(&network.h2, H2)?, device(&network.h3, H3)?];
+        Ok((network, ports))
+    }
+
+    /// Has the kernel route between the hosts.
+    pub fn route(&self) -> Result<(), BenchError> {
+        // The hosts send to the router's addresses, and it knows theirs.
+        self.meet(ROUTER)?;
+        let mut links = self.router.links()?;
+        for (port, address, number) in [("r2", H2, 2), ("r3", H3, 3)] {
+            links.add_route(port, address, 32, None)?;
+            links.add_neighbour(port, address, mac(number))?;
+            for setting in ["rp_filter", "send_redirects"] {
+                let setting = format!("net.ipv4.conf.{port}.{setting}");
+                self.router.set_sysctl(&setting, "0")?;
+            }
+        }
+        Ok(self.router.set_sysctl("net.ipv4.ip_forward", "1")?)
+    }
+
+    /// Has the kernel bridge between the hosts.
+    pub fn bridge(&self) -> Result<(), BenchError> {
+        Ok(self.router.links()?.create_bridge("br0", &["r2", "r3"])?)
+    }
+
+    fn bare() -> Result<Network, BenchError> {
+        let network = Network {
+            h2: Namespace::create("h2")?,
+            h3: Namespace::create("h3")?,
+            router: Namespace::create("router")?,
+        };
+        for namespace in [&network.h2, &network.h3, &network.router] {
+            namespace.silence_ipv6()?;
+            namespace.links()?.set_up("lo", true)?;
+        }
+        for host in [&network.h2, &network.h3] {
+            for (key, value) in SETTINGS {
+                host.set_sysctl(key, value)?;
+            }
+        }
+        Ok(network)
+    }
+
+    /// Tells each host the address under which it reaches the other: the other's own, or with
+    /// `through` the router's.
+    fn meet(&self, through: u8) -> Result<(), BenchError> {
+        for (host, own, peer, address) in [(&self.h2, 2, 3, H3), (&self.h3, 3, 2, H2)] {
+            let number = if through == 0 { peer } else { own + through };
+            let mut links = host.links()?;
+            links.add_neighbour("eth0", address, mac(number))?;
+        }
+        Ok(())
+    }
+}
+
+const fn mac(number: u8) -> Mac {
+    // Locally administered.
+    Mac([2, 0, 0, 0, 0, number])
+}
+
+/// The address of the host where traffic starts.
+pub const H2: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 23, 0, 2));
+/// The address of the host where it ends.
+pub const H3: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 23, 0, 3));
+
+/// The router's interfaces are numbered from here.
+const ROUTER: u8 = 10;
+
+/// What differs from the kernel's defaults on the hosts.
+const SETTINGS: &[(&str, &str)] = &[
+    // A transfer must not inherit the congestion window of the one before.
+    ("net.ipv4.tcp_no_metrics_save", "1"),
+];

@@ -1,0 +1,182 @@
+//! Every contender, round by round.
+
+use sluice_core::Span;
+use sluice_net::namespace::Namespace;
+use sluice_net::traffic::{Stop, tcp};
+
+use super::contender::{CONTENDERS, Contender};
+use super::figures::{Figures, median};
+use super::traffic::{flood, idle_ping_us, transfers};
+use super::{BenchError, Plan, Steps};
+
+pub(super) fn measure(
+    plan: &Plan,
+    interrupt: &Stop,
+    steps: &mut Steps<'_>,
+    figures: &mut Figures,
+) -> Result<(), BenchError> {
+    let controls = available_controls(figures)?;
+    for round in 1..=plan.rounds {
+        for &number in &plan.contenders {
+            let contender = CONTENDERS[number];
+            steps.next(&format!("round {round}, {}", contender.name()));
+            let bout = Bout {
+                plan,
+                interrupt,
+                contender,
+                controls: &controls,
+            };
+            if let Err(error) = bout.measure(figures) {
+                // Only the reference must work; the machine may lack what another one needs.
+                if contender == Contender::Kernel {
+                    return Err(error);
+                }
+                figures.note(format!("{}: {error}", contender.name()));
+            }
+            if interrupt.is_stopped() {
+                figures.conclude(&Contender::Kernel.name());
+                return Ok(());
+            }
+        }
+    }
+    figures.conclude(&Contender::Kernel.name());
+    Ok(())
+}
+
+/// Those of the bench's congestion controls that this kernel has.
+fn available_controls(figures: &mut Figures) -> Result<Vec<&'static str>, BenchError> {
+    let here = Namespace::current()?;
+    let mut available = Vec::new();
+    for control in ["cubic", "bbr"] {
+        match tcp::check_congestion_control(&here, control) {
+            Ok(()) => available.push(control),
+            Err(error) => figures.note(error.to_string()),
+        }
+    }
+    Ok(available)
+}
+
+/// One contender in one round.
+struct Bout<'a> {
+    plan: &'a Plan,
+    interrupt: &'a Stop,
+    contender: Contender,
+    controls: &'a [&'static str],
+}
+
+impl Bout<'_> {
+    fn measure(&self, figures: &mut Figures) -> Result<(), BenchError> {
+        if self.contender.has_offloads() {
+            self.with_offloads(figures)?;
+        }
+        if !self.interrupt.is_stopped() {
+            self.without_offloads(figures)?;
+        }
+        Ok(())
+    }
+
+    fn with_offloads(&self, figures: &mut Figures) -> Result<(), BenchError> {
+        let name = self.contender.name();
+        let running = self.contender.start(self.plan, true)?;
+        let ping = idle_ping_us(&running.network, self.interrupt)?;
+        let mut found = vec![("ping_us", ping)];
+        for (control, flows, metric) in [
+            ("cubic", 1, "cubic_1_gbps"),
+            ("cubic", 4, "cubic_4_gbps"),
+            ("bbr", 1, "bbr_1_gbps"),
+            ("bbr", 4, "bbr_4_gbps"),
+        ] {
+            if !self.controls.contains(&control) || self.interrupt.is_stopped() {
+                continue;
+            }
+            let figures = transfers(
+                &running.network,
+                control,
+                flows,
+                WARM_UP,
+                self.plan.transfer,
+                self.interrupt,
+            )?;
+            found.push((metric, figures.bps / 1e9));
+            if metric == "cubic_4_gbps" {
+                found.push(("loaded_ping_us", median(&figures.ping_us)));
+                found.push(("cpu_s_per_gbit", figures.cpu_s_per_bit * 1e9));
+            }
+        }
+        running.finish();
+        // What an interruption cut short is no measurement.
+        if !self.interrupt.is_stopped() {
+            for (metric, value) in found {
+                figures.add(&name, metric, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn without_offloads(&self, figures: &mut Figures) -> Result<(), BenchError> {
+        let name = self.contender.name();
+        let running = self.contender.start(self.plan, false)?;
+        let network = &running.network;
+        let mut found = Vec::new();
+        if !self.contender.has_offloads() {
+            found.push(("ping_us", idle_ping_us(network, self.interrupt)?));
+        }
+        for (flows, metric) in [(1, "plain_cubic_1_gbps"), (4, "plain_cubic_4_gbps")] {
+            if self.controls.contains(&"cubic") && !self.interrupt.is_stopped() {
+                let transfer = self.plan.transfer;
+                let figures =
+                    transfers(network, "cubic", flows, WARM_UP, transfer, self.interrupt)?;
+                found.push((metric, figures.bps / 1e9));
+            }
+        }
+        for (size, [kpps, loss, clean]) in [
+            (64, ["udp_64_kpps", "udp_64_loss", "udp_64_clean_kpps"]),
+            (
+                1400,
+                ["udp_1400_kpps", "udp_1400_loss", "udp_1400_clean_kpps"],
+            ),
+        ] {
+            if self.interrupt.is_stopped() {
+                break;
+            }
+            let flooded = flood(network, size, None, FLOOD, self.interrupt)?;
+            found.push((kpps, flooded.pps / 1e3));
+            found.push((loss, flooded.loss));
+            // From the delivered rate downwards, since a flood's sender takes a core for itself.
+            let mut offered = flooded.pps;
+            let mut passed = if flooded.loss <= CLEAN {
+                Some(flooded.pps)
+            } else {
+                None
+            };
+            for _ in 0..TRIES {
+                if passed.is_some() || self.interrupt.is_stopped() {
+                    break;
+                }
+                let tried = flood(network, size, Some(offered), TRY, self.interrupt)?;
+                if tried.loss <= CLEAN {
+                    passed = Some(tried.pps);
+                }
+                offered *= STEP;
+            }
+            found.push((clean, passed.unwrap_or(0.0) / 1e3));
+        }
+        running.finish();
+        if !self.interrupt.is_stopped() {
+            for (metric, value) in found {
+                figures.add(&name, metric, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Slow start, which is not counted.
+const WARM_UP: Span = Span::from_ms(200);
+const FLOOD: Span = Span::from_ms(400);
+/// One rate in the search for one without loss.
+const TRY: Span = Span::from_ms(250);
+const TRIES: u32 = 8;
+const STEP: f64 = 0.88;
+/// A rate is clean if no more than this share is lost: the receiver's own scheduling loses a few.
+const CLEAN: f64 = 0.001;

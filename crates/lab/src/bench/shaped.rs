@@ -1,0 +1,179 @@
+//! A shaped link under load, and a pipe under more than it can take.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sluice_core::link::PipeParams;
+use sluice_core::{DropReason, Rate, Span, Time};
+use sluice_net::Clock;
+use sluice_net::namespace::Privilege;
+use sluice_net::port::{Loss, Spin};
+use sluice_net::traffic::Stop;
+use sluice_net::traffic::ping::Ping;
+use sluice_router::forward::LostFrame;
+
+use super::contender::LoopReport;
+use super::figures::{Figures, quantile};
+use super::network::{H2, H3};
+use super::time::through;
+use super::traffic::{transfers, udp};
+use super::{BenchError, Plan, Steps};
+
+/// Sixteen CUBIC transfers and a ping through fq_codel at 1 Gbit/s.
+#[derive(Clone, Debug, Serialize)]
+pub struct Shaped {
+    /// Share of the rate that arrived, in IP packets.
+    pub utilisation: f64,
+    /// 99 of 100 pings took no longer, in milliseconds.
+    pub ping_p99_ms: f64,
+    /// Jain's index of the flows' goodput: 1 if all got the same, 1/16 if one got everything.
+    pub jain: f64,
+}
+
+pub(super) fn measure(
+    plan: &Plan,
+    interrupt: &Stop,
+    steps: &mut Steps<'_>,
+    figures: &mut Figures,
+) -> Result<(), BenchError> {
+    steps.next("fq_codel at 1 Gbit/s");
+    let up = PipeParams {
+        rate: Rate::from_bps(SHAPED_BPS),
+        ..PipeParams::default()
+    };
+    let length = plan.transfer * SHAPED_LENGTH;
+    let (measured, _) = through(up, "fq_codel", plan.spin, |network| {
+        let warm_up = Span::from_ms(1000);
+        transfers(network, "cubic", FLOWS, warm_up, length, interrupt)
+    })?;
+    if !interrupt.is_stopped() {
+        figures.shaped = Some(Shaped {
+            // Full segments: 1448 bytes of payload in 1500.
+            utilisation: measured.bps * 1500.0 / 1448.0 / SHAPED_BPS as f64,
+            ping_p99_ms: quantile(&measured.ping_us, 0.99) / 1e3,
+            jain: jain(&measured.each_bps),
+        });
+    }
+    Ok(())
+}
+
+/// Jain's fairness index: the square of the sum over n times the sum of squares.
+fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|share| share * share).sum();
+    if squares == 0.0 {
+        return 0.0;
+    }
+    sum * sum / (shares.len() as f64 * squares)
+}
+
+/// Where the packets of an overload went.
+#[derive(Clone, Debug, Serialize)]
+pub struct Accounts {
+    /// Frames that the port took in from the overloaded side.
+    pub received: u64,
+    /// Packets that went on.
+    pub sent: u64,
+    /// Packets that were still queued at the end.
+    pub held: u64,
+    /// Everything else, by reason. Those of the port's are not in `received`.
+    pub lost: BTreeMap<String, u64>,
+    /// Frames for which none of this accounts: nothing, or there is a fault.
+    pub unexplained: i64,
+    /// Pings that were sent beside it, and answered.
+    pub pings: (u64, u64),
+    /// By how much the process's memory grew after the first second, in bytes.
+    pub grown_bytes: i64,
+}
+
+/// Sends packets of 64 bytes for `length` at ten times the rate of the pipe that they meet, with a
+/// ping that has a queue of its own.
+///
+/// # Errors
+/// When the network cannot be made.
+pub fn overload(length: Span, interrupt: &Stop) -> Result<Accounts, BenchError> {
+    match Privilege::probe() {
+        Privilege::Capable => {}
+        missing => return Err(BenchError::Privilege(missing)),
+    }
+    let up = PipeParams {
+        rate: Rate::from_bps(OVERLOADED_BPS),
+        ..PipeParams::default()
+    };
+    let (measured, report) = through(up, "fq_codel", Spin::Adaptive, |network| {
+        let clock = Clock::start();
+        let start = Time::ZERO + Span::from_ms(100);
+        let ping = Ping {
+            stop: Some(start + length),
+            linger: Span::from_ms(500),
+            ..Ping::new(H2, H3, Span::from_ms(20), start)
+        };
+        let ping = ping.start(&network.h2, &network.h3, &clock, interrupt)?;
+        let resident = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_secs(1));
+            resident_bytes()
+        });
+        let rate = Rate::from_bps(OVERLOADED_BPS * 10);
+        udp(network, 64, rate, length, u64::MAX, interrupt)?;
+        let ping = ping.join()?;
+        let before = resident.join().unwrap_or_default();
+        let pings = (ping.samples.len() as u64, ping.received);
+        Ok((pings, resident_bytes() - before))
+    })?;
+    let (pings, grown_bytes) = measured;
+    Ok(account(&report, pings, grown_bytes))
+}
+
+fn account(report: &LoopReport, pings: (u64, u64), grown_bytes: i64) -> Accounts {
+    let (counts, port) = (&report.lanes[0], &report.ports[0]);
+    let dropped = DropReason::ALL
+        .iter()
+        .map(|reason| (reason.name().to_owned(), counts.dropped(*reason)));
+    let lost = LostFrame::ALL
+        .iter()
+        .map(|cause| (cause.name().to_owned(), counts.lost(*cause)));
+    let mut inside: BTreeMap<String, u64> = dropped.chain(lost).collect();
+    let explained = counts.sent + report.held + inside.values().sum::<u64>();
+    inside.extend(
+        Loss::ALL
+            .iter()
+            .map(|loss| (format!("port_{}", loss.name()), port.lost(*loss))),
+    );
+    inside.retain(|_, packets| *packets > 0);
+    Accounts {
+        received: port.received,
+        sent: counts.sent,
+        held: report.held,
+        lost: inside,
+        unexplained: port.received.cast_signed() - explained.cast_signed(),
+        pings,
+        grown_bytes,
+    }
+}
+
+/// Memory of this process that is present; 0 where there is no /proc.
+fn resident_bytes() -> i64 {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split_whitespace().nth(1)?.parse::<i64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as i64
+}
+
+const SHAPED_BPS: u64 = 1_000_000_000;
+const FLOWS: usize = 16;
+/// A shaped measurement is this many transfers long: 6 seconds, or 2.5.
+const SHAPED_LENGTH: u64 = 5;
+/// A tenth of some 100 000 packets per second.
+const OVERLOADED_BPS: u64 = 5_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jains_index_is_one_for_equal_shares_and_one_nth_for_one_winner() {
+        assert_eq!(jain(&[3.0; 4]), 1.0);
+        assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), 0.25);
+        assert_eq!(jain(&[0.0; 4]), 0.0);
+    }
+}

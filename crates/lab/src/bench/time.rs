@@ -1,0 +1,235 @@
+//! How exact delays, rates and spacings are, measured by the receiving host.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+use sluice_core::link::PipeParams;
+use sluice_core::{Rate, Span};
+use sluice_net::Clock;
+use sluice_net::namespace::Offloads;
+use sluice_net::port::{Pool, Spin};
+use sluice_net::traffic::Stop;
+use sluice_net::traffic::udp::UdpSample;
+
+use super::contender::{Loop, LoopReport, POOL, Pipes, packet_ports};
+use super::figures::Figures;
+use super::network::Network;
+use super::traffic::{p50_p99, transfers, udp};
+use super::{BenchError, Plan, Steps};
+
+/// How far a delay of 10 ms was from 10 ms.
+#[derive(Clone, Debug, Serialize)]
+pub struct DelayFigures {
+    /// How deadlines were met: none, adaptive, always.
+    pub spin: &'static str,
+    /// Half of the packets were no further off, in microseconds.
+    pub p50_us: f64,
+    /// 99 of 100 were no further off.
+    pub p99_us: f64,
+    /// How late the loop itself was for 99 of 100, at most.
+    pub late_p99_us: f64,
+    /// Packets that were measured.
+    pub packets: usize,
+}
+
+/// How far a rate was from what was set.
+#[derive(Clone, Debug, Serialize)]
+pub struct RateFigures {
+    /// What was set, bits per second.
+    pub rate_bps: u64,
+    /// What arrived, in IP packets.
+    pub measured_bps: f64,
+    /// The difference in parts of a million.
+    pub error_ppm: f64,
+}
+
+/// How far packets at 10 Mbit/s were from being equally spaced.
+#[derive(Clone, Debug, Serialize)]
+pub struct SpacingFigures {
+    /// Half of the gaps were no further off, in microseconds.
+    pub p50_us: f64,
+    /// 99 of 100 were no further off.
+    pub p99_us: f64,
+}
+
+/// Measurements of this section.
+pub(super) const STEPS: usize = SPINS.len() + UDP_RATES.len() + TCP_RATES.len();
+
+pub(super) fn measure(
+    plan: &Plan,
+    interrupt: &Stop,
+    steps: &mut Steps<'_>,
+    figures: &mut Figures,
+) -> Result<(), BenchError> {
+    for (spin, name) in SPINS {
+        steps.next(&format!("delay, spin {name}"));
+        let delay = delay(spin, name, interrupt)?;
+        if interrupt.is_stopped() {
+            return Ok(());
+        }
+        figures.delays.push(delay);
+    }
+    for (bps, size) in UDP_RATES {
+        steps.next(&format!("rate {}", Rate::from_bps(bps)));
+        let (rate, spacing) = udp_rate(plan, bps, size, interrupt)?;
+        if interrupt.is_stopped() {
+            return Ok(());
+        }
+        figures.rates.push(rate);
+        if bps == SPACED_BPS {
+            figures.spacing = Some(spacing);
+        }
+    }
+    for bps in TCP_RATES {
+        steps.next(&format!("rate {}", Rate::from_bps(bps)));
+        let rate = tcp_rate(plan, bps, interrupt)?;
+        if interrupt.is_stopped() {
+            return Ok(());
+        }
+        figures.rates.push(rate);
+    }
+    Ok(())
+}
+
+fn delay(spin: Spin, name: &'static str, interrupt: &Stop) -> Result<DelayFigures, BenchError> {
+    let up = PipeParams {
+        delay: DELAY,
+        ..PipeParams::default()
+    };
+    let busy = AtomicBool::new(true);
+    let (samples, report) = std::thread::scope(|scope| {
+        // The other core is loaded meanwhile.
+        scope.spawn(|| {
+            while busy.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let measured = through(up, "fifo", spin, |network| {
+            let rate = Rate::from_bps(DELAYED_PPS * DELAYED_SIZE as u64 * 8);
+            udp(network, DELAYED_SIZE, rate, DELAYED_FOR, 1, interrupt)
+        });
+        busy.store(false, Ordering::Relaxed);
+        measured
+    })?;
+    let mut errors: Vec<f64> = samples
+        .samples
+        .iter()
+        .filter_map(|sample| Some(sample.received?.since(sample.sent)))
+        .map(|took| (took.as_ns() as f64 - DELAY.as_ns() as f64).abs() / 1e3)
+        .collect();
+    errors.sort_by(f64::total_cmp);
+    let (p50_us, p99_us) = p50_p99(&errors);
+    Ok(DelayFigures {
+        spin: name,
+        p50_us,
+        p99_us,
+        late_p99_us: report.lateness[0].bound(990).as_ns() as f64 / 1e3,
+        packets: errors.len(),
+    })
+}
+
+fn udp_rate(
+    plan: &Plan,
+    bps: u64,
+    size: usize,
+    interrupt: &Stop,
+) -> Result<(RateFigures, SpacingFigures), BenchError> {
+    let up = PipeParams {
+        rate: Rate::from_bps(bps),
+        ..PipeParams::default()
+    };
+    // A fifth too much, so that the link is never idle.
+    let offered = Rate::from_bps(bps + bps / 5);
+    let (report, _) = through(up, "fifo limit 50", plan.spin, |network| {
+        udp(network, size, offered, plan.rate, 1, interrupt)
+    })?;
+    let arrivals = spaced(&report.samples);
+    let bits = (size * 8) as f64;
+    let gap_us = bits / bps as f64 * 1e6;
+    let measured = match arrivals[..] {
+        [first, .., last] => (arrivals.len() - 1) as f64 * bits / ((last - first) / 1e9),
+        _ => 0.0,
+    };
+    let mut off: Vec<f64> = arrivals
+        .windows(2)
+        .map(|pair| ((pair[1] - pair[0]) / 1e3 - gap_us).abs())
+        .collect();
+    off.sort_by(f64::total_cmp);
+    let (p50_us, p99_us) = p50_p99(&off);
+    Ok((
+        rate_figures(bps, measured),
+        SpacingFigures { p50_us, p99_us },
+    ))
+}
+
+/// Arrivals in nanoseconds, without the first tenth, in which the queue fills.
+fn spaced(samples: &[UdpSample]) -> Vec<f64> {
+    samples
+        .iter()
+        .skip(samples.len() / 10)
+        .filter_map(|sample| Some(sample.received?.as_ns() as f64))
+        .collect()
+}
+
+/// One UDP sender cannot fill the faster pipes; four transfers can. Every full segment is 1448 bytes
+/// of payload (timestamps) in 1500 of IP packet.
+fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<RateFigures, BenchError> {
+    let up = PipeParams {
+        rate: Rate::from_bps(bps),
+        ..PipeParams::default()
+    };
+    let (measured, _) = through(up, "fq_codel", plan.spin, |network| {
+        let warm_up = Span::from_secs(1);
+        transfers(network, "cubic", 4, warm_up, plan.rate, interrupt)
+    })?;
+    Ok(rate_figures(bps, measured.bps * 1500.0 / 1448.0))
+}
+
+fn rate_figures(bps: u64, measured_bps: f64) -> RateFigures {
+    RateFigures {
+        rate_bps: bps,
+        measured_bps,
+        error_ppm: (measured_bps / bps as f64 - 1.0) * 1e6,
+    }
+}
+
+/// Measures through a pipe up with `queue`.
+pub(super) fn through<T>(
+    up: PipeParams,
+    queue: &'static str,
+    spin: Spin,
+    work: impl FnOnce(&Network) -> Result<T, BenchError>,
+) -> Result<(T, LoopReport), BenchError> {
+    let network = Network::with_veths(Offloads::ON)?;
+    let clock = Clock::start();
+    let ports = packet_ports(&network, true, Some(clock))?;
+    let pipes = Pipes {
+        up,
+        queue,
+        spin,
+        real_time: spin != Spin::Always,
+    };
+    let running = Loop::start(pipes, ports, Pool::new(POOL)?, clock);
+    let result = work(&network);
+    let report = running.finish();
+    Ok((result?, report))
+}
+
+const SPINS: [(Spin, &str); 3] = [
+    (Spin::None, "none"),
+    (Spin::Adaptive, "adaptive"),
+    (Spin::Always, "always"),
+];
+const DELAY: Span = Span::from_ms(10);
+const DELAYED_SIZE: usize = 128;
+const DELAYED_PPS: u64 = 1000;
+const DELAYED_FOR: Span = Span::from_secs(3);
+/// Rates in bits per second, with packets so small that there are many even at the lowest.
+const UDP_RATES: [(u64, usize); 4] = [
+    (64_000, 100),
+    (1_000_000, 500),
+    (SPACED_BPS, 1500),
+    (100_000_000, 1500),
+];
+const SPACED_BPS: u64 = 10_000_000;
+const TCP_RATES: [u64; 2] = [1_000_000_000, 5_000_000_000];

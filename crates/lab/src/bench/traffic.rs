@@ -1,0 +1,211 @@
+//! The traffic of a bench, and what it measures.
+
+use rustix::time::{ClockId, clock_gettime};
+use sluice_core::{Rate, Span, Time};
+use sluice_net::Clock;
+use sluice_net::traffic::ping::{Ping, PingReport};
+use sluice_net::traffic::tcp::{TcpFlow, TcpReport};
+use sluice_net::traffic::udp::{UdpFlow, UdpReport};
+use sluice_net::traffic::{Running, Stop};
+
+use super::BenchError;
+use super::figures::{median, quantile};
+use super::network::{H2, H3, Network};
+
+/// What transfers measured together.
+pub struct Transfers {
+    /// Payload that arrived, bits per second, over the same time for all.
+    pub bps: f64,
+    /// The same for each.
+    pub each_bps: Vec<f64>,
+    /// Processor time of the process, which is both hosts and what forwards, per payload bit.
+    pub cpu_s_per_bit: f64,
+    /// Round trips beside them in microseconds, sorted.
+    pub ping_us: Vec<f64>,
+}
+
+/// Runs `flows` transfers of congestion control `cc` with a ping beside them, for `length` after a
+/// warm-up that is not counted.
+pub fn transfers(
+    network: &Network,
+    cc: &str,
+    flows: usize,
+    warm_up: Span,
+    length: Span,
+    interrupt: &Stop,
+) -> Result<Transfers, BenchError> {
+    let clock = Clock::start();
+    let start = Time::ZERO + LEAD;
+    let (from, to) = (start + warm_up, start + warm_up + length);
+    let flow = TcpFlow {
+        congestion_control: Some(cc.to_owned()),
+        stop: Some(to),
+        ..TcpFlow::new(H2, H3, start)
+    };
+    let ping = Ping {
+        stop: Some(to),
+        linger: LINGER,
+        ..Ping::new(H2, H3, Span::from_ms(5), from)
+    };
+    let ping = ping.start(&network.h2, &network.h3, &clock, interrupt)?;
+    let cpu = process_seconds();
+    let running = (0..flows)
+        .map(|_| flow.start(&network.h2, &network.h3, &clock, interrupt))
+        .collect::<Result<Vec<Running<TcpReport>>, _>>()?;
+    let reports = running
+        .into_iter()
+        .map(Running::join)
+        .collect::<Result<Vec<_>, _>>()?;
+    let cpu = process_seconds() - cpu;
+    let ping = ping.join()?;
+    let total: u64 = reports
+        .iter()
+        .filter_map(|report| Some(report.goodput.last()?.bytes))
+        .sum();
+    let each_bps: Vec<f64> = reports
+        .iter()
+        .map(|report| (bytes_at(report, to) - bytes_at(report, from)) * 8.0 / length.as_secs_f64())
+        .collect();
+    Ok(Transfers {
+        bps: each_bps.iter().sum(),
+        each_bps,
+        cpu_s_per_bit: cpu / (total.max(1) as f64 * 8.0),
+        ping_us: round_trips_us(&ping),
+    })
+}
+
+/// Payload that had arrived by `time`, between two notes in proportion. Rates of flows may only be
+/// added if they are over the same time: a flow's own first and last note are not.
+fn bytes_at(report: &TcpReport, time: Time) -> f64 {
+    let notes = &report.goodput;
+    let next = notes.partition_point(|note| note.time < time);
+    match (next.checked_sub(1).map(|last| notes[last]), notes.get(next)) {
+        (Some(a), Some(b)) => {
+            let share = time.since(a.time).as_secs_f64() / b.time.since(a.time).as_secs_f64();
+            a.bytes as f64 + (b.bytes - a.bytes) as f64 * share
+        }
+        (Some(a), None) => a.bytes as f64,
+        (None, _) => 0.0,
+    }
+}
+
+/// The median round trip of an idle network in microseconds.
+pub fn idle_ping_us(network: &Network, interrupt: &Stop) -> Result<f64, BenchError> {
+    let clock = Clock::start();
+    let start = Time::ZERO + LEAD;
+    let ping = Ping {
+        stop: Some(start + Span::from_ms(400)),
+        linger: LINGER,
+        ..Ping::new(H2, H3, Span::from_ms(4), start)
+    };
+    let report = ping
+        .start(&network.h2, &network.h3, &clock, interrupt)?
+        .join()?;
+    Ok(median(&round_trips_us(&report)))
+}
+
+/// What a flood measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Flood {
+    /// Packets delivered per second.
+    pub pps: f64,
+    /// Share of the packets that were lost on the path, by neither end.
+    pub loss: f64,
+}
+
+/// Sends packets of `size` bytes at `pps`, or with `None` as fast as one thread can.
+pub fn flood(
+    network: &Network,
+    size: usize,
+    pps: Option<f64>,
+    length: Span,
+    interrupt: &Stop,
+) -> Result<Flood, BenchError> {
+    let bps = pps.map_or(FLOOD_BPS, |pps| (pps * size as f64 * 8.0) as u64);
+    let report = udp(
+        network,
+        size,
+        Rate::from_bps(bps),
+        length,
+        u64::MAX,
+        interrupt,
+    )?;
+    let offered = (report.sent - report.refused - report.overflowed).max(1) as f64;
+    let length = length.as_secs_f64();
+    Ok(Flood {
+        pps: (report.received + report.overflowed) as f64 / length,
+        loss: (1.0 - report.received as f64 / offered).max(0.0),
+    })
+}
+
+/// Sends packets of `size` bytes, IP header included, at `rate`, and keeps every n-th as a sample.
+pub fn udp(
+    network: &Network,
+    size: usize,
+    rate: Rate,
+    length: Span,
+    sample_every: u64,
+    interrupt: &Stop,
+) -> Result<UdpReport, BenchError> {
+    let clock = Clock::start();
+    let start = Time::ZERO + LEAD;
+    let flow = UdpFlow {
+        stop: Some(start + length),
+        sample_every,
+        linger: LINGER,
+        ..UdpFlow::new(H2, H3, rate, size - UDP_HEADERS, start)
+    };
+    let running = flow.start(&network.h2, &network.h3, &clock, interrupt)?;
+    Ok(running.join()?)
+}
+
+/// Round trips in microseconds, sorted.
+fn round_trips_us(report: &PingReport) -> Vec<f64> {
+    let mut all: Vec<f64> = report
+        .samples
+        .iter()
+        .filter_map(|sample| Some(sample.round_trip?.as_ns() as f64 / 1e3))
+        .collect();
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+/// Median and 99th percentile of sorted values.
+pub fn p50_p99(sorted: &[f64]) -> (f64, f64) {
+    (quantile(sorted, 0.5), quantile(sorted, 0.99))
+}
+
+/// Processor time of this process so far, in seconds.
+pub fn process_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Time for the kernel to switch its timestamps on.
+const LEAD: Span = Span::from_ms(100);
+/// How long to wait for the last packets.
+const LINGER: Span = Span::from_ms(200);
+/// More than any machine sends one packet at a time.
+const FLOOD_BPS: u64 = 100_000_000_000;
+/// Bytes of the headers of IPv4 and UDP.
+const UDP_HEADERS: usize = 28;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_net::traffic::tcp::Goodput;
+
+    #[test]
+    fn bytes_between_two_notes_are_in_proportion() {
+        let note = |ms, bytes| Goodput {
+            time: Time::ZERO + Span::from_ms(ms),
+            bytes,
+        };
+        let report = TcpReport {
+            goodput: vec![note(10, 100), note(30, 300)],
+            ..TcpReport::default()
+        };
+        let at = |ms| bytes_at(&report, Time::ZERO + Span::from_ms(ms));
+        assert_eq!([at(5), at(15), at(40)], [0.0, 150.0, 300.0]);
+    }
+}

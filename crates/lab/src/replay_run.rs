@@ -1,0 +1,395 @@
+//! A live run once more, in virtual time: the arrivals that it recorded, fed to the same queues with
+//! the same randomness, get the same verdicts, packet for packet and nanosecond for nanosecond.
+//!
+//! A pipe lives in the instants at which something is due, not in those at which a live router gets
+//! round to it; so what the router's own delays could change is nothing but when packets are sent.
+//! A verdict that differs means that the emulation is not what it claims to be.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use serde::Serialize;
+use sluice_core::record::{Fate, PacketRecord};
+use sluice_core::{Cx, DropReason, Ecn, Packet, Rng, Sink, Time};
+use sluice_router::forward::Queueing as _;
+
+use crate::live::{self, Chain};
+use crate::recording::{Arrival, PacketRow, ReadError, Recording, Rows};
+use crate::scenario::{Backend, Direction, PipeId};
+
+/// Why a run cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayRunError {
+    /// It was simulated, so there is nothing to hold against.
+    #[error("`{dir}` was simulated; replay a live run, or run the scenario again")]
+    Simulated {
+        /// Its folder.
+        dir: String,
+    },
+    /// A table cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// How a replay came out.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunReplay {
+    /// Every pipe of both directions.
+    pub pipes: Vec<PipeReplay>,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PipeReplay {
+    /// Which.
+    #[serde(serialize_with = "word")]
+    pub pipe: PipeId,
+    /// Packets that arrived.
+    pub packets: u64,
+    /// Of those, how many left unchanged.
+    pub sent: u64,
+    /// How many left with a mark.
+    pub marked: u64,
+    /// How many were dropped.
+    pub dropped: u64,
+    /// How many were still there at the end.
+    pub queued: u64,
+    /// How many had another verdict, reason or instant than in the recording.
+    pub differing: u64,
+    /// The first of those.
+    pub first_difference: Option<Difference>,
+}
+
+fn word<S: serde::Serializer>(pipe: &PipeId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(pipe.word())
+}
+
+/// A packet to which something else happened than before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Its number in the order of arrival.
+    pub seq: u64,
+    /// What happened in the run; none if there was no such packet.
+    pub recorded: Option<What>,
+    /// What happened in the replay; none if there was no such packet.
+    pub replayed: Option<What>,
+}
+
+/// What happened to a packet, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct What {
+    /// When it arrived.
+    pub time_ns: u64,
+    /// `sent`, `marked`, `dropped` or `queued`.
+    pub verdict: &'static str,
+    /// Why it was dropped.
+    pub reason: &'static str,
+    /// When.
+    pub at_ns: u64,
+}
+
+impl What {
+    fn of(record: &PacketRecord) -> What {
+        What {
+            time_ns: record.arrival.as_ns(),
+            verdict: record.fate.verdict(),
+            reason: record.fate.reason(),
+            at_ns: record.at.as_ns(),
+        }
+    }
+}
+
+/// Replays `recording`, which must be that of a live run.
+///
+/// # Errors
+/// [`ReplayRunError`].
+pub fn replay_run(recording: &Recording) -> Result<RunReplay, ReplayRunError> {
+    let run = recording.run();
+    if run.environment.backend != Backend::Live {
+        return Err(ReplayRunError::Simulated {
+            dir: recording.dir().display().to_string(),
+        });
+    }
+    let plan = live::plan(&run.scenario);
+    let mut pipes = Vec::new();
+    for direction in [Direction::Up, Direction::Down] {
+        let replay = Replay {
+            recording,
+            direction,
+            chain: plan.chain(direction),
+            rng: plan.rng(direction),
+            host: Host::default(),
+            sides: Vec::new(),
+        };
+        pipes.extend(replay.run()?);
+    }
+    Ok(RunReplay { pipes })
+}
+
+/// One direction under way.
+struct Replay<'a> {
+    recording: &'a Recording,
+    direction: Direction,
+    chain: Chain,
+    rng: Rng,
+    host: Host,
+    sides: Vec<Side>,
+}
+
+/// What the recording says of a pipe, and how the replay compares so far.
+struct Side {
+    recorded: Rows<PacketRow>,
+    result: PipeReplay,
+}
+
+impl Replay<'_> {
+    fn run(mut self) -> Result<Vec<PipeReplay>, ReplayRunError> {
+        let mut arrived: u32 = 0;
+        for arrival in self.recording.arrivals()? {
+            let arrival = arrival?;
+            if arrival.pipe.direction() != self.direction {
+                continue;
+            }
+            self.admit(&arrival);
+            arrived = arrived.wrapping_add(1);
+            // Often enough that rows do not gather.
+            if arrived.is_multiple_of(1024) {
+                self.compare_settled()?;
+            }
+        }
+        // What the recording still tells of; what is queued then was queued there too.
+        let latest = self.latest()?;
+        self.drain(latest);
+        self.compare_settled()?;
+        let Replay {
+            recording,
+            chain,
+            mut sides,
+            ..
+        } = self;
+        for (pipe, rows) in chain.into_rows() {
+            let side = Side::of(&mut sides, recording, pipe)?;
+            for row in rows {
+                side.compare(&row)?;
+            }
+            side.finish()?;
+        }
+        Ok(sides.into_iter().map(|side| side.result).collect())
+    }
+
+    fn admit(&mut self, arrival: &Arrival) {
+        let mut packet = Packet::new(self.host.allocate(), arrival.len);
+        packet.arrival = arrival.time;
+        packet.flow = arrival.hash;
+        packet.src = arrival.src;
+        packet.dst = arrival.dst;
+        packet.tag = arrival.tag;
+        packet.segments = arrival.segments as u16;
+        packet.ecn = Ecn::from_bits(arrival.ecn as u8);
+        packet.dscp = arrival.dscp as u8;
+        let way = arrival.way as u8;
+        let mut cx = Cx::new(arrival.time, &mut self.rng, &mut self.host);
+        self.chain.admit(packet, &way, &mut cx);
+        // Whatever is due at this instant is worked off before the next arrival, also of the same.
+        self.drain(arrival.time);
+    }
+
+    fn drain(&mut self, now: Time) {
+        loop {
+            let mut cx = Cx::new(now, &mut self.rng, &mut self.host);
+            let Some(departure) = self.chain.poll(&mut cx) else {
+                return;
+            };
+            self.host.free.push(departure.packet.slot);
+        }
+    }
+
+    fn compare_settled(&mut self) -> Result<(), ReadError> {
+        for sample in self.chain.sample() {
+            let side = Side::of(&mut self.sides, self.recording, sample.pipe)?;
+            for row in &sample.rows {
+                side.compare(row)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The last instant of which the recording tells in this direction.
+    fn latest(&self) -> Result<Time, ReadError> {
+        let mut latest = Time::ZERO;
+        for row in self.recording.packets()? {
+            let row = row?;
+            if row.pipe.direction() == self.direction {
+                latest = latest.max(row.record.at);
+            }
+        }
+        Ok(latest)
+    }
+}
+
+impl Side {
+    /// That of `pipe`, which is opened when it is first asked for.
+    fn of<'s>(
+        sides: &'s mut Vec<Side>,
+        recording: &Recording,
+        pipe: PipeId,
+    ) -> Result<&'s mut Side, ReadError> {
+        let known = sides.iter().position(|side| side.result.pipe == pipe);
+        let place = match known {
+            Some(place) => place,
+            None => {
+                sides.push(Side {
+                    recorded: recording.packets()?,
+                    result: PipeReplay {
+                        pipe,
+                        packets: 0,
+                        sent: 0,
+                        marked: 0,
+                        dropped: 0,
+                        queued: 0,
+                        differing: 0,
+                        first_difference: None,
+                    },
+                });
+                sides.len() - 1
+            }
+        };
+        Ok(&mut sides[place])
+    }
+
+    /// The next packet of the pipe in the recording.
+    fn next(&mut self) -> Result<Option<PacketRecord>, ReadError> {
+        let pipe = self.result.pipe;
+        for row in &mut self.recorded {
+            let row = row?;
+            if row.pipe == pipe {
+                return Ok(Some(row.record));
+            }
+        }
+        Ok(None)
+    }
+
+    fn compare(&mut self, replayed: &PacketRecord) -> Result<(), ReadError> {
+        let recorded = self.next()?;
+        let result = &mut self.result;
+        result.packets += 1;
+        *match replayed.fate {
+            Fate::Sent => &mut result.sent,
+            Fate::Marked => &mut result.marked,
+            Fate::Dropped(_) => &mut result.dropped,
+            Fate::Queued => &mut result.queued,
+        } += 1;
+        let seen = |record: &PacketRecord| (record.arrival, record.fate, record.at);
+        if recorded.as_ref().map(seen) != Some(seen(replayed)) {
+            result.differ(replayed.seq, recorded.as_ref(), Some(replayed));
+        }
+        Ok(())
+    }
+
+    /// Whatever the recording still has was not in the replay.
+    fn finish(&mut self) -> Result<(), ReadError> {
+        while let Some(recorded) = self.next()? {
+            self.result.differ(recorded.seq, Some(&recorded), None);
+        }
+        Ok(())
+    }
+}
+
+impl PipeReplay {
+    fn differ(
+        &mut self,
+        seq: u64,
+        recorded: Option<&PacketRecord>,
+        replayed: Option<&PacketRecord>,
+    ) {
+        self.differing += 1;
+        self.first_difference.get_or_insert_with(|| Difference {
+            seq,
+            recorded: recorded.map(What::of),
+            replayed: replayed.map(What::of),
+        });
+    }
+}
+
+/// Keeps slots instead of bytes.
+#[derive(Default)]
+struct Host {
+    free: Vec<u32>,
+    slots: u32,
+}
+
+impl Host {
+    fn allocate(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots += 1;
+            self.slots - 1
+        })
+    }
+}
+
+impl Sink for Host {
+    fn discard(&mut self, _now: Time, packet: Packet, _reason: DropReason) {
+        self.free.push(packet.slot);
+    }
+
+    fn copy(&mut self, _now: Time, _packet: &Packet) -> Option<u32> {
+        Some(self.allocate())
+    }
+}
+
+impl RunReplay {
+    /// Whether everything happened as it did in the run.
+    pub fn is_same(&self) -> bool {
+        self.pipes.iter().all(|pipe| pipe.differing == 0)
+    }
+
+    /// As JSON.
+    ///
+    /// # Panics
+    /// Never: there are only numbers and words in it.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a replay has only words for keys") + "\n"
+    }
+}
+
+impl fmt::Display for RunReplay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for pipe in &self.pipes {
+            let PipeReplay {
+                packets,
+                sent,
+                marked,
+                dropped,
+                queued,
+                ..
+            } = pipe;
+            write!(f, "{:<5} {packets} packets: {sent} sent", pipe.pipe.word())?;
+            write!(f, ", {marked} marked, {dropped} dropped, {queued} queued; ")?;
+            match pipe.differing {
+                0 => writeln!(f, "all as recorded")?,
+                n => writeln!(f, "{n} not as recorded")?,
+            }
+            if let Some(first) = &pipe.first_difference {
+                let what = |what: &Option<What>| match what {
+                    None => "no such packet".to_owned(),
+                    Some(what) => {
+                        let reason = match what.reason {
+                            "" => String::new(),
+                            reason => format!(" ({reason})"),
+                        };
+                        format!(
+                            "arrived at {} ns, {}{reason} at {} ns",
+                            what.time_ns, what.verdict, what.at_ns
+                        )
+                    }
+                };
+                writeln!(f, "      the first is packet {}", first.seq)?;
+                writeln!(f, "        recorded: {}", what(&first.recorded))?;
+                writeln!(f, "        replayed: {}", what(&first.replayed))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+use std::path::Path;
+
+use sluice_core::Span;
+
+use super::*;
+use crate::recording::{End, Environment, RunWriter};
+use crate::scenario::{Scenario, Variant};
+
+fn variant(queue: &str) -> Variant {
+    let text = format!(
+        "duration = \"2s\"\n[link]\nrate = [[\"0s\", \"10Mbit/s\"], [\"1s\", \"2Mbit/s\"]]\nrtt = \"20ms\"\n\
+         queue = \"{queue}\"\n[[flow]]\ntype = \"tcp\"\n"
+    );
+    let mut variants = Scenario::parse("s.toml", &text, &[]).expect("a scenario");
+    variants.remove(0)
+}
+
+/// Records packets that a router polled at its own odd instants, late as a live one, and stamped
+/// with the kernel's.
+fn record(dir: &Path, variant: &Variant, spoil: impl Fn(&mut PacketRecord)) -> Recording {
+    let environment = Environment::here(Backend::Live, String::new());
+    let mut writer = RunWriter::create(dir, variant, &environment).expect("a folder");
+    let plan = live::plan(&variant.scenario);
+    for direction in [Direction::Up, Direction::Down] {
+        let mut chain = plan.chain(direction);
+        let (mut rng, mut host) = (plan.rng(direction), Host::default());
+        // Arrivals and polls of a router's own: any numbers without a pattern will do.
+        let mut other = Rng::from_seed(9);
+        let (mut now, mut told) = (Time::ZERO, Time::ZERO);
+        while now < Time::ZERO + variant.scenario.duration {
+            now += Span::from_us(100 + other.below(2000));
+            for _ in 0..other.below(4) {
+                let stamp = Time::from_ns(now.as_ns() - other.below(50_000));
+                let at = stamp.max(told);
+                told = at;
+                let mut packet = Packet::new(host.allocate(), 200 + other.below(1300) as u32);
+                packet.arrival = at;
+                packet.flow = 0x1234_0000 + other.below(5) as u32;
+                packet.ecn = [Ecn::NotEct, Ecn::Ect0][other.below(2) as usize];
+                let arrival = Arrival {
+                    time: at,
+                    pipe: direction.into(),
+                    way: 0,
+                    len: packet.len,
+                    segments: 1,
+                    ecn: packet.ecn as u32,
+                    dscp: 0,
+                    hash: packet.flow,
+                    src: 0,
+                    dst: 0,
+                    tag: 0,
+                };
+                writer.arrival(&arrival).expect("writable");
+                chain.admit(packet, &0, &mut Cx::new(at, &mut rng, &mut host));
+            }
+            while let Some(departure) = chain.poll(&mut Cx::new(now, &mut rng, &mut host)) {
+                host.free.push(departure.packet.slot);
+            }
+            told = now + Span::from_ns(1);
+        }
+        for (pipe, rows) in chain.into_rows() {
+            for mut record in rows {
+                spoil(&mut record);
+                writer.packet(pipe, &record).expect("writable");
+            }
+        }
+    }
+    let end = Time::ZERO + variant.scenario.duration;
+    writer.finish(End::complete(end)).expect("writable")
+}
+
+#[test]
+fn every_queue_decides_again_as_it_did() {
+    for queue in [
+        "codel ecn",
+        "pie ecn",
+        "fq_codel ecn quantum 300",
+        "red ecn",
+        "fifo limit 20",
+    ] {
+        let temp = tempfile::tempdir().expect("a folder");
+        let recording = record(temp.path(), &variant(queue), |_| {});
+        let replay = replay_run(&recording).expect("a live run");
+        assert!(replay.is_same(), "{queue}:\n{replay}");
+        let [up, down] = &replay.pipes[..] else {
+            panic!("there are two directions");
+        };
+        for pipe in [up, down] {
+            // About 2 s / 1.1 ms times 1.5 packets come, 850 bytes each: 9 Mbit/s, more than
+            // 2 Mbit/s, so that every queue has to decide.
+            assert!(pipe.packets > 2000, "{queue}:\n{replay}");
+            assert!(pipe.dropped + pipe.marked > 0, "{queue}:\n{replay}");
+        }
+        assert_ne!(
+            up, down,
+            "each direction has its own randomness, or at least its own name"
+        );
+    }
+}
+
+#[test]
+fn another_verdict_or_instant_is_found_and_shown() {
+    let temp = tempfile::tempdir().expect("a folder");
+    let recording = record(temp.path(), &variant("codel"), |record| {
+        if record.seq == 1000 {
+            record.at += Span::from_ns(1);
+        }
+    });
+    let replay = replay_run(&recording).expect("a live run");
+    assert!(!replay.is_same());
+    assert_eq!(
+        replay.pipes.iter().map(|pipe| pipe.differing).sum::<u64>(),
+        2
+    );
+    let first = replay.pipes[0]
+        .first_difference
+        .as_ref()
+        .expect("a difference");
+    let at = |what: &Option<What>| what.as_ref().map(|what| what.at_ns);
+    assert_eq!(first.seq, 1000);
+    assert_eq!(at(&first.recorded), at(&first.replayed).map(|ns| ns + 1));
+    assert!(replay.to_string().contains("1 not as recorded"), "{replay}");
+}
+
+#[test]
+fn a_simulated_run_is_refused() {
+    let temp = tempfile::tempdir().expect("a folder");
+    let environment = Environment::here(Backend::Sim, String::new());
+    let writer = RunWriter::create(temp.path(), &variant("codel"), &environment).expect("a folder");
+    let recording = writer.finish(End::complete(Time::ZERO)).expect("writable");
+    let error = replay_run(&recording).expect_err("nothing live");
+    assert!(error.to_string().contains("was simulated"), "{error}");
+}

@@ -1,0 +1,170 @@
+//! Every scenario simulated with its own seed: its figures are those that are kept in
+//! `scenarios/golden`.
+//!
+//! A simulation gives the same figures on every machine, so any change of them is the change of an
+//! algorithm, of TCP, or of how something is measured. It may be right; then `make golden` writes the
+//! tables anew, and the changelog says why, in a line with the digest of all tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+use sluice_lab::figures::figures_of;
+use sluice_lab::results::VariantResult;
+use sluice_lab::scenario::Backend;
+use sluice_lab::suite::{Backends, Options, Request, execute};
+use sluice_lab::table;
+use sluice_net::traffic::Stop;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn figures_are_those_that_the_changelog_knows() {
+    let golden = root().join("scenarios/golden");
+    let tables = simulate();
+    let is_update = std::env::var_os("UPDATE_EXPECT").is_some();
+    let kept = files(&golden);
+    let mut changed = Vec::new();
+    for name in tables.keys().chain(kept.keys()).collect::<BTreeSet<_>>() {
+        let (new, old) = (tables.get(name), kept.get(name));
+        if new == old {
+            continue;
+        }
+        let path = golden.join(name);
+        match new {
+            Some(text) if is_update => {
+                fs::create_dir_all(path.parent().expect("a folder")).expect("writable");
+                fs::write(&path, text).expect("writable");
+            }
+            None if is_update => fs::remove_file(&path).expect("writable"),
+            _ => changed.push(difference(name, old, new)),
+        }
+    }
+    assert!(
+        changed.is_empty(),
+        "{}\nif this is as it should be: `make golden`, and say why in CHANGELOG.md",
+        changed.join("\n")
+    );
+    let digest = digest(&tables);
+    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).expect("the changelog");
+    let is_known = changelog.contains(&format!("golden tables {digest}"));
+    let ask = format!("CHANGELOG.md needs a line `golden tables {digest}: why they changed`");
+    if is_update && !is_known {
+        println!("{ask}");
+    }
+    assert!(is_update || is_known, "{ask}");
+}
+
+/// The table of every scenario, by the name of its golden file.
+fn simulate() -> BTreeMap<String, String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let scenarios = root().join("scenarios");
+    let request = Request {
+        paths: vec![scenarios.clone()],
+        backends: Some(Backends::One(Backend::Sim)),
+        repeat: 1,
+        output: Some(folder.path().to_owned()),
+        ..Request::default()
+    };
+    let mut suite = request.plan().expect("scenarios");
+    let mut tables = BTreeMap::new();
+    let names: Vec<String> = suite.experiments.iter().map(|e| e.name.clone()).collect();
+    suite.check();
+    // What cannot be simulated is kept as such: it may be one day.
+    let possible: BTreeSet<&str> = suite.experiments.iter().map(|e| e.name.as_str()).collect();
+    for name in names
+        .iter()
+        .filter(|name| !possible.contains(name.as_str()))
+    {
+        tables.insert(format!("{name}.txt"), "cannot be simulated\n".to_owned());
+    }
+    let interrupt = Stop::new();
+    let options = Options {
+        is_fresh: true,
+        threads: None,
+        has_pages: false,
+        interrupt: &interrupt,
+        watch: &|_| {},
+    };
+    let executed = execute(&suite, &options);
+    for (experiment, executed) in suite.experiments.iter().zip(executed) {
+        let failed: Vec<String> = executed
+            .failures
+            .iter()
+            .map(|failure| format!("{}: {}", failure.what, failure.error))
+            .collect();
+        assert!(failed.is_empty(), "{failed:?}");
+        tables.insert(format!("{}.txt", experiment.name), text(&executed.results));
+    }
+    tables
+}
+
+/// The table that `sluice run` prints, and a digest of every figure in nine digits: more would tell
+/// one library of logarithms from another.
+fn text(results: &[VariantResult]) -> String {
+    let mut text = table::text(results);
+    text.push_str("\nall figures\n");
+    for result in results {
+        let mut all = Sha256::new();
+        for figure in figures_of(&result.runs[0].summary) {
+            all.update(format!("{} {:.8e}\n", figure.name, figure.value));
+        }
+        let _ = writeln!(text, "{} {}", hex(&all.finalize()), result.variant);
+    }
+    text
+}
+
+fn digest(tables: &BTreeMap<String, String>) -> String {
+    let mut all = Sha256::new();
+    for (name, text) in tables {
+        all.update(name);
+        all.update(text);
+    }
+    hex(&all.finalize())
+}
+
+fn hex(digest: &[u8]) -> String {
+    digest[..6]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// The golden files, by their path below `folder`.
+fn files(folder: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.strip_prefix(folder).expect("it is below");
+            let text = fs::read_to_string(&path).expect("a readable file");
+            found.insert(name.to_string_lossy().into_owned(), text);
+        }
+    }
+    found
+}
+
+/// The lines that differ.
+fn difference(name: &str, old: Option<&String>, new: Option<&String>) -> String {
+    let lines = |text: Option<&String>| -> Vec<String> {
+        text.map_or_else(Vec::new, |text| text.lines().map(str::to_owned).collect())
+    };
+    let (old, new) = (lines(old), lines(new));
+    let mut out = format!("scenarios/golden/{name}:\n");
+    for line in old.iter().filter(|line| !new.contains(line)) {
+        let _ = writeln!(out, "- {line}");
+    }
+    for line in new.iter().filter(|line| !old.contains(line)) {
+        let _ = writeln!(out, "+ {line}");
+    }
+    out
+}
