@@ -10,7 +10,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build test lint fmt bench test-rust test-contributing test-live test-web test-python test-report test-exports reproduction clean
+.PHONY: help demo build test lint fmt bench golden test-rust test-golden test-contributing test-live test-web test-python test-report test-exports reproduction clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -28,7 +28,7 @@ $(WEB): $(shell git ls-files -co --exclude-standard web | grep -v '^web/test')
 	@scripts/setup.sh web
 	cd web && npm run --silent build
 
-test: lint test-rust test-contributing test-live test-web test-python test-report test-exports ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports
+test: lint test-rust test-golden test-contributing test-live test-web test-python test-report test-exports ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports
 
 test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
@@ -70,14 +70,14 @@ lint: $(WEB) ## formatters, linters and the layer check
 	$(CARGO) clippy --locked --workspace --all-targets -q -- -D warnings
 	$(CARGO) xtask layers
 	cd web && npm run --silent lint
-	$(VENV)/ruff check -q python && $(VENV)/ruff format -q --check python
+	$(VENV)/ruff check -q python bench && $(VENV)/ruff format -q --check python bench
 	$(VENV)/mypy --no-error-summary
 
 fmt: ## format everything
 	@scripts/setup.sh web python
 	@rustfmt --edition 2024 $(RUST)
 	cd web && npm run --silent fmt
-	$(VENV)/ruff check -q --fix python && $(VENV)/ruff format -q python
+	$(VENV)/ruff check -q --fix python bench && $(VENV)/ruff format -q python bench
 
 reproduction: build ## run the published experiments on both backends and make docs/reproduction.md
 	$(SLUICE) run scenarios/seeds --backend both -o $(RUNS)/seeds || true
@@ -87,6 +87,8 @@ bench: build ## benchmarks, each beside something measured in the same minute
 	$(CARGO) bench --locked -q -p sluice-core --bench queues
 	$(CARGO) bench --locked -q -p sluice-ipfw --bench scale
 	$(CARGO) run --release --locked -q -p sluice-sim --example speed
+	@scripts/setup.sh ns3
+	.venv-ns3/bin/python bench/ns3/compare.py .venv-ns3/bin/python target/release/examples/speed
 	$(CARGO) run --release --locked -q -p sluice-net --example forward_rate
 
 clean: ## remove what was built

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a fresh Debian or Ubuntu machine ready: `scripts/setup.sh [web] [python] [chromium] [tshark] [flent]`.
+# Makes a fresh Debian or Ubuntu machine ready: `scripts/setup.sh [web] [python] [chromium] [tshark] [flent] [ns3]`.
 # Toolchains are checked, never installed; system packages are installed when root, else named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -84,10 +84,20 @@ flent() {
     fi
 }
 
+# In an environment of its own: only the benchmark that runs beside it needs it.
+ns3() {
+    need_python
+    if [ ! -f .venv-ns3/.installed ]; then
+        python3 -m venv .venv-ns3
+        .venv-ns3/bin/pip install -q --disable-pip-version-check ns3==3.44.post0
+        touch .venv-ns3/.installed
+    fi
+}
+
 need_rust
 for part in "$@"; do
     case $part in
-        web | python | chromium | tshark | flent) "$part" ;;
-        *) die "unknown part '$part': web, python, chromium, tshark or flent" ;;
+        web | python | chromium | tshark | flent | ns3) "$part" ;;
+        *) die "unknown part '$part': web, python, chromium, tshark, flent or ns3" ;;
     esac
 done

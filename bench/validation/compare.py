@@ -1,10 +1,10 @@
-"""The simulator beside live runs: a Markdown table of the figures that both give.
+"""Hold the simulator beside live runs: a Markdown table of the figures that both give.
 
 Usage: compare.py SIMULATED LIVE [LIVE ...]
 
-Each is the folder of one run of the same scenario (`sluice run FILE --backend sim -o SIMULATED`). A figure
-of the simulator is held against the median of the live runs, within the bounds of docs/validation.md; the
-exit code says how many are outside.
+Each is the folder of one run of the same scenario (`sluice run FILE --backend sim -o SIMULATED`).
+A figure of the simulator is held against the median of the live runs, within the bounds of
+docs/validation.md; the exit code says how many are outside.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BOUNDS = {
 
 
 def figures(folder: Path) -> dict[str, float]:
-    """What is compared, of one variant of one run, in the units above."""
+    """Read what is compared of one variant of one run, in the units above."""
     summary = json.loads((folder / "summary.json").read_text())
     window = summary["window"]
     minutes = (window["end_ns"] - window["warmup_ns"]) / 60e9
@@ -51,12 +51,12 @@ def figures(folder: Path) -> dict[str, float]:
 
 
 def variants(run: Path) -> list[str]:
-    """The folders of a run's variants."""
+    """List the folders of a run's variants."""
     return sorted(path.parent.name for path in run.glob("*/summary.json"))
 
 
 def main() -> int:
-    """Prints the table; returns how many figures are outside."""
+    """Print the table; return how many figures are outside."""
     simulated, *live = (Path(word) for word in sys.argv[1:])
     outside = 0
     print("| variant | figure | live, median (all) | simulated | difference | bound |")

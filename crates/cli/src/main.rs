@@ -42,12 +42,12 @@ enum Command {
     List(list::Args),
     /// Run a recorded arrival trace through one queue, or a live run through its own once more
     Replay(replay::Args),
+    /// Put published figures and numbers beside those of recorded runs, as a page
+    Reproduce(reproduce::Args),
     /// Route packets between interfaces, through dummynet's rules, pipes and queues
     Router(router::Args),
     /// Tell a router what to do, in dummynet's words
     Ipfw(ipfw::Args),
-    /// Put published figures and numbers beside those of recorded runs, as a page
-    Reproduce(reproduce::Args),
     /// Measure the packet path beside the kernel's, in namespaces of its own
     Bench(bench::Args),
 }

@@ -337,3 +337,168 @@ fn an_unwritable_output_is_said_before_the_run_starts() {
         "nothing was run"
     );
 }
+
+/// Runs the text of a scenario live; its summary as JSON, with the text that was printed.
+fn run_text(text: &str) -> (Value, String) {
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("x.toml");
+    fs::write(&file, text).unwrap();
+    let out = temp.path().join("run");
+    let output = sluice()
+        .args(["run", "--backend", "live", "--quiet"])
+        .arg(&file)
+        .arg("-o")
+        .arg(&out)
+        .output()
+        .unwrap();
+    let printed = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        stderr(&output)
+    );
+    assert!(output.status.success(), "{printed}");
+    let variant = fs::read_dir(&out)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.join("summary.json").exists());
+    let summary = variant.unwrap_or(out).join("summary.json");
+    (json(&summary), printed)
+}
+
+/// Every kind of traffic over two links with effects; the bounds are wide, since the machine may be
+/// busy: what they show is that each kind works and meets the path that the scenario describes.
+#[test]
+fn every_kind_of_traffic_crosses_a_path_of_two_links() {
+    run_text(
+        r#"
+duration = "5s"
+[link]
+rate = "20Mbit/s"
+rtt = "20ms"
+queue = "fq_codel"
+loss = "1%"
+driver = "3000B"
+[[hop]]
+rate = { every = "1s", rates = ["20Mbit/s", "10Mbit/s"] }
+rtt = "10ms"
+queue = "codel"
+[[flow]]
+type = "tcp"
+name = "repeated"
+bytes = "50kB"
+pause = "200ms"
+[[flow]]
+type = "udp"
+name = "bursts"
+rate = "2Mbit/s"
+spacing = "on_off"
+on = "100ms"
+off = "100ms"
+[[flow]]
+type = "voip"
+direction = "down"
+[[flow]]
+type = "rr"
+[[flow]]
+type = "web"
+direction = "down"
+interval = "300ms"
+size = "5kB"
+objects = 3
+[[flow]]
+type = "ping"
+name = "first"
+protocol = "udp"
+hops = 1
+[[flow]]
+type = "ping"
+name = "far"
+rtt = "80ms"
+[[expect]]
+metric = "repeated.transfers"
+min = 3
+[[expect]]
+metric = "bursts.goodput"
+min = "700kbit/s"
+max = "1.2Mbit/s"
+[[expect]]
+metric = "voip.down.p50"
+min = "15ms"
+max = "25ms"
+[[expect]]
+metric = "voip.loss"
+max = 0.1
+[[expect]]
+metric = "rr.p50"
+min = "30ms"
+max = "45ms"
+[[expect]]
+metric = "web.transfers"
+min = 4
+[[expect]]
+metric = "web.fct.p50"
+min = "60ms"
+# Only the first link, and only the flow that is farther.
+[[expect]]
+metric = "first.p50"
+min = "20ms"
+max = "29ms"
+[[expect]]
+metric = "far.p50"
+min = "80ms"
+max = "95ms"
+[[expect]]
+metric = "up.drops.loss"
+min = 1
+[[expect]]
+metric = "up2.packets"
+min = 100
+"#,
+    );
+}
+
+#[test]
+fn a_live_router_has_the_rules_of_the_scenario() {
+    run_text(
+        r#"
+duration = "5s"
+rules = """
+pipe 1 config bw 4Mbit/s delay 10ms
+sched 1 config pipe 1 type wf2q+
+queue 100 config sched 1 weight 69
+queue 200 config sched 1 weight 30
+queue 300 config sched 1 weight 1
+add 1000 queue 100 udp from 10.0.23.2 to any dscp ef out xmit h3
+add 1001 queue 200 udp from 10.0.23.2 to any out xmit h3
+add 1002 queue 300 icmp from 10.0.23.2 to any out xmit h3
+add 2000 allow ip from any to any
+"""
+[[flow]]
+type = "udp"
+name = "heavy"
+rate = "4Mbit/s"
+dscp = "ef"
+[[flow]]
+type = "udp"
+name = "light"
+rate = "4Mbit/s"
+[[flow]]
+type = "ping"
+interval = "50ms"
+# 69 and 30 of 99 parts of 4 Mbit/s, of which 1200 of 1228 bytes are payload: 2.72 and 1.18 Mbit/s.
+[[expect]]
+metric = "heavy.goodput"
+min = "2.5Mbit/s"
+max = "2.8Mbit/s"
+[[expect]]
+metric = "light.goodput"
+min = "1.05Mbit/s"
+max = "1.35Mbit/s"
+# As simulated: 10 ms, 16.8 ms of its weight, 2.5 ms of a packet under way, and the machine.
+[[expect]]
+metric = "ping.p50"
+min = "10ms"
+max = "40ms"
+"#,
+    );
+}

@@ -15,7 +15,7 @@ use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Cx, DropReason, Ecn, Packet, Rng, Sink, Time};
 use sluice_router::forward::Queueing as _;
 
-use crate::live::{self, Chain};
+use crate::live::{self, Chain, Recorded};
 use crate::recording::{Arrival, PacketRow, ReadError, Recording, Rows};
 use crate::scenario::{Backend, Direction, PipeId};
 

@@ -10,6 +10,8 @@ pub(crate) struct Tag {
     pub hash: u32,
     /// Bytes on the link.
     pub len: u32,
+    /// Bytes that the flow has still to send, this packet's included; 0 if it has no end.
+    pub remaining: u32,
     /// The connection of a segment; [`NOT_TCP`] for a datagram. The generation tells it from a
     /// later connection in the same place.
     pub connection: u32,

@@ -329,10 +329,12 @@ impl Simulation {
                 break;
             };
             end.sent += 1;
+            let remaining = end.tcp.remaining(&segment);
             let tag = Tag {
                 flow: end.flow,
                 hash: end.hash,
                 len: 0,
+                remaining: remaining.map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
                 connection: id,
                 generation: end.generation,
                 serial: end.serial,

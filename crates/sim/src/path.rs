@@ -38,6 +38,7 @@ impl Simulation {
             flow,
             hash: self.hash_of(flow, 0, to_server),
             len: ip_len + self.frame_overhead,
+            remaining: 0,
             connection: NOT_TCP,
             generation: 0,
             serial: 0,
@@ -79,6 +80,7 @@ impl Simulation {
             (server, client)
         };
         packet.class = way.class;
+        packet.tag = tag.remaining;
         packet.ecn = tag.ecn;
         packet.dscp = way.dscp;
         if observer.hears_packets() {

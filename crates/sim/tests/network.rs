@@ -336,6 +336,60 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     assert_ne!(digest(1), digest(2));
 }
 
+/// The same run on every machine, in debug and release builds alike. What changes the number changes
+/// the result of everybody's simulations: it needs a line in the changelog.
+#[test]
+fn the_run_of_a_seed_is_what_it_was() {
+    let links = dumbbell(mbit(20), Span::from_ms(30), &queue("fq_codel"));
+    let mut flows: Vec<Flow> = cc::REGISTRY.iter().map(|cc| bulk(cc.name)).collect();
+    flows.push(ping(Span::from_ms(10)));
+    flows.push(Flow::new(
+        Traffic::Web(Web::new(Span::from_ms(200)).into()),
+        dumbbell_route(Span::ZERO),
+    ));
+    let config = Config {
+        duration: Span::from_secs(10),
+        sample_interval: Some(Span::from_ms(50)),
+        links,
+        flows,
+        ..Config::default()
+    };
+    let (_, notes) = run(&config);
+    assert_eq!(notes.digest, DIGEST, "see above");
+}
+
+const DIGEST: u64 = 14_335_650_119_329_165_434;
+
+#[test]
+fn the_shortest_transfer_goes_first_where_the_queue_asks_for_it() {
+    // Ten transfers of 1 MB fill the queue; one of 50 kB that starts among them has least to send
+    // and passes all that waits, so its packets never wait for more than the one on the wire.
+    let completion = |text: &str| {
+        let links = dumbbell(mbit(10), Span::from_ms(20), &queue(text));
+        let sized = |bytes, at| {
+            let mut tcp = Tcp::bulk(&cc::CUBIC);
+            tcp.bytes = Some(bytes);
+            Flow {
+                start: Time::ZERO + Span::from_ms(at),
+                ..Flow::new(Traffic::Tcp(tcp.into()), dumbbell_route(Span::ZERO))
+            }
+        };
+        let mut flows = vec![sized(1_000_000, 0); 10];
+        flows.push(sized(50_000, 1000));
+        let (_, notes) = run(&exact(links, flows, 10));
+        let (_, done) = notes
+            .completions
+            .iter()
+            .find(|(flow, _)| *flow == 10)
+            .unwrap();
+        done.end.since(done.start)
+    };
+    // 50 kB take 42 ms at 10 Mbit/s, four round trips of 20 ms (handshake, 10, 20 and 5 segments)
+    // and the waits for a packet that is on the wire.
+    assert!(completion("pifo rank srpt limit 1000") < Span::from_ms(150));
+    assert!(completion("fifo limit 1000") > Span::from_ms(500));
+}
+
 #[test]
 fn running_in_steps_changes_nothing() {
     let links = dumbbell(mbit(20), Span::from_ms(30), &queue("codel"));

@@ -172,6 +172,12 @@ impl Endpoint {
         self.sender.unacknowledged()
     }
 
+    /// Bytes that the application has written and that begin with those of `segment`, one of this
+    /// end's: what a scheduler by shortest remaining work wants to know. None for an endless source.
+    pub fn remaining(&self, segment: &Segment) -> Option<u64> {
+        self.sender.remaining(segment.seq)
+    }
+
     // ---- the network -------------------------------------------------------------------
 
     /// Takes a segment from the network.

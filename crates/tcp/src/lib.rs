@@ -20,7 +20,10 @@
 //!    ([`Config::rto_floor`]);
 //! 2. an idle sender halves its window for each timeout that passes (RFC 2861) instead of
 //!    falling back to the initial window at once;
-//! 3. the first 16 segments and the first two marked ones are acknowledged one by one.
+//! 3. acknowledged one by one are the first 16 segments, the first two marked ones, those that
+//!    let the receive window grow, and the last ones of writes and of super-packets (PSH);
+//! 4. the receive window starts at 64 KiB and becomes twice what is read in a round trip
+//!    ([`Config::initial_receive_window`]).
 //!
 //! And of its own: SACK and timestamps are always used; a peer that aborts is believed without a
 //! check of the reset's sequence number; the third segment of an accurate ECN handshake carries

@@ -223,7 +223,9 @@ impl Cobalt {
             let step = self.params.target.as_ns() + 1;
             let falls = cx.now.since(self.blue_changed).as_ns() / step;
             self.lower_blue(falls);
-            self.blue_changed = self.blue_changed.saturating_add(Span::from_ns(falls * step));
+            self.blue_changed = self
+                .blue_changed
+                .saturating_add(Span::from_ns(falls * step));
         }
         while self.count > 0 && cx.now >= self.drop_next {
             self.step(self.count - 1);

@@ -67,9 +67,8 @@ impl CodelParams {
 /// RFC 8289 section 4.3 derives a target of 5 to 10 % of the interval; no implementation insists on it.
 pub(super) fn target_above_interval(target: Span, interval: Span) -> Option<String> {
     let sentence = "RFC 8289 section 4.3 sets it to 5 to 10 % of that";
-    (target >= interval).then(|| {
-        alloc::format!("`target {target}` is not below `interval {interval}`: {sentence}")
-    })
+    (target >= interval)
+        .then(|| alloc::format!("`target {target}` is not below `interval {interval}`: {sentence}"))
 }
 
 /// CoDel's memory for one queue.
@@ -195,9 +194,7 @@ impl Codel {
                 linux::exceeds_ce_threshold(threshold, packet, now) && packet.ecn.is_capable()
             }
             Machine::Rfc(_) | Machine::Dummynet(_) => {
-                threshold != Span::MAX
-                    && packet.ecn.is_capable()
-                    && packet.sojourn(now) > threshold
+                threshold != Span::MAX && packet.ecn.is_capable() && packet.sojourn(now) > threshold
             }
         }
     }

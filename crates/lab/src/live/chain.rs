@@ -61,13 +61,28 @@ struct Stage {
     rows: PacketRows,
 }
 
-/// What of a link is sampled.
+/// What queues packets and records what becomes of them.
+pub(crate) trait Recorded: Queueing {
+    /// What waits in the queues and what is under way.
+    fn held(&self) -> Backlog;
+
+    /// The state of every pipe, and what has become of its packets since the last sample.
+    fn sample(&mut self) -> Vec<Sample>;
+
+    /// All rows, also those of packets that are still queued.
+    fn into_rows(self) -> Vec<(PipeId, Vec<PacketRecord>)>;
+}
+
+/// What of a pipe is sampled.
 pub(crate) struct Sample {
     pub pipe: PipeId,
-    pub backlog: Backlog,
-    pub state: Vec<(u32, &'static str, StateValue)>,
+    /// What the queue holds, and the variables of its algorithm.
+    pub queue: Option<(Backlog, Vec<Variable>)>,
     pub rows: Vec<PacketRecord>,
 }
+
+/// A variable of an algorithm: number of the queue, name, value.
+pub(crate) type Variable = (u32, &'static str, StateValue);
 
 impl Chain {
     /// The links of `direction`, whose packets leave through port `to`. Super-packets are split
@@ -133,41 +148,6 @@ impl Chain {
             sent: 0,
             out: VecDeque::with_capacity(256),
         }
-    }
-
-    /// What waits in the queues and what is under way.
-    pub(super) fn held(&self) -> Backlog {
-        let mut held = Backlog::default();
-        for stage in &self.stages {
-            let (queued, flying) = (stage.link.backlog(), stage.link.in_flight());
-            held.packets += queued.packets + flying.packets;
-            held.bytes += queued.bytes + flying.bytes;
-        }
-        for packet in self.under_way.values() {
-            held.add(packet);
-        }
-        held
-    }
-
-    /// The state of every link, and what has become of its packets since the last sample.
-    pub(crate) fn sample(&mut self) -> impl Iterator<Item = Sample> {
-        self.stages.iter_mut().map(|stage| {
-            let mut state = Vec::new();
-            let queue = stage.link.queue();
-            queue.state(&mut |queue, name, value| state.push((queue, name, value)));
-            Sample {
-                pipe: stage.id,
-                backlog: stage.link.backlog(),
-                state,
-                rows: stage.rows.take_settled().collect(),
-            }
-        })
-    }
-
-    /// All rows, also those of packets that are still queued.
-    pub(crate) fn into_rows(self) -> impl Iterator<Item = (PipeId, Vec<PacketRecord>)> {
-        let rows = |stage: Stage| (stage.id, stage.rows.into_rows().collect());
-        self.stages.into_iter().map(rows)
     }
 
     /// Works off one stage up to `at`, and sends what leaves it on its way.
@@ -356,6 +336,40 @@ impl Queueing for Chain {
 
     fn bypass(&self, _from: PortNumber) -> Option<PortNumber> {
         Some(self.to)
+    }
+}
+
+impl Recorded for Chain {
+    fn held(&self) -> Backlog {
+        let mut held = Backlog::default();
+        for stage in &self.stages {
+            let (queued, flying) = (stage.link.backlog(), stage.link.in_flight());
+            held.packets += queued.packets + flying.packets;
+            held.bytes += queued.bytes + flying.bytes;
+        }
+        for packet in self.under_way.values() {
+            held.add(packet);
+        }
+        held
+    }
+
+    fn sample(&mut self) -> Vec<Sample> {
+        let sample = |stage: &mut Stage| {
+            let mut state = Vec::new();
+            let queue = stage.link.queue();
+            queue.state(&mut |queue, name, value| state.push((queue, name, value)));
+            Sample {
+                pipe: stage.id,
+                queue: Some((stage.link.backlog(), state)),
+                rows: stage.rows.take_settled().collect(),
+            }
+        };
+        self.stages.iter_mut().map(sample).collect()
+    }
+
+    fn into_rows(self) -> Vec<(PipeId, Vec<PacketRecord>)> {
+        let rows = |stage: Stage| (stage.id, stage.rows.into_rows().collect());
+        self.stages.into_iter().map(rows).collect()
     }
 }
 

@@ -1,12 +1,13 @@
 //! The live backend: real kernel TCP, UDP and ping across a queue that runs in this process.
 
+mod bridge;
 mod chain;
 mod hosts;
 mod router;
 mod run;
 mod topology;
 
-pub(crate) use chain::Chain;
+pub(crate) use chain::{Chain, Recorded};
 pub use hosts::FlowReport;
 pub use router::{FlowKey, LaneReport, Observation, RouterReport};
 pub(crate) use run::plan;

@@ -1,5 +1,5 @@
 //! The router of a live run: one thread that bridges frames between two ports, each direction
-//! through the links of the scenario, and tells what it saw.
+//! through the links of the scenario or its rules, and tells what it saw.
 //!
 //! [`sluice_router::forward`] moves the packets. What is counted is the IP packet (the length in the IP
 //! header), as dummynet does on layer 3; frames that are not IP pass by the pipes. Below
@@ -18,11 +18,12 @@ use sluice_core::record::PacketRecord;
 use sluice_core::{Backlog, DropReason, Event, Packet, Rate, Rng, Span, Time};
 use sluice_net::Clock;
 use sluice_net::frame::{Addresses, Transport, View};
-use sluice_net::port::{Counters, Loss, PacketPort, Pool, Port, Spin};
+use sluice_net::port::{Loss, PacketPort, Pool, Port, Spin};
 use sluice_net::traffic::Stop;
 use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Observer};
 
-use super::chain::{Chain, Sample, Way, way_in};
+use super::bridge::Bridge;
+use super::chain::{Chain, Recorded, Sample, Way, way_in};
 use crate::recording::{Arrival, Release};
 /// Which way a packet goes: `Up` from h2 to h3.
 pub use crate::scenario::Direction;
@@ -166,7 +167,21 @@ pub(super) fn route(
     observations: &Sender<Observation>,
 ) -> RouterReport {
     let scenario = &plan.scenario;
-    let mut forwarder = Forwarder::new(vec![inner, outer], pool, *clock, plan.spin);
+    let ports = vec![inner, outer];
+    if let Some(rules) = &scenario.rules {
+        let mut forwarder = Forwarder::new(ports, pool, *clock, plan.spin);
+        let options = LaneOptions {
+            from: &[0, 1],
+            seed: scenario.seed,
+            rng: Rng::from_seed(scenario.seed).fork(1),
+        };
+        // How late packets of both directions are stands under `up`.
+        let recorder = Recorder::new(Direction::Up, plan.ways.len(), observations.clone());
+        let bridge = Bridge::new(rules, scenario.seed, plan.split_below);
+        forwarder.add_lane(bridge, recorder, options);
+        return run(forwarder, plan, clock, stop);
+    }
+    let mut forwarder = Forwarder::new(ports, pool, *clock, plan.spin);
     for direction in [Direction::Up, Direction::Down] {
         let options = LaneOptions {
             from: &[port_of(direction)],
@@ -176,13 +191,22 @@ pub(super) fn route(
         let recorder = Recorder::new(direction, plan.ways.len(), observations.clone());
         forwarder.add_lane(plan.chain(direction), recorder, options);
     }
+    run(forwarder, plan, clock, stop)
+}
+
+fn run<P: Port, Q: Recorded>(
+    mut forwarder: Forwarder<P, Q, Recorder>,
+    plan: &Plan,
+    clock: &Clock,
+    stop: &Stop,
+) -> RouterReport {
     let is_real_time = sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
     let mut sample_at = Time::ZERO;
     while !stop.is_stopped() {
         forwarder.turn(Some(sample_at), None);
         let now = clock.now();
         if now >= sample_at {
-            sample_at = now + scenario.measure.interval;
+            sample_at = now + plan.scenario.measure.interval;
             for lane in 0..forwarder.lanes().len() {
                 sample(&mut forwarder, lane, now);
             }
@@ -193,22 +217,24 @@ pub(super) fn route(
         sample(&mut forwarder, lane, now);
     }
     let (lanes, ports) = forwarder.finish();
-    let reports = lanes
-        .into_iter()
-        .zip(&ports)
-        .map(|((chain, recorder, counts, _), port)| {
-            // A port counts frames that it could neither take nor give; which of both does not
-            // matter to the reader, so they are told with the direction that arrives there.
-            let report = report(&chain, &counts, port);
-            for (pipe, rows) in chain.into_rows() {
-                recorder.tell(Observation::Packets(pipe, rows));
-            }
-            report
-        });
-    let [up, down] = reports
-        .collect::<Vec<_>>()
-        .try_into()
-        .expect("there are two lanes");
+    let mut reports = lanes.into_iter().map(|(queueing, recorder, counts, _)| {
+        let report = report(&queueing, &counts);
+        for (pipe, rows) in queueing.into_rows() {
+            recorder.tell(Observation::Packets(pipe, rows));
+        }
+        report
+    });
+    // With rules there is one lane for both directions, whose losses stand with the first.
+    let mut next = || reports.next().unwrap_or_default();
+    let (mut up, mut down) = (next(), next());
+    // A port counts frames that it could neither take nor give; which of both does not matter to the
+    // reader, so they are told with the direction that arrives there.
+    for (report, port) in [&mut up, &mut down].into_iter().zip(&ports) {
+        let lost = Loss::ALL
+            .iter()
+            .map(|loss| (format!("port_{}", loss.name()), port.lost(*loss)));
+        report.lost.extend(lost.filter(|(_, n)| *n > 0));
+    }
     RouterReport {
         is_real_time,
         up,
@@ -216,23 +242,20 @@ pub(super) fn route(
     }
 }
 
-fn report(chain: &Chain, counts: &LaneCounts, port: &Counters) -> LaneReport {
+fn report(queueing: &impl Recorded, counts: &LaneCounts) -> LaneReport {
     let own = LostFrame::ALL
         .iter()
         .map(|cause| (cause.name().to_owned(), counts.lost(*cause)));
-    let at_port = Loss::ALL
-        .iter()
-        .map(|loss| (format!("port_{}", loss.name()), port.lost(*loss)));
     LaneReport {
         split: counts.split,
         whole: counts.whole,
         bypassed: counts.bypassed,
-        left: chain.held(),
-        lost: own.chain(at_port).filter(|(_, n)| *n > 0).collect(),
+        left: queueing.held(),
+        lost: own.filter(|(_, n)| *n > 0).collect(),
     }
 }
 
-/// Tells flows and releases of one direction; what becomes of packets the [`Chain`] notes itself.
+/// Tells flows and releases of one direction; what becomes of packets is noted where they queue.
 struct Recorder {
     direction: Direction,
     flows: BTreeSet<u32>,
@@ -300,22 +323,18 @@ impl Observer for Recorder {
 }
 
 /// Tells the state of the queues, and what has become of packets since the last sample.
-fn sample<P: Port>(forwarder: &mut Forwarder<P, Chain, Recorder>, lane: usize, now: Time) {
-    let samples: Vec<Sample> = forwarder.with(lane, |chain, _| chain.sample().collect());
+fn sample<P: Port, Q: Recorded>(forwarder: &mut Forwarder<P, Q, Recorder>, lane: usize, now: Time) {
+    let samples = forwarder.with(lane, |queueing, _| queueing.sample());
     let recorder = forwarder.lanes_mut()[lane].observer_mut();
-    for Sample {
-        pipe,
-        backlog,
-        state,
-        rows,
-    } in samples
-    {
-        recorder.tell(Observation::Queue {
-            pipe,
-            at: now,
-            backlog,
-            state,
-        });
+    for Sample { pipe, queue, rows } in samples {
+        if let Some((backlog, state)) = queue {
+            recorder.tell(Observation::Queue {
+                pipe,
+                at: now,
+                backlog,
+                state,
+            });
+        }
         if !rows.is_empty() {
             recorder.tell(Observation::Packets(pipe, rows));
         }

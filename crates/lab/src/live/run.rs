@@ -98,9 +98,6 @@ pub fn check(scenario: &Scenario) -> Result<(), LiveError> {
 
 fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
     let refuse = |what: String| Err(LiveError::Unsupported { what });
-    if scenario.rules.is_some() {
-        return refuse("a router with `rules`".into());
-    }
     let ways = ways(scenario).0.len();
     if ways > MOST_WAYS {
         return refuse(format!(

@@ -13,6 +13,7 @@ use crate::rate::RateEstimator;
 use crate::receiver::CE_COUNT_START;
 use crate::rtt::RttEstimator;
 use crate::scoreboard::Scoreboard;
+use crate::segment::expand;
 use alloc::boxed::Box;
 use sluice_core::{Rate, Span, Time};
 
@@ -288,6 +289,12 @@ impl Sender {
             return u64::MAX;
         }
         self.limit.saturating_sub(self.board.una())
+    }
+
+    /// See [`crate::Endpoint::remaining`].
+    pub fn remaining(&self, seq: u32) -> Option<u64> {
+        let is_endless = self.limit == u64::MAX;
+        (!is_endless).then(|| self.limit.saturating_sub(expand(seq, self.board.una())))
     }
 
     /// The delivery rate of the last ACK that gave one.

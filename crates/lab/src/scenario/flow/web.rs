@@ -6,9 +6,9 @@ use sluice_core::{Bytes, Span};
 use super::super::error::{Problem, Problems};
 use super::super::field::{Dscp, Word};
 use super::super::schema::Field;
+use super::super::schema::keys;
 use super::super::tree::{Node, Table, Value};
 use super::super::words::TcpEcn;
-use super::super::schema::keys;
 use super::FlowType;
 
 keys! {
@@ -89,7 +89,9 @@ impl Field for ObjectSize {
         };
         let mut size = |key| table.node(key).map(|node| Bytes::read(key, node, problems));
         let (mean, min, max) = (size("mean"), size("min"), size("max"));
-        let shape = table.node("shape").map(|node| Ratio::read("shape", node, problems));
+        let shape = table
+            .node("shape")
+            .map(|node| Ratio::read("shape", node, problems));
         let found = match (mean, min, max, shape) {
             (Some(mean), None, None, None) => ObjectSize::Exponential { mean: mean? },
             (None, Some(min), Some(max), Some(shape)) => {
@@ -112,9 +114,10 @@ impl Field for ObjectSize {
             };
         if !is_right {
             let message = format!("`{key}` is no distribution of sizes");
-            problems.push(Problem::new(node.at.clone(), message).hint(
-                "sizes above zero, `min` not above `max`, `shape` at least 0.001",
-            ));
+            problems.push(
+                Problem::new(node.at.clone(), message)
+                    .hint("sizes above zero, `min` not above `max`, `shape` at least 0.001"),
+            );
         }
         is_right.then_some(found)
     }
@@ -134,4 +137,5 @@ impl Field for ObjectSize {
     }
 }
 
-const FORMS: &str = "write \"20kB\", { mean = \"20kB\" } or { min = \"4kB\", max = \"2MB\", shape = 1.2 }";
+const FORMS: &str =
+    "write \"20kB\", { mean = \"20kB\" } or { min = \"4kB\", max = \"2MB\", shape = 1.2 }";

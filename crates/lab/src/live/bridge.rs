@@ -1,0 +1,136 @@
+//! What queues the packets of a live run whose router has rules: the engine between both ports.
+
+use sluice_core::record::PacketRecord;
+use sluice_core::{Backlog, Cx, DropReason, Event, Packet, Rate, Sink, Time};
+use sluice_ipfw::{Headers, InterfaceId};
+use sluice_net::frame::View;
+use sluice_router::forward::{Departure, PortNumber, Queueing};
+use sluice_router::process::Ruled;
+
+use super::chain::{Recorded, Sample};
+use crate::packet_rows::RuleRows;
+use crate::scenario::{Direction, PipeId, Rules};
+
+/// The rule engine, and what is recorded of its queues.
+pub(super) struct Bridge {
+    ruled: Ruled,
+    rows: RuleRows,
+}
+
+impl Bridge {
+    /// The engine between port 0, towards h2, and port 1, towards h3.
+    pub(super) fn new(rules: &Rules, seed: u64, split_below: Rate) -> Bridge {
+        let firewall = rules.firewall(seed);
+        let firewall = firewall.expect("the rules were executed when the scenario was read");
+        Bridge {
+            ruled: Ruled::new(firewall, vec![1, 0], split_below),
+            rows: RuleRows::default(),
+        }
+    }
+
+    /// Lets `work` have the engine, and records what its queues tell.
+    fn with<T>(&mut self, cx: &mut Cx<'_>, work: impl FnOnce(&mut Ruled, &mut Cx<'_>) -> T) -> T {
+        let now = cx.now;
+        let (rng, sink) = cx.parts();
+        let mut witness = Witness {
+            rows: &mut self.rows,
+            sink,
+        };
+        work(&mut self.ruled, &mut Cx::new(now, rng, &mut witness))
+    }
+}
+
+impl Queueing for Bridge {
+    type Key = Headers;
+
+    fn key(&self, from: PortNumber, view: &View, head: &[u8]) -> Headers {
+        self.ruled.key(from, view, head)
+    }
+
+    fn splits(&self, from: PortNumber, at: Time) -> bool {
+        self.ruled.splits(from, at)
+    }
+
+    fn admit(&mut self, packet: Packet, key: &Headers, cx: &mut Cx<'_>) {
+        let direction = match key.recv {
+            Some(InterfaceId(0)) => Direction::Up,
+            _ => Direction::Down,
+        };
+        self.rows.arrive(&packet, packet.flow, direction);
+        self.with(cx, |ruled, cx| ruled.admit(packet, key, cx));
+    }
+
+    fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
+        self.with(cx, Ruled::poll)
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        self.ruled.next_wake()
+    }
+
+    fn bypass(&self, from: PortNumber) -> Option<PortNumber> {
+        self.ruled.bypass(from)
+    }
+}
+
+impl Recorded for Bridge {
+    /// What its queues hold is not told: they come and go with the rules.
+    fn held(&self) -> Backlog {
+        Backlog::default()
+    }
+
+    fn sample(&mut self) -> Vec<Sample> {
+        [Direction::Up, Direction::Down]
+            .map(|direction| Sample {
+                pipe: direction.into(),
+                queue: None,
+                rows: self.rows.rows_mut(direction).take_settled().collect(),
+            })
+            .into()
+    }
+
+    fn into_rows(mut self) -> Vec<(PipeId, Vec<PacketRecord>)> {
+        let mut rows = |direction| {
+            let rows = std::mem::take(self.rows.rows_mut(direction));
+            (direction.into(), rows.into_rows().collect())
+        };
+        vec![rows(Direction::Up), rows(Direction::Down)]
+    }
+}
+
+/// Records what the queues of the engine tell, and passes it on.
+struct Witness<'a> {
+    rows: &'a mut RuleRows,
+    sink: &'a mut dyn Sink,
+}
+
+impl Sink for Witness<'_> {
+    fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
+        self.rows.discard(now, &packet, reason);
+        self.sink.discard(now, packet, reason);
+    }
+
+    fn copy(&mut self, now: Time, packet: &Packet) -> Option<u32> {
+        self.sink.copy(now, packet)
+    }
+
+    fn corrupt(&mut self, now: Time, packet: &Packet, bit: u64) {
+        self.sink.corrupt(now, packet, bit);
+    }
+
+    fn is_pure_ack(&self, packet: &Packet) -> bool {
+        self.sink.is_pure_ack(packet)
+    }
+
+    fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
+        self.sink.supersedes(newer, older)
+    }
+
+    fn is_listening(&self) -> bool {
+        true
+    }
+
+    fn on_event(&mut self, now: Time, event: &Event<'_>) {
+        self.rows.on_event(now, event);
+    }
+}
