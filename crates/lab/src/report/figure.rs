@@ -197,7 +197,7 @@ struct Layout {
 
 impl Layout {
     fn new(report: &Report, figure: &Figure, panels: &[Panel]) -> Self {
-        let legend_rows = break_legend(report, figure.width);
+        let legend_rows = break_legend(&legend(report, figure), figure.width);
         let caption = if figure.captioned {
             let text = select::caption(report, figure, panels);
             break_lines(&text, figure.width - 2 * MARGIN, CAPTION_SIZE)
@@ -244,7 +244,7 @@ fn draw(
         head.draw_text(&report.title, &style, (fine(MARGIN), fine(10)))?;
     }
     let (legend, mut rest) = rest.split_vertically(layout.legend * FINE);
-    draw_legend(&legend, report, &layout.legend_rows)?;
+    draw_legend(&legend, &self::legend(report, figure), &layout.legend_rows)?;
     if figure.kind.is_over_time() {
         for (at, (panel, height)) in panels.iter().zip(&layout.panels).enumerate() {
             let (area, below) = rest.split_vertically(height * FINE);
@@ -270,14 +270,36 @@ fn draw(
     Ok(())
 }
 
-/// The variants, from left to right in the rows that `break_legend` found.
-fn draw_legend(area: &Area<'_>, report: &Report, rows: &[Vec<usize>]) -> Drawn {
+/// What the colours stand for: the variants; in a single run whose flows have lines of their own, the
+/// flows, those of both directions that share a colour together.
+fn legend(report: &Report, figure: &Figure) -> Vec<String> {
+    if let [run] = report.runs.as_slice()
+        && matches!(figure.kind, FigureKind::Time | FigureKind::Flows)
+        && figure.flows != FlowLines::Sum
+        && run.flows.len() > 1
+    {
+        let names = select::DIRECTIONS.map(|direction| {
+            let of_it = run.flows.iter().filter(|f| f.direction == direction);
+            of_it.map(|flow| flow.name.as_str()).collect::<Vec<&str>>()
+        });
+        let most = names.iter().map(Vec::len).max().unwrap_or(0);
+        let entry = |place: usize| {
+            let of_place: Vec<&str> = names.iter().filter_map(|n| n.get(place)).copied().collect();
+            of_place.join(", ")
+        };
+        return (0..most).map(entry).collect();
+    }
+    report.runs.iter().map(|run| run.name.clone()).collect()
+}
+
+/// The entries, from left to right in the rows that `break_legend` found.
+fn draw_legend(area: &Area<'_>, names: &[String], rows: &[Vec<usize>]) -> Drawn {
     let style = plain(LEGEND_SIZE).color(&INK);
     for (row, variants) in rows.iter().enumerate() {
         let middle = fine(row as u32 * LEGEND_ROW + LEGEND_ROW / 2);
         let mut x = fine(LEFT);
         for &variant in variants {
-            let name = &report.runs[variant].name;
+            let name = &names[variant];
             panel::stroke(
                 area,
                 &[(x, middle), (x + fine(SWATCH), middle)],
@@ -293,11 +315,11 @@ fn draw_legend(area: &Area<'_>, report: &Report, rows: &[Vec<usize>]) -> Drawn {
     Ok(())
 }
 
-fn break_legend(report: &Report, width: u32) -> Vec<Vec<usize>> {
+fn break_legend(names: &[String], width: u32) -> Vec<Vec<usize>> {
     let mut rows: Vec<Vec<usize>> = vec![Vec::new()];
     let mut used = LEFT;
-    for (variant, run) in report.runs.iter().enumerate() {
-        let needs = SWATCH + 6 + text_width(&run.name, LEGEND_SIZE) + LEGEND_GAP;
+    for (variant, name) in names.iter().enumerate() {
+        let needs = SWATCH + 6 + text_width(name, LEGEND_SIZE) + LEGEND_GAP;
         if used + needs > width && rows.last().is_some_and(|row| !row.is_empty()) {
             rows.push(Vec::new());
             used = LEFT;

@@ -422,6 +422,22 @@ fn every_kind_of_figure_is_drawn_with_its_panels() {
 }
 
 #[test]
+fn the_legend_of_a_single_run_names_its_flows() {
+    let mut report = drawable();
+    report.runs.truncate(1);
+    let mut second = report.runs[0].flows[0].clone();
+    report.runs[0].flows[0].name = "older".to_owned();
+    second.name = "younger".to_owned();
+    report.runs[0].flows.push(second);
+    let drawn = svg(&report, &Figure::of(FigureKind::Flows)).unwrap();
+    assert!(drawn.contains("older") && drawn.contains("younger"));
+    assert!(
+        !drawn.contains("fifo"),
+        "one colour does not stand for the run"
+    );
+}
+
+#[test]
 fn a_tradeoff_has_the_moments_of_its_points() {
     // Delays 2 4 6, goodputs 1 2 3: deviations 2 and 1 (n - 1), fully correlated.
     let tradeoff = Tradeoff::of(&[(2.0, 1.0), (4.0, 2.0), (6.0, 3.0)]).unwrap();
