@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 ///
 /// What counts is letters that are missing, too many, wrong, or swapped with their neighbour; small
 /// and capital letters are the same, and so are `_`, `-` and a space. A candidate is near if at most a
-/// third of the longer word's letters differ, or if one is the beginning of the other.
+/// third of the longer word's letters differ (or one of a short one), or if one is the beginning of the other.
 ///
 /// ```
 /// use sluice_core::spelling::nearest;
@@ -64,7 +64,7 @@ fn folded(word: &str) -> Vec<char> {
 
 fn distance_if_near(word: &[char], candidate: &[char]) -> Option<usize> {
     let distance = distance(word, candidate);
-    if distance <= word.len().max(candidate.len()).div_ceil(3) {
+    if distance <= (word.len().max(candidate.len()) / 3).max(1) {
         return Some(distance);
     }
     // One letter begins too many words.

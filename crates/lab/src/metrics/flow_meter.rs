@@ -193,17 +193,16 @@ impl<'a> FlowMeter<'a> {
         Time::ZERO + self.instance.start
     }
 
-    /// The counter of its payload within the measured time, from its start on.
-    fn measured(&self) -> impl Iterator<Item = Arrived> {
+    /// The counter of its payload within its measured time, as far as that lies behind `after`.
+    fn measured(&self, after: Time) -> impl Iterator<Item = Arrived> {
+        let from = self.from.max(after);
         // Nothing has arrived when it starts, whenever the first sample was taken.
-        let start = (self.start() >= self.from).then_some((self.start(), 0));
-        let inside = (self.from.max(self.start())..=self.to, self.arrived.iter());
-        start.into_iter().chain(
-            inside
-                .1
-                .copied()
-                .filter(move |(at, _)| inside.0.contains(at)),
-        )
+        let start = (self.start() >= from).then_some((self.start(), 0));
+        let inside = from..=self.to;
+        let later = self.arrived.iter().copied();
+        start
+            .into_iter()
+            .chain(later.filter(move |(at, _)| inside.contains(at)))
     }
 
     fn goodput(&self) -> Option<f64> {
@@ -217,12 +216,13 @@ impl<'a> FlowMeter<'a> {
     }
 }
 
-/// Payload of several flows per second, from when the first of them sent in the measured time until
-/// the last ended; flows that come and go do not count as if they had all been there together.
-pub(super) fn goodput_together(meters: &[&FlowMeter<'_>]) -> Option<f64> {
+/// Payload of several flows per second, from when the first of them sent in the measured time behind
+/// `after` until the last ended; flows that come and go do not count as if they had all been there
+/// together.
+pub(super) fn goodput_together(meters: &[&FlowMeter<'_>], after: Time) -> Option<f64> {
     let (mut bits, mut first, mut last) = (0.0, None::<Time>, None::<Time>);
     for meter in meters {
-        let mut samples = meter.measured();
+        let mut samples = meter.measured(after);
         let Some((from, before)) = samples.next() else {
             continue;
         };
@@ -280,7 +280,7 @@ pub(super) fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummar
         direction: flow.direction.to_string(),
         goodput_bps: match meters {
             [one] => one.goodput(),
-            several => goodput_together(several),
+            several => goodput_together(several, Time::ZERO),
         },
         bytes: counts(&|m| m.arrived.last().map(|(_, bytes)| *bytes)),
         retransmits: counts(&|m| {

@@ -125,7 +125,12 @@ impl Summary {
                 .collect(),
             total_goodput_bps: match directions.is_empty() {
                 true => None,
-                false => goodput_together(&meters.iter().collect::<Vec<_>>()),
+                false => {
+                    let all: Vec<_> = meters.iter().collect();
+                    // Short flows may all have ended before the measured time of the others begins.
+                    goodput_together(&all, Time::ZERO + warmup)
+                        .or_else(|| goodput_together(&all, Time::ZERO))
+                }
             },
             jain: directions.iter().filter_map(|d| d.jain).reduce(f64::min),
             jain_min: directions
@@ -179,9 +184,11 @@ fn together(
         .filter(|shares| shares.at >= warm.saturating_add(measure.window))
         .filter_map(|shares| shares.jain())
         .collect();
+    let all_of_it: Vec<_> = of_it.iter().map(|&at| &meters[at]).collect();
     (!goodputs.is_empty()).then(|| DirectionSummary {
         direction,
-        goodput_bps: goodput_together(&of_it.iter().map(|&at| &meters[at]).collect::<Vec<_>>())
+        goodput_bps: goodput_together(&all_of_it, warm)
+            .or_else(|| goodput_together(&all_of_it, Time::ZERO))
             .unwrap_or(0.0),
         jain: jain_of_run,
         jain_min: jains.iter().copied().reduce(f64::min),

@@ -270,7 +270,8 @@ fn a_recording_comes_to_its_figures() {
     assert_eq!(flow("udp").loss, Some(0.2));
     // The page was there before the measured time.
     let total = 1_000_000.0 + 76_800.0;
-    assert!((summary.total_goodput_bps.unwrap() - total).abs() < 1e-6);
+    let found = summary.total_goodput_bps.unwrap();
+    assert!((found - total).abs() < 1e-6, "{found}");
 
     // Probes of 2 ..= 10 s without 5 s: 22 23 24 26 27 28 29 30 ms. Rank 4 of 8.
     let rtt = flow("ping").rtt.unwrap();

@@ -20,7 +20,7 @@ error: unknown key `rte` in [link]
  --> x.toml:6:1
   |
 6 | rte = \"20ms\"
-  | ^^^ did you mean `rate`?"
+  | ^^^ did you mean `rate` or `rtt`?"
     );
 }
 
