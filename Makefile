@@ -28,7 +28,7 @@ $(WEB): $(shell git ls-files -co --exclude-standard web | grep -v '^web/test')
 	@scripts/setup.sh web
 	cd web && npm run --silent build
 
-test: lint test-rust test-contributing test-live test-web test-python test-report test-exports ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports
+test: lint test-rust test-golden test-contributing test-live test-web test-python test-report test-exports ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports
 
 test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
