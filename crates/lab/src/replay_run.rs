@@ -11,13 +11,14 @@ mod tests;
 use std::fmt;
 
 use serde::Serialize;
+use sluice_core::param::Value;
 use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Cx, DropReason, Ecn, Packet, Rng, Sink, Time};
 use sluice_router::forward::Queueing as _;
 
 use crate::live::{self, Chain, Recorded};
 use crate::recording::{Arrival, PacketRow, ReadError, Recording, Rows};
-use crate::scenario::{Backend, Direction, PipeId};
+use crate::scenario::{Backend, Direction, Pipe, PipeId};
 
 /// Why a run cannot be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,12 @@ pub enum ReplayRunError {
     /// A router with rules, whose arrivals are not kept.
     #[error("`{dir}` has a router with rules; a replay needs links")]
     Rules {
+        /// The folder.
+        dir: String,
+    },
+    /// A queue that looks into packets, whose headers are not kept.
+    #[error("`{dir}` has a queue with `ack_filter`, which needs headers; a replay has none")]
+    AckFilter {
         /// The folder.
         dir: String,
     },
@@ -120,6 +127,15 @@ pub fn replay_run(recording: &Recording) -> Result<RunReplay, ReplayRunError> {
     }
     if run.scenario.rules.is_some() {
         return Err(ReplayRunError::Rules {
+            dir: recording.dir().display().to_string(),
+        });
+    }
+    let filters = |(_, pipe): (_, &Pipe)| {
+        let value = pipe.queue.0.value("ack_filter");
+        value.is_some_and(|value| value != Value::Choice("off"))
+    };
+    if run.scenario.pipes().any(filters) {
+        return Err(ReplayRunError::AckFilter {
             dir: recording.dir().display().to_string(),
         });
     }

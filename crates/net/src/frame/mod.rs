@@ -8,6 +8,7 @@
 //! The parser is written by hand because it runs once per packet and must also read the head
 //! of a frame whose rest lies elsewhere; its tests use `etherparse` as the oracle.
 
+mod ack;
 mod checksum;
 mod ecn;
 mod gso;
@@ -15,6 +16,7 @@ mod hash;
 mod view;
 mod vnet;
 
+pub use ack::pure_ack;
 pub use checksum::{Sum, complete_checksum, open_checksum};
 pub use ecn::set_ce;
 pub use gso::{Checksums, Gather, GsoError, SuperPacket};

@@ -1,7 +1,7 @@
 //! The loop's end of the queues: it owns the bytes.
 
 use sluice_core::{DropReason, Event, Packet, Sink, Time};
-use sluice_net::frame::{self, Link};
+use sluice_net::frame::{self, Link, View};
 use sluice_net::port::{Pool, Slot};
 
 use super::{LaneCounts, Observer};
@@ -12,6 +12,16 @@ pub(super) struct Host<'a, O> {
     pub counts: &'a mut LaneCounts,
     pub observer: &'a mut O,
     pub link: Link,
+}
+
+impl<O> Host<'_, O> {
+    /// The headers of a packet and the bytes that they are in.
+    fn headers(&self, packet: &Packet) -> (View, &[u8]) {
+        let slot = Slot::from_number(packet.slot);
+        let head = self.pool.head(slot);
+        let view = frame::parse_head(head, self.pool.frame_len(slot), self.link);
+        (view, head)
+    }
 }
 
 impl<O: Observer> Sink for Host<'_, O> {
@@ -36,6 +46,20 @@ impl<O: Observer> Sink for Host<'_, O> {
         if let Ok(byte) = usize::try_from(byte) {
             self.pool.flip(slot, byte, 0x80 >> (bit % 8));
         }
+    }
+
+    fn is_pure_ack(&self, packet: &Packet) -> bool {
+        let (view, head) = self.headers(packet);
+        frame::pure_ack(&view, head).is_some()
+    }
+
+    fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
+        let ((newer, new_head), (older, old_head)) = (self.headers(newer), self.headers(older));
+        newer.addresses == older.addresses
+            && newer.ports() == older.ports()
+            && frame::pure_ack(&newer, new_head)
+                .zip(frame::pure_ack(&older, old_head))
+                .is_some_and(|(newer, older)| newer.supersedes(&older))
     }
 
     fn is_listening(&self) -> bool {

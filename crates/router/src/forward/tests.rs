@@ -286,3 +286,33 @@ fn a_mark_is_written_into_the_header() {
     assert_eq!(marks, [2, 3, 3, 3]);
     bench.assert_conserved();
 }
+
+/// A pure acknowledgement of all bytes before `acked`.
+fn ack(acked: u32) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00];
+    frame.extend([0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0]);
+    frame.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend([0x13, 0x88, 0x9c, 0x40, 0, 0, 0, 1]);
+    frame.extend(acked.to_be_bytes());
+    frame.extend([0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    frame
+}
+
+#[test]
+fn redundant_acknowledgements_are_known_by_their_headers() {
+    let params = PipeParams {
+        rate: Rate::from_bps(1),
+        ..PipeParams::default()
+    };
+    for (queue, expected) in [
+        ("cake ack_filter off", 0),
+        ("cake ack_filter aggressive", 6),
+    ] {
+        let mut bench = bench(&params, queue, 100);
+        bench.deliver((1..=8).map(|n| plain(ack(n * 1000))).collect());
+        // One is on the link; of the seven that wait only the last says anything that is news.
+        let counts = *bench.forwarder.lanes()[0].counts();
+        assert_eq!(counts.dropped_total(), expected, "{queue}");
+        bench.assert_conserved();
+    }
+}
