@@ -376,9 +376,10 @@ pub(super) fn join<T>(thread: JoinHandle<T>) -> T {
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Room for a second of 100 Mbit/s, or for 60 MB of super-packets: 80 MB.
+/// Room for two seconds of 100 Mbit/s, or for 60 MB of super-packets: 110 MB. More slots than the queues of
+/// both directions hold (10 240 packets each), so that an overload is the queue's to answer.
 pub(super) const POOL: PoolSize = PoolSize {
-    slots: 10_240,
+    slots: 24_576,
     large: 960,
 };
 /// Super-packets are split on pipes slower than this, as CAKE does.
