@@ -91,6 +91,13 @@ impl Fattest {
         }
     }
 
+    /// The largest weight.
+    #[inline]
+    pub(crate) fn weight(&self) -> u64 {
+        let root = self.nodes.first().map_or(ordered(0), Node::largest);
+        u64::from(root as u32 ^ 1 << 31)
+    }
+
     #[cold]
     fn plant(&mut self) {
         let nodes = self.leaves + self.queues.div_ceil(FAN);
@@ -145,6 +152,12 @@ mod tests {
                 weights[queue] = rng.below(6) as u32 + if round < 2000 { 0 } else { u32::MAX - 5 };
                 tree.set(queue as u32, u64::from(weights[queue]));
                 assert_eq!(tree.find(), scan(&weights), "{queues} queues");
+                let largest = weights.iter().copied().max();
+                assert_eq!(
+                    Some(tree.weight()),
+                    largest.map(u64::from),
+                    "{queues} queues"
+                );
             }
         }
     }

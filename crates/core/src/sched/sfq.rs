@@ -11,6 +11,7 @@
 //!    when its turn is over. A queue that becomes active waits behind the others (Linux).
 //! 3. When all queues together exceed `limit`, the longest one in packets gives up its youngest
 //!    packet - its oldest with `headdrop` - and if all have one packet, the queue whose turn it is.
+//!    Of equally long ones it is that of the packet that arrived, if it is one of them (Linux).
 //!    Linux finds the longest in a list per length, we in a tree of maxima, which 3 to 8 ns
 //!    per packet keep up.
 //! 4. With `perturb` the hash is changed every so often while packets are queued. They move to their
@@ -139,10 +140,12 @@ impl Discipline for Sfq {
         cx.enqueued(&packet);
         self.push(queue, packet);
         while self.backlog.packets > self.params.limit {
-            let longest = self.longest.find();
+            let most = self.longest.weight();
             let victim = match self.turns.first() {
-                Some(next) if self.queues[longest as usize].packets == 1 => next,
-                _ => longest,
+                Some(next) if most == 1 => next,
+                // Its lines are in the cache, and Linux, too, begins with the one that grew last.
+                _ if self.queues[queue as usize].packets == most => queue,
+                _ => self.longest.find(),
             };
             self.give_up(victim, cx);
             self.release_if_empty(victim);
