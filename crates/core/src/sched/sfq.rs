@@ -137,6 +137,14 @@ impl Discipline for Sfq {
         while self.queues[queue as usize].packets + segments > depth {
             self.give_up(queue, cx);
         }
+        let own = self.queues[queue as usize].packets + segments;
+        let is_over = self.backlog.packets + segments > self.params.limit;
+        if is_over && !self.params.headdrop && own > 1 && own >= self.longest.weight() {
+            // The youngest packet of the longest queue would be this one.
+            self.release_if_empty(queue);
+            cx.discard(packet, DropReason::Evicted);
+            return;
+        }
         cx.enqueued(&packet);
         self.push(queue, packet);
         while self.backlog.packets > self.params.limit {
