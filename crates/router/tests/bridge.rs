@@ -259,8 +259,8 @@ fn a_fifo_delays_the_ping_under_tcp_and_loses_it_under_a_flood() {
     let ping = network.ping(start + Span::from_secs(1), 80);
     let (_, mean, most, lost) = summary(&ping.join().unwrap());
     assert!((0.02..0.6).contains(&lost), "{lost}");
-    // Up to 50 packets of 1250 bytes before it: 50 ms, and the delay; chance leaves some places empty.
-    assert!((50.0..64.0).contains(&mean) && most < 66.0, "{mean} {most}");
+    // Up to 50 packets of 1250 bytes before it: 50 ms, and the delay; chance leaves a few places empty.
+    assert!((55.0..64.0).contains(&mean) && most < 66.0, "{mean} {most}");
     let udp = udp.join().unwrap();
     let dropped = network.end();
     assert_eq!(dropped.keys().collect::<Vec<_>>(), ["overflow"]);
