@@ -31,6 +31,9 @@ pub enum CaptureError {
     /// The file cannot be read on.
     #[error("the file cannot be read")]
     Unreadable,
+    /// A pcap file of another format than the one there is.
+    #[error("its format is version {0}.{1}; version 2 is understood")]
+    Version(u16, u16),
     /// A link type that is not understood.
     #[error(
         "link type {0} is not understood; Ethernet (1), raw IP (101, 228, 229) and Linux cooked \
@@ -277,6 +280,11 @@ impl Capture {
                 Ok((offset, block)) => {
                     let raw = match block {
                         PcapBlockOwned::LegacyHeader(header) => {
+                            // draft-ietf-opsawg-pcap section 4: major version 2.
+                            if header.version_major != 2 {
+                                let (major, minor) = (header.version_major, header.version_minor);
+                                return Err(CaptureError::Version(major, minor));
+                            }
                             self.interfaces = vec![Interface {
                                 link: Linktype(header.network.0 & 0xffff),
                                 resolution: if header.is_nanosecond_precision() {
