@@ -306,7 +306,8 @@ impl<O: Observer> Sink for LinkSink<'_, O> {
             && a.generation == b.generation
             && a.to_server == b.to_server
             && a.connection != NOT_TCP;
-        is_same && tells_more(
+        is_same
+            && tells_more(
                 &self.hold.segment(newer.slot),
                 &self.hold.segment(older.slot),
             )

@@ -162,7 +162,10 @@ impl Simulation {
         if let Some(interval) = config.sample_interval {
             calendar.push(Time::ZERO + interval, plan(kind::SAMPLE, 0));
         }
-        if access_delays.iter().all(|delays| *delays == [Span::ZERO; 2]) {
+        if access_delays
+            .iter()
+            .all(|delays| *delays == [Span::ZERO; 2])
+        {
             access_delays.clear();
         }
         Ok(Simulation {
