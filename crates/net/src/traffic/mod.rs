@@ -10,6 +10,7 @@
 //! and never 100: let measurements begin 100 ms after their `start` call. What arrives unstamped before is
 //! counted as such and has no delay, rather than a wrong one.
 
+pub mod bulk;
 pub mod ping;
 mod receive;
 pub mod rr;
