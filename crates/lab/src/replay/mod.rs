@@ -19,6 +19,7 @@ mod pcap;
 mod sheet;
 mod summary;
 mod trace;
+mod traffic;
 mod words;
 
 #[cfg(test)]
@@ -28,6 +29,7 @@ pub use capture::CaptureError;
 pub use output::Outputs;
 pub use summary::{Sojourns, Summary};
 pub use trace::{Arrival, Hash, HeaderError, Trace, TraceError};
+pub(crate) use traffic::{CapturedPacket, Traffic};
 pub use words::{QueueError, RateError, parse_queue, parse_rate};
 
 use output::Writer;
