@@ -253,7 +253,8 @@ fn write_tcp(writer: &mut RunWriter, flow: u32, report: &TcpReport) -> Result<()
     for state in &report.info {
         writer.flow_sample(&FlowSample {
             cwnd: Some(u64::from(state.cwnd)),
-            ssthresh: Some(u64::from(state.ssthresh)),
+            // Linux: TCP_INFINITE_SSTHRESH before the first reduction
+            ssthresh: Some(u64::from(state.ssthresh)).filter(|ssthresh| *ssthresh < 0x7fff_ffff),
             mss: Some(u64::from(state.mss)),
             srtt: Some(state.srtt),
             min_rtt: Some(state.min_rtt),

@@ -180,6 +180,8 @@ unsafe impl Sync for Area {}
 
 impl Area {
     pub(crate) fn new(length: usize) -> io::Result<Area> {
+        // Miri knows no paging.
+        let populate = if cfg!(miri) { 0 } else { libc::MAP_POPULATE };
         // SAFETY: an anonymous private mapping at an address of the kernel's choice touches
         // no memory that anybody else knows.
         let start = unsafe {
@@ -187,7 +189,7 @@ impl Area {
                 std::ptr::null_mut(),
                 length,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | populate,
                 -1,
                 0,
             )
@@ -336,7 +338,13 @@ impl SharedMap {
     /// Zeroed memory of no file.
     #[cfg(test)]
     pub(crate) fn anonymous(length: usize) -> io::Result<SharedMap> {
-        SharedMap::map(length, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)
+        // Miri has no memory that processes share; threads share this too.
+        let sharing = if cfg!(miri) {
+            libc::MAP_PRIVATE
+        } else {
+            libc::MAP_SHARED
+        };
+        SharedMap::map(length, sharing | libc::MAP_ANONYMOUS, -1, 0)
     }
 
     fn map(

@@ -15,7 +15,6 @@ mod capture;
 mod clash;
 mod csv;
 mod output;
-mod pcap;
 mod sheet;
 mod summary;
 mod trace;

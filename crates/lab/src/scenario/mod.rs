@@ -182,17 +182,16 @@ impl Scenario {
     /// # Errors
     /// Everything that is wrong in `text` and in `sets`.
     pub fn parse(file: &str, text: &str, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
-        let folder = Path::new(file).parent().unwrap_or(Path::new(""));
-        let mut problems = Problems::of_scenario_in(folder);
+        let mut problems = Problems::of(Source {
+            name: file,
+            text,
+            options: sets,
+        });
         let variants = tree::parse(text, &mut problems)
             .map(|root| read_variants(file, root, sets, &mut problems));
         match variants {
             Some(variants) if problems.is_empty() => Ok(variants),
-            _ => Err(problems.into_errors(&Source {
-                name: file,
-                text,
-                options: sets,
-            })),
+            _ => Err(problems.into_errors()),
         }
     }
 
@@ -563,11 +562,7 @@ impl<'de> Deserialize<'de> for Scenario {
         };
         match read_variants("", root, &[], &mut problems).pop() {
             Some(variant) if problems.is_empty() => Ok(variant.scenario),
-            _ => Err(D::Error::custom(problems.into_errors(&Source {
-                name: "",
-                text: "",
-                options: &[],
-            }))),
+            _ => Err(D::Error::custom(problems.into_errors())),
         }
     }
 }

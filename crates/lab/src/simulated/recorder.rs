@@ -419,7 +419,10 @@ impl Observer for Recorder<'_> {
         let row = FlowSample {
             received_bytes: Some(before + sample.received),
             cwnd: sender.window.cwnd.checked_div(sender.mss),
-            ssthresh: sender.window.ssthresh.checked_div(sender.mss),
+            // None before the first reduction.
+            ssthresh: Some(sender.window.ssthresh)
+                .filter(|ssthresh| *ssthresh != u64::MAX)
+                .and_then(|ssthresh| ssthresh.checked_div(sender.mss)),
             mss: Some(sender.mss),
             srtt: sender.srtt,
             min_rtt: sender.min_rtt,

@@ -291,3 +291,36 @@ fn a_flow_that_has_stopped_is_counted_once() {
         "{last:?}, {whole}"
     );
 }
+
+#[test]
+fn an_unknown_congestion_control_is_named_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("{PLAIN}[[flow]]\ntype = \"tcp\"\nname = \"bulk\"\ncc = \"cubik\"\n");
+    let error = simulate_in(folder.path(), &text).unwrap_err().to_string();
+    // The eighth line, where the word begins: `cc = "` is six characters long.
+    let place = folder.path().join("x.toml").display().to_string();
+    assert_eq!(
+        error,
+        format!(
+            "{place}:8:6: flow `bulk`: the simulator has no congestion control `cubik`; did you \
+             mean `cubic`? it has reno, cubic, bbr, dctcp, prague; `--backend live` takes what \
+             the kernel has"
+        )
+    );
+}
+
+#[test]
+fn there_is_no_threshold_before_the_first_reduction() {
+    // Half a second of 10 Mbit/s fits a queue of 1000 packets.
+    let (_folder, recording) = simulate(
+        "duration = \"500ms\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"fifo\"\n\
+         [[flow]]\ntype = \"tcp\"\ncc = \"reno\"\n",
+    );
+    let rows: Vec<_> = recording
+        .flow_samples()
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert!(rows.iter().any(|row| row.cwnd.is_some()));
+    assert!(rows.iter().all(|row| row.ssthresh.is_none()));
+}

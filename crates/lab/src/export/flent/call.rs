@@ -105,9 +105,14 @@ mod tests {
     fn a_call_has_delay_jitter_loss_and_bit_rate_of_each_step() {
         let mut track = Track::new(0);
         let at = |ms: u64| Time::from_ns(ms * 1_000_000);
-        track.values = [(10, Some(20.0)), (30, Some(24.0)), (50, None), (150, Some(22.0))]
-            .map(|(ms, delay)| (at(ms), delay))
-            .to_vec();
+        track.values = [
+            (10, Some(20.0)),
+            (30, Some(24.0)),
+            (50, None),
+            (150, Some(22.0)),
+        ]
+        .map(|(ms, delay)| (at(ms), delay))
+        .to_vec();
         let all = series(&track, "VoIP", &[at(0), at(100), at(200)]);
         let column = |name: &str| &all.iter().find(|s| s.name == name).unwrap().column;
         assert_eq!(*column("VoIP::delay"), json!([null, 22.0, 22.0]));
