@@ -82,7 +82,9 @@ fmt: ## format everything
 	$(VENV)/ruff check -q --fix python bench && $(VENV)/ruff format -q python bench
 
 reproduction: build ## run the published experiments on both backends and make docs/reproduction.md
-	$(SLUICE) run scenarios/seeds --backend both -o $(RUNS)/seeds || true
+	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds
+	-$(SLUICE) run scenarios/seeds --backend both -o $(RUNS)/seeds
+	-$(SLUICE) run scenarios/codel-paper -o $(RUNS)/codel-paper
 	$(SLUICE) reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
 
 bench: build ## benchmarks, each beside something measured in the same minute

@@ -56,8 +56,10 @@ pub use error::{ScenarioError, ScenarioErrors};
 pub use expect::{Expect, Quantity};
 pub use field::{Dscp, Name, Queue, Word};
 pub use file::TextFile;
-pub use flow::{Flow, FlowInstance, FlowKind, Hops, ObjectSize, Ping, Rr, Tcp, Udp, Voip, Web};
-pub(crate) use flow::{flow_types_with, instance_names};
+pub use flow::{
+    Flow, FlowInstance, FlowKind, Hops, ObjectSize, Pcap, PcapPacket, Ping, Rr, Tcp, Udp, Voip, Web,
+};
+pub(crate) use flow::{Payloads, flow_types_with, instance_names};
 pub use link::{Link, Pipe};
 pub use reference::reference;
 pub use rules::Rules;
@@ -200,18 +202,20 @@ impl Scenario {
 
     /// Every single flow with its number and name.
     pub fn instances(&self) -> impl Iterator<Item = FlowInstance<'_>> {
-        let of_flow = |flow| Flow::instances(flow, self.duration).map(move |times| (flow, times));
-        self.flows
-            .iter()
-            .flat_map(of_flow)
-            .zip(0..)
-            .map(|((flow, (name, start, stop)), id)| FlowInstance {
+        let of_flow = |flow| {
+            let instances = Flow::instances(flow, self.duration).enumerate();
+            instances.map(move |(number, times)| (flow, number, times))
+        };
+        self.flows.iter().flat_map(of_flow).zip(0..).map(
+            |((flow, number, (name, start, stop)), id)| FlowInstance {
                 id,
                 name,
                 flow,
+                number,
                 start,
                 stop,
-            })
+            },
+        )
     }
 
     fn to_tree(&self) -> Table {

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use sluice_core::param::Ratio;
 use sluice_core::{Ecn, Span, Time};
 use sluice_sim::{
-    Config, ConfigError, Exchange, Link, LinkId, Ping, Route, Router, Size, Spacing, Tcp, Traffic,
-    Udp, Web,
+    Config, ConfigError, Exchange, Link, LinkId, ListedDatagram, Ping, Route, Router, Size,
+    Spacing, Tcp, Traffic, Udp, Web,
 };
 use sluice_tcp::{self as tcp, EcnMode, cc};
 
@@ -140,6 +140,18 @@ fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::
         }
         FlowKind::Voip(kind) => {
             let udp = Udp::constant(Voip::rate(), Voip::SIZE as u32);
+            (Traffic::Udp(udp), kind.dscp)
+        }
+        FlowKind::Pcap(kind) => {
+            let listed = kind.file.flow(instance.number).iter();
+            let listed = listed.map(|packet| ListedDatagram {
+                after: packet.after,
+                payload: u32::from(packet.payload),
+                ecn: Ecn::from_bits(packet.ecn),
+            });
+            // The datagrams say rate and size themselves.
+            let mut udp = Udp::voip();
+            udp.listed = Some(listed.collect());
             (Traffic::Udp(udp), kind.dscp)
         }
         FlowKind::Ping(kind) => {
