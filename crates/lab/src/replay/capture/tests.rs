@@ -213,7 +213,7 @@ fn broken_captures_are_refused_with_the_packet() {
     later[4] = 3;
     assert_eq!(
         error(later),
-        "x: head: its format is version 3.4; version 2 is understood"
+        "x: packet 1: its format is version 3.4; version 2 is understood"
     );
     let undescribed = [section(), enhanced(3, 0, &udp(1, 1, 1))].concat();
     assert_eq!(
