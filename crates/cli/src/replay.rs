@@ -22,13 +22,13 @@ pub struct Args {
     #[arg(long, value_name = "WORDS", value_parser = replay::parse_queue)]
     queue: Option<Spec>,
     /// The link's rate ("10Mbit/s"), or a CSV file with time_ns,bits_per_second
-    #[arg(long, value_name = "RATE|FILE", value_parser = replay::parse_rate)]
+    #[arg(long, value_name = "RATE|FILE", value_parser = replay::parse_rate, allow_hyphen_values = true)]
     rate: Option<LinkRate>,
     /// What the queue sees of a flow: a hash under the seed, or its number
     #[arg(long, value_enum, default_value_t = FlowHash::Seeded)]
     hash: FlowHash,
     /// Seed of everything that is drawn
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     seed: u64,
     /// Write a row per packet (.csv or .parquet)
     #[arg(long, value_name = "FILE")]

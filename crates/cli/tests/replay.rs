@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use sluice_core::registry;
 
 fn sluice(folder: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sluice"))
@@ -46,13 +47,18 @@ fn the_example_of_the_page_prints_what_the_page_says() {
         block(&page, "csv burst.csv"),
     )
     .unwrap();
+    assert_eq!(follow(&page, folder.path()), 3);
+}
+
+/// Does what the page shows, and gives how many commands that were.
+fn follow(page: &str, folder: &Path) -> usize {
     let mut seen = 0;
-    for command in block(&page, "console").split("$ ").skip(1) {
+    for command in block(page, "console").split("$ ").skip(1) {
         let (line, expected) = command.split_once('\n').expect("a command is a line");
         let found = match words(line).as_slice() {
-            ["cat", file] => fs::read_to_string(folder.path().join(file)).unwrap(),
+            ["cat", file] => fs::read_to_string(folder.join(file)).unwrap(),
             ["sluice", args @ ..] => {
-                let output = sluice(folder.path(), args);
+                let output = sluice(folder, args);
                 assert!(output.status.success(), "{output:?}");
                 String::from_utf8(output.stdout).unwrap()
             }
@@ -61,7 +67,23 @@ fn the_example_of_the_page_prints_what_the_page_says() {
         assert_eq!(found, expected, "{line}");
         seen += 1;
     }
-    assert_eq!(seen, 3);
+    seen
+}
+
+#[test]
+fn the_examples_of_the_algorithms_print_what_their_pages_say() {
+    let pages = Path::new("../../docs/algorithms");
+    let algorithms = registry::algorithms().filter(|a| !a.name.starts_with("fq_"));
+    let mut seen = 0;
+    for name in algorithms.map(|a| a.name).chain(["fq"]) {
+        // A new algorithm works without a page.
+        let Ok(page) = fs::read_to_string(pages.join(format!("{name}.md"))) else {
+            continue;
+        };
+        assert!(page.contains("## Example"), "{name}.md has no example");
+        seen += follow(&page, pages);
+    }
+    assert!(seen >= 21, "only {seen} examples");
 }
 
 /// The first line of each trace says how it is replayed, its other comments why that gives the rows

@@ -174,7 +174,7 @@ pub enum ValueError {
     #[error(transparent)]
     Unit(#[from] UnitError),
     /// Not a whole number.
-    #[error("not a whole number")]
+    #[error("not a whole number below 2^64")]
     NotACount,
     /// Not a decimal number.
     #[error("not a decimal number")]

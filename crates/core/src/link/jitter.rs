@@ -355,7 +355,7 @@ mod tests {
         );
         assert_eq!(
             error("-"),
-            "line 1, column 1: the line ends where deviation is expected"
+            "line 1, column 1: nothing stands here; deviation, a whole number, is expected"
         );
         assert_eq!(
             error("# no"),

@@ -46,6 +46,12 @@ pub enum TextErrorKind {
         /// What the number is.
         name: &'static str,
     },
+    /// Nothing between two commas.
+    #[error("nothing stands here; {name}, a whole number, is expected")]
+    Blank {
+        /// What is expected.
+        name: &'static str,
+    },
     /// The line ends too early.
     #[error("the line ends where {name} is expected")]
     Missing {
@@ -108,7 +114,7 @@ pub fn is_silent(line: &str) -> bool {
 /// What stands there instead, without the place.
 pub fn number(text: &str, name: &'static str, low: u64, high: u64) -> Result<u64, TextErrorKind> {
     if text.is_empty() {
-        return Err(TextErrorKind::Missing { name });
+        return Err(TextErrorKind::Blank { name });
     }
     if !text.bytes().all(|b| b.is_ascii_digit()) {
         let text = excerpt(text);
@@ -126,13 +132,26 @@ pub fn number(text: &str, name: &'static str, low: u64, high: u64) -> Result<u64
     Ok(value)
 }
 
-/// The start of a text, short enough for a message.
+/// The start of a text, short enough for a message, with what cannot be seen made visible.
 pub fn excerpt(text: &str) -> String {
-    let mut short: String = text.chars().take(40).collect();
-    if short.len() < text.len() {
-        short.push_str("...");
+    let mut short = String::new();
+    for (i, c) in text.chars().enumerate() {
+        if i == 40 {
+            short.push_str("...");
+            break;
+        }
+        if c.is_control() || c == '\u{feff}' {
+            short.extend(c.escape_default());
+        } else {
+            short.push(c);
+        }
     }
     short
+}
+
+/// `text` without the byte order mark that spreadsheets put in front of UTF-8.
+pub fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// A table of whole numbers with the columns `names`, which may head it.
@@ -142,7 +161,7 @@ pub(crate) fn table<const N: usize>(
     mut row: impl FnMut([u64; N]) -> Result<(), TextErrorKind>,
 ) -> Result<(), TextError> {
     let mut is_first = true;
-    for (line, number_of_line) in text.lines().zip(1..) {
+    for (line, number_of_line) in without_mark(text).lines().zip(1..) {
         if is_silent(line) {
             continue;
         }

@@ -53,8 +53,8 @@ const COLUMNS: [Column; 9] = [
     optional("dst", 0, u32::MAX as u64, 0),
 ];
 
-/// Three years: an absolute date would let timers run for decades before the first packet.
-const MAX_TIME_NS: u64 = 100_000_000_000_000_000;
+/// The year 2116, counted from 1970; what is queued then still leaves before 64 bits end.
+const MAX_TIME_NS: u64 = 1 << 62;
 
 /// A line that is longer holds no trace.
 const MAX_LINE: u64 = 4096;
@@ -96,15 +96,19 @@ impl<R: BufRead> CsvTrace<R> {
                 return Ok(None);
             }
             let Ok(line) = std::str::from_utf8(&self.buffer) else {
-                return Err(self.senseless("this is neither text nor a packet capture"));
+                // RFC 1952 section 2.3.1: ID1, ID2.
+                let is_gzip = self.line == 1 && self.buffer.starts_with(&[0x1f, 0x8b]);
+                return Err(self.senseless(match is_gzip {
+                    true => "this is compressed by gzip; unpack it first",
+                    false => "this is neither text nor a packet capture",
+                }));
             };
             if self.buffer.len() as u64 > MAX_LINE {
                 return Err(self.senseless("the line is too long for a trace"));
             }
             let line = line.trim_end_matches(['\n', '\r']);
-            // Spreadsheets put a byte order mark in front of UTF-8.
             let line = match self.line {
-                1 => line.strip_prefix('\u{feff}').unwrap_or(line),
+                1 => text::without_mark(line),
                 _ => line,
             };
             if text::is_silent(line) {
@@ -296,6 +300,14 @@ mod tests {
             "t.csv:1:9: the line ends where ecn is expected"
         );
         assert_eq!(
+            error("5,,1500,0"),
+            "t.csv:1:3: nothing stands here; flow, a whole number, is expected"
+        );
+        assert_eq!(
+            error("5,1,\u{0}1500,0"),
+            "t.csv:1:5: `\\u{0}1500` is not a whole number (size_bytes is expected here)"
+        );
+        assert_eq!(
             error("5,1,1500,0,7"),
             "t.csv:1:12: `7` stands after the last column"
         );
@@ -323,6 +335,9 @@ mod tests {
         let mut trace = CsvTrace::new(&b"\xff\xfe\n"[..], Path::new("t"), Hash::Flow, 1);
         let error = trace.read().unwrap_err().to_string();
         assert_eq!(error, "t:1:1: this is neither text nor a packet capture");
+        let mut trace = CsvTrace::new(&b"\x1f\x8b\x08\n"[..], Path::new("t"), Hash::Flow, 1);
+        let error = trace.read().unwrap_err().to_string();
+        assert_eq!(error, "t:1:1: this is compressed by gzip; unpack it first");
     }
 
     #[test]

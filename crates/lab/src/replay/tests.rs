@@ -72,6 +72,33 @@ fn an_arrival_comes_before_the_end_of_a_transmission_at_the_same_instant() {
 }
 
 #[test]
+fn a_pause_of_decades_ends_at_once() {
+    // Absolute dates: 2026, and 2^62 ns after 1970. One update at a time would take 10^11 of them.
+    let dates = [1_790_000_000_000_000_000u64, 1 << 62];
+    let trace = format!("0,1,1000,0\n{},1,1000,0\n{},1,1000,0\n", dates[0], dates[1]);
+    let expected = format!(
+        "0,0,1,1000,sent,0,0,\n1,{0},1,1000,sent,{0},0,\n2,{1},1,1000,sent,{1},0,\n",
+        dates[0], dates[1]
+    );
+    for queue in [
+        "pie",
+        "pie variant linux",
+        "pie variant dummynet",
+        "pi2",
+        "red adaptive",
+        "dualpi2",
+        "fq_pie",
+        "prio",
+        "cake bandwidth 8Mbit/s",
+    ] {
+        let (found, state, _) = replay(&trace, queue, "8Mbit/s");
+        assert_eq!(found, format!("{HEAD}{expected}"), "`{queue}`");
+        // Three variables a thousand times in each of the two pauses.
+        assert!(state.lines().count() < 7_000, "`{queue}`");
+    }
+}
+
+#[test]
 fn a_packet_at_an_idle_link_waits_for_nothing() {
     let expected = "0,5,7,60,sent,5,0,\n1,900000000,7,60,sent,900000000,0,\n";
     let found = rows("5,7,60,0\n900000000,7,60,0\n", "fq_codel", "1Mbit/s");

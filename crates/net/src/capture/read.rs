@@ -16,6 +16,9 @@ pub enum ReadError {
     /// The file cannot be read on.
     #[error("the file cannot be read")]
     Unreadable,
+    /// A pcap file of another format than the one there is.
+    #[error("its format is version {0}.{1}; version 2 is understood")]
+    Version(u16, u16),
     /// A packet of an interface that was not described.
     #[error("it belongs to interface {0}, which the capture does not describe")]
     Interface(u32),
@@ -133,6 +136,11 @@ impl<R: Read> Reader<R> {
                 Ok((offset, block)) => {
                     let raw = match block {
                         PcapBlockOwned::LegacyHeader(header) => {
+                            // draft-ietf-opsawg-pcap section 4: major version 2.
+                            if header.version_major != 2 {
+                                let (major, minor) = (header.version_major, header.version_minor);
+                                return Err(ReadError::Version(major, minor));
+                            }
                             self.interfaces = vec![Interface {
                                 link: Linktype(header.network.0 & 0xffff),
                                 resolution: if header.is_nanosecond_precision() {

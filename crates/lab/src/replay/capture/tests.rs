@@ -209,6 +209,12 @@ fn broken_captures_are_refused_with_the_packet() {
         "x: packet 1: link type 127 is not understood; Ethernet (1), raw IP (101, 228, 229) and \
          Linux cooked (113, 276) are"
     );
+    let mut later = good.clone();
+    later[4] = 3;
+    assert_eq!(
+        error(later),
+        "x: head: its format is version 3.4; version 2 is understood"
+    );
     let undescribed = [section(), enhanced(3, 0, &udp(1, 1, 1))].concat();
     assert_eq!(
         error(undescribed),
