@@ -177,7 +177,9 @@ pub(crate) struct Area {
 
 impl Area {
     pub(crate) fn new(length: usize) -> io::Result<Area> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
+        // Miri knows no paging.
+        let populate = if cfg!(miri) { 0 } else { libc::MAP_POPULATE };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | populate;
         Ok(Area {
             mapping: SharedMap::map(length, flags, -1, 0)?,
             offset: 0,
@@ -336,7 +338,13 @@ impl SharedMap {
     /// Zeroed memory of no file.
     #[cfg(test)]
     pub(crate) fn anonymous(length: usize) -> io::Result<SharedMap> {
-        SharedMap::map(length, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)
+        // Miri has no memory that processes share; threads share this too.
+        let sharing = if cfg!(miri) {
+            libc::MAP_PRIVATE
+        } else {
+            libc::MAP_SHARED
+        };
+        SharedMap::map(length, sharing | libc::MAP_ANONYMOUS, -1, 0)
     }
 
     fn map(

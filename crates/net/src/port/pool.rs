@@ -166,6 +166,11 @@ impl Pool {
         self.free.len()
     }
 
+    /// Slots that are not.
+    pub fn held(&self) -> usize {
+        self.frames.len() - self.free.len()
+    }
+
     /// Large slots that are free.
     pub fn available_large(&self) -> usize {
         self.free_large.len()

@@ -112,6 +112,9 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         let arrival = arrival.max(self.told);
         let head = pool.head(slot);
         let view = frame::parse_head(head, pool.frame_len(slot), self.link);
+        if let Some(fault) = view.fault {
+            self.counts.note_fault(fault);
+        }
         if !view.is_ip() {
             self.bypass(slot, from, &view, pool, outboxes);
             return;

@@ -1,5 +1,9 @@
 //! The loop itself.
 
+mod files;
+
+pub use files::FileTime;
+
 use std::os::fd::BorrowedFd;
 
 use sluice_core::{Cx, Rng, Time};

@@ -16,11 +16,13 @@ pub use status::{PortStatus, Status};
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sluice_core::{DropReason, Rate, Rng, Time};
+use sluice_core::{Cx, DropReason, Rate, Rng, Span, Time};
 use sluice_ipfw::{Firewall, Interface, Mode, Output};
 use sluice_net::Clock;
 use sluice_net::namespace::{Namespace, NamespaceError};
@@ -31,7 +33,8 @@ use crate::control::{
     Answered, Bell, Given, Inbox, Limits, Listener, Orders, Refused, Remark, ServeError, Work,
     inbox,
 };
-use crate::forward::{Forwarder, LaneOptions, LostFrame};
+use crate::forward::{FileTime, Forwarder, LaneOptions, LostFrame};
+use ports::PortTime;
 
 /// What a router is to be.
 #[derive(Clone, Debug)]
@@ -137,7 +140,9 @@ pub struct Router {
     config: Option<PathBuf>,
     listener: Option<Listener>,
     thread: JoinHandle<Status>,
+    is_through: Arc<AtomicBool>,
     remarks: Vec<Remark>,
+    port_remarks: Vec<String>,
 }
 
 impl Router {
@@ -158,17 +163,13 @@ impl Router {
                 .map_or(0, |since| since.as_secs()),
             ..settings.engine
         };
-        let interfaces: Vec<Interface> = settings.ports.iter().map(interface).collect();
+        let interfaces: Vec<Interface> = settings.ports.iter().enumerate().map(interface).collect();
         let config = match &settings.config {
             Some(path) => Config::read(path)?,
             None => Config::default(),
         };
         let remarks = config.check(firewall(&engine, &interfaces))?;
-        let ports = settings
-            .ports
-            .iter()
-            .map(|spec| spec.open(&namespace, &clock))
-            .collect::<Result<Vec<_>, _>>()?;
+        let opened = ports::open(&settings.ports, &namespace, &clock)?;
         let pool = Pool::new(settings.pool)?;
         let (inbox, orders) = inbox().map_err(StartError::Bell)?;
         let stop = Stop::new();
@@ -179,11 +180,14 @@ impl Router {
             config,
             split_below: settings.split_below,
             spin: settings.spin,
+            time: opened.time,
         };
+        let is_through = Arc::new(AtomicBool::new(false));
+        let through = Arc::clone(&is_through);
         let (started, has_started) = sync_channel(1);
         let until = stop.clone();
         let thread = namespace.spawn("router", move || {
-            Loop::new(plan, ports, pool, clock, inbox).run(&until, || {
+            Loop::new(plan, opened.all, pool, clock, inbox).run(&until, &through, || {
                 let _ = started.send(());
             })
         })?;
@@ -196,7 +200,9 @@ impl Router {
             config: settings.config.clone(),
             listener: None,
             thread,
+            is_through,
             remarks,
+            port_remarks: opened.remarks,
         };
         if let Some(path) = &settings.socket {
             match Listener::open(path, orders, Limits::default()) {
@@ -213,6 +219,11 @@ impl Router {
     /// What is to be said about the configuration.
     pub fn remarks(&self) -> &[Remark] {
         &self.remarks
+    }
+
+    /// What is to be said about the ports.
+    pub fn port_remarks(&self) -> &[String] {
+        &self.port_remarks
     }
 
     /// Ends the loop's sleep.
@@ -251,9 +262,10 @@ impl Router {
         }
     }
 
-    /// Whether the loop has ended by itself, which is a defect; [`Router::stop`] passes it on.
+    /// Whether there is nothing more to do: the files that it plays are through. Or the loop has ended
+    /// by itself, which is a defect; [`Router::stop`] passes it on.
     pub fn has_ended(&self) -> bool {
-        self.thread.is_finished()
+        self.is_through.load(Ordering::Acquire) || self.thread.is_finished()
     }
 
     /// Ends it, and tells what it has done. What still waited is dropped.
@@ -286,17 +298,13 @@ fn check_ports(ports: &[PortSpec]) -> Result<(), StartError> {
         if ports[..place].iter().any(|other| other.name == port.name) {
             return Err(StartError::Twice(port.clone()));
         }
-        // One lane takes from all ports, and its frames begin alike.
-        if port.link() != ports[0].link() {
-            return Err(StartError::Unlike(ports[0].clone(), port.clone()));
-        }
     }
     Ok(())
 }
 
-fn interface(port: &PortSpec) -> Interface {
+fn interface((number, port): (usize, &PortSpec)) -> Interface {
     Interface {
-        name: port.name.clone(),
+        name: port.interface(number),
         addresses: Vec::new(),
     }
 }
@@ -315,6 +323,7 @@ struct Plan {
     config: Config,
     split_below: Rate,
     spin: Spin,
+    time: PortTime,
 }
 
 /// The loop's thread.
@@ -325,6 +334,8 @@ struct Loop {
     names: Vec<String>,
     commands: u64,
     is_real_time: bool,
+    time: PortTime,
+    files: FileTime,
 }
 
 impl Loop {
@@ -335,7 +346,9 @@ impl Loop {
         clock: Clock,
         inbox: Inbox<Status>,
     ) -> Loop {
-        let is_real_time = sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
+        // Who never sleeps must not stand before all others.
+        let is_real_time =
+            plan.time != PortTime::Files && sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
         let all: Vec<usize> = (0..ports.len()).collect();
         let partners = all.iter().map(|port| port ^ 1).collect();
         let engine = firewall(&plan.engine, &plan.interfaces);
@@ -347,22 +360,56 @@ impl Loop {
             rng: Rng::from_seed(plan.engine.seed),
         };
         forwarder.add_lane(ruled, (), lane);
-        forwarder.with(LANE, |ruled, cx| {
-            let (_, result) = plan.config.apply(ruled.firewall_mut(), cx);
-            ruled.commanded();
-            result.expect("a configuration that an equal engine took is taken");
-        });
-        Loop {
+        let mut own = Loop {
             forwarder,
             inbox,
             clock,
             names: plan.names,
             commands: 0,
             is_real_time,
+            time: plan.time,
+            files: FileTime::default(),
+        };
+        own.with(|ruled, cx| {
+            let (_, result) = plan.config.apply(ruled.firewall_mut(), cx);
+            ruled.commanded();
+            result.expect("a configuration that an equal engine took is taken");
+        });
+        own
+    }
+
+    /// Calls the engine between two batches.
+    fn with<T>(&mut self, work: impl FnOnce(&mut Ruled, &mut Cx<'_>) -> T) -> T {
+        match self.time {
+            PortTime::Files => self.files.with(&mut self.forwarder, LANE, work),
+            PortTime::Machine | PortTime::Played => self.forwarder.with(LANE, work),
         }
     }
 
-    fn run(mut self, stop: &Stop, started: impl FnOnce()) -> Status {
+    /// Forwards once, in the ports' time; whether there is nothing more to do.
+    fn turn(&mut self, until: Option<Time>) -> bool {
+        let bell = std::os::fd::AsFd::as_fd(&self.inbox);
+        match self.time {
+            PortTime::Machine => self.forwarder.turn(until, Some(bell)),
+            PortTime::Files => {
+                if !self.files.advance(&mut self.forwarder, INSTANTS) {
+                    self.time = PortTime::Machine;
+                    return true;
+                }
+            }
+            PortTime::Played => {
+                let soon = self.clock.now() + LOOK_EVERY;
+                self.forwarder.turn(Some(until.unwrap_or(soon)), Some(bell));
+                if self.forwarder.is_through() {
+                    self.time = PortTime::Machine;
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn run(mut self, stop: &Stop, through: &AtomicBool, started: impl FnOnce()) -> Status {
         started();
         while !stop.is_stopped() {
             // One order per turn: packets go on between two.
@@ -372,9 +419,12 @@ impl Loop {
                 let answer = self.carry_out(&order.work);
                 order.answer(answer);
             }
-            let bell = std::os::fd::AsFd::as_fd(&self.inbox);
-            self.forwarder.turn(until, Some(bell));
+            if self.turn(until) {
+                self.forwarder.release_ports();
+                through.store(true, Ordering::Release);
+            }
         }
+        self.forwarder.release_ports();
         self.status()
     }
 
@@ -384,7 +434,7 @@ impl Loop {
         };
         self.commands += 1;
         let mut output = Output::default();
-        let result = self.forwarder.with(LANE, |ruled, cx| {
+        let result = self.with(|ruled, cx| {
             let firewall = ruled.firewall_mut();
             let result = firewall.execute(text, *mode, &mut Given(files), &mut output, cx);
             ruled.commanded();
@@ -430,6 +480,7 @@ impl Loop {
             sent: counts.sent,
             dropped: dropped.filter_map(named).collect(),
             lost: lost.filter_map(named).collect(),
+            damaged: counts.faulty().filter_map(named).collect(),
             late_p50_ns: lateness.bound(500).as_ns(),
             late_p99_ns: lateness.bound(990).as_ns(),
             commands: self.commands,
@@ -438,5 +489,9 @@ impl Loop {
     }
 }
 
+/// Instants of files between two looks at the inbox.
+const INSTANTS: usize = 256;
+/// How often a loop that plays files looks whether they are through.
+const LOOK_EVERY: Span = Span::from_ms(50);
 /// All ports share one lane: one engine has all rules.
 const LANE: usize = 0;

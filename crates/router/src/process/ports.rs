@@ -3,19 +3,23 @@
 use std::fmt;
 use std::str::FromStr;
 
+use sluice_core::{Span, Time};
 use sluice_net::Clock;
 use sluice_net::frame::Link;
 use sluice_net::namespace::{LinkError, Namespace};
 use sluice_net::port::packet::{PacketError, PacketOptions};
+use sluice_net::port::pcap::{PcapError, PcapSpec, PcapSpecError, Speed};
 use sluice_net::port::tun::{TunError, TunOptions};
-use sluice_net::port::{PacketPort, Port, TunPort};
+use sluice_net::port::{PacketPort, PcapPort, Port, TunPort};
 
-/// A port as a user names it: `eth0`, `tun:NAME` or `tap:NAME`.
+use super::StartError;
+
+/// A port as a user names it: `eth0`, `tun:NAME`, `tap:NAME` or `pcap:IN:OUT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSpec {
     /// What it is.
     pub kind: PortKind,
-    /// The interface's name.
+    /// The interface's name, or the files.
     pub name: String,
 }
 
@@ -28,14 +32,19 @@ pub enum PortKind {
     Tun,
     /// A device of Ethernet frames that the router makes.
     Tap,
+    /// Captures: [`PcapSpec`].
+    Pcap,
 }
 
 /// Why a text names no port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortSpecError {
     /// There is no such kind.
-    #[error("`{0}` is no kind of port (packet, tun, tap)")]
+    #[error("`{0}` is no kind of port (packet, tun, tap, pcap)")]
     Kind(String),
+    /// The files.
+    #[error(transparent)]
+    Pcap(#[from] PcapSpecError),
     /// Nothing stands behind the kind.
     #[error("`{0}` names no interface")]
     Name(String),
@@ -50,6 +59,9 @@ pub enum PortError {
     /// A device.
     #[error(transparent)]
     Tun(#[from] TunError),
+    /// Captures.
+    #[error(transparent)]
+    Pcap(#[from] PcapError),
     /// It cannot be switched on.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -62,6 +74,7 @@ impl PortKind {
             PortKind::Packet => "packet",
             PortKind::Tun => "tun",
             PortKind::Tap => "tap",
+            PortKind::Pcap => "pcap",
         }
     }
 }
@@ -73,13 +86,21 @@ impl FromStr for PortSpec {
         let (kind, name) = match text.split_once(':') {
             None => (PortKind::Packet, text),
             Some((word, name)) => {
-                let all = [PortKind::Packet, PortKind::Tun, PortKind::Tap];
+                let all = [
+                    PortKind::Packet,
+                    PortKind::Tun,
+                    PortKind::Tap,
+                    PortKind::Pcap,
+                ];
                 let found = all.into_iter().find(|kind| kind.name() == word);
                 (found.ok_or_else(|| PortSpecError::Kind(word.into()))?, name)
             }
         };
         if name.is_empty() {
             return Err(PortSpecError::Name(text.into()));
+        }
+        if kind == PortKind::Pcap {
+            name.parse::<PcapSpec>()?;
         }
         Ok(PortSpec {
             kind,
@@ -98,19 +119,33 @@ impl fmt::Display for PortSpec {
 }
 
 impl PortSpec {
-    /// What its frames start with.
-    pub const fn link(&self) -> Link {
+    /// The files, if it is of files.
+    fn files(&self) -> Option<PcapSpec> {
+        (self.kind == PortKind::Pcap).then(|| {
+            let files = self.name.parse();
+            files.expect("a port's name was read as files before")
+        })
+    }
+
+    /// What its frames start with; nothing if the port takes what the others have.
+    fn link(&self) -> Result<Option<Link>, PortError> {
+        match (self.kind, self.files()) {
+            (PortKind::Tun, _) => Ok(Some(Link::Ip)),
+            (_, Some(files)) => Ok(files.link()?),
+            _ => Ok(Some(Link::Ethernet)),
+        }
+    }
+
+    /// What rules call it, as the port of this number.
+    pub(super) fn interface(&self, number: usize) -> String {
         match self.kind {
-            PortKind::Tun => Link::Ip,
-            PortKind::Packet | PortKind::Tap => Link::Ethernet,
+            PortKind::Pcap => format!("pcap{number}"),
+            _ => self.name.clone(),
         }
     }
 
     /// Opens it in `namespace`; a device is made and switched on.
-    ///
-    /// # Errors
-    /// [`PortError`], which says what the process lacks.
-    pub fn open(
+    fn open(
         &self,
         namespace: &Namespace,
         clock: &Clock,
@@ -123,7 +158,10 @@ impl PortSpec {
             return Ok(Box::new(PacketPort::open(namespace, &self.name, options)?));
         }
         let options = TunOptions {
-            link: self.link(),
+            link: match self.kind {
+                PortKind::Tap => Link::Ethernet,
+                _ => Link::Ip,
+            },
             ..TunOptions::default()
         };
         let port = TunPort::create(namespace, &self.name, options)?;
@@ -132,13 +170,89 @@ impl PortSpec {
     }
 }
 
+/// The ports of a router.
+pub(super) struct Ports {
+    pub(super) all: Vec<Box<dyn Port + Send>>,
+    /// What a user should know about them.
+    pub(super) remarks: Vec<String>,
+    pub(super) time: PortTime,
+}
+
+/// Whose time it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PortTime {
+    /// The machine's, without end.
+    Machine,
+    /// The machine's, until the files end.
+    Played,
+    /// That of the files, as fast as the machine can.
+    Files,
+}
+
+/// Opens all, or none.
+pub(super) fn open(
+    specs: &[PortSpec],
+    namespace: &Namespace,
+    clock: &Clock,
+) -> Result<Ports, StartError> {
+    // One lane takes from all ports, and its frames begin alike.
+    let mut link: Option<(Link, &PortSpec)> = None;
+    for spec in specs {
+        let Some(own) = spec.link()? else { continue };
+        match link {
+            None => link = Some((own, spec)),
+            Some((other, _)) if other == own => {}
+            Some((_, other)) => return Err(StartError::Unlike(other.clone(), spec.clone())),
+        }
+    }
+    let link = link.map(|(link, _)| link);
+    let mut played = Vec::new();
+    for files in specs.iter().filter_map(PortSpec::files) {
+        let port = PcapPort::open(&files, link, *clock).map_err(PortError::from)?;
+        played.push((files.speed, port));
+    }
+    let time = if played.len() < specs.len() {
+        PortTime::Machine
+    } else if played.iter().all(|(speed, _)| *speed == Speed::Full) {
+        PortTime::Files
+    } else {
+        PortTime::Played
+    };
+    // Captures of one event have one clock.
+    let first_ns = played.iter().filter_map(|(_, port)| port.scan().first_ns);
+    if let Some(first_ns) = first_ns.min() {
+        let start = match time {
+            PortTime::Files => Time::ZERO,
+            PortTime::Machine | PortTime::Played => clock.now() + LEAD,
+        };
+        for (_, port) in &mut played {
+            port.begin(first_ns, start);
+        }
+    }
+    let remarks = played.iter().flat_map(|(_, port)| port.remarks()).collect();
+    let mut played = played.into_iter();
+    let mut all: Vec<Box<dyn Port + Send>> = Vec::with_capacity(specs.len());
+    for spec in specs {
+        all.push(if spec.kind == PortKind::Pcap {
+            let (_, port) = played.next().expect("each was opened");
+            Box::new(port)
+        } else {
+            spec.open(namespace, clock)?
+        });
+    }
+    Ok(Ports { all, remarks, time })
+}
+
+/// Before the first packet of a file arrives, the loop runs.
+const LEAD: Span = Span::from_ms(20);
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn ports_are_read_as_they_are_printed() {
-        for text in ["eth0", "tun:left", "tap:t0", "eth0.100"] {
+        for text in ["eth0", "tun:left", "tap:t0", "eth0.100", "pcap:a:b:full"] {
             assert_eq!(text.parse::<PortSpec>().unwrap().to_string(), text);
         }
         assert_eq!(
@@ -146,9 +260,17 @@ mod tests {
             "eth0"
         );
         for (text, expected) in [
-            ("xdp9:eth0", "`xdp9` is no kind of port (packet, tun, tap)"),
+            (
+                "xdp9:eth0",
+                "`xdp9` is no kind of port (packet, tun, tap, pcap)",
+            ),
             ("tun:", "`tun:` names no interface"),
             ("", "`` names no interface"),
+            ("pcap:", "`pcap:` names no interface"),
+            (
+                "pcap:a:b:c",
+                "`c` is no speed; `recorded` and `full` are (file names cannot contain colons)",
+            ),
         ] {
             assert_eq!(text.parse::<PortSpec>().unwrap_err().to_string(), expected);
         }
