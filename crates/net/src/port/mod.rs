@@ -47,6 +47,11 @@ pub trait Port: AsFd {
     /// shows as [`Loss::NoSlot`] and not as hidden delay.
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize;
 
+    /// Whether frames wait, if the port knows that without a system call.
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
     /// Sends `slots` in order and gives them back to `pool`; how many of them. The others were
     /// not touched, because the port would have to wait ([`Counters::blocked`]): try again when
     /// it is writable, or drop them.
@@ -93,6 +98,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
         (**self).receive(pool, into)
+    }
+
+    fn has_waiting(&self) -> bool {
+        (**self).has_waiting()
     }
 
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {

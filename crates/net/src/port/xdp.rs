@@ -379,6 +379,11 @@ impl Port for XdpPort {
         into.len() - before
     }
 
+    fn has_waiting(&self) -> bool {
+        let inward = self.open.as_ref().and_then(|open| open.inward.as_ref());
+        inward.is_some_and(|inward| inward.receive.has_entries())
+    }
+
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
         self.assert_pool(pool);
         self.collect_sent(pool);
@@ -555,6 +560,8 @@ fn connect_as(
     ] {
         size(name).map_err(at("size the rings"))?;
     }
+    // A wish, since Linux 6.17: one call sends all that is in the ring.
+    let _ = sys::set_option(&socket, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &ring);
     let mut offsets = NO_OFFSETS;
     // SAFETY: `xdp_mmap_offsets` is integers.
     #[allow(unsafe_code)]
@@ -704,7 +711,10 @@ fn wake_transmit(socket: BorrowedFd<'_>, batches: usize) {
 
 /// The one queue of the interface.
 const QUEUE: u32 = 0;
-/// Frames that one call sends in copy mode (TX_BATCH_SIZE of net/xdp/xsk.c).
+/// linux/if_xdp.h: XDP_MAX_TX_SKB_BUDGET.
+const MAX_TX_SKB_BUDGET: libc::c_int = 9;
+/// Frames that one call sends in copy mode if nothing else was asked for (TX_BATCH_SIZE of
+/// net/xdp/xsk.c).
 const KERNEL_BATCH: usize = 32;
 
 const NO_OFFSETS: libc::xdp_mmap_offsets = {
