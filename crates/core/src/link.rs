@@ -29,6 +29,7 @@ pub mod duplicate;
 pub mod framing;
 pub mod gilbert;
 pub mod jitter;
+mod line;
 pub mod loss;
 pub mod medium;
 pub mod opportunities;
@@ -158,6 +159,11 @@ impl Link {
     /// When [`Link::poll`] has something to do next.
     pub fn next_wake(&self) -> Wake {
         self.pipe.next_wake()
+    }
+
+    /// Reads what the next packet needs of the link itself; see [`Discipline::touch`].
+    pub fn touch(&self) -> u64 {
+        self.pipe.touch() ^ u64::from(self.entry.is_some())
     }
 
     /// What waits in the queue.

@@ -46,6 +46,12 @@ impl Pool {
         index
     }
 
+    /// Reads where the next packet will be stored.
+    pub(super) fn touch(&self) -> u64 {
+        let node = self.nodes.get(self.free as usize);
+        node.map_or(0, |node| u64::from(node.next))
+    }
+
     /// Puts `node` behind `tail`.
     pub(super) fn link(&mut self, tail: u32, node: u32) {
         self.nodes[tail as usize].next = node;
