@@ -128,6 +128,13 @@ impl Programs {
             })
     }
 
+    /// Reads where a flow would be found.
+    #[inline]
+    pub fn touch(&self, key: &FlowKey) -> u64 {
+        let slot = &self.slots[self.first_slot(key, 0)];
+        u64::from(slot.generation)
+    }
+
     /// Keeps the program of a flow.
     pub fn insert(&mut self, key: FlowKey, start: u32, steps: Vec<Step>) -> Cached {
         if self.programs.len() >= MOST_PROGRAMS || self.steps + steps.len() > MOST_STEPS {
