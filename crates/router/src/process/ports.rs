@@ -6,11 +6,12 @@ use std::str::FromStr;
 use sluice_net::Clock;
 use sluice_net::frame::Link;
 use sluice_net::namespace::{LinkError, Namespace};
-use sluice_net::port::packet::{PacketError, PacketOptions};
+use sluice_net::port::choose::{self, ChooseError, Kind};
+use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::tun::{TunError, TunOptions};
-use sluice_net::port::{PacketPort, Port, TunPort};
+use sluice_net::port::{Pool, Port, TunPort};
 
-/// A port as a user names it: `eth0`, `tun:NAME` or `tap:NAME`.
+/// A port as a user names it: `eth0`, `packet:eth0`, `xdp:eth0`, `tun:NAME` or `tap:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSpec {
     /// What it is.
@@ -22,8 +23,12 @@ pub struct PortSpec {
 /// What a port is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortKind {
+    /// An interface that exists, through what serves it best.
+    Auto,
     /// An interface that exists, through a packet socket.
     Packet,
+    /// An interface that exists, through AF_XDP.
+    Xdp,
     /// A device of IP packets that the router makes.
     Tun,
     /// A device of Ethernet frames that the router makes.
@@ -34,7 +39,7 @@ pub enum PortKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortSpecError {
     /// There is no such kind.
-    #[error("`{0}` is no kind of port (packet, tun, tap)")]
+    #[error("`{0}` is no kind of port (auto, packet, xdp, tun, tap)")]
     Kind(String),
     /// Nothing stands behind the kind.
     #[error("`{0}` names no interface")]
@@ -44,9 +49,9 @@ pub enum PortSpecError {
 /// Why a port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
-    /// A packet socket.
+    /// An interface that exists.
     #[error(transparent)]
-    Packet(#[from] PacketError),
+    Interface(#[from] ChooseError),
     /// A device.
     #[error(transparent)]
     Tun(#[from] TunError),
@@ -55,11 +60,34 @@ pub enum PortError {
     Link(#[from] LinkError),
 }
 
+/// A port that is open, and why it is what it is.
+pub struct Opened {
+    /// The port.
+    pub port: Box<dyn Port + Send>,
+    /// Its kind: `packet`, `xdp`, `tun` or `tap`.
+    pub kind: String,
+    /// Why that kind.
+    pub reason: String,
+    /// What it will not do, a sentence each.
+    pub cannot: Vec<String>,
+}
+
 impl PortKind {
+    /// Every kind.
+    pub const ALL: [PortKind; 5] = [
+        PortKind::Auto,
+        PortKind::Packet,
+        PortKind::Xdp,
+        PortKind::Tun,
+        PortKind::Tap,
+    ];
+
     /// The word for it.
     pub const fn name(self) -> &'static str {
         match self {
+            PortKind::Auto => "auto",
             PortKind::Packet => "packet",
+            PortKind::Xdp => "xdp",
             PortKind::Tun => "tun",
             PortKind::Tap => "tap",
         }
@@ -71,10 +99,9 @@ impl FromStr for PortSpec {
 
     fn from_str(text: &str) -> Result<Self, PortSpecError> {
         let (kind, name) = match text.split_once(':') {
-            None => (PortKind::Packet, text),
+            None => (PortKind::Auto, text),
             Some((word, name)) => {
-                let all = [PortKind::Packet, PortKind::Tun, PortKind::Tap];
-                let found = all.into_iter().find(|kind| kind.name() == word);
+                let found = PortKind::ALL.into_iter().find(|kind| kind.name() == word);
                 (found.ok_or_else(|| PortSpecError::Kind(word.into()))?, name)
             }
         };
@@ -91,7 +118,7 @@ impl FromStr for PortSpec {
 impl fmt::Display for PortSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            PortKind::Packet => f.write_str(&self.name),
+            PortKind::Auto => f.write_str(&self.name),
             kind => write!(f, "{}:{}", kind.name(), self.name),
         }
     }
@@ -102,33 +129,52 @@ impl PortSpec {
     pub const fn link(&self) -> Link {
         match self.kind {
             PortKind::Tun => Link::Ip,
-            PortKind::Packet | PortKind::Tap => Link::Ethernet,
+            PortKind::Auto | PortKind::Packet | PortKind::Xdp | PortKind::Tap => Link::Ethernet,
         }
     }
 
-    /// Opens it in `namespace`; a device is made and switched on.
+    /// Opens it in `namespace`, with frames in `pool`; a device is made and switched on.
     ///
     /// # Errors
     /// [`PortError`], which says what the process lacks.
     pub fn open(
         &self,
         namespace: &Namespace,
+        pool: &mut Pool,
         clock: &Clock,
-    ) -> Result<Box<dyn Port + Send>, PortError> {
-        if self.kind == PortKind::Packet {
-            let options = PacketOptions {
-                timestamps: Some(*clock),
-                ..PacketOptions::default()
-            };
-            return Ok(Box::new(PacketPort::open(namespace, &self.name, options)?));
-        }
+    ) -> Result<Opened, PortError> {
+        let wants = match self.kind {
+            PortKind::Auto => None,
+            PortKind::Packet => Some(Kind::Packet),
+            PortKind::Xdp => Some(Kind::Xdp),
+            PortKind::Tun | PortKind::Tap => return self.create(namespace),
+        };
+        let options = PacketOptions {
+            timestamps: Some(*clock),
+            ..PacketOptions::default()
+        };
+        let (port, choice) = choose::open(namespace, &self.name, pool, wants, options)?;
+        Ok(Opened {
+            port,
+            kind: choice.kind.to_string(),
+            reason: choice.reason,
+            cannot: choice.cannot,
+        })
+    }
+
+    fn create(&self, namespace: &Namespace) -> Result<Opened, PortError> {
         let options = TunOptions {
             link: self.link(),
             ..TunOptions::default()
         };
         let port = TunPort::create(namespace, &self.name, options)?;
         namespace.links()?.set_up(&self.name, true)?;
-        Ok(Box::new(port))
+        Ok(Opened {
+            port: Box::new(port),
+            kind: self.kind.name().to_owned(),
+            reason: "made by this router".to_owned(),
+            cannot: Vec::new(),
+        })
     }
 }
 
@@ -138,15 +184,22 @@ mod tests {
 
     #[test]
     fn ports_are_read_as_they_are_printed() {
-        for text in ["eth0", "tun:left", "tap:t0", "eth0.100"] {
+        for text in [
+            "eth0",
+            "packet:eth0",
+            "xdp:eth0",
+            "tun:left",
+            "tap:t0",
+            "eth0.100",
+        ] {
             assert_eq!(text.parse::<PortSpec>().unwrap().to_string(), text);
         }
-        assert_eq!(
-            "packet:eth0".parse::<PortSpec>().unwrap().to_string(),
-            "eth0"
-        );
+        assert_eq!("auto:eth0".parse::<PortSpec>().unwrap().to_string(), "eth0");
         for (text, expected) in [
-            ("xdp9:eth0", "`xdp9` is no kind of port (packet, tun, tap)"),
+            (
+                "xdp9:eth0",
+                "`xdp9` is no kind of port (auto, packet, xdp, tun, tap)",
+            ),
             ("tun:", "`tun:` names no interface"),
             ("", "`` names no interface"),
         ] {
