@@ -79,6 +79,7 @@ pub struct LinkCounts {
 ///
 /// The calls are those of a [`Pipe`]. A host whose packets are super-packets splits them before a
 /// link with effects: an effect strikes a handle as a whole.
+#[repr(C)]
 pub struct Link {
     entry: Option<Box<Entry>>,
     pipe: Pipe,

@@ -238,15 +238,22 @@ impl Firewall {
     pub fn expect(&self, coming: &[(Headers, u32)]) {
         let mut read = 0;
         for coming in coming.chunks(EXPECTED) {
-            // One step for all packets, then the next step, which needs the first one's result.
-            for (headers, _) in coming {
-                read ^= self.rules.touch(headers);
+            // One step for all packets, then the next step, which needs the first one's result. What is
+            // computed stands apart from what is read: the fewer instructions between two reads, the
+            // more of them a processor has under way.
+            let mut places = [0; EXPECTED];
+            for ((headers, _), place) in coming.iter().zip(&mut places) {
+                *place = self.rules.place(headers);
+            }
+            for place in &places[..coming.len()] {
+                read ^= self.rules.touch(*place);
             }
             let mut instances = [0; EXPECTED];
             for ((headers, _), instance) in coming.iter().zip(&mut instances) {
-                let record;
-                (*instance, record) = self.runtime.touch_record(self.rules.hint(headers));
-                read ^= record;
+                *instance = self.runtime.hinted(self.rules.hint(headers));
+            }
+            for instance in &instances[..coming.len()] {
+                read ^= self.runtime.touch_record(*instance);
             }
             for instance in &instances[..coming.len()] {
                 read ^= self.runtime.touch_link(*instance);

@@ -410,9 +410,15 @@ impl Rules {
         true
     }
 
-    /// Reads where the flow of a packet would be found among those that are known.
-    pub fn touch(&self, headers: &Headers) -> u64 {
-        self.programs.touch(&FlowKey::of(headers))
+    /// Where the flow of a packet would be found among those that are known.
+    pub fn place(&self, headers: &Headers) -> usize {
+        self.programs.place(&FlowKey::of(headers))
+    }
+
+    /// Reads what is there.
+    #[inline]
+    pub fn touch(&self, place: usize) -> u64 {
+        self.programs.touch(place)
     }
 
     /// What was left with the flow of a packet, if it is known.

@@ -106,7 +106,8 @@ fn me_is_an_address_of_the_ports_also_one_that_came_later() {
     let (host, middle) = network();
     let mut links = middle.links().unwrap();
     links.add_address("em0", ROUTER, 24).unwrap();
-    assert_eq!(links.addresses("em0").unwrap(), [ROUTER]);
+    // Beside its link-local one.
+    assert!(links.addresses("em0").unwrap().contains(&ROUTER));
     let folder = tempfile::tempdir().unwrap();
     let mut settings = settings(&middle, "packet:em0", "packet:em1");
     settings.engine.accepts_by_default = true;

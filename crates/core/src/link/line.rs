@@ -9,6 +9,7 @@ use crate::units::Time;
 /// rarer than its delay is long, never has a second one: then there is no buffer to be fetched from
 /// memory besides the pipe itself.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct Line {
     /// Older than all of `rest`. Only filled while the line is empty, so that no packet is moved twice.
     first: Option<(Time, Packet)>,

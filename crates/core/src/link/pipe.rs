@@ -50,22 +50,25 @@ pub struct Departure {
 }
 
 /// A queue, a link and a delay line.
+///
+/// The fields are in this order so that [`Pipe::touch`] reads from each cache line that they are in.
+#[repr(C)]
 pub struct Pipe {
-    params: PipeParams,
-    queue: Box<dyn Discipline>,
-    /// The packet that occupies the link, and when its slot ends.
-    on_wire: Option<(Time, Packet)>,
+    /// When something is due next, [`Time::MAX`] for nothing: most calls need not ask the queue. None
+    /// after somebody else had the queue.
+    due: Option<Time>,
+    /// The last instant that was worked off.
+    clock: Time,
     /// When the link's saved time is used up: the end of the last slot, without burst credit.
     free_at: Time,
     /// An instant at which the idle link must ask the queue.
     ask_at: Option<Time>,
-    line: Line,
+    queue: Box<dyn Discipline>,
+    /// The packet that occupies the link, and when its slot ends.
+    on_wire: Option<(Time, Packet)>,
     in_flight: Backlog,
-    /// The last instant that was worked off.
-    clock: Time,
-    /// When something is due next, [`Time::MAX`] for nothing: most calls need not ask the queue. None
-    /// after somebody else had the queue.
-    due: Option<Time>,
+    line: Line,
+    params: PipeParams,
     medium: Option<Box<Beyond>>,
 }
 
@@ -182,7 +185,8 @@ impl Pipe {
         let wire = self.on_wire.as_ref().map_or(0, |(end, _)| end.as_ns());
         let due = self.due.map_or(0, Time::as_ns);
         let clocks = self.clock.as_ns() ^ self.free_at.as_ns() ^ self.in_flight.bytes;
-        line ^ wire ^ due ^ clocks ^ self.params.rate.as_bps()
+        let last = self.params.rate.as_bps() ^ u64::from(self.medium.is_some());
+        line ^ wire ^ due ^ clocks ^ last
     }
 
     /// What waits in the queue.

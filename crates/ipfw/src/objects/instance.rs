@@ -28,6 +28,8 @@ pub(crate) struct Instance {
     /// Waiting for its turn at the present instant.
     pub is_ready: bool,
     pub is_used: bool,
+    /// Whether `loss` must be asked.
+    has_loss: bool,
     /// When the last packet came or left.
     pub last_active: Time,
     pub meter: Meter,
@@ -35,7 +37,7 @@ pub(crate) struct Instance {
     pub waits: Histogram,
     pub counters: Counters,
     /// Loss before the one queue of a FIFO.
-    pub loss: LossState,
+    loss: LossState,
     /// Its queues, if its scheduler has several.
     pub queues: Vec<u32>,
 }
@@ -109,6 +111,7 @@ impl Instance {
             link: None,
             is_ready: false,
             is_used: true,
+            has_loss: false,
             last_active: now,
             meter: Meter::default(),
             waits: Histogram::default(),
@@ -116,6 +119,17 @@ impl Instance {
             loss: LossState::Off,
             queues: Vec::new(),
         }
+    }
+
+    /// Puts another loss in force.
+    pub fn set_loss(&mut self, loss: LossState) {
+        self.has_loss = !matches!(loss, LossState::Off);
+        self.loss = loss;
+    }
+
+    /// The loss, if there is any: without, its cache line is left alone.
+    pub fn loss(&mut self) -> Option<&mut LossState> {
+        self.has_loss.then_some(&mut self.loss)
     }
 
     /// Whether nothing waits in it and nothing is under way.

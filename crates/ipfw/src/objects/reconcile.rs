@@ -228,7 +228,7 @@ impl Runtime {
                 .expect("a slot in use has a scheduler");
             if has_new_loss || rebuilt.contains(&number) {
                 let loss = internal.filter(|_| is_fifo).and_then(|f| f.loss.as_ref());
-                self.instances[instance as usize].loss = LossState::new(loss);
+                self.instances[instance as usize].set_loss(LossState::new(loss));
             }
             if self.instances[instance as usize].link.is_none() {
                 continue;

@@ -163,15 +163,20 @@ impl Runtime {
         self.instances.len() > WIDE
     }
 
-    /// Reads the memory of the instance that `hint` leads to: the record itself; gives which it is.
-    pub fn touch_record(&self, hint: u32) -> (u32, u64) {
+    /// The instance that a hint leads to.
+    pub fn hinted(&self, hint: u32) -> u32 {
         let queue = self.queues.get(hint as usize).filter(|q| q.is_used);
-        let instance = queue.map_or(hint, |queue| queue.instance);
+        queue.map_or(hint, |queue| queue.instance)
+    }
+
+    /// Reads the memory of an instance: the record itself.
+    #[inline]
+    pub fn touch_record(&self, instance: u32) -> u64 {
         let read = self.instances.get(instance as usize).map_or(0, |record| {
             let lines = record.link.is_some() ^ record.is_ready;
             u64::from(lines) ^ record.counters.packets
         });
-        (instance, read)
+        read ^ self.agenda.touch(instance)
     }
 
     /// Reads its link.
@@ -275,11 +280,11 @@ impl Runtime {
                 Some(queue) => {
                     queue.counters.arrive(packet.segments, packet.len);
                     queue.last_active = cx.now;
-                    &mut queue.loss
+                    Some(&mut queue.loss)
                 }
-                None => &mut record.loss,
+                None => record.loss(),
             };
-            is_lost = loss.strikes(cx.rng);
+            is_lost = loss.is_some_and(|loss| loss.strikes(cx.rng));
         }
         self.with_link(instance, !is_new, cx, |link, cx| {
             if is_lost {
@@ -368,7 +373,7 @@ impl Runtime {
         let fifo = scheduler.internal.as_ref().filter(|_| scheduler.is_fifo());
         let loss = LossState::new(fifo.and_then(|f| f.loss.as_ref()));
         let mut instance = Instance::new(slot, key, now);
-        instance.loss = loss;
+        instance.set_loss(loss);
         let index = match self.free_instances.pop() {
             Some(index) => {
                 self.instances[index as usize] = instance;
