@@ -19,8 +19,8 @@ use sluice_router::process::{
 /// What to route, and how.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Its ports, in pairs, each a transparent bridge: eth0 (or packet:eth0, xdp:eth0), or tun:NAME
-    /// or tap:NAME, which are made
+    /// Its ports, in pairs, each a transparent bridge: eth0 (or packet:eth0, xdp:eth0); tun:NAME or
+    /// tap:NAME, which are made; pcap:IN:OUT, files (docs/ports.md)
     #[arg(value_name = "PORT", required_unless_present = "check")]
     ports: Vec<PortSpec>,
     /// How interfaces are attached to that say nothing themselves; what is chosen is told, and why
@@ -205,8 +205,10 @@ fn announce(args: &Args, settings: &Settings, router: &Router) {
             "sluice: warning: no rule allows anything yet: rule 65535 denies all packets (--accept changes that)"
         );
     }
+    for remark in router.port_remarks() {
+        eprintln!("sluice: warning: {remark}");
+    }
     for choice in router.choices() {
-        // What was asked for by name speaks for itself; what it cannot do does not.
         if !args.quiet {
             eprintln!(
                 "sluice: {}: {} port ({})",
@@ -243,17 +245,20 @@ fn attend(args: &Args, router: &Router, signals: &Receiver<i32>) -> Result<(), E
     let style = ProgressStyle::with_template("{wide_msg}").expect("the template is a constant");
     let bar = ProgressBar::with_draw_target(None, target).with_style(style);
     let mut last = router.status()?;
+    let mut looks = 0;
     loop {
-        match signals.recv_timeout(EVERY) {
+        match signals.recv_timeout(LOOK) {
             Ok(SIGHUP) => bar.suspend(|| reload(args, router)),
             Ok(_) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) if router.has_ended() => break,
-            Err(RecvTimeoutError::Timeout) if is_shown => {
-                let status = router.status()?;
-                bar.set_message(status.line(&last));
-                last = status;
+            Err(RecvTimeoutError::Timeout) => {
+                looks += 1;
+                if is_shown && looks % LOOKS == 0 {
+                    let status = router.status()?;
+                    bar.set_message(status.line(&last));
+                    last = status;
+                }
             }
-            Err(RecvTimeoutError::Timeout) => {}
         }
     }
     bar.finish_and_clear();
@@ -281,5 +286,7 @@ fn conclude(args: &Args, status: &Status) -> Result<(), Error> {
     Ok(crate::print(&text)?)
 }
 
-/// How often the status line is drawn.
-const EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether all files are through.
+const LOOK: Duration = Duration::from_millis(100);
+/// The status line is drawn at every so many looks: once a second.
+const LOOKS: u64 = 10;

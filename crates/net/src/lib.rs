@@ -5,7 +5,9 @@
 //! - [`port`]: where packets enter and leave a router.
 //! - [`traffic`]: the end hosts of a live experiment.
 //! - [`clock`]: the one clock of a live run.
+//! - [`capture`]: files of packets.
 
+pub mod capture;
 pub mod clock;
 pub mod frame;
 pub mod namespace;

@@ -167,36 +167,45 @@ pub(crate) unsafe fn option<T: Copy>(
     Ok(length as usize)
 }
 
-/// Zeroed memory of a fixed size, page-aligned and present from the start.
+/// Zeroed memory of a fixed size, page-aligned and present from the start; or one of the parts that
+/// such memory was divided into.
 pub(crate) struct Area {
-    start: std::ptr::NonNull<u8>,
+    mapping: SharedMap,
+    offset: usize,
     length: usize,
 }
 
-// SAFETY: an `Area` owns its mapping alone, like a `Box<[u8]>`.
-unsafe impl Send for Area {}
-// SAFETY: a shared borrow of it gives shared borrows of bytes only.
-unsafe impl Sync for Area {}
-
 impl Area {
     pub(crate) fn new(length: usize) -> io::Result<Area> {
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches
-        // no memory that anybody else knows.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
-                -1,
-                0,
-            )
+        // Miri knows no paging.
+        let populate = if cfg!(miri) { 0 } else { libc::MAP_POPULATE };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | populate;
+        Ok(Area {
+            mapping: SharedMap::map(length, flags, -1, 0)?,
+            offset: 0,
+            length,
+        })
+    }
+
+    /// Divides it into the first `length` bytes and the rest, which is not empty.
+    pub(crate) fn split_at(self, length: usize) -> (Area, Area) {
+        assert!(length < self.length, "both parts have bytes");
+        let rest = Area {
+            mapping: self.mapping.clone(),
+            offset: self.offset + length,
+            length: self.length - length,
         };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = std::ptr::NonNull::new(start.cast()).expect("mmap does not give page zero");
-        Ok(Area { start, length })
+        (Area { length, ..self }, rest)
+    }
+
+    /// Where the memory starts that this is a part of, and how long it is.
+    pub(crate) fn whole(&self) -> (usize, usize) {
+        (self.mapping.at(0) as usize, self.mapping.len())
+    }
+
+    /// Where in it this part starts.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
     }
 }
 
@@ -204,23 +213,16 @@ impl std::ops::Deref for Area {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping is `length` bytes, zeroed by the kernel, and lives as long as
-        // `self`; writers need `&mut self`.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+        // SAFETY: the part lies inside of the mapping, which the kernel zeroed and which lives as
+        // long as `self`; no other `Area` has bytes of it, and writers need `&mut self`.
+        unsafe { std::slice::from_raw_parts(self.mapping.at(self.offset), self.length) }
     }
 }
 
 impl std::ops::DerefMut for Area {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `&mut self` excludes every other access.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
-    }
-}
-
-impl Drop for Area {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody can hold a borrow of it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+        unsafe { std::slice::from_raw_parts_mut(self.mapping.at(self.offset), self.length) }
     }
 }
 
@@ -336,7 +338,13 @@ impl SharedMap {
     /// Zeroed memory of no file.
     #[cfg(test)]
     pub(crate) fn anonymous(length: usize) -> io::Result<SharedMap> {
-        SharedMap::map(length, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)
+        // Miri has no memory that processes share; threads share this too.
+        let sharing = if cfg!(miri) {
+            libc::MAP_PRIVATE
+        } else {
+            libc::MAP_SHARED
+        };
+        SharedMap::map(length, sharing | libc::MAP_ANONYMOUS, -1, 0)
     }
 
     fn map(

@@ -2,8 +2,12 @@
 //!
 //! A tree of maxima with 16 children per node: one node is one cache line. A change of a weight
 //! climbs only as long as it changes a maximum, which for most changes is not at all; at worst it
-//! and the search touch one line per level, four for 65 536 queues. It is kept up all the time and
-//! not only while a discipline overflows: then no single packet pays for all queues.
+//! touches one line per level, four for 65 536 queues. It is kept up all the time and not only while a
+//! discipline overflows: then no single packet pays for all queues.
+//!
+//! Beside the nodes stands which child of each is the first of the largest, as far as searches have asked
+//! for it: one byte per level, of a few kilobytes that stay in the cache, leads to the queue, and a node is
+//! looked through only if what led to it has shrunk since.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,6 +17,9 @@ const FAN: usize = 16;
 
 /// Queues that may have weight without a tree.
 const FEW: usize = 4;
+
+/// Which child is the largest is to be looked up, when somebody asks.
+const UNKNOWN: u8 = u8::MAX;
 
 /// Sixteen weights: of queues at the bottom, maxima of the node below elsewhere.
 ///
@@ -33,6 +40,8 @@ pub(crate) struct Fattest {
     few: [(u32, u32); FEW],
     /// The root is the first; the children of node `n` are the nodes from `n * FAN + 1` on.
     nodes: Vec<Node>,
+    /// The first of each node's largest children, or [`UNKNOWN`].
+    first: Vec<u8>,
     /// The first node of queues.
     leaves: usize,
     queues: usize,
@@ -49,6 +58,7 @@ impl Fattest {
         Fattest {
             few: [(0, 0); FEW],
             nodes: Vec::new(),
+            first: Vec::new(),
             leaves,
             queues,
         }
@@ -70,16 +80,26 @@ impl Fattest {
         let mut slot = queue as usize % FAN;
         loop {
             let old = core::mem::replace(&mut self.nodes[at].0[slot], new);
+            let best = &mut self.first[at];
             if at == 0 {
+                // What the largest is, is asked for at the root alone, and by the search.
+                *best = UNKNOWN;
                 return;
             }
             let (above, its) = ((at - 1) / FAN, (at - 1) % FAN);
             let largest = self.nodes[above].0[its];
-            // Most changes end here: it was and is not the largest of its node.
-            if new <= largest && old < largest {
+            if new > largest {
+                *best = slot as u8;
+            } else if new == largest {
+                if *best != UNKNOWN {
+                    *best = (*best).min(slot as u8);
+                }
                 return;
-            }
-            if new < largest {
+            } else if old < largest || (*best != UNKNOWN && *best != slot as u8) {
+                // Most changes end here: it was and is not the largest of its node, or not the only one.
+                return;
+            } else {
+                *best = UNKNOWN;
                 new = self.nodes[at].largest();
                 if new == largest {
                     return;
@@ -91,17 +111,20 @@ impl Fattest {
 
     /// The queue with the largest weight; of equal ones that with the lowest number.
     #[inline]
-    pub(crate) fn find(&self) -> u32 {
-        let Some(root) = self.nodes.first() else {
+    pub(crate) fn find(&mut self) -> u32 {
+        if self.nodes.is_empty() {
             // Of equal weights that of the lowest queue is the greatest; without any, queue 0.
             let held = self.few.iter().filter(|(_, weight)| *weight > 0);
             let fattest = held.max_by_key(|(queue, weight)| (*weight, u32::MAX - queue));
             return fattest.map_or(0, |(queue, _)| *queue);
-        };
-        let largest = root.largest();
+        }
         let mut at = 0;
         loop {
-            let slot = self.nodes[at].first(largest);
+            if self.first[at] == UNKNOWN {
+                let node = &self.nodes[at];
+                self.first[at] = node.first(node.largest()) as u8;
+            }
+            let slot = usize::from(self.first[at]);
             if at >= self.leaves {
                 return ((at - self.leaves) * FAN + slot) as u32;
             }
@@ -145,6 +168,7 @@ impl Fattest {
     fn plant(&mut self) {
         let nodes = self.leaves + self.queues.div_ceil(FAN);
         self.nodes = vec![Node([ordered(0); FAN]); nodes];
+        self.first = vec![UNKNOWN; nodes];
         for (queue, weight) in self.few {
             self.set_in_tree(queue, ordered(weight));
         }

@@ -15,10 +15,10 @@ mod capture;
 mod clash;
 mod csv;
 mod output;
-mod pcap;
 mod sheet;
 mod summary;
 mod trace;
+mod traffic;
 mod words;
 
 #[cfg(test)]
@@ -28,6 +28,7 @@ pub use capture::CaptureError;
 pub use output::Outputs;
 pub use summary::{Sojourns, Summary};
 pub use trace::{Arrival, Hash, HeaderError, Trace, TraceError};
+pub(crate) use traffic::{CapturedPacket, Traffic};
 pub use words::{QueueError, RateError, parse_queue, parse_rate};
 
 use output::Writer;

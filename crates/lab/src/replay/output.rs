@@ -7,9 +7,9 @@ use sluice_core::event::StateValue;
 use sluice_core::link::Outlet;
 use sluice_core::record::{self, PacketRecord, REPLAY_COLUMNS};
 use sluice_core::{Ecn, Packet, Time};
+use sluice_net::capture::{self, link_type};
 
 use super::capture::{Capture, Frame};
-use super::pcap::PcapWriter;
 use super::sheet::Sheet;
 use super::summary::{Summary, Tally};
 use super::{Job, ReplayError};
@@ -90,7 +90,7 @@ type Told = (u32, &'static str, StateValue);
 struct CaptureOut {
     path: PathBuf,
     /// `None` until the first packet has told the link type.
-    writer: Option<PcapWriter<Part>>,
+    writer: Option<capture::Writer<Part>>,
     origin_ns: i128,
     /// The bytes of the packets that are held, by slot.
     frames: Vec<Frame>,
@@ -316,10 +316,10 @@ impl CaptureOut {
     }
 
     /// Begins the file with the first packet, which tells its link type and time.
-    fn begin(&mut self, link: u16, origin_ns: i128) -> Result<(), ReplayError> {
+    fn begin(&mut self, link: u32, origin_ns: i128) -> Result<(), ReplayError> {
         if self.writer.is_none() {
             self.origin_ns = origin_ns;
-            let writer = Part::create(&self.path).and_then(|part| PcapWriter::new(part, link));
+            let writer = Part::create(&self.path).and_then(|part| capture::Writer::new(part, link));
             self.writer = Some(writer.map_err(|error| self.fail(error))?);
         }
         Ok(())
@@ -335,13 +335,13 @@ impl CaptureOut {
             .writer
             .as_mut()
             .expect("a packet that left has begun it");
-        let written = writer.packet(time_ns, frame.bytes(), frame.original_len);
+        let written = writer.packet(time_ns, [frame.bytes(), &[]], frame.original_len);
         written.map_err(|error| self.fail(error))
     }
 
     fn finish(mut self) -> Result<(), ReplayError> {
         // A capture without packets has a link type too: Ethernet, as good as any.
-        self.begin(ETHERNET, 0)?;
+        self.begin(link_type::ETHERNET, 0)?;
         let writer = self.writer.take().expect("it has begun");
         let finished = writer.into_inner().finish();
         finished.map_err(|error| self.fail(error))
@@ -355,6 +355,5 @@ impl CaptureOut {
     }
 }
 
-const ETHERNET: u16 = 1;
 /// Values of one instant that are always kept until it is over.
 const MIN_ROOM: usize = 1 << 12;

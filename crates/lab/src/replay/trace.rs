@@ -8,6 +8,7 @@ use std::{cell::Cell, fmt};
 
 use sluice_core::link::TextError;
 use sluice_core::{Ecn, Packet, Rng, Time};
+use sluice_net::capture::is_capture;
 
 use super::capture::{Capture, CaptureError};
 use super::csv::CsvTrace;
@@ -207,7 +208,7 @@ impl Trace {
             path: path.to_owned(),
             error,
         })?;
-        let source = if Capture::is_one(head) {
+        let source = if is_capture(head) {
             Source::Capture(Box::new(Capture::new(reader, path, hash, seed)?))
         } else {
             Source::Csv(CsvTrace::new(reader, path, hash, seed))

@@ -5,11 +5,12 @@
 //! (`gso_size`). Segment `i` repeats the headers in front of its share of the payload, with:
 //! - IPv4: total length, identification + i, header checksum; IPv6: payload length;
 //! - TCP (RFC 9293): sequence number advanced by the payload before it, FIN and PSH only on
-//!   the last, CWR only on the first (RFC 3168 section 6.1.2: one CWR answers one reduction);
+//!   the last; CWR only on the first where it answers one reduction (RFC 3168 section 6.1.2), on all
+//!   where it is a bit of accurate ECN's counter (RFC 9768): see [`VnetHeader::is_cwr_once`];
 //! - UDP: length; every segment a datagram of its own.
 //!
-//! Deviations from Linux: with accurate ECN (three TCP flags as one counter) CWR would have
-//! to be copied to all segments; the offload header does not tell, so it is not.
+//! A jumbogram (RFC 2675, as Linux frames super-packets above 64 KB on IPv6) is not split: its
+//! hop-by-hop header says a length that no segment has.
 
 use super::checksum::{Sum, pseudo_header};
 use super::view::{IPV4, TCP, Transport, UDP, View};
@@ -25,6 +26,7 @@ pub struct SuperPacket {
     gso_size: u16,
     is_v4: bool,
     is_tcp: bool,
+    is_cwr_once: bool,
 }
 
 /// A frame's bytes in two pieces: the head holds all headers, the tail (often empty) the
@@ -56,7 +58,7 @@ pub enum GsoError {
     /// Neither TCP nor UDP segmentation.
     #[error("segmentation type {0} is not one of TCPv4 (1), TCPv6 (4), UDP (5)")]
     Kind(u8),
-    /// The headers are not of the announced type, are damaged, are a fragment's, or a routing
+    /// The headers are not of the announced type, are damaged, are a fragment's or a jumbogram's, or a routing
     /// header hides the address that the checksum counts.
     #[error("the headers are not those of a whole packet of the announced type")]
     Headers,
@@ -92,7 +94,7 @@ impl SuperPacket {
             return Err(GsoError::SegmentSize);
         }
         // The offsets of a damaged or fragmented packet mean nothing.
-        if view.fault.is_some() || view.fragment.is_some() || view.is_routed {
+        if view.fault.is_some() || view.fragment.is_some() || view.is_routed || view.is_jumbo {
             return Err(GsoError::Headers);
         }
         let header_len = view.transport_at + u16::from(transport_len);
@@ -112,6 +114,7 @@ impl SuperPacket {
             gso_size: vnet.gso_size,
             is_v4,
             is_tcp,
+            is_cwr_once: vnet.is_cwr_once(),
         })
     }
 
@@ -173,6 +176,9 @@ impl SuperPacket {
         }
         let csum_offset = if self.is_tcp {
             rewrite_tcp(transport, index, u32::from(self.gso_size), is_last);
+            if index > 0 && self.is_cwr_once {
+                transport[13] &= !CWR;
+            }
             16
         } else {
             transport[4..6].copy_from_slice(&transport_len.to_be_bytes());
@@ -244,9 +250,6 @@ fn rewrite_tcp(tcp: &mut [u8], index: u32, gso_size: u32, is_last: bool) {
     tcp[4..8].copy_from_slice(&sequence.to_be_bytes());
     if !is_last {
         tcp[13] &= !(FIN | PSH);
-    }
-    if index > 0 {
-        tcp[13] &= !CWR;
     }
 }
 

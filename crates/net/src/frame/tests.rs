@@ -276,10 +276,13 @@ proptest! {
     }
 
     #[test]
-    fn segments_reassemble_and_verify(sample in sample(9000), gso_size in 1u16..1500, cut in 120usize..3000, partial in any::<bool>()) {
+    fn segments_reassemble_and_verify(sample in sample(9000), gso_size in 1u16..1500, cut in 120usize..3000, partial in any::<bool>(), ecn_bits in 0u8..4) {
         let bytes = frame(&sample);
         let view = parse(&bytes);
         let gso_type = match (sample.tcp, sample.v6) { (true, false) => 1, (true, true) => 4, _ => 5 };
+        // Linux: SKB_GSO_TCP_ECN alone clears CWR behind the first segment.
+        let gso_type = gso_type | (ecn_bits & 1) << 7 | (ecn_bits & 2) << 3;
+        let is_cwr_once = ecn_bits == 1;
         let vnet = VnetHeader { gso_type, gso_size, flags: VnetHeader::NEEDS_CSUM, ..VnetHeader::default() };
         let packet = SuperPacket::new(&view, &vnet).unwrap();
         let (head, tail) = bytes.split_at(cut.min(bytes.len()));
@@ -303,7 +306,7 @@ proptest! {
             if let Transport::Tcp { flags, .. } = seen.transport {
                 let mut expected = sample.flags;
                 if !is_last { expected &= !0x09; }
-                if index > 0 { expected &= !0x80; }
+                if index > 0 && is_cwr_once { expected &= !0x80; }
                 prop_assert_eq!(flags, expected);
                 let at = usize::from(seen.transport_at);
                 let sequence = u32::from_be_bytes(segment[at + 4..at + 8].try_into().unwrap());
@@ -614,4 +617,109 @@ fn a_checksum_of_zero_is_all_ones_for_udp_only() {
         let at = usize::from(csum_offset);
         assert_eq!(bytes[at..at + 2], expected.to_be_bytes());
     }
+}
+
+/// RFC 3168 section 6.1.2: CWR answers one reduction, so one segment tells it. RFC 9768 section 3.2.2:
+/// AE, CWR and ECE are one counter, so every segment carries all three.
+#[test]
+fn cwr_is_told_once_or_counted_on_every_segment() {
+    let mut bytes = Vec::new();
+    PacketBuilder::ethernet2([1; 6], [2; 6])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .tcp(7, 9, 0, 0)
+        .write(&mut bytes, &[0; 300])
+        .unwrap();
+    // AE is the lowest bit of the byte before the flags; then CWR, ECE and ACK.
+    bytes[14 + 20 + 12] |= 0x01;
+    bytes[14 + 20 + 13] = 0xd0;
+    for (gso_type, expected) in [
+        (0x81, [0x1d0, 0x150, 0x150]),
+        (0x01, [0x1d0, 0x1d0, 0x1d0]),
+        (0x11, [0x1d0, 0x1d0, 0x1d0]),
+    ] {
+        let vnet = VnetHeader {
+            gso_type,
+            gso_size: 100,
+            ..VnetHeader::default()
+        };
+        let packet = SuperPacket::new(&parse(&bytes), &vnet).unwrap();
+        let flags: Vec<u16> = (0..packet.segments())
+            .map(|index| {
+                let mut out = [0; 256];
+                let gather = Gather {
+                    head: &bytes,
+                    tail: &[],
+                };
+                let written = packet.write_segment(index, gather, Checksums::Complete, &mut out);
+                let (length, _) = written.unwrap();
+                verified_payload(&out[..length as usize]);
+                u16::from_be_bytes([out[46], out[47]]) & 0x1ff
+            })
+            .collect();
+        assert_eq!(flags, expected, "{gso_type:#04x}");
+    }
+}
+
+/// RFC 2675 section 2: option type 0xc2, four bytes of length; the length of the header is 0.
+#[test]
+fn a_jumbogram_is_read_and_not_split() {
+    let payload = vec![0x55; 67_000];
+    let mut bytes = vec![0x60, 0, 0, 0, 0, 0, 0, 64];
+    bytes.extend([0xfd; 32]);
+    let jumbo = (8 + 20 + payload.len()) as u32;
+    bytes.extend([6, 0, 0xc2, 4]);
+    bytes.extend(jumbo.to_be_bytes());
+    bytes.extend([
+        0, 7, 0, 9, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0,
+    ]);
+    bytes.extend(payload);
+    let view = parse_head(&bytes[..1984], bytes.len(), Link::Ip);
+    assert_eq!((view.fault, view.ip_len), (None, 40 + jumbo));
+    assert_eq!(view.ports(), Some((7, 9)));
+    let vnet = VnetHeader {
+        gso_type: 4,
+        gso_size: 1428,
+        ..VnetHeader::default()
+    };
+    assert_eq!(SuperPacket::new(&view, &vnet), Err(GsoError::Headers));
+}
+
+#[test]
+fn lying_transport_lengths_are_named() {
+    let udp = |length: u16, more: bool| {
+        let mut bytes = Vec::new();
+        PacketBuilder::ethernet2([1; 6], [2; 6])
+            .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+            .udp(7, 9)
+            .write(&mut bytes, &[0; 20])
+            .unwrap();
+        bytes[38..40].copy_from_slice(&length.to_be_bytes());
+        bytes[20] = if more { 0x20 } else { 0 };
+        parse(&bytes)
+    };
+    // 8 bytes of header and 20 of payload; the length of a whole datagram stands in its first fragment.
+    for (length, more, fault) in [
+        (28, false, None),
+        (8, false, None),
+        (7, false, Some(Fault::UdpLength(7))),
+        (0, false, Some(Fault::UdpLength(0))),
+        (29, false, Some(Fault::UdpLength(29))),
+        (4000, true, None),
+    ] {
+        let view = udp(length, more);
+        assert_eq!(
+            (view.fault, view.ports()),
+            (fault, Some((7, 9))),
+            "{length}"
+        );
+    }
+    // A TCP header of 24 bytes in a packet that has 20 for it.
+    let mut bytes = Vec::new();
+    PacketBuilder::ethernet2([1; 6], [2; 6])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .tcp(7, 9, 0, 0)
+        .write(&mut bytes, &[])
+        .unwrap();
+    bytes[46] = 0x60;
+    assert_eq!(parse(&bytes).fault, Some(Fault::HeaderLength(24)));
 }

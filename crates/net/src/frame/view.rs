@@ -48,6 +48,8 @@ pub struct View {
     /// An IPv6 routing header has segments left: the destination is not the final one, which
     /// is the one that transport checksums count (RFC 8200 section 8.1).
     pub is_routed: bool,
+    /// The IPv6 length stands in a hop-by-hop header (RFC 2675).
+    pub is_jumbo: bool,
     /// The first thing that was wrong.
     pub fault: Option<Fault>,
 }
@@ -134,8 +136,8 @@ pub enum Fault {
     /// The version nibble contradicts the link header, or is neither 4 nor 6.
     #[error("IP version {0} where the link header says otherwise")]
     Version(u8),
-    /// A header length below the fixed part.
-    #[error("header length {0} below the minimum")]
+    /// A header length below the fixed part or past the end of the packet.
+    #[error("header length {0} below the minimum or past the packet")]
     HeaderLength(u8),
     /// The IP length does not even cover the IP header.
     #[error("IP length {0} shorter than its header")]
@@ -143,12 +145,48 @@ pub enum Fault {
     /// The IP length reaches past the end of the frame.
     #[error("IP length {0} reaches past the frame")]
     LengthBeyondFrame(u32),
+    /// The UDP length does not cover its header, or reaches past the end of the packet.
+    #[error("UDP length {0} below 8 or past the packet")]
+    UdpLength(u16),
     /// More tags than are followed.
     #[error("more than {MAX_VLANS} tags")]
     VlanDepth,
     /// More IPv6 extension headers than are followed.
     #[error("more than {MAX_EXTENSIONS} extension headers")]
     ExtensionDepth,
+}
+
+impl Fault {
+    /// Every kind as one word, in the order of [`Fault::number`].
+    pub const NAMES: [&'static str; 8] = [
+        "truncated",
+        "ip_version",
+        "header_length",
+        "ip_length_short",
+        "ip_length_beyond_frame",
+        "udp_length",
+        "vlan_depth",
+        "extension_depth",
+    ];
+
+    /// The kind's place in [`Fault::NAMES`].
+    pub const fn number(self) -> usize {
+        match self {
+            Fault::Truncated => 0,
+            Fault::Version(_) => 1,
+            Fault::HeaderLength(_) => 2,
+            Fault::LengthTooShort(_) => 3,
+            Fault::LengthBeyondFrame(_) => 4,
+            Fault::UdpLength(_) => 5,
+            Fault::VlanDepth => 6,
+            Fault::ExtensionDepth => 7,
+        }
+    }
+
+    /// The kind as one word.
+    pub const fn name(self) -> &'static str {
+        Fault::NAMES[self.number()]
+    }
 }
 
 impl View {
@@ -193,6 +231,7 @@ impl View {
             fragment: None,
             transport: Transport::Opaque,
             is_routed: false,
+            is_jumbo: false,
             fault: None,
         }
     }
@@ -281,7 +320,8 @@ impl View {
         };
         let payload = u32::from(u16::from_be_bytes([header[4], header[5]]));
         // RFC 2675 section 3: a jumbo payload is announced by length 0 and a hop-by-hop header.
-        let claimed = if payload == 0 && header[6] == HOP_BY_HOP {
+        self.is_jumbo = payload == 0 && header[6] == HOP_BY_HOP;
+        let claimed = if self.is_jumbo {
             self.frame_len.saturating_sub(at as u32)
         } else {
             payload + 40
@@ -357,7 +397,9 @@ impl View {
                     flags: header[13],
                     header_len,
                 };
-                if header_len < 20 {
+                let is_past =
+                    self.fragment.is_none() && at + usize::from(header_len) > self.ip_end();
+                if header_len < 20 || is_past {
                     return Err(Fault::HeaderLength(header_len));
                 }
             }
@@ -366,6 +408,7 @@ impl View {
                     source: be16(bytes, at)?,
                     destination: be16(bytes, at + 2)?,
                 };
+                self.check_udp_length(be16(bytes, at + 4)?, self.ip_end().saturating_sub(at));
             }
             DCCP | SCTP | UDP_LITE => {
                 self.transport = Transport::Ports {
@@ -391,6 +434,17 @@ impl View {
         }
         self.transport_at = u16::try_from(at).map_err(|_| Fault::Truncated)?;
         Ok(())
+    }
+
+    /// `room` is what the IP packet has for the datagram. It may be longer (RFC 768 says nothing about
+    /// what follows); of a fragmented one only a part is here, and one of more than 65535 bytes has
+    /// length 0 (RFC 2675 section 4).
+    fn check_udp_length(&mut self, length: u16, room: usize) {
+        let is_jumbo = length == 0 && room > usize::from(u16::MAX);
+        let is_right = (8..=room).contains(&usize::from(length));
+        if self.fragment.is_none() && !is_right && !is_jumbo {
+            self.fault.get_or_insert(Fault::UdpLength(length));
+        }
     }
 
     fn ip_end(&self) -> usize {

@@ -40,8 +40,11 @@ impl VnetHeader {
     pub const NEEDS_CSUM: u8 = 1;
     /// The checksum was already verified.
     pub const DATA_VALID: u8 = 2;
-    /// Bit of `gso_type`: CWR belongs to the first segment only.
+    /// Bit of `gso_type`: CWR belongs to the first segment only (RFC 3168).
     pub const GSO_ECN: u8 = 0x80;
+    /// Bit of `gso_type` that is proposed for the next virtio: CWR is a part of accurate ECN's counter
+    /// and belongs to every segment. Kernels do not write it yet; they leave [`VnetHeader::GSO_ECN`] away.
+    pub const GSO_ACCURATE_ECN: u8 = 0x10;
 
     /// Reads the ten bytes.
     pub fn from_bytes(bytes: &[u8; Self::LEN]) -> VnetHeader {
@@ -70,13 +73,20 @@ impl VnetHeader {
 
     /// What kind of super-packet this is, if it is one.
     pub fn gso(&self) -> Option<GsoKind> {
-        match self.gso_type & !Self::GSO_ECN {
+        match self.gso_type & !(Self::GSO_ECN | Self::GSO_ACCURATE_ECN) {
             0 => None,
             1 => Some(GsoKind::TcpV4),
             4 => Some(GsoKind::TcpV6),
             5 => Some(GsoKind::Udp),
             other => Some(GsoKind::Other(other)),
         }
+    }
+
+    /// Whether a CWR flag is a single event that one segment tells, and not a part of a counter that all
+    /// of them carry. A sender by RFC 3168 sets the flag on a super-packet only together with the bit
+    /// (SKB_GSO_TCP_ECN), so CWR without it is accurate ECN's (SKB_GSO_TCP_ACCECN).
+    pub fn is_cwr_once(&self) -> bool {
+        self.gso_type & Self::GSO_ECN != 0 && self.gso_type & Self::GSO_ACCURATE_ECN == 0
     }
 
     /// Whether the transport checksum is still to be completed.

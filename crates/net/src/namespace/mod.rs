@@ -15,8 +15,10 @@ pub use privilege::{Privilege, PrivilegeError, enter_user_namespace};
 pub use sysctl::SysctlError;
 
 use crate::sys;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::thread::{self, JoinHandle};
 
 /// A network namespace, alive as long as this is.
@@ -140,7 +142,7 @@ impl Namespace {
     /// When the namespace cannot be entered; `work` has not run then.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NamespaceError> {
         let inside = || {
-            sys::set_network_namespace(self.descriptor.as_fd())?;
+            join(self.descriptor.as_fd())?;
             Ok(work())
         };
         let result = thread::scope(|scope| {
@@ -169,7 +171,7 @@ impl Namespace {
         let handle = thread::Builder::new()
             .name(thread_name.to_owned())
             .spawn(move || {
-                let result = sys::set_network_namespace(descriptor.as_fd());
+                let result = join(descriptor.as_fd());
                 let is_inside = result.is_ok();
                 // The spawner waits for exactly this message.
                 let _ = entered.send(result);
@@ -198,5 +200,24 @@ impl Namespace {
 impl AsFd for Namespace {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+}
+
+/// Moves the calling thread into a namespace. Who is there already needs no privilege for it, which the
+/// kernel would ask for even then.
+fn join(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    match sys::set_network_namespace(namespace) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let identity = |file: File| {
+                let metadata = file.metadata()?;
+                io::Result::Ok((metadata.dev(), metadata.ino()))
+            };
+            let wanted = File::from(namespace.try_clone_to_owned()?);
+            if identity(wanted)? == identity(sys::network_namespace()?)? {
+                return Ok(());
+            }
+            Err(error)
+        }
+        result => result,
     }
 }

@@ -11,6 +11,7 @@ pub mod choose;
 mod messages;
 pub mod nfqueue;
 pub mod packet;
+pub mod pcap;
 mod pool;
 pub mod tun;
 mod wait;
@@ -18,12 +19,14 @@ pub mod xdp;
 
 pub use nfqueue::NfqueuePort;
 pub use packet::PacketPort;
+pub use pcap::PcapPort;
 pub use pool::{HEAD_LEN, Pool, PoolError, PoolSize, Slot};
 pub use tun::TunPort;
 pub use wait::{Interest, Spin, Waiter, Wake, Watch};
 pub use xdp::XdpPort;
 
 use crate::frame::Link;
+use sluice_core::Time;
 use std::os::fd::AsFd;
 
 /// A place where frames enter and leave. One file per kind.
@@ -54,6 +57,25 @@ pub trait Port: AsFd {
 
     /// Gives back the slots that the port holds ready for frames to come.
     fn release(&mut self, pool: &mut Pool);
+
+    /// When the next frame arrives, as far as that is known before.
+    fn next_arrival(&self) -> Arrival {
+        Arrival::Unknown
+    }
+
+    /// Says what time it is from now on, for ports whose time need not be the machine's.
+    fn set_time(&mut self, _now: Time) {}
+}
+
+/// When a frame arrives at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// At any time.
+    Unknown,
+    /// Then, and not before.
+    At(Time),
+    /// None will.
+    Never,
 }
 
 impl<P: Port + ?Sized> Port for Box<P> {
@@ -83,6 +105,14 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn release(&mut self, pool: &mut Pool) {
         (**self).release(pool);
+    }
+
+    fn next_arrival(&self) -> Arrival {
+        (**self).next_arrival()
+    }
+
+    fn set_time(&mut self, now: Time) {
+        (**self).set_time(now);
     }
 }
 
@@ -137,13 +167,15 @@ pub enum Loss {
     TooLong,
     /// The interface or its kernel queue refused the frame.
     Refused,
+    /// The port has no file to write it to.
+    NoFile,
     /// Another error of the kernel's.
     Other,
 }
 
 impl Loss {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Loss; 9] = [
+    pub const ALL: [Loss; 10] = [
         Loss::NoSlot,
         Loss::NoLargeSlot,
         Loss::Oversize,
@@ -152,6 +184,7 @@ impl Loss {
         Loss::Down,
         Loss::TooLong,
         Loss::Refused,
+        Loss::NoFile,
         Loss::Other,
     ];
 
@@ -166,6 +199,7 @@ impl Loss {
             Loss::Down => "down",
             Loss::TooLong => "too_long",
             Loss::Refused => "refused",
+            Loss::NoFile => "no_file",
             Loss::Other => "other",
         }
     }

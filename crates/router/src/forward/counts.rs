@@ -1,6 +1,7 @@
 //! What a lane counts: every frame that came in is in exactly one place.
 
 use sluice_core::{DropReason, Span};
+use sluice_net::frame::Fault;
 
 /// Why a frame was lost to neither a queue nor a port's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +53,7 @@ pub struct LaneCounts {
     pub sent: u64,
     dropped: [u64; DropReason::ALL.len()],
     lost: [u64; LostFrame::ALL.len()],
+    faulty: [u64; Fault::NAMES.len()],
 }
 
 impl LaneCounts {
@@ -73,6 +75,17 @@ impl LaneCounts {
     /// Those of any cause.
     pub fn lost_total(&self) -> u64 {
         self.lost.iter().sum()
+    }
+
+    /// Frames whose headers were wrong, as [`Fault::NAMES`] and how many of each. Those whose addresses
+    /// could be read went on all the same, as through any bridge; the others are
+    /// [`LostFrame::Malformed`].
+    pub fn faulty(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Fault::NAMES.into_iter().zip(self.faulty)
+    }
+
+    pub(super) const fn note_fault(&mut self, fault: Fault) {
+        self.faulty[fault.number()] += 1;
     }
 
     pub(super) const fn drop(&mut self, reason: DropReason) {

@@ -32,7 +32,7 @@ pub use counts::{LaneCounts, Lateness, LostFrame};
 pub use lane::Lane;
 pub use piped::{Piped, RateStep};
 pub use shared::{SharedLink, SharedPipe};
-pub use turn::{Forwarder, LaneOptions};
+pub use turn::{FileTime, Forwarder, LaneOptions};
 
 use sluice_core::{Cx, DropReason, Event, Packet, Span, Time};
 use sluice_net::frame::View;

@@ -1,6 +1,10 @@
 //! The loop itself.
 
-use std::os::fd::{AsFd, BorrowedFd};
+mod files;
+
+pub use files::FileTime;
+
+use std::os::fd::BorrowedFd;
 
 use sluice_core::{Cx, Rng, Time};
 use sluice_net::Clock;
@@ -123,11 +127,17 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         // What a full batch left behind is asked for at once, after a look at the other ports.
         let pending = (self.ready != 0).then_some(Time::ZERO);
         let deadline = due.chain(until).chain(pending).min();
-        let ports = self.ports.iter().map(AsFd::as_fd);
-        let watches = ports.chain(also).map(|descriptor| Watch {
+        let watch = |descriptor, interest| Watch {
             descriptor,
-            interest: Interest::Readable,
+            interest,
+        };
+        let ports = self.ports.iter().zip(&self.lane_of).map(|(port, lane)| {
+            // What nobody takes would end every wait.
+            let interest = lane.map_or(Interest::Nothing, |_| Interest::Readable);
+            watch(port.as_fd(), interest)
         });
+        let also = also.map(|descriptor| watch(descriptor, Interest::Readable));
+        let watches = ports.chain(also);
         let wake = self.waiter.wait_for_any(watches, deadline, &self.clock);
         self.ready |= wake.ready & ((1 << self.ports.len()) - 1);
     }

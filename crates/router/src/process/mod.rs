@@ -10,17 +10,19 @@ mod ruled;
 mod status;
 
 pub use config::{Config, ConfigError, at, check};
-pub use ports::{Opened, PortError, PortKind, PortSpec, PortSpecError};
+pub use ports::{PortError, PortKind, PortSpec, PortSpecError};
 pub use ruled::Ruled;
 pub use status::{PortStatus, Status};
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sluice_core::{Cx, DropReason, Rate, Rng, Time};
+use sluice_core::{Cx, DropReason, Rate, Rng, Span, Time};
 use sluice_ipfw::show::Survey;
 use sluice_ipfw::{Firewall, Interface, Mode, Output};
 use sluice_net::Clock;
@@ -32,7 +34,8 @@ use crate::control::{
     Answered, Bell, Given, Inbox, Limits, Listener, Order, Orders, Refused, Remark, ServeError,
     Work, inbox,
 };
-use crate::forward::{Forwarder, LaneOptions, LostFrame};
+use crate::forward::{FileTime, Forwarder, LaneOptions, LostFrame};
+use ports::PortTime;
 
 /// What a router is to be.
 #[derive(Clone, Debug)]
@@ -138,7 +141,9 @@ pub struct Router {
     config: Option<PathBuf>,
     listener: Option<Listener>,
     thread: JoinHandle<Status>,
+    is_through: Arc<AtomicBool>,
     remarks: Vec<Remark>,
+    port_remarks: Vec<String>,
     choices: Vec<PortChoice>,
     names: Vec<String>,
     namespace: Namespace,
@@ -149,7 +154,7 @@ pub struct Router {
 pub struct PortChoice {
     /// As the user named it.
     pub name: String,
-    /// Its kind: `packet`, `xdp`, `tun` or `tap`.
+    /// Its kind: `packet`, `xdp`, `tun`, `tap` or `pcap`.
     pub kind: String,
     /// Why that kind.
     pub reason: String,
@@ -175,7 +180,8 @@ impl Router {
                 .map_or(0, |since| since.as_secs()),
             ..settings.engine
         };
-        let names: Vec<String> = settings.ports.iter().map(|p| p.name.clone()).collect();
+        let ports = settings.ports.iter().enumerate();
+        let names: Vec<String> = ports.map(|(n, port)| port.interface(n)).collect();
         let config = match &settings.config {
             Some(path) => Config::read(path)?,
             None => Config::default(),
@@ -183,17 +189,7 @@ impl Router {
         // Before anything is opened: a mistake in it disturbs nobody.
         let remarks = config.check(firewall(&engine, &interfaces(&names, &namespace)))?;
         let mut pool = Pool::new(settings.pool)?;
-        let (mut ports, mut choices) = (Vec::new(), Vec::new());
-        for spec in &settings.ports {
-            let opened = spec.open(&namespace, &mut pool, &clock)?;
-            ports.push(opened.port);
-            choices.push(PortChoice {
-                name: spec.to_string(),
-                kind: opened.kind,
-                reason: opened.reason,
-                cannot: opened.cannot,
-            });
-        }
+        let opened = ports::open(&settings.ports, &namespace, &mut pool, &clock)?;
         // Again: devices have been made.
         let interfaces = interfaces(&names, &namespace);
         let (inbox, orders) = inbox().map_err(StartError::Bell)?;
@@ -201,15 +197,18 @@ impl Router {
         let plan = Plan {
             engine,
             interfaces,
-            choices: choices.clone(),
+            choices: opened.choices.clone(),
             config,
             split_below: settings.split_below,
             spin: settings.spin,
+            time: opened.time,
         };
+        let is_through = Arc::new(AtomicBool::new(false));
+        let through = Arc::clone(&is_through);
         let (started, has_started) = sync_channel(1);
         let until = stop.clone();
         let thread = namespace.spawn("router", move || {
-            Loop::new(plan, ports, pool, clock, inbox).run(&until, || {
+            Loop::new(plan, opened.all, pool, clock, inbox).run(&until, &through, || {
                 let _ = started.send(());
             })
         })?;
@@ -222,8 +221,10 @@ impl Router {
             config: settings.config.clone(),
             listener: None,
             thread,
+            is_through,
             remarks,
-            choices,
+            port_remarks: opened.remarks,
+            choices: opened.choices,
             names,
             namespace,
         };
@@ -242,6 +243,11 @@ impl Router {
     /// What is to be said about the configuration.
     pub fn remarks(&self) -> &[Remark] {
         &self.remarks
+    }
+
+    /// What is to be said about the ports.
+    pub fn port_remarks(&self) -> &[String] {
+        &self.port_remarks
     }
 
     /// What its ports have become, and why.
@@ -293,9 +299,10 @@ impl Router {
         }
     }
 
-    /// Whether the loop has ended by itself, which is a defect; [`Router::stop`] passes it on.
+    /// Whether there is nothing more to do: the files that it plays are through. Or the loop has ended
+    /// by itself, which is a defect; [`Router::stop`] passes it on.
     pub fn has_ended(&self) -> bool {
-        self.thread.is_finished()
+        self.is_through.load(Ordering::Acquire) || self.thread.is_finished()
     }
 
     /// Ends it, and tells what it has done. What still waited is dropped.
@@ -327,10 +334,6 @@ fn check_ports(ports: &[PortSpec]) -> Result<(), StartError> {
     for (place, port) in ports.iter().enumerate() {
         if ports[..place].iter().any(|other| other.name == port.name) {
             return Err(StartError::Twice(port.clone()));
-        }
-        // One lane takes from all ports, and its frames begin alike.
-        if port.link() != ports[0].link() {
-            return Err(StartError::Unlike(ports[0].clone(), port.clone()));
         }
     }
     Ok(())
@@ -365,6 +368,7 @@ struct Plan {
     config: Config,
     split_below: Rate,
     spin: Spin,
+    time: PortTime,
 }
 
 /// The loop's thread.
@@ -375,6 +379,8 @@ struct Loop {
     choices: Vec<PortChoice>,
     commands: u64,
     is_real_time: bool,
+    time: PortTime,
+    files: FileTime,
 }
 
 impl Loop {
@@ -385,7 +391,9 @@ impl Loop {
         clock: Clock,
         inbox: Inbox<Status>,
     ) -> Loop {
-        let is_real_time = sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
+        // Who never sleeps must not stand before all others.
+        let is_real_time =
+            plan.time != PortTime::Files && sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
         let all: Vec<usize> = (0..ports.len()).collect();
         let partners = all.iter().map(|port| port ^ 1).collect();
         let engine = firewall(&plan.engine, &plan.interfaces);
@@ -397,22 +405,56 @@ impl Loop {
             rng: Rng::from_seed(plan.engine.seed),
         };
         forwarder.add_lane(ruled, (), lane);
-        forwarder.with(LANE, |ruled, cx| {
-            let (_, result) = plan.config.apply(ruled.firewall_mut(), cx);
-            ruled.commanded();
-            result.expect("a configuration that an equal engine took is taken");
-        });
-        Loop {
+        let mut own = Loop {
             forwarder,
             inbox,
             clock,
             choices: plan.choices,
             commands: 0,
             is_real_time,
+            time: plan.time,
+            files: FileTime::default(),
+        };
+        own.with(|ruled, cx| {
+            let (_, result) = plan.config.apply(ruled.firewall_mut(), cx);
+            ruled.commanded();
+            result.expect("a configuration that an equal engine took is taken");
+        });
+        own
+    }
+
+    /// Calls the engine between two batches.
+    fn with<T>(&mut self, work: impl FnOnce(&mut Ruled, &mut Cx<'_>) -> T) -> T {
+        match self.time {
+            PortTime::Files => self.files.with(&mut self.forwarder, LANE, work),
+            PortTime::Machine | PortTime::Played => self.forwarder.with(LANE, work),
         }
     }
 
-    fn run(mut self, stop: &Stop, started: impl FnOnce()) -> Status {
+    /// Forwards once, in the ports' time; whether there is nothing more to do.
+    fn turn(&mut self, until: Option<Time>) -> bool {
+        let bell = std::os::fd::AsFd::as_fd(&self.inbox);
+        match self.time {
+            PortTime::Machine => self.forwarder.turn(until, Some(bell)),
+            PortTime::Files => {
+                if !self.files.advance(&mut self.forwarder, INSTANTS) {
+                    self.time = PortTime::Machine;
+                    return true;
+                }
+            }
+            PortTime::Played => {
+                let soon = self.clock.now() + LOOK_EVERY;
+                self.forwarder.turn(Some(until.unwrap_or(soon)), Some(bell));
+                if self.forwarder.is_through() {
+                    self.time = PortTime::Machine;
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn run(mut self, stop: &Stop, through: &AtomicBool, started: impl FnOnce()) -> Status {
         started();
         // A `show` that is answered a piece at a time; the next order waits for it.
         let mut under_way: Option<(Order<Status>, Box<Survey>)> = None;
@@ -423,7 +465,7 @@ impl Loop {
                 let look = |ruled: &mut Ruled, cx: &mut Cx<'_>| {
                     ruled.firewall_mut().look(&mut survey, FLOWS_PER_TURN, cx)
                 };
-                if self.forwarder.with(LANE, look) {
+                if self.with(look) {
                     under_way = Some((order, survey));
                 } else {
                     order.answer(Answered::Survey(survey));
@@ -439,9 +481,12 @@ impl Loop {
             } else {
                 until = None;
             }
-            let bell = std::os::fd::AsFd::as_fd(&self.inbox);
-            self.forwarder.turn(until, Some(bell));
+            if self.turn(until) {
+                self.forwarder.release_ports();
+                through.store(true, Ordering::Release);
+            }
         }
+        self.forwarder.release_ports();
         self.status()
     }
 
@@ -451,7 +496,7 @@ impl Loop {
             return None;
         };
         let survey = |ruled: &mut Ruled, cx: &mut Cx<'_>| ruled.firewall_mut().survey(text, cx);
-        let survey = self.forwarder.with(LANE, survey)?;
+        let survey = self.with(survey)?;
         self.commands += 1;
         Some(Box::new(survey))
     }
@@ -461,7 +506,7 @@ impl Loop {
             Work::Commands { text, mode, files } => (text, mode, files),
             Work::Status => return Answered::Status(Box::new(self.status())),
             Work::Interfaces(interfaces) => {
-                self.forwarder.with(LANE, |ruled, _| {
+                self.with(|ruled, _| {
                     ruled.firewall_mut().set_interfaces(interfaces.clone());
                 });
                 return Answered::Done;
@@ -469,7 +514,7 @@ impl Loop {
         };
         self.commands += 1;
         let mut output = Output::default();
-        let result = self.forwarder.with(LANE, |ruled, cx| {
+        let result = self.with(|ruled, cx| {
             let firewall = ruled.firewall_mut();
             let result = firewall.execute(text, *mode, &mut Given(files), &mut output, cx);
             ruled.commanded();
@@ -517,6 +562,7 @@ impl Loop {
             sent: counts.sent,
             dropped: dropped.filter_map(named).collect(),
             lost: lost.filter_map(named).collect(),
+            damaged: counts.faulty().filter_map(named).collect(),
             late_p50_ns: lateness.bound(500).as_ns(),
             late_p99_ns: lateness.bound(990).as_ns(),
             commands: self.commands,
@@ -527,5 +573,9 @@ impl Loop {
 
 /// Flows that a `show` looks at between two batches of packets: some tens of microseconds.
 const FLOWS_PER_TURN: u32 = 128;
+/// Instants of files between two looks at the inbox.
+const INSTANTS: usize = 256;
+/// How often a loop that plays files looks whether they are through.
+const LOOK_EVERY: Span = Span::from_ms(50);
 /// All ports share one lane: one engine has all rules.
 const LANE: usize = 0;

@@ -3,20 +3,25 @@
 use std::fmt;
 use std::str::FromStr;
 
+use sluice_core::{Span, Time};
 use sluice_net::Clock;
 use sluice_net::frame::Link;
 use sluice_net::namespace::{LinkError, Namespace};
 use sluice_net::port::choose::{self, ChooseError, Kind};
 use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::pcap::{PcapError, PcapSpec, PcapSpecError, Speed};
 use sluice_net::port::tun::{TunError, TunOptions};
-use sluice_net::port::{Pool, Port, TunPort};
+use sluice_net::port::{PcapPort, Pool, Port, TunPort};
 
-/// A port as a user names it: `eth0`, `packet:eth0`, `xdp:eth0`, `tun:NAME` or `tap:NAME`.
+use super::{PortChoice, StartError};
+
+/// A port as a user names it: `eth0`, `packet:eth0`, `xdp:eth0`, `tun:NAME`, `tap:NAME` or
+/// `pcap:IN:OUT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSpec {
     /// What it is.
     pub kind: PortKind,
-    /// The interface's name.
+    /// The interface's name, or the files.
     pub name: String,
 }
 
@@ -33,14 +38,19 @@ pub enum PortKind {
     Tun,
     /// A device of Ethernet frames that the router makes.
     Tap,
+    /// Captures: [`PcapSpec`].
+    Pcap,
 }
 
 /// Why a text names no port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortSpecError {
     /// There is no such kind.
-    #[error("`{0}` is no kind of port (auto, packet, xdp, tun, tap)")]
+    #[error("`{0}` is no kind of port (auto, packet, xdp, tun, tap, pcap)")]
     Kind(String),
+    /// The files.
+    #[error(transparent)]
+    Pcap(#[from] PcapSpecError),
     /// Nothing stands behind the kind.
     #[error("`{0}` names no interface")]
     Name(String),
@@ -55,31 +65,35 @@ pub enum PortError {
     /// A device.
     #[error(transparent)]
     Tun(#[from] TunError),
+    /// Captures.
+    #[error(transparent)]
+    Pcap(#[from] PcapError),
     /// It cannot be switched on.
     #[error(transparent)]
     Link(#[from] LinkError),
 }
 
 /// A port that is open, and why it is what it is.
-pub struct Opened {
+struct Opened {
     /// The port.
-    pub port: Box<dyn Port + Send>,
+    port: Box<dyn Port + Send>,
     /// Its kind: `packet`, `xdp`, `tun` or `tap`.
-    pub kind: String,
+    kind: String,
     /// Why that kind.
-    pub reason: String,
+    reason: String,
     /// What it will not do, a sentence each.
-    pub cannot: Vec<String>,
+    cannot: Vec<String>,
 }
 
 impl PortKind {
     /// Every kind.
-    pub const ALL: [PortKind; 5] = [
+    pub const ALL: [PortKind; 6] = [
         PortKind::Auto,
         PortKind::Packet,
         PortKind::Xdp,
         PortKind::Tun,
         PortKind::Tap,
+        PortKind::Pcap,
     ];
 
     /// The word for it.
@@ -90,6 +104,7 @@ impl PortKind {
             PortKind::Xdp => "xdp",
             PortKind::Tun => "tun",
             PortKind::Tap => "tap",
+            PortKind::Pcap => "pcap",
         }
     }
 }
@@ -108,6 +123,9 @@ impl FromStr for PortSpec {
         if name.is_empty() {
             return Err(PortSpecError::Name(text.into()));
         }
+        if kind == PortKind::Pcap {
+            name.parse::<PcapSpec>()?;
+        }
         Ok(PortSpec {
             kind,
             name: name.into(),
@@ -125,19 +143,33 @@ impl fmt::Display for PortSpec {
 }
 
 impl PortSpec {
-    /// What its frames start with.
-    pub const fn link(&self) -> Link {
+    /// The files, if it is of files.
+    fn files(&self) -> Option<PcapSpec> {
+        (self.kind == PortKind::Pcap).then(|| {
+            let files = self.name.parse();
+            files.expect("a port's name was read as files before")
+        })
+    }
+
+    /// What its frames start with; nothing if the port takes what the others have.
+    fn link(&self) -> Result<Option<Link>, PortError> {
+        match (self.kind, self.files()) {
+            (PortKind::Tun, _) => Ok(Some(Link::Ip)),
+            (_, Some(files)) => Ok(files.link()?),
+            _ => Ok(Some(Link::Ethernet)),
+        }
+    }
+
+    /// What rules call it, as the port of this number.
+    pub(super) fn interface(&self, number: usize) -> String {
         match self.kind {
-            PortKind::Tun => Link::Ip,
-            PortKind::Auto | PortKind::Packet | PortKind::Xdp | PortKind::Tap => Link::Ethernet,
+            PortKind::Pcap => format!("pcap{number}"),
+            _ => self.name.clone(),
         }
     }
 
     /// Opens it in `namespace`, with frames in `pool`; a device is made and switched on.
-    ///
-    /// # Errors
-    /// [`PortError`], which says what the process lacks.
-    pub fn open(
+    fn open(
         &self,
         namespace: &Namespace,
         pool: &mut Pool,
@@ -148,6 +180,7 @@ impl PortSpec {
             PortKind::Packet => Some(Kind::Packet),
             PortKind::Xdp => Some(Kind::Xdp),
             PortKind::Tun | PortKind::Tap => return self.create(namespace),
+            PortKind::Pcap => unreachable!("files are opened together"),
         };
         let options = PacketOptions {
             timestamps: Some(*clock),
@@ -164,7 +197,10 @@ impl PortSpec {
 
     fn create(&self, namespace: &Namespace) -> Result<Opened, PortError> {
         let options = TunOptions {
-            link: self.link(),
+            link: match self.kind {
+                PortKind::Tap => Link::Ethernet,
+                _ => Link::Ip,
+            },
             ..TunOptions::default()
         };
         let port = TunPort::create(namespace, &self.name, options)?;
@@ -177,6 +213,103 @@ impl PortSpec {
         })
     }
 }
+
+/// The ports of a router.
+pub(super) struct Ports {
+    pub(super) all: Vec<Box<dyn Port + Send>>,
+    /// What a user should know about them.
+    pub(super) remarks: Vec<String>,
+    /// What each has become, and why.
+    pub(super) choices: Vec<PortChoice>,
+    pub(super) time: PortTime,
+}
+
+/// Whose time it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PortTime {
+    /// The machine's, without end.
+    Machine,
+    /// The machine's, until the files end.
+    Played,
+    /// That of the files, as fast as the machine can.
+    Files,
+}
+
+/// Opens all, or none.
+pub(super) fn open(
+    specs: &[PortSpec],
+    namespace: &Namespace,
+    pool: &mut Pool,
+    clock: &Clock,
+) -> Result<Ports, StartError> {
+    // One lane takes from all ports, and its frames begin alike.
+    let mut link: Option<(Link, &PortSpec)> = None;
+    for spec in specs {
+        let Some(own) = spec.link()? else { continue };
+        match link {
+            None => link = Some((own, spec)),
+            Some((other, _)) if other == own => {}
+            Some((_, other)) => return Err(StartError::Unlike(other.clone(), spec.clone())),
+        }
+    }
+    let link = link.map(|(link, _)| link);
+    let mut played = Vec::new();
+    for files in specs.iter().filter_map(PortSpec::files) {
+        let port = PcapPort::open(&files, link, *clock).map_err(PortError::from)?;
+        played.push((files.speed, port));
+    }
+    let time = if played.len() < specs.len() {
+        PortTime::Machine
+    } else if played.iter().all(|(speed, _)| *speed == Speed::Full) {
+        PortTime::Files
+    } else {
+        PortTime::Played
+    };
+    // Captures of one event have one clock.
+    let first_ns = played.iter().filter_map(|(_, port)| port.scan().first_ns);
+    if let Some(first_ns) = first_ns.min() {
+        let start = match time {
+            PortTime::Files => Time::ZERO,
+            PortTime::Machine | PortTime::Played => clock.now() + LEAD,
+        };
+        for (_, port) in &mut played {
+            port.begin(first_ns, start);
+        }
+    }
+    let remarks = played.iter().flat_map(|(_, port)| port.remarks()).collect();
+    let mut played = played.into_iter();
+    let mut all: Vec<Box<dyn Port + Send>> = Vec::with_capacity(specs.len());
+    let mut choices = Vec::with_capacity(specs.len());
+    for spec in specs {
+        let opened = if spec.kind == PortKind::Pcap {
+            let (_, port) = played.next().expect("each was opened");
+            Opened {
+                port: Box::new(port),
+                kind: spec.kind.name().to_owned(),
+                reason: "captures".to_owned(),
+                cannot: Vec::new(),
+            }
+        } else {
+            spec.open(namespace, pool, clock)?
+        };
+        all.push(opened.port);
+        choices.push(PortChoice {
+            name: spec.to_string(),
+            kind: opened.kind,
+            reason: opened.reason,
+            cannot: opened.cannot,
+        });
+    }
+    Ok(Ports {
+        all,
+        remarks,
+        choices,
+        time,
+    })
+}
+
+/// Before the first packet of a file arrives, the loop runs.
+const LEAD: Span = Span::from_ms(20);
 
 #[cfg(test)]
 mod tests {
@@ -191,6 +324,7 @@ mod tests {
             "tun:left",
             "tap:t0",
             "eth0.100",
+            "pcap:a:b:full",
         ] {
             assert_eq!(text.parse::<PortSpec>().unwrap().to_string(), text);
         }
@@ -198,10 +332,15 @@ mod tests {
         for (text, expected) in [
             (
                 "xdp9:eth0",
-                "`xdp9` is no kind of port (auto, packet, xdp, tun, tap)",
+                "`xdp9` is no kind of port (auto, packet, xdp, tun, tap, pcap)",
             ),
             ("tun:", "`tun:` names no interface"),
             ("", "`` names no interface"),
+            ("pcap:", "`pcap:` names no interface"),
+            (
+                "pcap:a:b:c",
+                "`c` is no speed; `recorded` and `full` are (file names cannot contain colons)",
+            ),
         ] {
             assert_eq!(text.parse::<PortSpec>().unwrap_err().to_string(), expected);
         }

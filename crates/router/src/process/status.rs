@@ -22,6 +22,9 @@ pub struct Status {
     pub dropped: BTreeMap<String, u64>,
     /// Frames that got lost on the way to a queue or to a port, by cause.
     pub lost: BTreeMap<String, u64>,
+    /// Frames whose headers were wrong, by fault. Those whose addresses could be read went on.
+    #[serde(default)]
+    pub damaged: BTreeMap<String, u64>,
     /// Half of the packets left less later than this after they were due.
     pub late_p50_ns: u64,
     /// 99 of 100 did.
@@ -111,7 +114,11 @@ impl fmt::Display for Status {
             self.dropped_total(),
             self.commands
         )?;
-        for (what, counts) in [("dropped", &self.dropped), ("lost", &self.lost)] {
+        for (what, counts) in [
+            ("dropped", &self.dropped),
+            ("lost", &self.lost),
+            ("damaged", &self.damaged),
+        ] {
             for (reason, count) in counts {
                 writeln!(f, "{what} {reason}: {count}")?;
             }

@@ -1,7 +1,9 @@
 use std::fs;
+use std::io::Cursor;
 use std::path::PathBuf;
 
-use super::super::pcap::PcapWriter;
+use sluice_net::capture::Writer;
+
 use super::super::{Hash, Job, Outputs, Trace, parse_queue, parse_rate, run};
 use super::*;
 
@@ -37,10 +39,11 @@ fn sum(bytes: &[u8]) -> u16 {
 }
 
 /// A pcap file with packets of `(ns since 1970, bytes)`.
-fn pcap(link: u16, packets: &[(i128, Vec<u8>)]) -> Vec<u8> {
-    let mut writer = PcapWriter::new(Vec::new(), link).unwrap();
+fn pcap(link: u32, packets: &[(i128, Vec<u8>)]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), link).unwrap();
     for (time, bytes) in packets {
-        writer.packet(*time, bytes, bytes.len() as u32).unwrap();
+        let length = bytes.len() as u32;
+        writer.packet(*time, [bytes, &[]], length).unwrap();
     }
     writer.into_inner()
 }
@@ -156,8 +159,9 @@ fn raw_and_cooked_packets_are_measured_without_their_link_header() {
 
 #[test]
 fn a_packet_that_is_cut_off_has_its_length_on_the_wire() {
-    let mut writer = PcapWriter::new(Vec::new(), 1).unwrap();
-    writer.packet(EPOCH, &udp(1, 7, 1000)[..60], 1042).unwrap();
+    let mut writer = Writer::new(Vec::new(), 1).unwrap();
+    let part = &udp(1, 7, 1000)[..60];
+    writer.packet(EPOCH, [part, &[]], 1042).unwrap();
     let all = read(writer.into_inner()).unwrap();
     assert_eq!((all[0].len, all[0].ecn), (1042, Ecn::Ect0));
 }

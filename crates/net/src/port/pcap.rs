@@ -1,0 +1,727 @@
+//! Captures as ports: frames come from one file, and what is sent goes to another.
+//!
+//! What arrives has the spacing of the file, and what leaves is written with the instant at which it
+//! left, on the same clock: a frame that was recorded at `r` arrives `r` less the origin after the
+//! beginning, and one that leaves an instant later stands in the output that much later.
+//!
+//! Two speeds. *Recorded*: in real time, each frame when it is its turn, with its exact arrival
+//! ([`Pool::arrival`]) however late the loop wakes up. *Full*: nothing waits. A host whose ports all
+//! are files keeps the time itself then ([`Port::next_arrival`], [`Port::set_time`]), so that the
+//! output is that of an exact router, the same on every machine; beside an interface, frames arrive as
+//! fast as the loop takes them.
+//!
+//! What it cannot do: it sends nothing that it has only a part of. So a capture with cut packets is
+//! refused when it is opened, as are link types other than Ethernet and raw IP, and files with several.
+//! That takes one reading of the file in advance. Super-packets are split when they are written, and
+//! open checksums are completed.
+
+use super::{Arrival, Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Slot};
+use crate::capture::{ReadError, Reader, Record, Writer, link_type};
+use crate::clock::Clock;
+use crate::frame::{Checksums, Gather, Link, SuperPacket, VnetHeader, parse_head};
+use crate::sys;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use sluice_core::{Span, Time};
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// When frames arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Speed {
+    /// As they were recorded.
+    #[default]
+    Recorded,
+    /// As fast as they are taken.
+    Full,
+}
+
+/// A port as a user names it: `IN:OUT`, `IN:`, `:OUT`, each possibly with `:full` behind it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PcapSpec {
+    /// What arrives; nothing if none.
+    pub input: Option<PathBuf>,
+    /// Where what is sent goes; it is lost if none.
+    pub output: Option<PathBuf>,
+    /// When it arrives.
+    pub speed: Speed,
+}
+
+/// Why a text names no files.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PcapSpecError {
+    /// Neither file.
+    #[error("`{0}` names no file: IN.pcap:OUT.pcap, of which one may be left out")]
+    NoFile(String),
+    /// A word that is no speed.
+    #[error("`{0}` is no speed; `recorded` and `full` are (file names cannot contain colons)")]
+    Speed(String),
+}
+
+/// Why files cannot be a port.
+#[derive(Debug, thiserror::Error)]
+pub enum PcapError {
+    /// The input cannot be opened.
+    #[error("cannot open {}: {source}", .path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The input can be read only once.
+    #[error("{} is no regular file, and a capture is read once before it is played", .0.display())]
+    NotAFile(PathBuf),
+    /// The output cannot be made.
+    #[error("cannot create {}: {source}", .path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Writing would destroy what is read.
+    #[error("{} is the input and the output", .0.display())]
+    Same(PathBuf),
+    /// The input is damaged.
+    #[error("{}: {}: {error}", .path.display(), place(*.packet))]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The packet, from 1; 0 for the head of the file.
+        packet: u64,
+        /// What is wrong with it.
+        error: ReadError,
+    },
+    /// It starts with something else.
+    #[error(
+        "{}: {}: link type {link} cannot be sent; Ethernet (1) and raw IP (101, 228, 229) can",
+        .path.display(), place(*.packet)
+    )]
+    LinkType {
+        /// The file.
+        path: PathBuf,
+        /// The packet, from 1; 0 for the head of the file.
+        packet: u64,
+        /// Its link type.
+        link: u32,
+    },
+    /// It starts as no packet before it.
+    #[error(
+        "{}: packet {packet}: link type {link} after packets of link type {first}; the frames of a \
+         port begin alike",
+        .path.display()
+    )]
+    Mixed {
+        /// The file.
+        path: PathBuf,
+        /// The packet, from 1.
+        packet: u64,
+        /// Its link type.
+        link: u32,
+        /// That of those before.
+        first: u32,
+    },
+    /// A part of it is missing.
+    #[error(
+        "{}: packet {packet}: {captured} of its {original} bytes were captured; a port sends whole \
+         packets (`tcpdump -s 0` captures them)",
+        .path.display()
+    )]
+    Cut {
+        /// The file.
+        path: PathBuf,
+        /// The packet, from 1.
+        packet: u64,
+        /// Its bytes that are there.
+        captured: u32,
+        /// Its bytes.
+        original: u32,
+    },
+    /// The frames of the file are not those of the router.
+    #[error(
+        "{} holds {}, and the port is to carry {}",
+        .path.display(), kind(*.holds), kind(*.wanted)
+    )]
+    Link {
+        /// The file.
+        path: PathBuf,
+        /// What its frames start with.
+        holds: Link,
+        /// What they should start with.
+        wanted: Link,
+    },
+    /// There is no timer.
+    #[error("cannot make a timer: {0}")]
+    Timer(io::Error),
+}
+
+/// What was found in a file that is to be played.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// Whole packets.
+    pub packets: u64,
+    /// When the first was recorded, in nanoseconds since 1970.
+    pub first_ns: Option<i128>,
+    /// How they start; none if there is none.
+    pub link: Option<Link>,
+    /// Packets recorded before the one in front of them.
+    pub backwards: u64,
+    /// The file ends inside of one more packet.
+    pub is_truncated: bool,
+}
+
+/// A capture that is played, and one that is written.
+pub struct PcapPort {
+    name: String,
+    link: Link,
+    input: Option<Input>,
+    output: Option<Output>,
+    speed: Speed,
+    scan: Scan,
+    timer: OwnedFd,
+    clock: Clock,
+    /// The host's time, where the host keeps it.
+    time: Option<Time>,
+    /// What the files' clock shows at an instant of the router's.
+    origin: (i128, Time),
+    counters: Counters,
+}
+
+struct Input {
+    reader: Reader<File>,
+    /// The next packet.
+    record: Record,
+    bytes: Vec<u8>,
+}
+
+struct Output {
+    writer: Writer<BufWriter<File>>,
+    /// Where a segment is written before it goes to the file.
+    segment: Box<[u8]>,
+}
+
+impl FromStr for PcapSpec {
+    type Err = PcapSpecError;
+
+    fn from_str(text: &str) -> Result<PcapSpec, PcapSpecError> {
+        let mut parts = text.splitn(3, ':').map(str::to_owned);
+        let mut file = || {
+            parts
+                .next()
+                .filter(|part| !part.is_empty())
+                .map(PathBuf::from)
+        };
+        let (input, output) = (file(), file());
+        let speed = match parts.next().as_deref() {
+            None | Some("recorded") => Speed::Recorded,
+            Some("full") => Speed::Full,
+            Some(other) => return Err(PcapSpecError::Speed(other.to_owned())),
+        };
+        if input.is_none() && output.is_none() {
+            return Err(PcapSpecError::NoFile(text.to_owned()));
+        }
+        Ok(PcapSpec {
+            input,
+            output,
+            speed,
+        })
+    }
+}
+
+impl fmt::Display for PcapSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |path: &Option<PathBuf>| {
+            path.as_ref()
+                .map_or(String::new(), |path| path.display().to_string())
+        };
+        write!(f, "{}:{}", name(&self.input), name(&self.output))?;
+        match self.speed {
+            Speed::Recorded => Ok(()),
+            Speed::Full => f.write_str(":full"),
+        }
+    }
+}
+
+impl PcapSpec {
+    /// What the frames of the input start with; nothing without an input, or without packets in it.
+    ///
+    /// # Errors
+    /// As [`PcapPort::open`], as far as the first packet shows it.
+    pub fn link(&self) -> Result<Option<Link>, PcapError> {
+        let Some(path) = &self.input else {
+            return Ok(None);
+        };
+        let mut reader = open(path)?;
+        let mut bytes = Vec::new();
+        let first = reader.read(&mut bytes);
+        match first.map_err(|error| read_error(path, 1, error))? {
+            Some(record) => link_of(path, 1, record.link).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+impl PcapPort {
+    /// Opens the files: the input is read through once, the output is made anew. The time of the
+    /// first packet is now; [`PcapPort::begin`] changes that. `link` is what frames must start with,
+    /// if that is known; otherwise the input says it, or it is Ethernet.
+    ///
+    /// # Errors
+    /// When a file cannot be opened, or the input holds what cannot be sent.
+    pub fn open(spec: &PcapSpec, link: Option<Link>, clock: Clock) -> Result<PcapPort, PcapError> {
+        if let (Some(input), Some(output)) = (&spec.input, &spec.output)
+            && let (Ok(input), Ok(output)) = (fs::canonicalize(input), fs::canonicalize(output))
+            && input == output
+        {
+            return Err(PcapError::Same(input));
+        }
+        let scan = match &spec.input {
+            Some(path) => scan(path)?,
+            None => Scan::default(),
+        };
+        if let (Some(path), Some(holds), Some(wanted)) = (&spec.input, scan.link, link)
+            && holds != wanted
+        {
+            let path = path.clone();
+            return Err(PcapError::Link {
+                path,
+                holds,
+                wanted,
+            });
+        }
+        let link = link.or(scan.link).unwrap_or(Link::Ethernet);
+        let input = match &spec.input {
+            Some(path) => Input::first(open(path)?),
+            None => None,
+        };
+        let output = match &spec.output {
+            Some(path) => Some(Output::create(path, link)?),
+            None => None,
+        };
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )
+        .map_err(|error| PcapError::Timer(error.into()))?;
+        let now_ns = i128::from(sys::clock_ns(libc::CLOCK_REALTIME));
+        let port = PcapPort {
+            name: format!("pcap:{spec}"),
+            link,
+            input,
+            output,
+            speed: spec.speed,
+            origin: (scan.first_ns.unwrap_or(now_ns), clock.now()),
+            scan,
+            timer,
+            clock,
+            time: None,
+            counters: Counters::default(),
+        };
+        port.arm();
+        Ok(port)
+    }
+
+    /// What was found in the input.
+    pub const fn scan(&self) -> &Scan {
+        &self.scan
+    }
+
+    /// What a user should know about the input.
+    pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if self.scan.is_truncated {
+            remarks.push(format!(
+                "{}: the file ends inside of packet {}, which is not sent",
+                self.name,
+                self.scan.packets + 1
+            ));
+        }
+        if self.scan.backwards > 0 {
+            remarks.push(format!(
+                "{}: packets recorded before the one in front of them: {}; they arrive together \
+                 with it",
+                self.name, self.scan.backwards
+            ));
+        }
+        remarks
+    }
+
+    /// Says that what was recorded at `file_ns` arrives at `at`, in place of the first packet at the
+    /// opening. Captures of one event are given the same.
+    pub fn begin(&mut self, file_ns: i128, at: Time) {
+        self.origin = (file_ns, at);
+        self.arm();
+    }
+
+    fn now(&self) -> Time {
+        self.time.unwrap_or_else(|| self.clock.now())
+    }
+
+    /// When the next packet arrives.
+    fn due(&self) -> Option<Time> {
+        let input = self.input.as_ref()?;
+        let after = input.record.time_ns - self.origin.0;
+        Some(match u64::try_from(after) {
+            Ok(after) => self.origin.1.saturating_add(Span::from_ns(after)),
+            Err(_) => self.origin.1,
+        })
+    }
+
+    /// Makes the descriptor readable when the next packet arrives.
+    fn arm(&self) {
+        let at_ns = match (self.due(), self.speed) {
+            (None, _) => 0,
+            (Some(_), Speed::Full) => 1,
+            (Some(due), Speed::Recorded) => self.clock.monotonic_ns(due).max(1),
+        };
+        let zero = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let at = Timespec {
+            tv_sec: (at_ns / 1_000_000_000) as i64,
+            tv_nsec: (at_ns % 1_000_000_000) as i64,
+        };
+        let spec = Itimerspec {
+            it_interval: zero,
+            it_value: at,
+        };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec)
+            .expect("a timer takes every valid time");
+    }
+
+    /// Puts the next packet into `pool`, and reads the one after it.
+    fn take(&mut self, pool: &mut Pool, arrival: Option<Time>) -> Result<Slot, Loss> {
+        let input = self.input.as_mut().expect("a packet is due");
+        let stored = store(pool, &input.bytes);
+        if let (Ok(slot), Some(arrival)) = (stored, arrival) {
+            pool.set_arrival(slot, arrival);
+        }
+        let before = input.record.time_ns;
+        match input.reader.read(&mut input.bytes) {
+            Ok(Some(record)) => {
+                // Arrivals do not go back.
+                let time_ns = record.time_ns.max(before);
+                input.record = Record { time_ns, ..record };
+            }
+            // What is wrong at the end was told when the file was opened.
+            Ok(None) | Err(_) => self.input = None,
+        }
+        stored
+    }
+}
+
+impl Port for PcapPort {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn link(&self) -> Link {
+        self.link
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            super_packets: false,
+            partial_checksums: false,
+            batch: BATCH,
+            mtu: MTU,
+        }
+    }
+
+    fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
+        let before = into.len();
+        // A host that keeps the time asks once for each instant, however many arrive at it.
+        let most = if self.time.is_some() {
+            usize::MAX
+        } else {
+            BATCH
+        };
+        let is_flood = self.speed == Speed::Full && self.time.is_none();
+        let mut taken = 0;
+        while taken < most
+            && let Some(due) = self.due()
+        {
+            if is_flood {
+                // The file waits: nobody is late if it does.
+                if pool.available() == 0 {
+                    break;
+                }
+            } else if due > self.now() {
+                break;
+            }
+            taken += 1;
+            match self.take(pool, (!is_flood).then_some(due)) {
+                Ok(slot) => {
+                    self.counters.received += 1;
+                    self.counters.received_bytes += pool.frame_len(slot) as u64;
+                    into.push(slot);
+                }
+                Err(loss) => self.counters.lose(loss, 1),
+            }
+        }
+        if taken > 0 && self.time.is_none() {
+            self.arm();
+        }
+        into.len() - before
+    }
+
+    fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
+        let time_ns =
+            self.origin.0 + i128::from(self.now().as_ns()) - i128::from(self.origin.1.as_ns());
+        for slot in slots {
+            let length = pool.frame_len(*slot);
+            let written = match &mut self.output {
+                Some(output) => output.write(pool, *slot, self.link, time_ns),
+                None => Err(Loss::NoFile),
+            };
+            match written {
+                Ok(()) => {
+                    self.counters.sent += 1;
+                    self.counters.sent_bytes += length as u64;
+                }
+                Err(loss) => self.counters.lose(loss, 1),
+            }
+            pool.free(*slot);
+        }
+        slots.len()
+    }
+
+    fn counters(&mut self) -> Counters {
+        self.counters
+    }
+
+    fn release(&mut self, _pool: &mut Pool) {
+        if let Some(output) = &mut self.output
+            && output.writer.flush().is_err()
+        {
+            self.counters.lose(Loss::Refused, 1);
+        }
+    }
+
+    fn next_arrival(&self) -> Arrival {
+        match self.due() {
+            Some(due) => Arrival::At(due),
+            None => Arrival::Never,
+        }
+    }
+
+    fn set_time(&mut self, now: Time) {
+        self.time = Some(now);
+    }
+}
+
+impl AsFd for PcapPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.timer.as_fd()
+    }
+}
+
+impl Input {
+    fn first(mut reader: Reader<File>) -> Option<Input> {
+        let mut bytes = Vec::new();
+        let record = reader.read(&mut bytes).ok().flatten()?;
+        Some(Input {
+            reader,
+            record,
+            bytes,
+        })
+    }
+}
+
+impl Output {
+    fn create(path: &Path, link: Link) -> Result<Output, PcapError> {
+        let fail = |source| PcapError::Create {
+            path: path.to_owned(),
+            source,
+        };
+        let file = File::create(path).map_err(fail)?;
+        let link = match link {
+            Link::Ethernet => link_type::ETHERNET,
+            Link::Ip => link_type::RAW,
+        };
+        let writer = Writer::new(BufWriter::with_capacity(1 << 18, file), link).map_err(fail)?;
+        Ok(Output {
+            writer,
+            segment: vec![0; LONGEST].into(),
+        })
+    }
+
+    fn write(
+        &mut self,
+        pool: &mut Pool,
+        slot: Slot,
+        link: Link,
+        time_ns: i128,
+    ) -> Result<(), Loss> {
+        let view = parse_head(pool.head(slot), pool.frame_len(slot), link);
+        if let Ok(whole) = SuperPacket::new(&view, &pool.vnet(slot)) {
+            let gather = Gather {
+                head: pool.head(slot),
+                tail: pool.tail(slot),
+            };
+            for index in 0..whole.segments() {
+                let written =
+                    whole.write_segment(index, gather, Checksums::Complete, &mut self.segment);
+                let (length, _) = written.ok_or(Loss::Offload)?;
+                let bytes = &self.segment[..length as usize];
+                packet(&mut self.writer, time_ns, [bytes, &[]])?;
+            }
+            return Ok(());
+        }
+        pool.complete_checksum(slot);
+        packet(
+            &mut self.writer,
+            time_ns,
+            [pool.head(slot), pool.tail(slot)],
+        )
+    }
+}
+
+fn packet(
+    writer: &mut Writer<BufWriter<File>>,
+    time_ns: i128,
+    parts: [&[u8]; 2],
+) -> Result<(), Loss> {
+    let length = parts[0].len() + parts[1].len();
+    writer
+        .packet(time_ns, parts, length as u32)
+        .map_err(|_| Loss::Refused)
+}
+
+/// Puts a frame into the pool.
+fn store(pool: &mut Pool, bytes: &[u8]) -> Result<Slot, Loss> {
+    if bytes.len() > LONGEST {
+        return Err(Loss::Oversize);
+    }
+    let slot = pool.allocate().ok_or(Loss::NoSlot)?;
+    let large = if bytes.len() > HEAD_LEN {
+        let Some(large) = pool.allocate_large() else {
+            pool.free(slot);
+            return Err(Loss::NoLargeSlot);
+        };
+        Some(large)
+    } else {
+        None
+    };
+    let (room, rest) = pool.receive_rooms(slot, 0, large);
+    let (head, tail) = bytes.split_at(bytes.len().min(room.len()));
+    room[..head.len()].copy_from_slice(head);
+    rest[..tail.len()].copy_from_slice(tail);
+    pool.set_received(slot, bytes.len() as u32, 0, large);
+    pool.set_vnet(slot, VnetHeader::default());
+    Ok(slot)
+}
+
+/// Reads a file through: everything that could go wrong on the way is told before.
+fn scan(path: &Path) -> Result<Scan, PcapError> {
+    let mut reader = open(path)?;
+    let (mut scan, mut bytes) = (Scan::default(), Vec::new());
+    let (mut first, mut before) = (None, i128::MIN);
+    loop {
+        let number = scan.packets + 1;
+        let record = match reader.read(&mut bytes) {
+            Ok(Some(record)) => record,
+            Ok(None) => break,
+            Err(ReadError::Truncated) => {
+                scan.is_truncated = true;
+                break;
+            }
+            Err(error) => return Err(read_error(path, number, error)),
+        };
+        let first = *first.get_or_insert(record.link);
+        let link = link_of(path, number, record.link)?;
+        if *scan.link.get_or_insert(link) != link {
+            return Err(PcapError::Mixed {
+                path: path.to_owned(),
+                packet: number,
+                link: record.link,
+                first,
+            });
+        }
+        let captured = bytes.len() as u32;
+        if captured < record.original_len {
+            return Err(PcapError::Cut {
+                path: path.to_owned(),
+                packet: number,
+                captured,
+                original: record.original_len,
+            });
+        }
+        scan.first_ns.get_or_insert(record.time_ns);
+        scan.backwards += u64::from(record.time_ns < before);
+        before = before.max(record.time_ns);
+        scan.packets += 1;
+    }
+    if scan.link.is_none()
+        && let Some(link) = reader.link()
+    {
+        scan.link = Some(link_of(path, 0, link)?);
+    }
+    Ok(scan)
+}
+
+fn open(path: &Path) -> Result<Reader<File>, PcapError> {
+    let fail = |source| PcapError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    // Asked before it is opened, which for a FIFO would wait.
+    if !fs::metadata(path).map_err(fail)?.is_file() {
+        return Err(PcapError::NotAFile(path.to_owned()));
+    }
+    let file = File::open(path).map_err(fail)?;
+    Reader::new(file).map_err(|error| read_error(path, 0, error))
+}
+
+fn read_error(path: &Path, packet: u64, error: ReadError) -> PcapError {
+    PcapError::Read {
+        path: path.to_owned(),
+        packet,
+        error,
+    }
+}
+
+fn link_of(path: &Path, packet: u64, link: u32) -> Result<Link, PcapError> {
+    match link {
+        link_type::ETHERNET => Ok(Link::Ethernet),
+        link_type::RAW | link_type::IPV4 | link_type::IPV6 => Ok(Link::Ip),
+        other if link_type::RAW_OF_OTHERS.contains(&other) => Ok(Link::Ip),
+        link => Err(PcapError::LinkType {
+            path: path.to_owned(),
+            packet,
+            link,
+        }),
+    }
+}
+
+fn place(packet: u64) -> String {
+    match packet {
+        0 => "head".to_owned(),
+        packet => format!("packet {packet}"),
+    }
+}
+
+const fn kind(link: Link) -> &'static str {
+    match link {
+        Link::Ethernet => "Ethernet frames",
+        Link::Ip => "IP packets",
+    }
+}
+
+/// Most frames of one [`Port::receive`] in real time.
+const BATCH: usize = 64;
+/// A file takes every packet.
+const MTU: u32 = 65_535;
+/// The longest frame that a slot and its large slot hold together.
+const LONGEST: usize = HEAD_LEN + super::pool::LARGE_LEN;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! The loop in the time of files: every port is one, so nobody waits for the machine's clock.
+//!
+//! The instants are those of the next arrival and of the next due packet, whichever is first, and what
+//! leaves is written with the instant at which it was due. So the output is that of a router that is
+//! never late: the same bytes on every machine, however busy.
+
+use sluice_core::{Cx, Span, Time};
+use sluice_net::port::{Arrival, Port};
+
+use super::{Forwarder, Lane, LostFrame, Observer, Queueing};
+
+/// The instant up to which a [`Forwarder`] between files has worked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileTime {
+    /// None before the first.
+    now: Option<Time>,
+}
+
+impl FileTime {
+    /// Calls a lane's queues between the instants, as [`Forwarder::with`] does in the machine's time.
+    pub fn with<P: Port, Q: Queueing, O: Observer, T>(
+        &mut self,
+        forwarder: &mut Forwarder<P, Q, O>,
+        lane: usize,
+        work: impl FnOnce(&mut Q, &mut Cx<'_>) -> T,
+    ) -> T {
+        let now = self.now.unwrap_or(Time::ZERO);
+        forwarder.lanes[lane].with(now, &mut forwarder.pool, work)
+    }
+
+    /// Forwards at up to `instants` instants; whether there are more. The end is when no frame is to
+    /// come and none is held, or none that is held will ever be due.
+    pub fn advance<P: Port, Q: Queueing, O: Observer>(
+        &mut self,
+        forwarder: &mut Forwarder<P, Q, O>,
+        instants: usize,
+    ) -> bool {
+        for _ in 0..instants {
+            let arrivals = forwarder
+                .ports
+                .iter()
+                .filter_map(|port| match port.next_arrival() {
+                    Arrival::At(at) => Some(at),
+                    Arrival::Unknown | Arrival::Never => None,
+                });
+            let arrival = arrivals.min();
+            if arrival.is_none() && forwarder.pool.held() == 0 {
+                return false;
+            }
+            let due = forwarder.lanes.iter().filter_map(Lane::next_wake).min();
+            let Some(next) = arrival.into_iter().chain(due).min() else {
+                return false;
+            };
+            // What is due at once was not due before, and an instant passes once.
+            let least = self.now.map(|now| now.saturating_add(Span::from_ns(1)));
+            let now = least.map_or(next, |least| next.max(least));
+            self.now = Some(now);
+            forwarder.turn_at(now);
+        }
+        true
+    }
+}
+
+impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
+    /// Whether no frame will come and none is held: between files, at their end.
+    pub fn is_through(&self) -> bool {
+        let none_comes = |port: &P| port.next_arrival() == Arrival::Never;
+        self.pool.held() == 0 && self.ports.iter().all(none_comes)
+    }
+
+    /// Makes the ports give back what they hold ready, and write what they have gathered.
+    pub fn release_ports(&mut self) {
+        for port in &mut self.ports {
+            port.release(&mut self.pool);
+        }
+    }
+
+    fn turn_at(&mut self, now: Time) {
+        for (number, port) in self.ports.iter_mut().enumerate() {
+            let Some(lane) = self.lane_of[number] else {
+                continue;
+            };
+            port.set_time(now);
+            port.receive(&mut self.pool, &mut self.received);
+            for slot in self.received.drain(..) {
+                let (pool, outboxes) = (&mut self.pool, &mut self.outboxes);
+                self.lanes[lane].admit(slot, number, now, pool, outboxes);
+            }
+        }
+        for lane in &mut self.lanes {
+            lane.collect(now, &mut self.pool, &mut self.outboxes);
+        }
+        for (port, outbox) in self.ports.iter_mut().zip(&mut self.outboxes) {
+            for (slot, note) in outbox.slots.drain(..).zip(outbox.notes.drain(..)) {
+                let due = note.due.map_or(now, |(due, _)| due);
+                port.set_time(due);
+                let lane = &mut self.lanes[note.lane];
+                if port.transmit(&mut self.pool, &[slot]) == 0 {
+                    self.pool.free(slot);
+                    lane.counts_mut().lose(LostFrame::Blocked, 1);
+                    continue;
+                }
+                lane.counts_mut().sent += 1;
+                if let Some((due, len)) = note.due {
+                    lane.released(due, len, due);
+                }
+            }
+        }
+    }
+}

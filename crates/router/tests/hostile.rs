@@ -1,0 +1,453 @@
+//! Hostile frames through the whole loop, without privileges: parse, classify, queue, split, send.
+
+mod zoo;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+
+use proptest::prelude::*;
+use sluice_core::link::PipeParams;
+use sluice_core::registry::Spec;
+use sluice_core::{Cx, DropCounter, Packet, Rate, Rng, Span, Time};
+use sluice_ipfw::{Firewall, Interface};
+use sluice_net::Clock;
+use sluice_net::frame::{Link, View, VnetHeader};
+use sluice_net::port::{Arrival, Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin};
+use sluice_router::forward::{
+    Departure, FileTime, Forwarder, LaneCounts, LaneOptions, LostFrame, Piped, PortNumber, Queueing,
+};
+use sluice_router::process::{Config, Ruled};
+use zoo::{Beast, Fate};
+
+type Frames = VecDeque<(Vec<u8>, VnetHeader)>;
+type Sent = Rc<RefCell<Vec<Vec<u8>>>>;
+
+/// A port whose frames come from a list, one every 10 us, and go to one.
+struct ListPort {
+    link: Link,
+    incoming: Frames,
+    taken: u64,
+    outgoing: Sent,
+    descriptor: UnixStream,
+}
+
+impl ListPort {
+    fn next(&self) -> Time {
+        Time::from_ns((self.taken + 1) * 10_000)
+    }
+}
+
+impl Port for ListPort {
+    fn name(&self) -> &str {
+        "list"
+    }
+
+    fn link(&self) -> Link {
+        self.link
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            super_packets: true,
+            partial_checksums: true,
+            batch: 1,
+            mtu: 1500,
+        }
+    }
+
+    fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
+        let Some((bytes, vnet)) = self.incoming.pop_front() else {
+            return 0;
+        };
+        self.taken += 1;
+        let Some(slot) = pool.allocate() else {
+            return 0;
+        };
+        pool.room_mut(slot)[..bytes.len()].copy_from_slice(&bytes);
+        pool.set_frame(slot, bytes.len() as u32, vnet);
+        into.push(slot);
+        1
+    }
+
+    /// As a port that carries no offload headers does.
+    fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
+        for slot in slots {
+            pool.complete_checksum(*slot);
+            let frame = [pool.head(*slot), pool.tail(*slot)].concat();
+            self.outgoing.borrow_mut().push(frame);
+            pool.free(*slot);
+        }
+        slots.len()
+    }
+
+    fn counters(&mut self) -> Counters {
+        Counters::default()
+    }
+
+    fn release(&mut self, _pool: &mut Pool) {}
+
+    fn next_arrival(&self) -> Arrival {
+        match self.incoming.is_empty() {
+            true => Arrival::Never,
+            false => Arrival::At(self.next()),
+        }
+    }
+}
+
+impl AsFd for ListPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+const SIZE: PoolSize = PoolSize {
+    slots: 512,
+    large: 4,
+};
+
+/// What came out at the far end, and what was counted.
+struct Outcome {
+    sent: Vec<Vec<u8>>,
+    counts: LaneCounts,
+}
+
+/// Sends `frames` from the first of two ports to the second, through `queueing`.
+fn cross<Q: Queueing>(link: Link, frames: Frames, queueing: Q) -> Outcome {
+    let (near, _far) = UnixStream::pair().expect("a pair of sockets");
+    let sent = Sent::default();
+    let offered = frames.len() as u64;
+    let port = |incoming, outgoing: &Sent| ListPort {
+        link,
+        incoming,
+        taken: 0,
+        outgoing: Rc::clone(outgoing),
+        descriptor: near.try_clone().expect("a descriptor"),
+    };
+    let ports = vec![port(frames, &Sent::default()), port(Frames::new(), &sent)];
+    let pool = Pool::new(SIZE).expect("memory for 512 slots");
+    let mut forwarder = Forwarder::new(ports, pool, Clock::start(), Spin::None);
+    let options = LaneOptions {
+        from: &[0, 1],
+        seed: 1,
+        rng: Rng::from_seed(1),
+    };
+    forwarder.add_lane(queueing, (), options);
+    let mut time = FileTime::default();
+    // Every packet takes an instant or two; many more mean that it goes round in circles.
+    let mut rounds = 0;
+    while time.advance(&mut forwarder, 100) {
+        rounds += 1;
+        assert!(rounds < 10_000, "the loop does not come to an end");
+    }
+    let counts = *forwarder.lanes()[0].counts();
+    assert_eq!(
+        forwarder.pool().held(),
+        0,
+        "every slot came back: {counts:?}"
+    );
+    assert_eq!(forwarder.pool().available_large(), SIZE.large as usize);
+    let lost = counts.lost(LostFrame::Malformed) + counts.lost(LostFrame::NoExit);
+    // Segments are admitted in the place of what was split, and copies besides.
+    assert!(counts.admitted + counts.split + counts.bypassed + lost >= offered);
+    drop(forwarder);
+    let sent = Rc::try_unwrap(sent).expect("the port is gone").into_inner();
+    assert_eq!(counts.sent, sent.len() as u64);
+    Outcome { sent, counts }
+}
+
+fn piped(words: &str, params: &PipeParams) -> Piped {
+    let queue = Spec::parse(words).expect("the queue is written right");
+    let split_below = Rate::from_bps(1_000_000_000);
+    Piped::new(params, Vec::new(), &queue, 1, split_below)
+}
+
+/// A link that damages every packet and doubles every third.
+struct Rough {
+    queueing: Piped,
+    count: u64,
+}
+
+impl Queueing for Rough {
+    type Key = ();
+
+    fn key(&self, _from: PortNumber, _view: &View, _head: &[u8]) {}
+
+    fn splits(&mut self, from: PortNumber, key: &Self::Key, at: Time) -> bool {
+        self.queueing.splits(from, key, at)
+    }
+
+    fn admit(&mut self, packet: Packet, (): &(), cx: &mut Cx<'_>) {
+        self.count += 1;
+        // Mostly in the headers, now and then far behind the end.
+        cx.corrupt(&packet, self.count * 7919 % (8 * 64) * (1 + self.count % 5));
+        let copy = (self.count.is_multiple_of(3))
+            .then(|| cx.copy(&packet))
+            .flatten();
+        self.queueing.admit(packet, &(), cx);
+        if let Some(copy) = copy {
+            self.queueing.admit(copy, &(), cx);
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
+        self.queueing.poll(cx)
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        self.queueing.next_wake()
+    }
+
+    fn bypass(&self, from: PortNumber) -> Option<PortNumber> {
+        self.queueing.bypass(from)
+    }
+}
+
+/// Rules that look at everything there is to look at, and lead into pipes and queues.
+const RULES: &str = "
+pipe 1 config bw 200Mbit/s delay 1ms mask all
+pipe 2 config bw 100Mbit/s
+sched 3 config pipe 2 type wf2q+
+pipe 5 config bw 100Mbit/s
+sched 5 config pipe 5 type fq_codel
+queue 6 config sched 5
+queue 4 config sched 3 weight 10 mask src-ip 0xffffffff dst-port 0xff
+add 100 count tcp from any to any tcpflags syn,!ack
+add 200 count ip from any to any frag
+add 300 count ip from any to any iplen 0-100
+add 400 count icmp from any to any icmptypes 8
+add 500 count ip6 from 2001:db8::/32 to any
+add 600 queue 4 udp from any 1-20000 to any out
+add 700 queue 6 ip6 from any to any out
+add 800 pipe 1 ip from any to any out
+";
+
+fn ruled() -> Ruled {
+    let mut firewall = Firewall::new(&sluice_ipfw::Settings {
+        accepts_by_default: true,
+        ..sluice_ipfw::Settings::default()
+    });
+    let interfaces = ["left", "right"].map(|name| Interface {
+        name: name.into(),
+        addresses: Vec::new(),
+    });
+    firewall.set_interfaces(interfaces.to_vec());
+    let config = Config {
+        text: RULES.into(),
+        ..Config::default()
+    };
+    let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+    let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+    let (_, result) = config.apply(&mut firewall, &mut cx);
+    result.expect("the rules are written right");
+    Ruled::new(firewall, vec![1, 0], Rate::from_bps(1_000_000_000))
+}
+
+fn plain(beasts: &[Beast]) -> Frames {
+    let frames = beasts.iter().map(|beast| beast.frame.clone());
+    frames.map(|frame| (frame, VnetHeader::default())).collect()
+}
+
+/// The damage that is to be counted, and what is to arrive.
+fn expected(beasts: &[Beast]) -> (BTreeMap<&'static str, u64>, Vec<Vec<u8>>, u64) {
+    let (mut damage, mut arrives, mut lost) = (BTreeMap::new(), Vec::new(), 0);
+    for beast in beasts {
+        match beast.fate {
+            Fate::Passes => arrives.push(beast.frame.clone()),
+            Fate::Counted(fault) => {
+                *damage.entry(fault).or_default() += 1;
+                arrives.push(beast.frame.clone());
+            }
+            Fate::Lost(fault) => {
+                *damage.entry(fault).or_default() += 1;
+                lost += 1;
+            }
+        }
+    }
+    (damage, arrives, lost)
+}
+
+fn counted(counts: &LaneCounts) -> BTreeMap<&'static str, u64> {
+    counts.faulty().filter(|(_, n)| *n > 0).collect()
+}
+
+#[test]
+fn each_odd_frame_has_the_fate_and_the_counter_that_it_should_have() {
+    for beast in zoo::all() {
+        let (damage, arrives, lost) = expected(std::slice::from_ref(&beast));
+        let outcome = cross(
+            Link::Ethernet,
+            plain(std::slice::from_ref(&beast)),
+            piped("fq_codel", &PipeParams::default()),
+        );
+        let name = &beast.name;
+        assert_eq!(counted(&outcome.counts), damage, "{name}");
+        assert_eq!(outcome.sent, arrives, "{name}");
+        assert_eq!(outcome.counts.lost(LostFrame::Malformed), lost, "{name}");
+    }
+}
+
+#[test]
+fn odd_frames_pass_rules_and_any_queue_and_leave_nothing_behind() {
+    let beasts = zoo::all();
+    let (damage, mut arrives, lost) = expected(&beasts);
+    arrives.sort();
+    let fast = PipeParams {
+        rate: Rate::from_bps(10_000_000_000),
+        ..PipeParams::default()
+    };
+    let mut outcomes = vec![cross(Link::Ethernet, plain(&beasts), ruled())];
+    for queue in [
+        "fifo",
+        "fq_codel",
+        "cake ack_filter aggressive",
+        "rr",
+        "sfq",
+        "qfq",
+        "dualpi2",
+    ] {
+        let queueing = piped(queue, &fast);
+        outcomes.push(cross(Link::Ethernet, plain(&beasts), queueing));
+    }
+    for (which, mut outcome) in outcomes.into_iter().enumerate() {
+        assert_eq!(counted(&outcome.counts), damage, "{which}");
+        assert_eq!(outcome.counts.lost(LostFrame::Malformed), lost, "{which}");
+        outcome.sent.sort();
+        // 10 us apart at these rates nobody waits long enough to be dropped or marked.
+        assert_eq!(outcome.sent, arrives, "{which}");
+    }
+}
+
+#[test]
+fn without_a_link_header_the_same_packets_pass() {
+    // A tag is nothing that a TUN device carries, nor are other types.
+    let beasts: Vec<Beast> = zoo::all()
+        .into_iter()
+        .filter(|beast| matches!(beast.frame[12..14], [0x08, 0x00] | [0x86, 0xdd]))
+        .map(|beast| Beast {
+            frame: beast.frame[14..].to_vec(),
+            ..beast
+        })
+        // Whether version 4 or 6 is right, only a link header says.
+        .filter(|beast| !beast.name.starts_with("version"))
+        .collect();
+    let (damage, arrives, lost) = expected(&beasts);
+    let queueing = piped("fq_codel", &PipeParams::default());
+    let outcome = cross(Link::Ip, plain(&beasts), queueing);
+    assert_eq!(counted(&outcome.counts), damage);
+    assert_eq!(outcome.counts.lost(LostFrame::Malformed), lost);
+    assert_eq!(outcome.sent, arrives);
+}
+
+/// Frames of the zoo, damaged or not, and frames of anything.
+fn frames() -> impl Strategy<Value = Vec<u8>> {
+    let beasts = zoo::all();
+    let odd = (
+        0..beasts.len(),
+        proptest::collection::vec((0usize..120, any::<u8>()), 0..4),
+        0usize..2000,
+    );
+    let odd = odd.prop_map(move |(which, changes, length)| {
+        let mut frame = beasts[which].frame.clone();
+        for (at, value) in changes {
+            if let Some(byte) = frame.get_mut(at) {
+                *byte = value;
+            }
+        }
+        // Half of them keep their length, the others are cut or padded.
+        if length < 1000 {
+            frame.resize(length.max(1), 0x77);
+        }
+        frame
+    });
+    let good = (any::<bool>(), any::<bool>(), 0usize..1400).prop_map(|(v6, is_tcp, payload)| {
+        let (protocol, transport) = match is_tcp {
+            true => (6, zoo::tcp(payload)),
+            false => (17, zoo::udp(payload)),
+        };
+        match v6 {
+            true => zoo::ethernet(zoo::V6, &zoo::ipv6(protocol, &transport)),
+            false => zoo::ethernet(zoo::V4, &zoo::ipv4(protocol, &transport)),
+        }
+    });
+    let anything = proptest::collection::vec(any::<u8>(), 1..200);
+    prop_oneof![odd, good, anything]
+}
+
+/// Offload headers as a kernel writes them, and lies.
+fn vnets() -> impl Strategy<Value = VnetHeader> {
+    let number = || {
+        prop_oneof![
+            Just(0u16),
+            Just(1),
+            Just(34),
+            Just(1448),
+            Just(65_535),
+            any::<u16>()
+        ]
+    };
+    let kind = prop_oneof![
+        Just(0u8),
+        Just(1),
+        Just(4),
+        Just(5),
+        Just(0x81),
+        Just(3),
+        any::<u8>()
+    ];
+    (0u8..4, kind, number(), number(), number(), number()).prop_map(
+        |(flags, gso_type, hdr_len, gso_size, csum_start, csum_offset)| VnetHeader {
+            flags,
+            gso_type,
+            hdr_len,
+            gso_size,
+            csum_start,
+            csum_offset,
+        },
+    )
+}
+
+const QUEUES: [&str; 8] = [
+    "fifo limit 20",
+    "fq_codel",
+    "fq_pie",
+    "cake ack_filter on",
+    "rr",
+    "qfq",
+    "step threshold 1us",
+    "dualpi2",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn any_frames_with_any_offload_header_cross_and_nothing_leaks(
+        frames in proptest::collection::vec((frames(), vnets()), 1..40),
+        is_ethernet in any::<bool>(),
+        queue in 0..QUEUES.len(),
+        mbit in prop_oneof![Just(5u64), Just(100), Just(5_000)],
+        effects in any::<bool>(),
+        is_ruled in any::<bool>(),
+    ) {
+        let link = if is_ethernet { Link::Ethernet } else { Link::Ip };
+        let frames: Frames = frames.into();
+        if is_ruled {
+            cross(link, frames, ruled());
+        } else {
+            let params = PipeParams {
+                rate: Rate::from_bps(mbit * 1_000_000),
+                delay: Span::from_us(100),
+                ..PipeParams::default()
+            };
+            let queueing = piped(QUEUES[queue], &params);
+            if effects {
+                cross(link, frames, Rough { queueing, count: 0 });
+            } else {
+                cross(link, frames, queueing);
+            }
+        }
+    }
+}

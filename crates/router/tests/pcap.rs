@@ -1,0 +1,316 @@
+//! A pipe between two files: what leaves, and when, by arithmetic.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use sluice_core::link::PipeParams;
+use sluice_core::registry::Spec;
+use sluice_core::{DropReason, Rate, Rng, Span, Time};
+use sluice_net::Clock;
+use sluice_net::capture::{Reader, Writer, link_type};
+use sluice_net::frame::Link;
+use sluice_net::port::pcap::Speed;
+use sluice_net::port::{Loss, PcapPort, Pool, PoolSize, Spin};
+use sluice_router::forward::{FileTime, Forwarder, LaneCounts, LaneOptions, Piped};
+use sluice_router::process::{Router, Settings};
+
+/// 2023-11-14T22:13:20Z.
+const EPOCH_NS: i128 = 1_700_000_000_000_000_000;
+
+const SIZE: PoolSize = PoolSize {
+    slots: 256,
+    large: 2,
+};
+
+/// An IPv4 packet of UDP, ECT(0), of `length` bytes, whose first payload byte is `mark`.
+fn udp(length: u16, mark: u8) -> Vec<u8> {
+    let mut packet = vec![0x45, 2];
+    packet.extend(length.to_be_bytes());
+    packet.extend([0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    packet.extend([0, 7, 0, 9]);
+    packet.extend((length - 20).to_be_bytes());
+    packet.extend([0, 0, mark]);
+    packet.resize(usize::from(length), 0);
+    packet
+}
+
+fn write(path: &Path, packets: &[(i128, Vec<u8>)]) {
+    let file = File::create(path).unwrap();
+    let mut writer = Writer::new(file, link_type::RAW).unwrap();
+    for (ns, bytes) in packets {
+        let length = bytes.len() as u32;
+        writer.packet(EPOCH_NS + ns, [bytes, &[]], length).unwrap();
+    }
+}
+
+/// Times after the epoch, and packets.
+fn read(path: &Path) -> Vec<(i128, Vec<u8>)> {
+    let mut reader = Reader::new(File::open(path).unwrap()).unwrap();
+    let (mut all, mut bytes) = (Vec::new(), Vec::new());
+    while let Some(record) = reader.read(&mut bytes).unwrap() {
+        all.push((record.time_ns - EPOCH_NS, bytes.clone()));
+    }
+    all
+}
+
+/// Two files, and a pipe from the one to the other.
+struct Files {
+    _folder: tempfile::TempDir,
+    input: PathBuf,
+    output: PathBuf,
+}
+
+fn files(packets: &[(i128, Vec<u8>)]) -> Files {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (
+        folder.path().join("in.pcap"),
+        folder.path().join("out.pcap"),
+    );
+    write(&input, packets);
+    Files {
+        _folder: folder,
+        input,
+        output,
+    }
+}
+
+impl Files {
+    fn forwarder(
+        &self,
+        params: &PipeParams,
+        queue: &str,
+        speed: Speed,
+    ) -> Forwarder<PcapPort, Piped> {
+        let clock = Clock::start();
+        let open = |text: String| {
+            let mut spec: sluice_net::port::pcap::PcapSpec = text.parse().unwrap();
+            spec.speed = speed;
+            let mut port = PcapPort::open(&spec, Some(Link::Ip), clock).unwrap();
+            port.begin(EPOCH_NS, Time::ZERO);
+            port
+        };
+        let ports = vec![
+            open(format!("{}:", self.input.display())),
+            open(format!(":{}", self.output.display())),
+        ];
+        let pool = Pool::new(SIZE).unwrap();
+        let mut forwarder = Forwarder::new(ports, pool, clock, Spin::None);
+        let queue = Spec::parse(queue).unwrap();
+        let split_below = Rate::from_bps(1_000_000_000);
+        let piped = Piped::new(params, Vec::new(), &queue, 1, split_below);
+        let options = LaneOptions {
+            from: &[0],
+            seed: 1,
+            rng: Rng::from_seed(1),
+        };
+        forwarder.add_lane(piped, (), options);
+        forwarder
+    }
+
+    /// Plays the input through the pipe in the files' time; what was counted.
+    fn play(&self, params: &PipeParams, queue: &str) -> LaneCounts {
+        let mut forwarder = self.forwarder(params, queue, Speed::Full);
+        let mut time = FileTime::default();
+        while time.advance(&mut forwarder, 16) {}
+        assert_eq!(forwarder.pool().held(), 0, "every slot came back");
+        let (mut lanes, counters) = forwarder.finish();
+        let (.., counts, lateness) = lanes.pop().unwrap();
+        assert_eq!(lateness.most(), Span::ZERO, "nobody is late");
+        assert_eq!(counters[0].lost_total() + counters[1].lost_total(), 0);
+        assert_eq!(counters[1].sent, counts.sent);
+        counts
+    }
+}
+
+/// Five packets at once, one 5 ms later and one after a second, at 8 Mbit/s behind 10 ms: a packet of
+/// 1000 bytes takes 1 ms, one of 500 bytes half of that.
+#[test]
+fn a_pipe_of_a_known_rate_spaces_the_packets_of_a_file() {
+    let ms = 1_000_000;
+    let mut packets: Vec<_> = (0..5).map(|n| (0, udp(1000, n))).collect();
+    packets.push((5 * ms, udp(500, 5)));
+    packets.push((1000 * ms + 1, udp(1000, 6)));
+    let files = files(&packets);
+    let params = PipeParams {
+        rate: Rate::from_bps(8_000_000),
+        delay: Span::from_ms(10),
+        ..PipeParams::default()
+    };
+    let counts = files.play(&params, "fifo");
+    assert_eq!((counts.admitted, counts.sent), (7, 7));
+    // The k-th of the five has been sent after k ms; the sixth comes when the link has just become
+    // idle, at 5 ms, and takes 0.5 ms; the last finds it idle. 10 ms later they arrive.
+    let times = [
+        11 * ms,
+        12 * ms,
+        13 * ms,
+        14 * ms,
+        15 * ms,
+        15 * ms + 500_000,
+        1011 * ms + 1,
+    ];
+    let expected: Vec<_> = times
+        .into_iter()
+        .zip(packets.into_iter().map(|(_, bytes)| bytes))
+        .collect();
+    assert_eq!(read(&files.output), expected);
+}
+
+/// 20 packets at once into a queue that holds 3, at 1 ms each: one is on the link.
+#[test]
+fn what_a_full_queue_drops_is_not_in_the_output() {
+    let packets: Vec<_> = (0..20).map(|n| (0, udp(1000, n))).collect();
+    let files = files(&packets);
+    let params = PipeParams {
+        rate: Rate::from_bps(8_000_000),
+        ..PipeParams::default()
+    };
+    let counts = files.play(&params, "fifo limit 3");
+    // Arrivals of one instant come before the link takes one of them.
+    assert_eq!(counts.dropped(DropReason::Overflow), 17);
+    let marks: Vec<_> = read(&files.output)
+        .iter()
+        .map(|(ns, bytes)| (*ns, bytes[28]))
+        .collect();
+    assert_eq!(marks, [(1_000_000, 0), (2_000_000, 1), (3_000_000, 2)]);
+}
+
+/// Whoever waits at all is marked; the header stays right: RFC 1071.
+#[test]
+fn marks_are_in_the_output() {
+    let packets: Vec<_> = (0..3).map(|n| (0, udp(1000, n))).collect();
+    let files = files(&packets);
+    let params = PipeParams {
+        rate: Rate::from_bps(8_000_000),
+        ..PipeParams::default()
+    };
+    files.play(&params, "step threshold 1ns");
+    let ecn: Vec<_> = read(&files.output)
+        .iter()
+        .map(|(_, bytes)| bytes[1] & 3)
+        .collect();
+    assert_eq!(ecn, [2, 3, 3]);
+}
+
+#[test]
+fn the_output_is_the_same_every_time() {
+    let packets: Vec<_> = (0..200u32)
+        .map(|n| {
+            let ns = i128::from(n) * 137_000;
+            (ns, udp(100 + (n * 37 % 1300) as u16, n as u8))
+        })
+        .collect();
+    let params = PipeParams {
+        rate: Rate::from_bps(20_000_000),
+        delay: Span::from_ms(3),
+        ..PipeParams::default()
+    };
+    let outputs = [0, 1].map(|_| {
+        let files = files(&packets);
+        files.play(&params, "fq_codel target 1ms interval 10ms");
+        fs::read(&files.output).unwrap()
+    });
+    assert!(outputs[0].len() > 200 * 100);
+    assert_eq!(outputs[0], outputs[1]);
+}
+
+/// In real time the same packets leave in the same order, none before its time, and arrivals are those
+/// of the file: the link is busy 20 times 1 ms, so the last is written 20 ms after the first arrival or
+/// later.
+#[test]
+fn a_file_is_played_in_real_time_too() {
+    let packets: Vec<_> = (0..20).map(|n| (0, udp(1000, n))).collect();
+    let files = files(&packets);
+    let params = PipeParams {
+        rate: Rate::from_bps(8_000_000),
+        ..PipeParams::default()
+    };
+    let mut forwarder = files.forwarder(&params, "fifo", Speed::Recorded);
+    while forwarder.lanes()[0].counts().sent < 20 {
+        forwarder.turn(Some(Time::ZERO), None);
+    }
+    let (lanes, counters) = forwarder.finish();
+    assert_eq!(lanes[0].2.dropped_total(), 0);
+    assert_eq!(counters[0].lost(Loss::NoSlot), 0);
+    let written = read(&files.output);
+    let marks: Vec<_> = written.iter().map(|(_, bytes)| bytes[28]).collect();
+    assert_eq!(marks, (0..20).collect::<Vec<u8>>());
+    for (k, (ns, _)) in written.iter().enumerate() {
+        assert!(*ns >= (k as i128 + 1) * 1_000_000, "packet {k} at {ns} ns");
+    }
+}
+
+/// The pipe of the first test as dummynet's words, in a whole router.
+const PIPE: &str = "pipe 1 config bw 8Mbit/s delay 10ms
+add 1000 pipe 1 all from any to any out recv pcap0
+";
+
+fn router(files: &Files, config: &Path, speed: &str) -> Router {
+    let left = format!("pcap:{}::{speed}", files.input.display());
+    let right = format!("pcap::{}:{speed}", files.output.display());
+    let mut settings = Settings::new(left.parse().unwrap(), right.parse().unwrap());
+    settings.config = Some(config.to_owned());
+    settings.engine.accepts_by_default = true;
+    settings.pool = SIZE;
+    Router::start(&settings).unwrap()
+}
+
+fn wait_for(router: &Router) {
+    while !router.has_ended() {
+        // The status is an order, which the loop answers between two turns: this waits for it.
+        router.status().unwrap();
+    }
+}
+
+#[test]
+fn a_router_plays_files_through_its_rules_and_ends() {
+    let ms = 1_000_000;
+    let mut packets: Vec<_> = (0..5).map(|n| (0, udp(1000, n))).collect();
+    packets.push((5 * ms, udp(500, 5)));
+    let files = files(&packets);
+    let config = files.input.with_file_name("rules");
+    fs::write(&config, PIPE).unwrap();
+    let router = router(&files, &config, "full");
+    wait_for(&router);
+    let status = router.stop();
+    assert_eq!((status.admitted, status.sent), (6, 6), "{status}");
+    let times = [
+        11 * ms,
+        12 * ms,
+        13 * ms,
+        14 * ms,
+        15 * ms,
+        15 * ms + ms / 2,
+    ];
+    let written: Vec<_> = read(&files.output).into_iter().map(|(ns, _)| ns).collect();
+    assert_eq!(written, times);
+}
+
+#[test]
+fn a_router_plays_files_in_real_time_and_ends() {
+    let packets: Vec<_> = (0..20).map(|n| (i128::from(n), udp(1000, n))).collect();
+    let files = files(&packets);
+    let config = files.input.with_file_name("rules");
+    fs::write(&config, PIPE).unwrap();
+    let router = router(&files, &config, "recorded");
+    wait_for(&router);
+    let status = router.stop();
+    assert_eq!((status.admitted, status.sent), (20, 20), "{status}");
+    for (k, (ns, _)) in read(&files.output).into_iter().enumerate() {
+        assert!(ns >= (k as i128 + 11) * 1_000_000, "packet {k} at {ns} ns");
+    }
+}
+
+#[test]
+fn ports_that_carry_different_frames_are_no_bridge() {
+    let files = files(&[(0, udp(100, 0))]);
+    let left = format!("pcap:{}", files.input.display()).parse().unwrap();
+    let settings = Settings::new(left, "nosuch0".parse().unwrap());
+    let error = Router::start(&settings).err().unwrap().to_string();
+    assert!(
+        error.ends_with(
+            "nosuch0 cannot be a bridge: one carries Ethernet frames, the other IP packets"
+        ),
+        "{error}"
+    );
+}
