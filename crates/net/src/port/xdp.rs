@@ -17,7 +17,7 @@ mod ring;
 use super::pool::SLOT_LEN;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
 use crate::frame::{Link, open_checksum, parse_head};
-use crate::namespace::{LinkError, Namespace, NamespaceError, OffloadError};
+use crate::namespace::{LinkError, Namespace, NamespaceError, OffloadError, remedy};
 use crate::sys::{self, SharedMap};
 use program::{Hook, Program};
 use ring::{Layout, Ring};
@@ -104,7 +104,7 @@ pub enum XdpError {
     #[error(transparent)]
     Offload(#[from] OffloadError),
     /// The kernel refused a step.
-    #[error("cannot {step} for interface {interface:?} in namespace {namespace:?}: {source}")]
+    #[error("cannot {step} for interface {interface:?} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
         /// Which step.
         step: &'static str,
