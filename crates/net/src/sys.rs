@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -168,6 +169,10 @@ pub(crate) unsafe fn option<T: Copy>(
 }
 
 /// Zeroed memory of a fixed size, page-aligned and present from the start.
+///
+/// It is looked at in parts, `area[range]`, and never as a whole: parts may be the kernel's for a while
+/// (the packet memory of AF_XDP), and a reference to bytes that somebody else writes must not exist.
+/// Whoever lends a part keeps from indexing it until it is back.
 pub(crate) struct Area {
     start: std::ptr::NonNull<u8>,
     length: usize,
@@ -202,20 +207,69 @@ impl Area {
     }
 }
 
-impl std::ops::Deref for Area {
-    type Target = [u8];
+impl Area {
+    /// The whole, to be compared or handed to the kernel.
+    pub(crate) fn whole(&self) -> *const [u8] {
+        std::ptr::slice_from_raw_parts(self.start.as_ptr(), self.length)
+    }
 
-    fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping is `length` bytes, zeroed by the kernel, and lives as long as
-        // `self`; writers need `&mut self`.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    /// Copies a part to where `to` begins.
+    pub(crate) fn copy_within(&mut self, from: Range<usize>, to: usize) {
+        let length = from.len();
+        self.assert_inside(&from);
+        self.assert_inside(&(to..to + length));
+        // SAFETY: both lie inside of the mapping, which `&mut self` has alone but for parts that are
+        // lent; the copy may overlap.
+        unsafe {
+            let start = self.start.as_ptr();
+            std::ptr::copy(start.add(from.start), start.add(to), length);
+        }
+    }
+
+    /// Two parts that do not overlap, the second for writing.
+    pub(crate) fn pair(&mut self, first: Range<usize>, second: Range<usize>) -> (&[u8], &mut [u8]) {
+        self.assert_inside(&first);
+        self.assert_inside(&second);
+        assert!(
+            first.end <= second.start || second.end <= first.start,
+            "a frame is not split into its own slot"
+        );
+        // SAFETY: both lie inside of the mapping and have no byte in common, and `&mut self` excludes
+        // every other borrow.
+        unsafe {
+            let start = self.start.as_ptr();
+            (
+                std::slice::from_raw_parts(start.add(first.start), first.len()),
+                std::slice::from_raw_parts_mut(start.add(second.start), second.len()),
+            )
+        }
+    }
+
+    fn assert_inside(&self, range: &Range<usize>) {
+        assert!(
+            range.start <= range.end && range.end <= self.length,
+            "{range:?} lies inside of {} bytes",
+            self.length
+        );
     }
 }
 
-impl std::ops::DerefMut for Area {
-    fn deref_mut(&mut self) -> &mut [u8] {
+impl std::ops::Index<Range<usize>> for Area {
+    type Output = [u8];
+
+    fn index(&self, range: Range<usize>) -> &[u8] {
+        self.assert_inside(&range);
+        // SAFETY: the range lies inside of the mapping, which was zeroed by the kernel and lives as
+        // long as `self`; writers need `&mut self`, and parts that the kernel writes are not indexed.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(range.start), range.len()) }
+    }
+}
+
+impl std::ops::IndexMut<Range<usize>> for Area {
+    fn index_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        self.assert_inside(&range);
         // SAFETY: as above, and `&mut self` excludes every other access.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(range.start), range.len()) }
     }
 }
 

@@ -202,7 +202,7 @@ impl XdpPort {
                 mtu: link.mtu,
             },
             is_virtual: link.kind.is_some(),
-            pool: pool.area().as_ptr() as usize,
+            pool: pool.area().cast::<u8>() as usize,
             lent: vec![false; slots].into(),
             ready: 0,
             most_ready: options.ready.min(options.ring),
@@ -219,7 +219,7 @@ impl XdpPort {
 
     fn assert_pool(&self, pool: &Pool) {
         assert!(
-            self.pool == pool.area().as_ptr() as usize,
+            self.pool == pool.area().cast::<u8>() as usize,
             "a port is used with the pool that it was opened with"
         );
     }
@@ -475,7 +475,7 @@ fn connect_as(
     if beside.is_none() {
         let memory = pool.area();
         let region = libc::xdp_umem_reg {
-            addr: memory.as_ptr() as u64,
+            addr: memory.cast::<u8>() as u64,
             len: memory.len() as u64,
             chunk_size: SLOT_LEN as u32,
             headroom: 0,
