@@ -36,8 +36,9 @@ test-rust: $(WEB) ## unit, property and documentation tests
 test-contributing: $(WEB) ## the example of CONTRIBUTING.md, as a new AQM in a copy of the source
 	$(CARGO) xtask contributing
 
-test-golden: $(WEB) ## every scenario simulated: its figures are those in scenarios/golden
+test-golden: $(WEB) ## every scenario simulated: its figures are those in scenarios/golden; optimised code runs the same
 	$(CARGO) test --locked --workspace --exclude sluice-py --test golden -q
+	$(CARGO) test --release --locked -p sluice-sim --test network the_run_of_a_seed_is_what_it_was -q
 
 golden: $(WEB) ## write scenarios/golden anew; the changelog must then say why
 	UPDATE_EXPECT=1 $(CARGO) test --locked --workspace --exclude sluice-py --test golden -q -- --nocapture
@@ -92,13 +93,16 @@ fmt: ## format everything
 	$(VENV)/ruff check -q --fix python bench && $(VENV)/ruff format -q python bench
 
 reproduction: build ## run the published experiments on both backends and make docs/reproduction.md
-	$(SLUICE) run scenarios/seeds --backend both -o $(RUNS)/seeds || true
+	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds
+	-$(SLUICE) run scenarios/seeds --backend both -o $(RUNS)/seeds
+	-$(SLUICE) run scenarios/codel-paper -o $(RUNS)/codel-paper
 	$(SLUICE) reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
 
 bench: build ## benchmarks, each beside something measured in the same minute
 	$(CARGO) bench --locked -q -p sluice-core --bench queues
 	$(CARGO) bench --locked -q -p sluice-ipfw --bench scale
 	$(CARGO) run --release --locked -q -p sluice-sim --example speed
+	$(CARGO) run --release --locked -q -p sluice-lab --example recording
 	@scripts/setup.sh ns3
 	.venv-ns3/bin/python bench/ns3/compare.py .venv-ns3/bin/python target/release/examples/speed
 	$(SLUICE) bench

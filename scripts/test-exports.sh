@@ -25,6 +25,32 @@ done
 MPLBACKEND=Agg $flent -i "$out/run-fifo.flent.gz" -i "$out/run-fq_codel.flent.gz" -p box_combine \
     -o "$out/box_combine.png" >/dev/null 2>&1 || die "flent cannot plot both runs together"
 
+# The scenarios of flent's own names, each as the test that it is, with the plots that this test has.
+plots() { # SCENARIO TEST PLOT...
+    local scenario=$1 test=$2 plot picture
+    shift 2
+    "$sluice" run "scenarios/flent/$scenario.toml" --backend sim --quiet --set link.queue=fq_codel -o "$out/flent/$scenario" \
+        >/dev/null
+    "$sluice" export "$out/flent/$scenario" --flent "$out/$scenario.flent.gz" --flent-test "$test" >/dev/null
+    for plot in "$@"; do
+        picture=$out/$scenario-$plot.png
+        MPLBACKEND=Agg $flent -i "$out/$scenario.flent.gz" -p "$plot" -o "$picture" >"$out/flent.log" 2>&1 ||
+            die "flent cannot plot $plot of $scenario: $(tail -n 1 "$out/flent.log")"
+        [ "$(stat -c %s "$picture")" -gt 8000 ] || die "flent's $plot of $scenario is empty"
+    done
+}
+plots rrul rrul all_scaled totals ping_cdf box_totals tcp_cwnd
+plots rrul_be rrul_be all_scaled totals ping_cdf box_totals tcp_cwnd
+plots rtt_fair_var rtt_fair_var all_scaled totals ping_cdf box_totals bar_fairness
+plots voip-1up voip-1up voip_delay voip_delay_cdf voip_loss voip_mos_combine totals_loss
+plots http-1up http-1up http_delay http_delay_cdf totals
+plots tcp_upload tcp_upload totals ping_cdf box_totals tcp_cwnd
+plots tcp_download tcp_download totals ping_cdf box_totals
+plots tcp_bidirectional tcp_bidirectional totals ping_cdf box_totals
+plots tcp_4up_squarewave tcp_nup all_scaled totals bar_fairness
+plots udp_flood udp_flood totals ping_cdf
+plots ping ping ping ping_cdf
+
 comments() { tshark -r "$1" -Y frame.comment -T fields -e frame.comment 2>/dev/null; }
 expect() { # FILE WORD COUNT
     local seen
@@ -40,4 +66,4 @@ expect "$out/fifo-h2.pcapng" dropped "$(count fifo dropped up)"
 expect "$out/fifo-h3.pcapng" dropped "$(count fifo dropped down)"
 marks=$(($(count fq_codel marked up) + $(count fq_codel marked down)))
 expect "$out/fq_codel-h3.pcapng" "marked CE" "$marks"
-echo "flent renders all_scaled, totals, ping_cdf, box_totals, tcp_cwnd; tshark shows every drop and mark"
+echo "flent renders all_scaled, totals, ping_cdf, box_totals, tcp_cwnd and what its other tests have; tshark shows every drop and mark"

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sluice_lab::bench::{self, BenchError, CONTENDERS, Plan, Progress, Section};
+use sluice_lab::bench::{self, BenchError, CONTENDERS, METRICS, Plan, Progress, Section};
 use sluice_net::namespace::{Privilege, PrivilegeError, enter_user_namespace};
 use sluice_net::port::Spin;
 use sluice_net::traffic::Stop;
@@ -19,15 +19,20 @@ pub struct Args {
     /// "raw socket", packet, tun, "packet fq_codel" ...), which kernel forwarding goes with
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     only: Vec<String>,
+    /// Of the ways of forwarding, measure only these figures, by their names in the JSON
+    /// (cubic_4_gbps, plain_cubic_1_gbps, udp_64_clean_kpps ...)
+    #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
+    figures: Vec<String>,
     /// How often each way of forwarding is measured [default: 3; with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
     /// How due packets are waited for: asleep, awake for the last microseconds, or awake always
     #[arg(long, value_enum, default_value_t = SpinWord::Adaptive)]
     spin: SpinWord,
-    /// Let the loop run before all ordinary threads
+    /// Let the loop run among the ordinary threads. It runs before them otherwise, as the router's does,
+    /// where it may and does sleep
     #[arg(long)]
-    real_time: bool,
+    no_real_time: bool,
     /// Write a chart of the path section here: .svg or .png
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
@@ -53,7 +58,7 @@ enum SpinWord {
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Neither a section nor a way of forwarding.
+    /// Neither a section, nor a way of forwarding or a figure.
     #[error("there is no {word:?} to measure; expected {expected}")]
     Word {
         /// As given.
@@ -137,7 +142,17 @@ fn plan(args: &Args) -> Result<Plan, Error> {
         SpinWord::Adaptive => Spin::Adaptive,
         SpinWord::Always => Spin::Always,
     };
-    plan.real_time = args.real_time;
+    plan.real_time = !args.no_real_time && plan.spin != Spin::Always;
+    for word in &args.figures {
+        let known = METRICS.iter().map(|metric| metric.name);
+        let Some(name) = known.clone().find(|name| name == word) else {
+            return Err(Error::Word {
+                word: word.clone(),
+                expected: known.collect::<Vec<_>>().join(", "),
+            });
+        };
+        plan.metrics.push(name);
+    }
     if args.only.is_empty() {
         return Ok(plan);
     }

@@ -102,7 +102,8 @@ pub trait Aqm {
     }
 
     /// When [`Aqm::on_timer`] wants to be called. A timer may be put off, but never moves to an
-    /// earlier instant than it was last said to be due.
+    /// earlier instant than it was last said to be due. There may be none until a packet comes, goes or
+    /// is thrown out; who holds the queue asks again then.
     fn next_timer(&self) -> Option<Time> {
         None
     }
@@ -175,6 +176,7 @@ impl<A: Aqm + ?Sized> Aqm for alloc::boxed::Box<A> {
 }
 
 mod probability;
+mod rest;
 
 /// Declares the modules of all AQMs and the table that everything else is derived from.
 macro_rules! aqms {

@@ -109,7 +109,7 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
             FlowKind::Ping(_) | FlowKind::Voip(_) | FlowKind::Rr(_) => {
                 pings.push(ping(instance, &probes[id], figures))
             }
-            FlowKind::Tcp(_) | FlowKind::Udp(_) | FlowKind::Web(_) => {
+            FlowKind::Tcp(_) | FlowKind::Udp(_) | FlowKind::Web(_) | FlowKind::Pcap(_) => {
                 flows.push(flow(instance, &samples[id], &file.scenario.measure));
             }
         }
@@ -225,6 +225,10 @@ fn facts(file: &RunFile) -> Vec<Fact> {
                 format!("tcp {}{ecn}{bytes}", tcp.cc.0)
             }
             FlowKind::Udp(udp) => format!("udp {}, {} B", udp.rate, udp.size),
+            FlowKind::Pcap(pcap) => {
+                let (path, packets) = (pcap.file.path(), pcap.file.packets());
+                format!("flows of {path}, {packets} packets")
+            }
             FlowKind::Ping(ping) => format!(
                 "ping by {} every {}, {} B",
                 ping.protocol, ping.interval, ping.size
@@ -298,7 +302,7 @@ fn flow(instance: &FlowInstance<'_>, samples: &[FlowSample], measure: &scenario:
             FlowKind::Tcp(tcp) => Some(tcp.cc.0.clone()),
             FlowKind::Web(web) => Some(web.cc.0.clone()),
             FlowKind::Rr(rr) => Some(rr.cc.0.clone()),
-            FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) => None,
+            FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) | FlowKind::Pcap(_) => None,
         },
         direction: direction(instance.flow.direction),
         goodput_mbps: Series::new(time_s, mbps),

@@ -17,9 +17,12 @@
 //! published = "about 9.5 Mbit/s"
 //! metric = "bulk.goodput"                  # a figure of docs/metrics.md
 //! run = "seeds/s1/codel"                   # left out: the first of `runs`
+//! why = "Headers are not counted."         # left out: what is said of the experiment
 //! ```
 //!
-//! The live run of a folder `R` is the folder `R.live`, as `sluice run --backend both` leaves it.
+//! The live run of a folder `R` is the folder `R.live`, as `sluice run --backend both` leaves it; further
+//! runs of either with other seeds, which `--repeat` leaves in `R.seed-N` and `R.live.seed-N`, make of a figure a
+//! median with its smallest and largest.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -65,6 +68,9 @@ pub struct Experiment {
     /// Numbers to compare.
     #[serde(default)]
     pub number: Vec<Number>,
+    /// What else there is to say, as Markdown behind all of it.
+    #[serde(default)]
+    pub more: String,
 }
 
 /// A number that was published, or follows from what was.
@@ -79,6 +85,9 @@ pub struct Number {
     pub metric: String,
     /// Of which run; the first one of the experiment if it is not given.
     pub run: Option<PathBuf>,
+    /// Why ours agrees or differs, if that is not said of the whole experiment.
+    #[serde(default)]
+    pub why: String,
 }
 
 /// The pictures that a page can have.
@@ -202,8 +211,8 @@ struct Writer<'a> {
 /// The runs of an experiment on one backend.
 struct Side {
     word: &'static str,
-    /// By their place in the experiment's list.
-    recordings: Vec<Option<Recording>>,
+    /// By their place in the experiment's list: those of all seeds, the first of which is drawn.
+    recordings: Vec<Vec<Recording>>,
 }
 
 impl Writer<'_> {
@@ -225,7 +234,11 @@ impl Writer<'_> {
             .map(|(word, ending)| self.side(experiment, word, ending))
             .collect::<Result<Vec<Side>, _>>()?;
         for side in &sides {
-            let there: Vec<&Recording> = side.recordings.iter().flatten().collect();
+            let there: Vec<&Recording> = side
+                .recordings
+                .iter()
+                .filter_map(|all| all.first())
+                .collect();
             if there.is_empty() {
                 continue;
             }
@@ -257,7 +270,7 @@ impl Writer<'_> {
         }
         if !experiment.number.is_empty() {
             self.text
-                .push_str("\n| figure | published | simulated | live |\n|---|---|---|---|\n");
+                .push_str("\n| figure | published | simulated | live | why |\n|---|---|---|---|---|\n");
         }
         for number in &experiment.number {
             let place = match &number.run {
@@ -272,23 +285,24 @@ impl Writer<'_> {
             })?;
             let mut cells = Vec::new();
             for side in &sides {
-                let recording = side.recordings.get(place).and_then(Option::as_ref);
-                cells.push(match recording {
-                    Some(recording) => value(experiment, number, recording)?,
-                    None => "not run".into(),
-                });
+                let all = side.recordings.get(place).map_or(&[][..], Vec::as_slice);
+                cells.push(cell(experiment, number, all)?);
             }
             let Number {
                 what,
                 published,
                 metric,
+                why,
                 ..
             } = number;
             let _ = writeln!(
                 self.text,
-                "| {what} (`{metric}`) | {published} | {} |",
+                "| {what} (`{metric}`) | {published} | {} | {why} |",
                 cells.join(" | ")
             );
+        }
+        if !experiment.more.is_empty() {
+            let _ = write!(self.text, "\n{}\n", experiment.more.trim());
         }
         Ok(())
     }
@@ -304,43 +318,86 @@ impl Writer<'_> {
             let mut name = self.runs.join(run).into_os_string();
             name.push(ending);
             let dir = PathBuf::from(name);
-            if dir.join("run.json").is_file() {
-                recordings.push(Some(Recording::open(&dir)?));
-            } else {
-                self.missing.push(dir);
-                recordings.push(None);
+            let mut all = Vec::new();
+            for dir in std::iter::once(dir.clone()).chain(repeats(&dir)) {
+                if dir.join("run.json").is_file() {
+                    all.push(Recording::open(&dir)?);
+                }
             }
+            if all.is_empty() {
+                self.missing.push(dir);
+            }
+            recordings.push(all);
         }
         Ok(Side { word, recordings })
     }
 }
 
-/// A figure of a run, as people write it.
-fn value(
+/// The folders of further runs of `dir`, by their seeds.
+fn repeats(dir: &Path) -> Vec<PathBuf> {
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
+        return Vec::new();
+    };
+    let stem = format!("{}.seed-", name.to_string_lossy());
+    let seed = |entry: fs::DirEntry| -> Option<(u64, PathBuf)> {
+        let seed = entry.file_name().to_str()?.strip_prefix(&stem)?.parse();
+        Some((seed.ok()?, entry.path()))
+    };
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let mut found: Vec<(u64, PathBuf)> = entries.filter_map(seed).collect();
+    found.sort();
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+/// A figure of the runs of a variant, as people write it: of several the median and both ends.
+fn cell(
     experiment: &Experiment,
     number: &Number,
-    recording: &Recording,
+    recordings: &[Recording],
 ) -> Result<String, ReproductionError> {
-    let flows = &recording.run().scenario.flows;
+    let Some(first) = recordings.first() else {
+        return Ok("not run".into());
+    };
+    let flows = &first.run().scenario.flows;
     let metric =
         Metric::parse(&number.metric, flows).map_err(|error| ReproductionError::Metric {
             name: experiment.name.clone(),
             metric: number.metric.clone(),
-            run: recording.dir().to_owned(),
+            run: first.dir().to_owned(),
             reason: error.message,
         })?;
-    let summary = match recording.stored_summary()? {
-        Some(summary) => summary,
-        None => Summary::of(recording)?,
+    let mut values = Vec::new();
+    let mut is_partial = false;
+    for recording in recordings {
+        let summary = match recording.stored_summary()? {
+            Some(summary) => summary,
+            None => Summary::of(recording)?,
+        };
+        values.extend(metric.value(&summary));
+        is_partial |= recording.run().status != Status::Complete;
+    }
+    values.sort_by(f64::total_cmp);
+    let show = |value: f64| metric.unit().show(rounded(value));
+    let text = match values.as_slice() {
+        [] => "not measured".into(),
+        [one] => show(*one),
+        [least, .., most] => {
+            let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+            let (median, count) = (show((low + high) / 2.0), values.len());
+            format!(
+                "{median} ({} to {}, {count} runs)",
+                show(*least),
+                show(*most)
+            )
+        }
     };
-    let partial = match recording.run().status {
-        Status::Complete => "",
-        _ => " (partial run)",
-    };
-    let text = metric
-        .value(&summary)
-        .map(|value| metric.unit().show(value));
-    Ok(text.unwrap_or_else(|| "not measured".into()) + partial)
+    let partial = if is_partial { " (partial run)" } else { "" };
+    Ok(text + partial)
+}
+
+/// To four significant digits, which is more than two runs share.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
 }
 
 impl Kind {
@@ -405,6 +462,7 @@ mod tests {
         what = "goodput"
         published = "1 Mbit/s"
         metric = "bulk.goodput"
+        why = "exact"
         [[experiment.number]]
         what = "score"
         published = "-"
@@ -426,11 +484,29 @@ mod tests {
         assert_eq!(missing.unwrap(), [temp.path().join("runs/one/fifo.live")]);
         let text = fs::read_to_string(temp.path().join("page.md")).unwrap();
         assert!(text.contains("## A flow\n\n**Published** (a paper, figure 1). It stays."));
-        assert!(text.contains("| goodput (`bulk.goodput`) | 1 Mbit/s | 1Mbit/s | not run |"));
-        assert!(text.contains("| score (`udp.mos`) | - | not measured | not run |"));
+        assert!(text.contains("| goodput (`bulk.goodput`) | 1 Mbit/s | 1Mbit/s | not run | exact |"));
+        assert!(text.contains("| score (`udp.mos`) | - | not measured | not run |  |"));
         assert!(text.contains("](images/reproduction/one-flows-sim.png)"));
         let picture = temp.path().join("images/reproduction/one-flows-sim.png");
         assert!(fs::metadata(picture).unwrap().len() > 1000);
+    }
+
+    #[test]
+    fn a_figure_of_several_runs_is_their_median_with_both_ends() {
+        let temp = tempfile::tempdir().unwrap();
+        for run in ["fifo", "fifo.seed-2", "fifo.seed-10", "fifo.live"] {
+            recording(&temp.path().join("runs/one").join(run));
+        }
+        let at = |name: &str| temp.path().join(name);
+        fs::write(at("list.toml"), LIST).unwrap();
+        write(&at("list.toml"), &at("runs"), &at("page.md")).unwrap();
+        let text = fs::read_to_string(at("page.md")).unwrap();
+        let row = "| 1 Mbit/s | 1Mbit/s (1Mbit/s to 1Mbit/s, 3 runs) | 1Mbit/s | exact |";
+        assert!(text.contains(row), "{text}");
+        let dirs = repeats(&at("runs/one/fifo"));
+        let names: Vec<_> = dirs.iter().filter_map(|dir| dir.file_name()).collect();
+        assert_eq!(names, ["fifo.seed-2", "fifo.seed-10"]);
+        assert_eq!(rounded(0.123_449), 0.1234);
     }
 
     #[test]

@@ -20,7 +20,9 @@ use crate::recording::{
     End, Environment, FlowSample, PingSample, QueueSample, ReadError, RecordError, Recording,
     RunWriter, Status, Transfer,
 };
-use crate::scenario::{Backend, Direction, FlowInstance, FlowKind, Scenario, Variant, Voip};
+use crate::scenario::{
+    Backend, Direction, FlowInstance, FlowKind, Payloads, Scenario, Variant, Voip,
+};
 use crate::simulated::{self, SimError};
 
 /// Why a run gave no result.
@@ -149,10 +151,10 @@ fn run_live(
     for (instance, report) in scenario.instances().zip(&outcome.flows) {
         match report {
             FlowReport::Tcp(report) => write_tcp(&mut writer, instance.id, report)?,
-            FlowReport::Udp(report) => match &instance.flow.kind {
-                FlowKind::Udp(udp) => {
+            FlowReport::Udp(report) => match (&instance.flow.kind, instance.payloads()) {
+                (FlowKind::Udp(_) | FlowKind::Pcap(_), Some(payloads)) => {
                     let interval = scenario.measure.interval;
-                    write_udp(&mut writer, instance.id, report, udp.size, interval)?;
+                    write_udp(&mut writer, instance.id, report, &payloads, interval)?;
                 }
                 _ => write_call(&mut writer, &instance, report)?,
             },
@@ -251,7 +253,8 @@ fn write_tcp(writer: &mut RunWriter, flow: u32, report: &TcpReport) -> Result<()
     for state in &report.info {
         writer.flow_sample(&FlowSample {
             cwnd: Some(u64::from(state.cwnd)),
-            ssthresh: Some(u64::from(state.ssthresh)),
+            // Linux: TCP_INFINITE_SSTHRESH before the first reduction
+            ssthresh: Some(u64::from(state.ssthresh)).filter(|ssthresh| *ssthresh < 0x7fff_ffff),
             mss: Some(u64::from(state.mss)),
             srtt: Some(state.srtt),
             min_rtt: Some(state.min_rtt),
@@ -268,30 +271,32 @@ fn write_udp(
     writer: &mut RunWriter,
     flow: u32,
     report: &UdpReport,
-    payload: u64,
+    payloads: &Payloads,
     interval: Span,
 ) -> Result<(), RecordError> {
     let mut due = Time::ZERO;
-    let mut sample = |time, sent: u64, received: u64| {
+    let mut sample = |time, sent: u64, received: u64, bytes: u64| {
         writer.flow_sample(&FlowSample {
             sent_packets: Some(sent),
             received_packets: Some(received),
-            received_bytes: Some(received * payload),
+            received_bytes: Some(bytes),
             ..FlowSample::empty(time, flow)
         })
     };
+    let mut bytes = 0;
     for (received, packet) in (1..).zip(&report.samples) {
+        bytes += payloads.of(packet.sequence);
         if let Some(at) = packet.received
             && at >= due
         {
             due = at + interval;
             // All packets up to this one had been sent by then, at least.
-            sample(at, packet.sequence + 1, received)?;
+            sample(at, packet.sequence + 1, received, bytes)?;
         }
     }
     let last = report.samples.iter().rev().find_map(|s| s.received);
     let last = last.unwrap_or(Time::ZERO);
-    sample(last, report.sent, report.received)
+    sample(last, report.sent, report.received, bytes)
 }
 
 /// One row for each packet of a call, with its one-way delay.

@@ -38,6 +38,11 @@ impl Clock {
         Time::from_ns(monotonic_ns.saturating_sub(self.origin_ns))
     }
 
+    /// Whether `time` has come. Unlike [`Clock::now`] it tells an instant before zero from zero.
+    pub fn has_reached(&self, time: Time) -> bool {
+        sys::clock_ns(libc::CLOCK_MONOTONIC) >= self.monotonic_ns(time)
+    }
+
     /// What CLOCK_MONOTONIC shows at `time`.
     pub fn monotonic_ns(&self, time: Time) -> u64 {
         self.origin_ns.saturating_add(time.as_ns())
@@ -76,11 +81,10 @@ impl Clock {
     pub fn sleep_until(&self, deadline: Time, spin: Span) -> Time {
         let wake = Time::from_ns(deadline.as_ns().saturating_sub(spin.as_ns()));
         loop {
-            let now = self.now();
-            if now >= deadline {
-                return now;
+            if self.has_reached(deadline) {
+                return self.now();
             }
-            if now < wake {
+            if !self.has_reached(wake) {
                 sys::sleep_until(self.monotonic_ns(wake));
             } else {
                 std::hint::spin_loop();
@@ -119,3 +123,16 @@ pub fn real_time(priority: u8) -> Result<(), RealTimeError> {
 
 /// Two readings of the clock without an interruption take 50 ns.
 const NARROW_NS: u64 = 150;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_has_not_come_before_the_clock_starts() {
+        let clock = Clock::starting_in(Span::from_secs(3600));
+        assert_eq!(clock.now(), Time::ZERO);
+        assert!(!clock.has_reached(Time::ZERO));
+        assert!(Clock::start().has_reached(Time::ZERO));
+    }
+}

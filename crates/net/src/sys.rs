@@ -168,89 +168,97 @@ pub(crate) unsafe fn option<T: Copy>(
     Ok(length as usize)
 }
 
-/// Zeroed memory of a fixed size, page-aligned and present from the start.
+/// Zeroed memory of a fixed size, page-aligned and present from the start; or one of the parts that
+/// such memory was divided into.
 ///
-/// It is looked at in parts, `area[range]`, and never as a whole: parts may be the kernel's for a while
+/// It is looked at in pieces, `area[range]`, and never as a whole: pieces may be the kernel's for a while
 /// (the packet memory of AF_XDP), and a reference to bytes that somebody else writes must not exist.
-/// Whoever lends a part keeps from indexing it until it is back.
+/// Whoever lends a piece keeps from indexing it until it is back.
 pub(crate) struct Area {
-    start: std::ptr::NonNull<u8>,
+    mapping: SharedMap,
+    offset: usize,
     length: usize,
 }
-
-// SAFETY: an `Area` owns its mapping alone, like a `Box<[u8]>`.
-unsafe impl Send for Area {}
-// SAFETY: a shared borrow of it gives shared borrows of bytes only.
-unsafe impl Sync for Area {}
 
 impl Area {
     pub(crate) fn new(length: usize) -> io::Result<Area> {
         // Miri knows no paging.
         let populate = if cfg!(miri) { 0 } else { libc::MAP_POPULATE };
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches
-        // no memory that anybody else knows.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | populate,
-                -1,
-                0,
-            )
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | populate;
+        Ok(Area {
+            mapping: SharedMap::map(length, flags, -1, 0)?,
+            offset: 0,
+            length,
+        })
+    }
+
+    /// Divides it into the first `length` bytes and the rest, which is not empty.
+    pub(crate) fn split_at(self, length: usize) -> (Area, Area) {
+        assert!(length < self.length, "both parts have bytes");
+        let rest = Area {
+            mapping: self.mapping.clone(),
+            offset: self.offset + length,
+            length: self.length - length,
         };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = std::ptr::NonNull::new(start.cast()).expect("mmap does not give page zero");
-        Ok(Area { start, length })
+        (Area { length, ..self }, rest)
+    }
+
+    /// Where the memory starts that this is a part of, and how long it is.
+    pub(crate) fn whole(&self) -> (usize, usize) {
+        (self.mapping.at(0) as usize, self.mapping.len())
+    }
+
+    /// Where in it this part starts.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
     }
 }
 
 impl Area {
-    /// The whole, to be compared or handed to the kernel.
-    pub(crate) fn whole(&self) -> *const [u8] {
-        std::ptr::slice_from_raw_parts(self.start.as_ptr(), self.length)
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.length
     }
 
-    /// Copies a part to where `to` begins.
+    /// Where it starts, to be compared.
+    pub(crate) fn address(&self) -> usize {
+        self.mapping.at(self.offset) as usize
+    }
+
+    /// Copies a piece to where `to` begins.
     pub(crate) fn copy_within(&mut self, from: Range<usize>, to: usize) {
         let length = from.len();
-        self.assert_inside(&from);
-        self.assert_inside(&(to..to + length));
-        // SAFETY: both lie inside of the mapping, which `&mut self` has alone but for parts that are
-        // lent; the copy may overlap.
-        unsafe {
-            let start = self.start.as_ptr();
-            std::ptr::copy(start.add(from.start), start.add(to), length);
-        }
+        let (from, to) = (self.piece(&from), self.piece(&(to..to + length)));
+        // SAFETY: both lie inside of the mapping, which lives as long as `self`; no other `Area` has
+        // bytes of it, and `&mut self` excludes every borrow. They may overlap.
+        unsafe { std::ptr::copy(from, to, length) };
     }
 
-    /// Two parts that do not overlap, the second for writing.
+    /// Two pieces that do not overlap, the second for writing.
     pub(crate) fn pair(&mut self, first: Range<usize>, second: Range<usize>) -> (&[u8], &mut [u8]) {
-        self.assert_inside(&first);
-        self.assert_inside(&second);
         assert!(
             first.end <= second.start || second.end <= first.start,
             "a frame is not split into its own slot"
         );
-        // SAFETY: both lie inside of the mapping and have no byte in common, and `&mut self` excludes
-        // every other borrow.
+        let (start, start_mut) = (self.piece(&first), self.piece(&second));
+        // SAFETY: both lie inside of the mapping, which lives as long as `self`, and have no byte in
+        // common; no other `Area` has bytes of it, and `&mut self` excludes every other borrow.
         unsafe {
-            let start = self.start.as_ptr();
             (
-                std::slice::from_raw_parts(start.add(first.start), first.len()),
-                std::slice::from_raw_parts_mut(start.add(second.start), second.len()),
+                std::slice::from_raw_parts(start, first.len()),
+                std::slice::from_raw_parts_mut(start_mut, second.len()),
             )
         }
     }
 
-    fn assert_inside(&self, range: &Range<usize>) {
+    /// Where a piece starts, which lies inside.
+    fn piece(&self, range: &Range<usize>) -> *mut u8 {
         assert!(
             range.start <= range.end && range.end <= self.length,
             "{range:?} lies inside of {} bytes",
             self.length
         );
+        self.mapping.at(self.offset).wrapping_add(range.start)
     }
 }
 
@@ -258,25 +266,17 @@ impl std::ops::Index<Range<usize>> for Area {
     type Output = [u8];
 
     fn index(&self, range: Range<usize>) -> &[u8] {
-        self.assert_inside(&range);
-        // SAFETY: the range lies inside of the mapping, which was zeroed by the kernel and lives as
-        // long as `self`; writers need `&mut self`, and parts that the kernel writes are not indexed.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(range.start), range.len()) }
+        // SAFETY: the piece lies inside of the mapping, which the kernel zeroed and which lives as long
+        // as `self`; no other `Area` has bytes of it, writers need `&mut self`, and pieces that the
+        // kernel writes are not indexed.
+        unsafe { std::slice::from_raw_parts(self.piece(&range), range.len()) }
     }
 }
 
 impl std::ops::IndexMut<Range<usize>> for Area {
     fn index_mut(&mut self, range: Range<usize>) -> &mut [u8] {
-        self.assert_inside(&range);
         // SAFETY: as above, and `&mut self` excludes every other access.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(range.start), range.len()) }
-    }
-}
-
-impl Drop for Area {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody can hold a borrow of it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+        unsafe { std::slice::from_raw_parts_mut(self.piece(&range), range.len()) }
     }
 }
 

@@ -198,15 +198,9 @@ fn a_full_queue_loses_or_lets_pass_and_counts() {
 }
 
 /// A transfer through the queue, with every packet of a kind marked.
-fn transfer(offloads: bool, mark: bool) -> (TcpReport, Counters) {
+fn transfer(options: NfqueueOptions, mark: bool) -> (TcpReport, Counters) {
     let (h2, h3) = hosts();
-    let mut port = open(
-        &h2,
-        NfqueueOptions {
-            offloads,
-            ..NfqueueOptions::default()
-        },
-    );
+    let mut port = open(&h2, options);
     let mut pool = pool();
     let (clock, stop) = (Clock::start(), Stop::new());
     let start = Time::from_ns(5_000_000);
@@ -235,10 +229,17 @@ fn transfer(offloads: bool, mark: bool) -> (TcpReport, Counters) {
     (running.join().unwrap(), port.counters())
 }
 
+fn with(offloads: bool) -> NfqueueOptions {
+    NfqueueOptions {
+        offloads,
+        ..NfqueueOptions::default()
+    }
+}
+
 #[test]
 fn tcp_crosses_whole_and_split() {
     for offloads in [true, false] {
-        let (report, counters) = transfer(offloads, false);
+        let (report, counters) = transfer(with(offloads), false);
         assert!(report.finished.is_some(), "{counters:?}");
         assert_eq!(counters.received_super > 0, offloads, "{counters:?}");
         assert_eq!(counters.lost_total(), 0, "{counters:?}");
@@ -248,7 +249,7 @@ fn tcp_crosses_whole_and_split() {
 #[test]
 fn marks_go_back_with_the_verdict_and_checksums_stay_right() {
     for offloads in [true, false] {
-        let (report, counters) = transfer(offloads, true);
+        let (report, counters) = transfer(with(offloads), true);
         assert!(report.finished.is_some(), "{counters:?}");
         let last = report.info.last().unwrap();
         assert!(
@@ -259,4 +260,70 @@ fn marks_go_back_with_the_verdict_and_checksums_stay_right() {
         );
         assert_eq!(last.bytes_retransmitted, 0, "no checksum was wrong");
     }
+}
+
+#[test]
+fn tcp_crosses_when_only_headers_are_fetched() {
+    let options = NfqueueOptions {
+        headers_only: true,
+        ..NfqueueOptions::default()
+    };
+    // What is written into headers that were fetched alone does not get into the packet.
+    let (report, counters) = transfer(options, true);
+    assert!(report.finished.is_some(), "{counters:?}");
+    assert!(counters.received_super > 0, "{counters:?}");
+    // All the lengths, though not the bytes.
+    assert!(counters.received_bytes > 20_000_000, "{counters:?}");
+    assert_eq!(counters.lost_total(), 0, "{counters:?}");
+    let last = report.info.last().unwrap();
+    assert_eq!((last.bytes_retransmitted, last.delivered_ce), (0, 0));
+}
+
+#[test]
+fn a_slot_says_whether_it_holds_headers_only() {
+    let (h2, h3) = hosts();
+    let (sender, _receiver) = sockets(&h2, &h3);
+    let options = NfqueueOptions {
+        headers_only: true,
+        ..NfqueueOptions::default()
+    };
+    let mut port = open(&h2, options);
+    for size in [50, 1000] {
+        sender.send(&vec![7; size]).unwrap();
+    }
+    let mut seen = Vec::new();
+    let mut pool = pool();
+    serve(&mut port, &mut pool, 5, |port, pool, slots| {
+        // What the host sends of its own accord is not UDP.
+        let udp = slots.iter().filter(|slot| pool.head(**slot)[9] == 17);
+        seen.extend(udp.map(|slot| (pool.frame_len(*slot), pool.is_cut(*slot))));
+        port.transmit(pool, slots);
+        slots.clear();
+        seen.len() == 2
+    });
+    // Headers of IPv4 and UDP are 28 bytes; 192 are fetched.
+    assert_eq!(seen, [(78, false), (1028, true)]);
+}
+
+#[test]
+fn a_namespace_may_have_several_queues() {
+    let (h2, h3) = hosts();
+    let (sender, receiver) = sockets(&h2, &h3);
+    let ports = [(0, Hook::Output), (1, Hook::Input)].map(|(number, hook)| {
+        let traffic = Traffic {
+            hook,
+            interface: Some("eth0".to_owned()),
+        };
+        let options = NfqueueOptions {
+            number,
+            traffic: Some(traffic),
+            ..NfqueueOptions::default()
+        };
+        NfqueuePort::open(&h2, &options).unwrap()
+    });
+    sender.send(b"queued").unwrap();
+    assert!(receiver.recv(&mut [0; 10]).is_err());
+    drop(ports);
+    sender.send(b"free").unwrap();
+    assert_eq!(receiver.recv(&mut [0; 10]).unwrap(), 4);
 }

@@ -8,6 +8,7 @@ use sluice_core::{Rate, Span, Time};
 use sluice_net::Clock;
 use sluice_net::namespace::{Namespace, Offloads};
 use sluice_net::port::packet::PacketOptions;
+use sluice_net::traffic::bulk::Bulk;
 use sluice_net::traffic::ping::Ping;
 use sluice_net::traffic::tcp::{Ecn, TcpFlow, check_congestion_control, congestion_controls};
 use sluice_net::traffic::udp::UdpFlow;
@@ -272,4 +273,45 @@ fn a_connection_that_nobody_answers_is_reported_broken() {
     forwarder.finish();
     assert_eq!(report.connected, None);
     assert!(report.broken.unwrap().contains("refused"));
+}
+
+#[test]
+fn bulk_transfers_all_arrive_and_end_together() {
+    with_forwarder(|topology| {
+        let clock = Clock::start();
+        for (from, to) in [(H2, H3), (H2_V6, H3_V6)] {
+            let start = clock.now() + Span::from_ms(20);
+            let stop = start + Span::from_ms(200);
+            let bulk = Bulk::new(from, to, 5, start, stop);
+            let running = bulk.start(&topology.h2, &topology.h3, &clock, &Stop::new());
+            let report = running.unwrap().join().unwrap();
+            assert!(report.broken.is_empty(), "{:?}", report.broken);
+            assert_eq!(report.goodput.len(), 5);
+            for notes in &report.goodput {
+                assert!(notes.is_sorted_by_key(|note| (note.time, note.bytes)));
+                let last = notes.last().unwrap();
+                assert!(last.bytes > 0 && last.time >= start, "{last:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn bulk_transfers_that_reach_nobody_end_at_their_time() {
+    // No forwarder: nothing gets across.
+    let topology = Topology::new(Offloads::ON);
+    let clock = Clock::start();
+    let bulk = Bulk::new(H2, H3, 2, START, START + Span::from_ms(50));
+    let running = bulk.start(&topology.h2, &topology.h3, &clock, &Stop::new());
+    let report = running.unwrap().join().unwrap();
+    assert!(report.goodput.is_empty(), "{report:?}");
+    let unknown = Bulk {
+        congestion_control: Some("no such".to_owned()),
+        ..bulk
+    };
+    let refused = unknown.start(&topology.h2, &topology.h3, &clock, &Stop::new());
+    assert!(matches!(
+        refused.map(drop),
+        Err(TrafficError::CongestionControl { .. })
+    ));
 }

@@ -113,6 +113,40 @@ fn frames_cross_byte_for_byte_both_ways_in_every_mode_that_veth_has() {
 }
 
 #[test]
+fn the_halves_of_an_interface_keep_their_frames_in_two_pools() {
+    let mut common = pool(64);
+    let (namespace, mut left, right) = wire(&mut common, XdpOptions::default());
+    drop(right);
+    let (mut into, mut from) = Pool::pair(size(256)).unwrap();
+    let options = XdpOptions {
+        ready: 64,
+        ..XdpOptions::default()
+    };
+    let (mut receiving, mut sending) =
+        XdpPort::open_halves(&namespace, "right", &mut into, &from, options).unwrap();
+    for length in [46, 100, 1400] {
+        let sent = frame(&[], length);
+        let slot = put(&mut common, &sent);
+        assert_eq!(left.transmit(&mut common, &[slot]), 1);
+        let slots = receive(&mut receiving, &mut into, 1);
+        assert_eq!(into.head(slots[0]), sent);
+        let slot = put(&mut from, &sent);
+        assert_eq!(sending.transmit(&mut from, &[slot]), 1);
+        let back = receive(&mut left, &mut common, 1);
+        assert_eq!(common.head(back[0]), sent);
+        slots.into_iter().for_each(|slot| into.free(slot));
+        back.into_iter().for_each(|slot| common.free(slot));
+    }
+    let mut none = Vec::new();
+    assert_eq!(sending.receive(&mut from, &mut none), 0);
+    assert_eq!(receiving.counters().lost_total(), 0);
+    assert_eq!(sending.counters().sent, 3);
+    sending.release(&mut from);
+    receiving.release(&mut into);
+    assert_eq!((into.available(), from.available()), (256, 256));
+}
+
+#[test]
 fn the_best_mode_is_taken_and_what_cannot_be_is_refused() {
     let mut pool = pool(64);
     let (namespace, _left, right) = wire(&mut pool, XdpOptions::default());

@@ -1,4 +1,5 @@
 //! How fast the simulator is, in the scenarios that are compared with ns-3.
+#![allow(clippy::disallowed_types)] // it measures real time
 
 use sluice_core::registry::Spec;
 use sluice_core::{Rate, Span};

@@ -138,22 +138,23 @@ impl Calendar {
         (at <= limit).then_some(at)
     }
 
-    /// The indices of one kind of event in the current slot, once for each slot with several.
-    pub fn fresh(&mut self, kind: u8) -> Option<impl Iterator<Item = u32>> {
+    /// The events in the current slot, once for each slot with several.
+    pub fn fresh(&mut self) -> Option<impl Iterator<Item = What>> {
         if !std::mem::take(&mut self.is_fresh) || self.current.len() < 4 {
             return None;
         }
-        let mask = (1 << KIND_BITS) - 1;
-        let is_kind = move |key: u64| key & mask == u64::from(kind);
         let events = self.current.iter();
-        Some(events.filter_map(move |(key, index)| is_kind(*key).then_some(*index)))
+        Some(events.map(|(key, index)| What {
+            kind: kind_of(*key),
+            index: *index,
+        }))
     }
 
     /// Takes the event that [`Calendar::next_until`] has announced.
     pub fn pop(&mut self) -> Option<What> {
         let (key, index) = self.current.pop()?;
         self.waiting -= 1;
-        let kind = (key & ((1 << KIND_BITS) - 1)) as u8;
+        let kind = kind_of(key);
         Some(What { kind, index })
     }
 
@@ -247,6 +248,10 @@ impl Calendar {
 
 const fn slot_of(at: u64) -> u64 {
     (at >> WIDTH) + 1
+}
+
+const fn kind_of(key: u64) -> u8 {
+    (key & ((1 << KIND_BITS) - 1)) as u8
 }
 
 fn key(at: u64, order: u64, what: What) -> u64 {

@@ -1,12 +1,14 @@
 //! What packets carry: the host's side of a packet handle's slot.
 
 use sluice_core::{Ecn, Time};
-use sluice_tcp::Segment;
+use sluice_tcp::{Flags, SackBlock, Segment};
 
 /// What the network must know of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
     pub flow: u32,
+    /// The route of the flow, one of [`crate::Simulation::ways`].
+    pub way: u32,
     pub hash: u32,
     /// Bytes on the link.
     pub len: u32,
@@ -40,45 +42,107 @@ pub(crate) struct Datagram {
     pub reached: Time,
 }
 
-/// A segment in a cache line of its own.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-struct Line(Segment);
+/// What hosts read of most segments.
+#[derive(Clone, Copy, Debug, Default)]
+struct Head {
+    ts: Time,
+    ts_echo: Time,
+    seq: u32,
+    ack: u32,
+    len: u16,
+    window: u16,
+    flags: Flags,
+    sack_count: u8,
+    wscale: u8,
+}
 
-/// All packets on their way, by slot: tags, which every link touches, apart from what only the
-/// hosts touch. Slots are used again, the last freed first, so the memory that is touched stays
-/// as small as the number of packets in flight.
+/// What the others have besides.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options {
+    sack: [SackBlock; sluice_tcp::MAX_SACK_BLOCKS],
+    mss: u16,
+}
+
+/// A packet in a cache line: among thousands of flows each link and each host finds it far from
+/// the processor.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Parcel {
+    tag: Tag,
+    head: Head,
+}
+
+const _: () = assert!(size_of::<Parcel>() == 64);
+
+/// All packets on their way, by slot. Slots are used again, the last freed first, so the memory
+/// that is touched stays as small as the number of packets in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
-    tags: Vec<Tag>,
-    segments: Vec<Line>,
+    parcels: Vec<Parcel>,
+    /// Of segments with SYN or SACK blocks.
+    options: Vec<Options>,
     datagrams: Vec<Datagram>,
     free: Vec<u32>,
 }
 
 impl Hold {
-    pub fn put_segment(&mut self, tag: Tag, segment: Segment) -> u32 {
-        let slot = self.put(tag);
-        self.segments[slot as usize].0 = segment;
+    pub fn put_segment(&mut self, tag: Tag, segment: &Segment) -> u32 {
+        let head = Head {
+            ts: segment.ts,
+            ts_echo: segment.ts_echo,
+            seq: segment.seq,
+            ack: segment.ack,
+            len: u16::try_from(segment.len).expect("a segment fits an IP packet"),
+            window: segment.window,
+            flags: segment.flags,
+            sack_count: segment.sack_count,
+            wscale: segment.wscale,
+        };
+        let slot = self.put(tag, head);
+        if head.has_options() {
+            self.options[slot as usize] = Options {
+                sack: segment.sack,
+                mss: segment.mss,
+            };
+        }
         slot
     }
 
     pub fn put_datagram(&mut self, tag: Tag, datagram: Datagram) -> u32 {
-        let slot = self.put(tag);
+        let slot = self.put(tag, Head::default());
         self.datagrams[slot as usize] = datagram;
         slot
     }
 
     pub fn tag(&self, slot: u32) -> &Tag {
-        &self.tags[slot as usize]
+        &self.parcels[slot as usize].tag
     }
 
     pub fn tag_mut(&mut self, slot: u32) -> &mut Tag {
-        &mut self.tags[slot as usize]
+        &mut self.parcels[slot as usize].tag
     }
 
-    pub fn segment(&self, slot: u32) -> &Segment {
-        &self.segments[slot as usize].0
+    /// The segment in `slot`, with the ECN field that it has by now.
+    pub fn segment(&self, slot: u32) -> Segment {
+        let Parcel { tag, head } = &self.parcels[slot as usize];
+        let mut segment = Segment {
+            seq: head.seq,
+            ack: head.ack,
+            len: u32::from(head.len),
+            window: head.window,
+            flags: head.flags,
+            wscale: head.wscale,
+            ecn: tag.ecn,
+            sack_count: head.sack_count,
+            ts: head.ts,
+            ts_echo: head.ts_echo,
+            ..Segment::default()
+        };
+        if head.has_options() {
+            let options = &self.options[slot as usize];
+            (segment.sack, segment.mss) = (options.sack, options.mss);
+        }
+        segment
     }
 
     pub fn datagram(&self, slot: u32) -> &Datagram {
@@ -87,37 +151,43 @@ impl Hold {
 
     /// Copies what is in `slot` to another one.
     pub fn copy(&mut self, slot: u32) -> u32 {
-        let (tag, segment) = (*self.tag(slot), *self.segment(slot));
-        let datagram = *self.datagram(slot);
-        let copy = self.put(tag);
-        self.segments[copy as usize].0 = segment;
-        self.datagrams[copy as usize] = datagram;
+        let Parcel { tag, head } = self.parcels[slot as usize];
+        let copy = self.put(tag, head);
+        self.options[copy as usize] = self.options[slot as usize];
+        self.datagrams[copy as usize] = self.datagrams[slot as usize];
         copy
     }
 
     /// Frees `slot`; what was in it stays readable until something is put there.
     pub fn free(&mut self, slot: u32) -> Tag {
         self.free.push(slot);
-        self.tags[slot as usize]
+        *self.tag(slot)
     }
 
     /// Packets on their way.
     pub fn len(&self) -> usize {
-        self.tags.len() - self.free.len()
+        self.parcels.len() - self.free.len()
     }
 
-    fn put(&mut self, tag: Tag) -> u32 {
+    fn put(&mut self, tag: Tag, head: Head) -> u32 {
+        let parcel = Parcel { tag, head };
         if let Some(slot) = self.free.pop() {
-            self.tags[slot as usize] = tag;
+            self.parcels[slot as usize] = parcel;
             return slot;
         }
-        self.tags.push(tag);
-        self.segments.push(Line(Segment::default()));
+        self.parcels.push(parcel);
+        self.options.push(Options::default());
         self.datagrams.push(Datagram {
             sequence: 0,
             sent: Time::ZERO,
             reached: Time::MAX,
         });
-        u32::try_from(self.tags.len() - 1).expect("fewer than 2^32 packets are in flight")
+        u32::try_from(self.parcels.len() - 1).expect("fewer than 2^32 packets are in flight")
+    }
+}
+
+impl Head {
+    fn has_options(&self) -> bool {
+        self.sack_count > 0 || self.flags.has(Flags::SYN)
     }
 }

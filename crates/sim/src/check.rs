@@ -1,6 +1,6 @@
 //! What cannot be simulated, and why.
 
-use crate::config::{Config, Flow, FlowId, Link, LinkId, Spacing, Traffic};
+use crate::config::{Config, Flow, FlowId, Link, LinkId, Spacing, Traffic, Udp};
 use sluice_core::{Span, Time};
 use sluice_tcp as tcp;
 use std::net::IpAddr;
@@ -240,6 +240,15 @@ fn validate_traffic(flow: FlowId, traffic: &Traffic) -> Result<(), ConfigError> 
                 .validate()
                 .map_err(|error| ConfigError::Tcp { flow, error })?;
             0
+        }
+        Traffic::Udp(Udp {
+            listed: Some(listed),
+            ..
+        }) => {
+            let times = listed.iter().map(|datagram| Time::ZERO + datagram.after);
+            check_order(times, || format!("datagrams of flow {flow}"))?;
+            let sizes = listed.iter().map(|datagram| datagram.payload);
+            sizes.max().unwrap_or_default()
         }
         Traffic::Udp(udp) => {
             if udp.rate.is_unlimited() {

@@ -7,6 +7,7 @@ use sluice_core::{Ecn, Rate, Span, Time};
 use sluice_tcp as tcp;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 /// Number of a link in [`Config::links`], or of a router: routers are numbered after the links.
 pub type LinkId = usize;
@@ -288,6 +289,20 @@ pub struct Udp {
     pub direction: Direction,
     /// ECN field of the packets.
     pub ecn: Ecn,
+    /// Datagrams with an instant, a size and an ECN field of their own, in the place of `rate`,
+    /// `payload`, `spacing` and `ecn`.
+    pub listed: Option<Arc<[ListedDatagram]>>,
+}
+
+/// One datagram of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedDatagram {
+    /// When it is sent, after the start of the flow; the datagrams of a list rise in it.
+    pub after: Span,
+    /// Bytes of UDP payload.
+    pub payload: u32,
+    /// ECN field.
+    pub ecn: Ecn,
 }
 
 impl Udp {
@@ -299,6 +314,7 @@ impl Udp {
             spacing: Spacing::Constant,
             direction: Direction::Up,
             ecn: Ecn::NotEct,
+            listed: None,
         }
     }
 

@@ -32,6 +32,7 @@ pub(crate) struct End {
     received: u64,
     marked: u64,
     flow: u32,
+    way: u32,
     hash: u32,
     /// Counts the connections that have used this place.
     generation: u16,
@@ -251,6 +252,7 @@ impl Simulation {
             received: 0,
             marked: 0,
             flow,
+            way: simulation.way_of[flow as usize],
             hash: simulation.hash_of(flow, serial, !is_server),
             generation,
             serial: serial as u16,
@@ -332,6 +334,7 @@ impl Simulation {
             let remaining = end.tcp.remaining(&segment);
             let tag = Tag {
                 flow: end.flow,
+                way: end.way,
                 hash: end.hash,
                 len: 0,
                 remaining: remaining.map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),

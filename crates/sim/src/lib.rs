@@ -36,8 +36,8 @@ mod stage;
 
 pub use check::ConfigError;
 pub use config::{
-    Config, DEFAULT_JITTER, Direction, Exchange, Flow, FlowId, Link, LinkId, Ping, Route, Router,
-    Size, Spacing, Tcp, Traffic, Udp, Web, dumbbell, dumbbell_route, parking_lot,
+    Config, DEFAULT_JITTER, Direction, Exchange, Flow, FlowId, Link, LinkId, ListedDatagram, Ping,
+    Route, Router, Size, Spacing, Tcp, Traffic, Udp, Web, dumbbell, dumbbell_route, parking_lot,
     parking_lot_route,
 };
 pub use estimate::Estimate;

@@ -19,7 +19,7 @@ impl Simulation {
     ) {
         tag.len = segment.ip_len() + self.frame_overhead;
         tag.ecn = segment.ecn;
-        let slot = self.hold.put_segment(tag, segment);
+        let slot = self.hold.put_segment(tag, &segment);
         self.dispatch(slot, observer);
     }
 
@@ -36,6 +36,7 @@ impl Simulation {
         self.flows[flow as usize].totals.packets_sent += 1;
         let tag = Tag {
             flow,
+            way: self.way_of[flow as usize],
             hash: self.hash_of(flow, 0, to_server),
             len: ip_len + self.frame_overhead,
             remaining: 0,
@@ -60,7 +61,7 @@ impl Simulation {
     /// Gives a packet to its next link or router, or to the host at the end of its way.
     pub(crate) fn dispatch(&mut self, slot: u32, observer: &mut impl Observer) {
         let tag = self.hold.tag_mut(slot);
-        let way = &self.ways[self.way_of[tag.flow as usize] as usize];
+        let way = &self.ways[tag.way as usize];
         let links = &way.links[usize::from(tag.to_server)];
         if tag.links_left == NOT_STARTED {
             tag.links_left = links.len() as u8;
@@ -117,7 +118,7 @@ impl Simulation {
             let flow = &self.flows[tag.flow as usize].config;
             let ip_len = tag.len - self.frame_overhead;
             let segment = self.hold.segment(slot);
-            let headers = headers(&tag, segment, flow, &packet, ip_len, direction);
+            let headers = headers(&tag, &segment, flow, &packet, ip_len, direction);
             held = self.with_stage(link, observer, |stage, cx| match &mut stage.engine {
                 Engine::Router(firewall) => match firewall.handle(packet, &headers, cx) {
                     Disposition::Pass(packet) => Some(packet),
@@ -163,10 +164,10 @@ impl Simulation {
     /// Looks at what the end of a transmission is going to need: among thousands of flows it lies
     /// far from the processor, and has come near by then.
     fn warm_departure(&self, slot: u32) {
-        if self.arrivals.len() > FEW_FLOWS {
+        if self.ready_at.len() > FEW_FLOWS {
             let tag = self.hold.tag(slot);
-            let arrival = &self.arrivals[tag.flow as usize];
-            std::hint::black_box(arrival.ready_at[usize::from(tag.to_server)]);
+            let ready_at = &self.ready_at[tag.flow as usize];
+            std::hint::black_box(ready_at[usize::from(tag.to_server)]);
         }
     }
 
@@ -193,13 +194,16 @@ impl Simulation {
     /// Schedules the arrival at the host of a packet that has left its last link at `at`.
     fn arrive(&mut self, slot: u32, at: Time) {
         let tag = self.hold.tag(slot);
-        let arrival = &mut self.arrivals[tag.flow as usize];
-        let side = usize::from(tag.to_server);
-        let mut at = at.saturating_add(arrival.delay[side]);
+        let (flow, side) = (tag.flow as usize, usize::from(tag.to_server));
+        let mut at = at;
+        if let Some(delays) = self.access_delays.get(flow) {
+            at = at.saturating_add(delays[side]);
+        }
         if self.jitter > Span::ZERO {
             at += Span::from_ns(self.jitter_rng.below(self.jitter.as_ns() + 1));
-            at = at.max(arrival.ready_at[side]);
-            arrival.ready_at[side] = at;
+            let ready_at = &mut self.ready_at[flow][side];
+            at = at.max(*ready_at);
+            *ready_at = at;
         }
         self.schedule(at, kind::DELIVER, slot);
     }
@@ -214,8 +218,7 @@ impl Simulation {
             let datagram = *self.hold.datagram(slot);
             self.handle_datagram(&tag, datagram, observer);
         } else {
-            let mut segment = *self.hold.segment(slot);
-            segment.ecn = tag.ecn;
+            let segment = self.hold.segment(slot);
             self.handle_segment(&tag, &segment, observer);
         }
     }
@@ -253,8 +256,8 @@ impl Simulation {
     }
 }
 
-/// Flows whose state stays in the first caches, some 100 bytes each.
-const FEW_FLOWS: usize = 256;
+/// So many flows stay in the caches of a core: 2 KB or so each.
+pub(crate) const FEW_FLOWS: usize = 256;
 
 /// The finaliser of SplitMix64.
 pub(crate) const fn mix(z: u64) -> u64 {
@@ -303,7 +306,11 @@ impl<O: Observer> Sink for LinkSink<'_, O> {
             && a.generation == b.generation
             && a.to_server == b.to_server
             && a.connection != NOT_TCP;
-        is_same && tells_more(self.hold.segment(newer.slot), self.hold.segment(older.slot))
+        is_same
+            && tells_more(
+                &self.hold.segment(newer.slot),
+                &self.hold.segment(older.slot),
+            )
     }
 
     fn is_listening(&self) -> bool {

@@ -6,7 +6,7 @@ use crate::check::ConfigError;
 use crate::config::{Config, Flow, FlowId, LinkId, Traffic};
 use crate::connection::Connection;
 use crate::observe::{FlowTotals, LinkSample, Observer};
-use crate::path::mix;
+use crate::path::{FEW_FLOWS, mix};
 use crate::source::Source;
 use crate::stage::{Engine, Stage};
 use sluice_core::{Backlog, Cx, Discipline, DropCounter, Packet, Rng, Span, Time, Wake};
@@ -47,9 +47,12 @@ pub struct Simulation {
     /// When each link wants to be polled. Links are few; their minimum is searched for.
     pub(crate) wakes: Vec<Time>,
     pub(crate) flows: Vec<FlowState>,
-    /// What each packet touches of its flow, apart from the rest, so that thousands of flows fit
-    /// the caches.
-    pub(crate) arrivals: Vec<Arrival>,
+    /// When the client and the server of each flow have worked off their last packet. Each packet
+    /// touches it, so it lies apart from the rest: thousands of flows fit the caches.
+    pub(crate) ready_at: Vec<[Time; 2]>,
+    /// Delays of each flow's access network, to the client and to the server; empty if there are
+    /// none at all.
+    pub(crate) access_delays: Vec<[Span; 2]>,
     /// Each flow's place in `ways`, which flows share.
     pub(crate) way_of: Vec<u32>,
     pub(crate) ways: Vec<Way>,
@@ -71,14 +74,6 @@ pub(crate) struct FlowState {
     pub rng: Rng,
     pub totals: FlowTotals,
     pub is_stopped: bool,
-}
-
-/// The ends of a flow's ways, to the client and to the server.
-pub(crate) struct Arrival {
-    /// When the host has worked off the last packet.
-    pub ready_at: [Time; 2],
-    /// Delay of the access network.
-    pub delay: [Span; 2],
 }
 
 /// The route of a flow, and what its packets are labelled with.
@@ -139,7 +134,7 @@ impl Simulation {
             }
         }
         let mut flows = Vec::with_capacity(config.flows.len());
-        let mut arrivals = Vec::with_capacity(config.flows.len());
+        let mut access_delays = Vec::with_capacity(config.flows.len());
         let mut way_of = Vec::with_capacity(config.flows.len());
         let mut ways = BTreeMap::new();
         for (id, flow) in config.flows.iter().enumerate() {
@@ -151,10 +146,7 @@ impl Simulation {
                 totals: FlowTotals::default(),
                 is_stopped: false,
             });
-            arrivals.push(Arrival {
-                ready_at: [Time::ZERO; 2],
-                delay: [flow.route.backward_delay, flow.route.forward_delay],
-            });
+            access_delays.push([flow.route.backward_delay, flow.route.forward_delay]);
             let way = Way {
                 links: [flow.route.backward.clone(), flow.route.forward.clone()],
                 hosts: (hash(flow.addresses.0), hash(flow.addresses.1)),
@@ -169,6 +161,12 @@ impl Simulation {
         }
         if let Some(interval) = config.sample_interval {
             calendar.push(Time::ZERO + interval, plan(kind::SAMPLE, 0));
+        }
+        if access_delays
+            .iter()
+            .all(|delays| *delays == [Span::ZERO; 2])
+        {
+            access_delays.clear();
         }
         Ok(Simulation {
             now: Time::ZERO,
@@ -186,7 +184,8 @@ impl Simulation {
             stages,
             draws,
             flows,
-            arrivals,
+            ready_at: vec![[Time::ZERO; 2]; config.flows.len()],
+            access_delays,
             way_of,
             ways: in_order(ways),
             connections: Vec::new(),
@@ -291,18 +290,28 @@ impl Simulation {
         self.stages[link].sent_bytes
     }
 
-    /// Among thousands of flows an event finds its segment and its connection far from the
+    /// Among thousands of flows an event finds its packet and its connection far from the
     /// processor. Looking at those of a whole slot beforehand lets their loads overlap, which
     /// takes a sixth off the time of an event; slots with few events are left alone.
     fn warm(&mut self) {
-        let Some(slots) = self.calendar.fresh(kind::DELIVER) else {
+        if self.ready_at.len() <= FEW_FLOWS {
+            return;
+        }
+        let Some(events) = self.calendar.fresh() else {
             return;
         };
         let mut sum = 0;
-        for slot in slots {
-            let tag = self.hold.tag(slot);
-            if let Some(connection) = self.connections.get(tag.connection as usize) {
-                sum ^= connection.peek(tag.to_server) ^ self.hold.segment(slot).ack;
+        for What { kind, index } in events {
+            let (connection, is_server) = match kind {
+                kind::DELIVER => {
+                    let tag = self.hold.tag(index);
+                    (tag.connection, tag.to_server)
+                }
+                kind::TIMER => (index / 2, index % 2 == 1),
+                _ => continue,
+            };
+            if let Some(connection) = self.connections.get(connection as usize) {
+                sum ^= connection.peek(is_server);
             }
         }
         std::hint::black_box(sum);

@@ -1,7 +1,7 @@
 //! When flows start, stop and send: datagrams, echoes, pages, and the clocks of applications.
 
 use crate::cargo::{Datagram, Tag};
-use crate::config::{Direction, Spacing, Traffic};
+use crate::config::{Direction, ListedDatagram, Spacing, Traffic};
 use crate::observe::{self, Echo, Observer};
 use crate::random::exponential;
 use crate::simulation::{Simulation, kind};
@@ -48,6 +48,10 @@ impl Simulation {
         }
         match &state.config.traffic {
             Traffic::Tcp(_) => self.open_transfer(flow, observer),
+            Traffic::Udp(udp) if udp.listed.is_some() => {
+                state.source.burst_start = now;
+                self.await_listed(flow);
+            }
             Traffic::Udp(udp) => {
                 state.source.burst_start = now;
                 state.source.burst_end = match udp.spacing {
@@ -80,6 +84,7 @@ impl Simulation {
             Traffic::Tcp(tcp) if tcp.repeat.is_some() => self.open_transfer(flow, observer),
             Traffic::Tcp(_) => self.write_more(flow, observer),
             Traffic::Exchange(_) => self.ask_again(flow, observer),
+            Traffic::Udp(udp) if udp.listed.is_some() => self.send_listed(flow, observer),
             Traffic::Udp(_) => self.send_next(flow, observer),
             Traffic::Ping(_) => self.send_request(flow, observer),
             Traffic::Web(web) => {
@@ -134,6 +139,44 @@ impl Simulation {
             reached: Time::MAX,
         };
         self.send_datagram(flow, to_server, ip_len, ecn, datagram, observer);
+    }
+
+    /// The next datagram of a list, and how long after the start it is due.
+    fn listed(&self, flow: u32) -> Option<(ListedDatagram, Time)> {
+        let state = &self.flows[flow as usize];
+        let Traffic::Udp(udp) = &state.config.traffic else {
+            return None;
+        };
+        let number = usize::try_from(state.source.sent).ok()?;
+        let datagram = *udp.listed.as_ref()?.get(number)?;
+        let due = state.source.burst_start.saturating_add(datagram.after);
+        Some((datagram, due))
+    }
+
+    fn await_listed(&mut self, flow: u32) {
+        if let Some((_, due)) = self.listed(flow) {
+            self.schedule(due, kind::SOURCE, flow);
+        }
+    }
+
+    fn send_listed(&mut self, flow: u32, observer: &mut impl Observer) {
+        let Some((listed, _)) = self.listed(flow) else {
+            return;
+        };
+        let state = &mut self.flows[flow as usize];
+        let Traffic::Udp(udp) = &state.config.traffic else {
+            return;
+        };
+        let to_server = udp.direction == Direction::Up;
+        let datagram = Datagram {
+            sequence: state.source.sent,
+            sent: self.now,
+            reached: Time::MAX,
+        };
+        state.source.sent += 1;
+        self.await_listed(flow);
+        let ip_len = listed.payload + DATAGRAM_HEADERS;
+        self.send_datagram(flow, to_server, ip_len, listed.ecn, datagram, observer);
     }
 
     fn send_request(&mut self, flow: u32, observer: &mut impl Observer) {

@@ -105,6 +105,10 @@ pub struct Config {
     /// How long an ACK may wait for a second segment (RFC 9293 §3.8.6.3: under 0.5 s;
     /// Linux: 40 ms).
     pub ack_delay: Span,
+    /// How long an ACK for what lies beyond a gap may wait, after three that left at once and if a
+    /// twentieth of the RTT is not shorter; zero sends each at once, as RFC 5681 §4.2 wants (Linux
+    /// `tcp_comp_sack_delay_ns`: 1 ms).
+    pub sack_delay: Span,
     /// A full segment beyond this many unacknowledged ones is acknowledged at once
     /// (RFC 5681 §4.2: every second segment).
     pub ack_every: u32,
@@ -139,6 +143,7 @@ impl Default for Config {
             send_buffer: u64::MAX,
             reading: Reading::Immediate,
             ack_delay: Span::from_ms(40),
+            sack_delay: Span::from_ms(1),
             ack_every: 2,
             quick_acks: 16,
             nagle: true,

@@ -418,7 +418,9 @@ impl Endpoint {
         self.syn_due = false;
         if self.syn_retries == 0 {
             // RFC 6298 §3 (Karn): only a SYN that was sent once is measured.
-            self.sender.rtt.on_sample(now, now.since(self.syn_sent_at));
+            let rtt = now.since(self.syn_sent_at);
+            self.sender.rtt.on_sample(now, rtt);
+            self.receiver.set_path_rtt(rtt);
         } else {
             self.sender.on_handshake_loss();
         }

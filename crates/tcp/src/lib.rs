@@ -7,7 +7,7 @@
 //! | part | specification | module |
 //! |---|---|---|
 //! | handshake, windows, small segments | RFC 9293, RFC 7323 | `endpoint`, `receiver` |
-//! | ACKs, SACK, D-SACK | RFC 5681, RFC 2018, RFC 2883 | `receiver` |
+//! | ACKs, SACK, D-SACK | RFC 5681, RFC 2018, RFC 2883 | `receiver`, `reassembly` |
 //! | loss detection and recovery | RFC 8985, RFC 6675, RFC 3042, RFC 3522 | `sender`, `rack`, `scoreboard` |
 //! | reduction of the window | RFC 6937, RFC 9937 | `prr` |
 //! | timeout | RFC 6298 | [`rtt`] |
@@ -22,7 +22,8 @@
 //!    falling back to the initial window at once;
 //! 3. acknowledged one by one are the first 16 segments, the first two marked ones, those that
 //!    let the receive window grow, and the last ones of writes and of super-packets (PSH);
-//! 4. the receive window starts at 64 KiB and becomes twice what is read in a round trip
+//! 4. with a gap, the ACKs after the third wait for up to a millisecond ([`Config::sack_delay`]);
+//! 5. the receive window starts at 64 KiB and becomes twice what is read in a round trip
 //!    ([`Config::initial_receive_window`]).
 //!
 //! And of its own: SACK and timestamps are always used; a peer that aborts is believed without a
@@ -41,6 +42,7 @@ mod endpoint;
 pub mod prr;
 mod rack;
 pub mod rate;
+mod reassembly;
 mod receiver;
 pub mod rtt;
 mod scoreboard;

@@ -1,13 +1,11 @@
-//! The receiving half: reassembly, the window it offers, when it acknowledges, SACK and the
-//! echo of congestion marks.
+//! The receiving half: the window it offers, when it acknowledges, and the echo of congestion
+//! marks. What arrives out of order is kept in [`crate::reassembly`].
 
 use crate::config::{Config, EcnMode, Reading};
-use crate::segment::{Flags, MAX_SACK_BLOCKS, SackBlock, Segment, expand};
-use alloc::collections::VecDeque;
+use crate::reassembly::Reassembly;
+use crate::scoreboard::DUP_THRESH;
+use crate::segment::{Flags, Segment, expand};
 use sluice_core::{Ecn, Span, Time};
-
-/// Received sequence numbers `start..end`.
-type Range = (u64, u64);
 
 /// The receiving half. As in the sender, what every segment touches comes first.
 #[derive(Clone, Debug)]
@@ -35,15 +33,12 @@ pub(crate) struct Receiver {
     mss: u32,
     ack_every: u32,
     quick_acks_left: u32,
-    /// How many of [`Receiver::recent`] are valid.
-    recent_len: u32,
     scale: u8,
     reading: Reading,
     ack_now: bool,
     ecn: EcnMode,
     /// RFC 3168 §6.1.3: repeat ECE until CWR. RFC 8257 §3.2: DCTCP.CE.
     echo: bool,
-    has_duplicate: bool,
     /// The FIN has arrived and everything before it.
     is_finished: bool,
     has_fin: bool,
@@ -53,16 +48,19 @@ pub(crate) struct Receiver {
     ack_delay: Span,
     /// An ACK number and ECE that must leave before the next ACK (RFC 8257 §3.2).
     split_ack: Option<(u64, bool)>,
-    /// Bytes beyond the first gap, in order and disjoint.
-    out_of_order: VecDeque<Range>,
-    /// The blocks to report, most recently changed first (RFC 2018 §4).
-    recent: [Range; MAX_SACK_BLOCKS],
-    /// A segment that arrived twice (RFC 2883 §4), if `has_duplicate`.
-    duplicate: Range,
+    /// What lies beyond the first gap.
+    gaps: Reassembly,
+    /// RCV.NXT when ACKs for what lies beyond a gap were last counted, how many left at once since
+    /// then, and how many arrivals the next one stands for.
+    gap_nxt: u64,
+    gap_acks: u32,
+    compressed: u32,
+    /// How long such an ACK may wait.
+    sack_delay: Span,
+    /// The RTT of the handshake.
+    path_rtt: Span,
     /// Sequence number of the FIN, if `has_fin`.
     fin_at: u64,
-    /// Bytes that arrived a second time.
-    duplicate_bytes: u64,
     quick_acks: u32,
     /// What the buffer may become.
     max_space: u64,
@@ -85,6 +83,10 @@ pub(crate) fn window_scale(buffer: u64) -> u8 {
 pub(crate) const CE_COUNT_START: u32 = 5;
 /// RFC 9768 §3.2.2.5.1: an ACK after at most this many new CE marks; 6 is the largest allowed.
 const CE_PER_ACK: u32 = 2;
+/// Linux `tcp_comp_sack_nr`.
+const MOST_COMPRESSED: u32 = 44;
+/// Linux `tcp_comp_sack_slack_ns`.
+const SACK_SLACK: Span = Span::from_us(100);
 
 impl Receiver {
     pub fn new(config: &Config) -> Self {
@@ -102,24 +104,24 @@ impl Receiver {
             mss: config.mss,
             ack_every: config.ack_every,
             quick_acks_left: config.quick_acks,
-            recent_len: 0,
             scale: window_scale(config.receive_buffer),
             reading: config.reading,
             ack_now: false,
             ecn: EcnMode::Off,
             echo: false,
-            has_duplicate: false,
             is_finished: false,
             has_fin: false,
             ce_count: CE_COUNT_START,
             ce_reported: CE_COUNT_START,
             ack_delay: config.ack_delay,
             split_ack: None,
-            out_of_order: VecDeque::new(),
-            recent: [(0, 0); MAX_SACK_BLOCKS],
-            duplicate: (0, 0),
+            gaps: Reassembly::default(),
+            gap_nxt: 0,
+            gap_acks: 0,
+            compressed: 0,
+            sack_delay: config.sack_delay,
+            path_rtt: Span::ZERO,
             fin_at: 0,
-            duplicate_bytes: 0,
             quick_acks: config.quick_acks,
             max_space: config.receive_buffer,
             rtt: Span::ZERO,
@@ -139,13 +141,18 @@ impl Receiver {
         self.ts_recent = ts;
     }
 
+    /// The handshake has measured the path.
+    pub fn set_path_rtt(&mut self, rtt: Span) {
+        self.path_rtt = rtt;
+    }
+
     pub fn set_ecn(&mut self, ecn: EcnMode) {
         self.ecn = ecn;
     }
 
     /// See [`crate::Endpoint::peek`].
     pub fn peek(&self) -> u32 {
-        self.nxt as u32 ^ self.mss ^ self.out_of_order.len() as u32
+        self.nxt as u32 ^ self.mss ^ self.gaps.peek()
     }
 
     /// RCV.NXT.
@@ -159,7 +166,7 @@ impl Receiver {
     }
 
     pub fn duplicate_bytes(&self) -> u64 {
-        self.duplicate_bytes
+        self.gaps.duplicate_bytes()
     }
 
     /// Whether all bytes and the FIN have arrived.
@@ -202,7 +209,7 @@ impl Receiver {
         let before = self.nxt;
         if end <= self.nxt || payload_end > self.edge {
             // RFC 9293 §3.10.7.4: an unacceptable segment is answered by an ACK.
-            self.note_duplicate(seq, end.min(self.nxt));
+            self.gaps.note_duplicate(seq, end.min(self.nxt));
             self.ack_now = true;
             return 0;
         }
@@ -217,25 +224,29 @@ impl Receiver {
         }
         if seq <= self.nxt {
             if seq < self.nxt {
-                self.note_duplicate(seq, self.nxt);
+                self.gaps.note_duplicate(seq, self.nxt);
             }
             self.nxt = end;
-            if !self.out_of_order.is_empty() {
-                // RFC 5681 §4.2: a segment that fills a gap is acknowledged at once.
-                self.ack_now = true;
-                self.drain_in_order(seq);
-            }
             self.grow_window(u64::from(segment.len));
-            self.schedule_ack(now);
+            if self.gaps.is_empty() {
+                self.schedule_ack(now);
+            } else {
+                self.nxt = self.gaps.drain(self.nxt, seq);
+                if self.gaps.is_empty() {
+                    // RFC 5681 §4.2: a segment that fills the gap is acknowledged at once.
+                    self.ack_now = true;
+                } else {
+                    self.schedule_gap_ack(now);
+                }
+            }
             // Linux: an application that reads up to the end of a write answers it at once, and a
             // sender ends each super-packet like a write.
             if segment.flags.has(Flags::PSH) && self.reading == Reading::Immediate {
                 self.ack_now = true;
             }
         } else {
-            self.insert(seq, end);
-            // RFC 5681 §4.2: an out-of-order segment is acknowledged at once.
-            self.ack_now = true;
+            self.gaps.insert(seq, end);
+            self.schedule_gap_ack(now);
         }
         let mut fin = 0;
         if self.has_fin && !self.is_finished && self.nxt > self.fin_at {
@@ -314,8 +325,8 @@ impl Receiver {
         };
         self.edge = self.edge.max(self.nxt + (field << self.scale));
         segment.window = field as u16;
-        if self.recent_len > 0 || self.has_duplicate {
-            self.stamp_sack(segment);
+        if self.gaps.has_report() {
+            self.gaps.stamp(segment);
         }
         match self.ecn {
             EcnMode::Off => {}
@@ -331,6 +342,7 @@ impl Receiver {
         }
         self.quick_acks_left = self.quick_acks_left.saturating_sub(1);
         self.acked = self.nxt;
+        self.compressed = 0;
         self.ack_now = false;
         self.ack_at = Time::MAX;
     }
@@ -342,30 +354,6 @@ impl Receiver {
         segment.wscale = self.scale;
         segment.ts_echo = self.ts_recent;
         self.edge = self.edge.max(self.nxt + u64::from(segment.window));
-    }
-
-    fn stamp_sack(&mut self, segment: &mut Segment) {
-        let mut count = 0;
-        // RFC 2883 §4: the duplicate comes first, and is reported once.
-        if self.has_duplicate {
-            self.has_duplicate = false;
-            let (start, end) = self.duplicate;
-            segment.sack[0] = SackBlock {
-                start: start as u32,
-                end: end as u32,
-            };
-            count = 1;
-        }
-        for &(start, end) in &self.recent[..self.recent_len as usize] {
-            if count < MAX_SACK_BLOCKS {
-                segment.sack[count] = SackBlock {
-                    start: start as u32,
-                    end: end as u32,
-                };
-                count += 1;
-            }
-        }
-        segment.sack_count = count as u8;
     }
 
     /// Bytes that may arrive beyond RCV.NXT.
@@ -400,7 +388,7 @@ impl Receiver {
         self.measure_at = now.saturating_add(self.rtt);
         if read > self.read_per_rtt {
             self.read_per_rtt = read;
-            let waiting = self.out_of_order.back().map_or(0, |last| last.1 - self.nxt);
+            let waiting = self.gaps.end().map_or(0, |end| end - self.nxt);
             self.space = self.space.max((2 * read + waiting).min(self.max_space));
         }
     }
@@ -412,6 +400,36 @@ impl Receiver {
             self.ack_now = true;
         } else if self.ack_at == Time::MAX {
             self.ack_at = now.saturating_add(self.ack_delay);
+        }
+    }
+
+    /// RFC 5681 §4.2 wants an ACK at once for whatever does not fill the gap. Linux compresses them
+    /// (`tcp_comp_sack_delay_ns`, `_nr`, `_slack_ns`): after the three that make the sender repair
+    /// the loss, one waits for a twentieth of the RTT, a millisecond at most, and up to 44 arrivals.
+    fn schedule_gap_ack(&mut self, now: Time) {
+        let waiting = self.nxt - self.acked;
+        let is_due = self.quick_acks_left > 0
+            || waiting > u64::from((self.ack_every - 1) * self.mss)
+            || self.gaps.has_duplicate()
+            || self.sack_delay == Span::ZERO
+            || self.compressed >= MOST_COMPRESSED;
+        if self.gap_nxt != self.nxt {
+            self.gap_nxt = self.nxt;
+            self.gap_acks = 0;
+        }
+        if is_due {
+            self.ack_now = true;
+        } else if self.gap_acks < DUP_THRESH as u32 {
+            self.gap_acks += 1;
+            self.ack_now = true;
+        } else {
+            if self.compressed == 0 {
+                let rtt = self.rtt.min(self.path_rtt);
+                let delay = self.sack_delay.min(Span::from_ns(rtt.as_ns() / 20));
+                // The timer of an idle processor ends with its slack.
+                self.ack_at = self.ack_at.min(now + delay + SACK_SLACK);
+            }
+            self.compressed += 1;
         }
     }
 
@@ -455,84 +473,12 @@ impl Receiver {
             }
         }
     }
-
-    fn note_duplicate(&mut self, start: u64, end: u64) {
-        if start < end {
-            self.has_duplicate = true;
-            self.duplicate = (start, end);
-            self.duplicate_bytes += end - start;
-        }
-    }
-
-    /// Stores `start..end` beyond the gap and puts its block first in the report.
-    fn insert(&mut self, start: u64, end: u64) {
-        // The common case extends the last range or starts a new one after it.
-        let mut at = self.out_of_order.len();
-        while at > 0 && self.out_of_order[at - 1].1 >= start {
-            // A short walk back covers mild reordering; a far hole is searched for.
-            if self.out_of_order.len() - at >= 8 {
-                at = self.out_of_order.partition_point(|&(_, e)| e < start);
-                break;
-            }
-            at -= 1;
-        }
-        let mut merged = (start, end);
-        let mut after = at;
-        while after < self.out_of_order.len() && self.out_of_order[after].0 <= end {
-            let (s, e) = self.out_of_order[after];
-            let overlap = (start.max(s), end.min(e));
-            self.note_duplicate(overlap.0, overlap.1);
-            merged = (merged.0.min(s), merged.1.max(e));
-            after += 1;
-        }
-        match after - at {
-            0 => self.out_of_order.insert(at, merged),
-            1 => self.out_of_order[at] = merged,
-            _ => {
-                self.out_of_order[at] = merged;
-                self.out_of_order.drain(at + 1..after);
-            }
-        }
-        // RFC 2018 §4: the block with the latest segment first, then those reported before.
-        let mut blocks = [(0, 0); MAX_SACK_BLOCKS];
-        blocks[0] = merged;
-        let mut count = 1;
-        for &(s, e) in &self.recent[..self.recent_len as usize] {
-            let is_inside = merged.0 <= s && e <= merged.1;
-            if !is_inside && count < MAX_SACK_BLOCKS {
-                blocks[count] = (s, e);
-                count += 1;
-            }
-        }
-        self.recent = blocks;
-        self.recent_len = count as u32;
-    }
-
-    /// Advances over stored ranges that RCV.NXT has reached.
-    fn drain_in_order(&mut self, arrived: u64) {
-        while let Some(&(start, end)) = self.out_of_order.front() {
-            if start > self.nxt {
-                break;
-            }
-            self.note_duplicate(start.max(arrived), end.min(self.nxt));
-            self.nxt = self.nxt.max(end);
-            self.out_of_order.pop_front();
-        }
-        let nxt = self.nxt;
-        let mut kept = 0;
-        for i in 0..self.recent_len as usize {
-            if self.recent[i].1 > nxt {
-                self.recent[kept] = self.recent[i];
-                kept += 1;
-            }
-        }
-        self.recent_len = kept as u32;
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segment::SackBlock;
 
     fn receiver() -> Receiver {
         let mut receiver = Receiver::new(&Config {
@@ -540,6 +486,7 @@ mod tests {
             quick_acks: 0,
             ..Config::default()
         });
+        receiver.set_path_rtt(Span::from_ms(40));
         receiver.open(1000, Time::ZERO);
         // The handshake has offered the whole buffer.
         let mut ack = Segment::default();
@@ -661,6 +608,55 @@ mod tests {
         );
         assert_eq!(ack(&mut receiver).sacks().len(), 1);
         assert_eq!(receiver.duplicate_bytes(), 100);
+    }
+
+    #[test]
+    fn after_three_acks_for_a_gap_the_others_are_compressed() {
+        let mut receiver = receiver();
+        receiver.rtt = Span::from_ms(10);
+        receiver.measure_at = Time::MAX;
+        for i in 1..=3 {
+            receiver.handle(NOW, &data(1000 + i * 100, 100), IDLE);
+            assert!(receiver.wants_ack(NOW));
+            ack(&mut receiver);
+        }
+        // min(1 ms, 10 ms / 20) and 100 us of slack, from the first that waits
+        receiver.handle(NOW, &data(1400, 100), IDLE);
+        receiver.handle(NOW + Span::from_us(100), &data(1500, 100), IDLE);
+        assert_eq!(receiver.ack_due(), NOW + Span::from_us(600));
+        let report = ack(&mut receiver);
+        let block = |start, end| SackBlock { start, end };
+        assert_eq!(report.sacks(), [block(1100, 1600)]);
+        // 44 wait at most.
+        for i in 0..44 {
+            receiver.handle(NOW, &data(1600 + i * 100, 100), IDLE);
+            assert!(!receiver.wants_ack(NOW));
+        }
+        receiver.handle(NOW, &data(1600 + 4400, 100), IDLE);
+        assert!(receiver.wants_ack(NOW));
+        ack(&mut receiver);
+        // What fills the gap is acknowledged at once.
+        receiver.handle(NOW, &data(1000, 100), IDLE);
+        assert!(receiver.wants_ack(NOW));
+        assert_eq!(ack(&mut receiver).ack, 1600 + 4500);
+    }
+
+    #[test]
+    fn a_new_gap_has_three_acks_at_once_again() {
+        let mut receiver = receiver();
+        receiver.rtt = Span::from_ms(10);
+        receiver.measure_at = Time::MAX;
+        for i in [1, 2, 3, 5, 6] {
+            receiver.handle(NOW, &data(1000 + i * 100, 100), IDLE);
+            receiver.wants_ack(NOW).then(|| ack(&mut receiver));
+        }
+        assert!(!receiver.wants_ack(NOW));
+        // The first gap is filled, the second remains: RCV.NXT has moved.
+        receiver.handle(NOW, &data(1000, 100), IDLE);
+        assert!(receiver.wants_ack(NOW));
+        ack(&mut receiver);
+        receiver.handle(NOW, &data(1700, 100), IDLE);
+        assert!(receiver.wants_ack(NOW));
     }
 
     #[test]

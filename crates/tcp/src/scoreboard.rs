@@ -135,6 +135,8 @@ pub(crate) struct Scoreboard {
     top_len: usize,
     /// First transmissions below this entry need no further look by loss detection.
     cursor: Id,
+    /// Whether there is anything in `repair`.
+    has_repaired: bool,
     /// What only repairs need, out of the way of the others.
     repair: Box<Repair>,
 }
@@ -168,6 +170,7 @@ impl Scoreboard {
             top: [0; DUP_THRESH],
             top_len: 0,
             cursor: 0,
+            has_repaired: false,
             repair: Box::default(),
         }
     }
@@ -179,7 +182,12 @@ impl Scoreboard {
 
     /// See [`crate::Endpoint::peek`].
     pub fn peek(&self) -> u32 {
-        self.cursor ^ self.entry(self.head).seq ^ self.entry(self.tail).seq
+        let mut sum = self.cursor ^ self.entry(self.head).seq ^ self.entry(self.tail).seq;
+        if self.is_repairing() {
+            sum ^= self.repair.resent.front().map_or(0, |(id, _)| *id);
+            sum ^= self.repair.lost.front().copied().unwrap_or_default();
+        }
+        sum
     }
 
     /// The first unacknowledged sequence number.
@@ -302,6 +310,9 @@ impl Scoreboard {
         }
         self.head = self.head.wrapping_add(1);
         self.una += len;
+        if self.is_empty() {
+            self.start_over();
+        }
         Some(entry)
     }
 
@@ -468,7 +479,19 @@ impl Scoreboard {
         if !already {
             self.retransmitted_bytes += len;
         }
+        self.has_repaired = true;
         self.repair.resent.push_back((id, now));
+    }
+
+    /// Nothing is outstanding: uses the first entries again, so that a small window stays within a
+    /// cache line or two of its ring.
+    fn start_over(&mut self) {
+        (self.head, self.tail, self.cursor) = (0, 0, 0);
+        if core::mem::take(&mut self.has_repaired) {
+            self.repair.resent.clear();
+            self.repair.lost.clear();
+            self.repair.lost_again.clear();
+        }
     }
 
     fn mark_lost(&mut self, id: Id) -> u64 {
@@ -479,6 +502,7 @@ impl Scoreboard {
             return 0;
         }
         entry.flags = (entry.flags | LOST) & !RETRANSMITTED;
+        self.has_repaired = true;
         if was_resent {
             self.retransmitted_bytes -= len;
             self.repair.lost_again.push_back(id);

@@ -8,7 +8,7 @@ use sluice_tcp::{Config, Flags, Segment, cc};
 
 /// 24 segments of 1000 bytes by Reno over 100 ms of RTT; the third and the fifth are lost. Time
 /// in ms, sequence numbers from the first byte. The receiver acknowledges every second segment
-/// from the start.
+/// from the start, and what lies beyond a gap at once.
 const EXPECTED: &str = "
   0 -> SYN                               | handshake: one RTT
  50 <- SYN ack 0                         |
@@ -99,6 +99,7 @@ fn a_lossy_transfer_is_explained_line_by_line() {
         mss: 1000,
         congestion_control: cc::find("reno").unwrap(),
         quick_acks: 0,
+        sack_delay: Span::ZERO,
         ..Config::default()
     };
     let mut count = 0;

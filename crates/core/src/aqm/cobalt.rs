@@ -191,7 +191,11 @@ impl Cobalt {
         // floor(2^32 / sqrt(count)); counts 0 and 1 are as near to 1 as 32 bits come.
         self.inv_sqrt = match count {
             0 | 1 => u32::MAX,
-            n => ((1u128 << 64) / u128::from(n)).isqrt() as u32,
+            // floor(2^64 / n) in 64 bits: one more than floor((2^64 - 1) / n) if n divides 2^64.
+            n => {
+                let n = u64::from(n);
+                (u64::MAX / n + u64::from(n.is_power_of_two())).isqrt() as u32
+            }
         };
         self.drop_next = self.after(self.drop_next);
     }

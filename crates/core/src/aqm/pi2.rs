@@ -16,6 +16,7 @@
 use alloc::sync::Arc;
 
 use super::probability::{self, ONE};
+use super::rest::{Repetitions, first_after};
 use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
 use crate::event::{Cx, DropReason, StateValue};
 use crate::packet::{Ecn, Packet};
@@ -56,6 +57,7 @@ pub struct Pi2 {
     delay: Span,
     old_delay: Span,
     next_update: Time,
+    repetitions: Repetitions,
 }
 
 impl AqmAlgorithm for Pi2 {
@@ -74,13 +76,14 @@ impl AqmAlgorithm for Pi2 {
             delay: Span::ZERO,
             old_delay: Span::ZERO,
             next_update: Time::ZERO + params.tupdate,
+            repetitions: Repetitions::default(),
         }
     }
 }
 
 impl Aqm for Pi2 {
     fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
-        self.catch_up(queue, cx, |due, now| due < now);
+        self.follow(queue, cx, |due, now| due < now);
         let params = &*self.params;
         if queue.bytes <= 2 * params.mtu.as_u64() {
             return Verdict::Pass;
@@ -111,17 +114,22 @@ impl Aqm for Pi2 {
     fn on_dequeue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
         let mut before = *queue;
         before.bytes += u64::from(packet.len);
-        self.catch_up(&before, cx, |due, now| due <= now);
+        self.follow(&before, cx, |due, now| due <= now);
         self.delay = packet.sojourn(cx.now);
         Verdict::Pass
     }
 
     fn on_refused(&mut self, _packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
-        self.catch_up(queue, cx, |due, now| due < now);
+        self.follow(queue, cx, |due, now| due < now);
+    }
+
+    fn on_overflow(&mut self, _packets: u32, cx: &mut Cx<'_>) {
+        // Another queue's arrival did it, and arrivals come before timers.
+        self.end_rest(cx.now, |due, now| due < now);
     }
 
     fn next_timer(&self) -> Option<Time> {
-        Some(self.next_update)
+        (!self.repetitions.is_at_rest()).then_some(self.next_update)
     }
 
     fn on_timer(&mut self, queue: &QueueView, cx: &mut Cx<'_>) {
@@ -136,6 +144,25 @@ impl Aqm for Pi2 {
 }
 
 impl Pi2 {
+    /// Brings the controller up to an event that changes the queue.
+    fn follow(&mut self, queue: &QueueView, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
+        self.end_rest(cx.now, is_due);
+        self.catch_up(queue, cx, is_due);
+        self.repetitions.end();
+    }
+
+    /// Passes over the updates that were due while nothing changed.
+    fn end_rest(&mut self, now: Time, is_due: fn(Time, Time) -> bool) {
+        if self.repetitions.is_at_rest() {
+            self.pass_over(now, is_due);
+        }
+        self.repetitions.end();
+    }
+
+    fn pass_over(&mut self, now: Time, is_due: fn(Time, Time) -> bool) {
+        self.next_update = first_after(self.next_update, self.params.tupdate, now, is_due);
+    }
+
     /// Does the updates that are due, each at its own instant.
     fn catch_up(&mut self, queue: &QueueView, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
         let now = cx.now;
@@ -148,11 +175,10 @@ impl Pi2 {
             }
             cx.now = now;
             self.next_update = due.saturating_add(self.params.tupdate);
+            self.repetitions.note(is_changed);
             if !is_changed {
                 // Nor would the others that are due change anything.
-                let late = now.since(due).as_ns();
-                let whole = Span::from_ns(late - late % self.params.tupdate.as_ns());
-                self.next_update = self.next_update.max(due.saturating_add(whole));
+                self.pass_over(now, is_due);
             }
         }
     }

@@ -27,6 +27,7 @@ use self::classic::Classic;
 use self::dummynet::Fixed31;
 use self::linux::Linux;
 use self::rfc::Fixed56;
+use super::rest::Repetitions;
 use super::{Aqm, AqmAlgorithm, Overflow, QueueView, Verdict};
 use crate::event::{Cx, StateValue};
 use crate::packet::Packet;
@@ -125,6 +126,7 @@ pub struct Pie {
     /// Whether the delay is estimated from departures.
     is_estimating: bool,
     machine: Machine,
+    repetitions: Repetitions,
 }
 
 #[derive(Clone, Debug)]
@@ -160,6 +162,7 @@ impl AqmAlgorithm for Pie {
                 Variant::Linux => Machine::Linux(Linux::new(params)),
                 Variant::Dummynet => Machine::Dummynet(Classic::new(params)),
             },
+            repetitions: Repetitions::default(),
         }
     }
 
@@ -172,13 +175,14 @@ impl AqmAlgorithm for Pie {
                 Variant::Linux => Machine::Linux(Linux::new(params)),
                 Variant::Dummynet => Machine::Dummynet(Classic::asleep()),
             },
+            repetitions: Repetitions::default(),
         }
     }
 }
 
 impl Aqm for Pie {
     fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
-        self.catch_up(queue, cx, |due, now| due < now);
+        self.follow(queue, cx, |due, now| due < now);
         each!(&mut self.machine, m => m.on_enqueue(&self.params, packet, queue, cx))
     }
 
@@ -186,18 +190,20 @@ impl Aqm for Pie {
         let mut before = *queue;
         before.packets += u64::from(packet.segments);
         before.bytes += u64::from(packet.len);
-        self.catch_up(&before, cx, |due, now| due <= now);
+        self.follow(&before, cx, |due, now| due <= now);
         let is_estimating = self.is_estimating;
         each!(&mut self.machine, m => m.on_dequeue(is_estimating, packet, queue, cx));
         Verdict::Pass
     }
 
     fn on_refused(&mut self, _packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
-        self.catch_up(queue, cx, |due, now| due < now);
+        self.follow(queue, cx, |due, now| due < now);
         each!(&mut self.machine, m => m.on_refused(&self.params, queue, cx));
     }
 
-    fn on_overflow(&mut self, _packets: u32, _cx: &mut Cx<'_>) {
+    fn on_overflow(&mut self, _packets: u32, cx: &mut Cx<'_>) {
+        // Another queue's arrival did it, and arrivals come before timers.
+        self.end_rest(cx.now, |due, now| due < now);
         if let Machine::Dummynet(machine) = &mut self.machine {
             machine.on_overflow();
         }
@@ -216,7 +222,8 @@ impl Aqm for Pie {
     }
 
     fn next_timer(&self) -> Option<Time> {
-        each!(&self.machine, m => m.next_update())
+        let due = each!(&self.machine, m => m.next_update());
+        due.filter(|_| !self.repetitions.is_at_rest())
     }
 
     fn on_timer(&mut self, queue: &QueueView, cx: &mut Cx<'_>) {
@@ -231,6 +238,21 @@ impl Aqm for Pie {
 }
 
 impl Pie {
+    /// Brings the machine up to an event that changes the queue.
+    fn follow(&mut self, queue: &QueueView, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
+        self.end_rest(cx.now, is_due);
+        self.catch_up(queue, cx, is_due);
+        self.repetitions.end();
+    }
+
+    /// Passes over the updates that were due while nothing changed.
+    fn end_rest(&mut self, now: Time, is_due: fn(Time, Time) -> bool) {
+        if self.repetitions.is_at_rest() {
+            each!(&mut self.machine, m => m.pass_over(&self.params, now, is_due));
+        }
+        self.repetitions.end();
+    }
+
     /// Does the updates that are due, each at its own instant. Nothing else changes the queue between
     /// two calls, so that an update that is made up for later computes what it would have then.
     fn catch_up(&mut self, queue: &QueueView, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
@@ -248,17 +270,13 @@ impl Pie {
                 }
                 cx.now = now;
             }
-            if !is_changed && let Some(due) = next(&self.machine) {
+            self.repetitions.note(is_changed);
+            if !is_changed {
                 // Nor would the others that are due change anything.
-                each!(&mut self.machine, m => m.skip(params, now.since(due)));
+                each!(&mut self.machine, m => m.pass_over(params, now, is_due));
             }
         }
     }
-}
-
-/// Whole periods in `span`, for skipping updates.
-fn whole(span: Span, period: Span) -> Span {
-    Span::from_ns(span.as_ns() - span.as_ns() % period.as_ns())
 }
 
 /// The variables as they are shown.

@@ -20,6 +20,7 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 
 use super::probability::{self, ONE};
+use super::rest::{Repetitions, first_after};
 use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
 use crate::event::{Cx, DropReason, StateValue};
 use crate::packet::Packet;
@@ -84,6 +85,7 @@ pub struct Red {
     max_p: u64,
     /// When `adaptive` moves it next.
     next_adaptation: Option<Time>,
+    repetitions: Repetitions,
 }
 
 /// What the average says about a packet.
@@ -111,13 +113,14 @@ impl AqmAlgorithm for Red {
             count: None,
             max_p: params.max_p.as_fixed(probability::BITS),
             next_adaptation: params.adaptive.then_some(Time::ZERO + ADAPTATION),
+            repetitions: Repetitions::default(),
         }
     }
 }
 
 impl Aqm for Red {
     fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
-        self.adapt(cx, |due, now| due < now);
+        self.catch_up(cx);
         self.measure(queue, cx);
         let (drops, is_hard) = match self.zone(packet) {
             Zone::Below => {
@@ -147,13 +150,14 @@ impl Aqm for Red {
     }
 
     fn on_refused(&mut self, _packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
-        self.adapt(cx, |due, now| due < now);
+        self.catch_up(cx);
         self.measure(queue, cx);
         self.count = Some(0);
     }
 
     fn next_timer(&self) -> Option<Time> {
         self.next_adaptation
+            .filter(|_| !self.repetitions.is_at_rest())
     }
 
     fn on_timer(&mut self, _queue: &QueueView, cx: &mut Cx<'_>) {
@@ -167,6 +171,17 @@ impl Aqm for Red {
 }
 
 impl Red {
+    /// Does the adaptations that were due before an arrival changes the average.
+    fn catch_up(&mut self, cx: &mut Cx<'_>) {
+        let is_due = |due: Time, now: Time| due < now;
+        if self.repetitions.is_at_rest() {
+            let next = self.next_adaptation;
+            self.next_adaptation = next.map(|due| first_after(due, ADAPTATION, cx.now, is_due));
+        }
+        self.adapt(cx, is_due);
+        self.repetitions.end();
+    }
+
     /// Floyd and Jacobson 1993, figure 2: the average over this arrival.
     fn measure(&mut self, queue: &QueueView, cx: &mut Cx<'_>) {
         let params = &*self.params;
@@ -249,13 +264,10 @@ impl Red {
             cx.state("max_p", || StateValue::Ratio(max_p));
             cx.now = now;
             let mut next = due + ADAPTATION;
+            self.repetitions.note(self.max_p != before);
             if self.max_p == before {
                 // Nor would the others that are due change anything.
-                let late = now.since(due).as_ns();
-                next = due + Span::from_ns(late - late % ADAPTATION.as_ns());
-                if is_due(next, now) {
-                    next += ADAPTATION;
-                }
+                next = first_after(next, ADAPTATION, now, is_due);
             }
             self.next_adaptation = Some(next);
         }

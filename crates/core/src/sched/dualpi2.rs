@@ -217,8 +217,13 @@ impl Discipline for DualPi2 {
         let Some(due) = self.update_at.filter(|due| *due <= cx.now) else {
             return;
         };
+        let before = (self.base, self.previous);
         self.update(cx.now);
-        let is_at_rest = self.backlog.is_empty() && self.base == 0 && self.previous == Span::ZERO;
+        // An empty queue whose update changed nothing, or left nothing to decay, needs no other
+        // until a packet comes.
+        let after = (self.base, self.previous);
+        let is_at_rest =
+            self.backlog.is_empty() && (after == before || after == (0, Span::ZERO));
         self.update_at = (!is_at_rest).then(|| due.saturating_add(self.params.tupdate));
         cx.queue = 0;
         cx.state("p_base", || ratio(self.base));

@@ -2,14 +2,21 @@
 //!
 //! A tree of maxima with 16 children per node: one node is one cache line. A change of a weight
 //! climbs only as long as it changes a maximum, which for most changes is not at all; at worst it
-//! and the search touch one line per level, four for 65 536 queues. It is kept up all the time and
-//! not only while a discipline overflows: then no single packet pays for all queues.
+//! touches one line per level, four for 65 536 queues. It is kept up all the time and not only while a
+//! discipline overflows: then no single packet pays for all queues.
+//!
+//! Beside the nodes stands which child of each is the first of the largest, as far as searches have asked
+//! for it: one byte per level, of a few kilobytes that stay in the cache, leads to the queue, and a node is
+//! looked through only if what led to it has shrunk since.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Children of a node.
 const FAN: usize = 16;
+
+/// Which child is the largest is to be looked up, when somebody asks.
+const UNKNOWN: u8 = u8::MAX;
 
 /// Sixteen weights: of queues at the bottom, maxima of the node below elsewhere.
 ///
@@ -24,6 +31,8 @@ struct Node([i32; FAN]);
 pub(crate) struct Fattest {
     /// The root is the first; the children of node `n` are the nodes from `n * FAN + 1` on.
     nodes: Vec<Node>,
+    /// The first of each node's largest children, or [`UNKNOWN`].
+    first: Vec<u8>,
     /// The first node of queues.
     leaves: usize,
     queues: usize,
@@ -39,6 +48,7 @@ impl Fattest {
         }
         Fattest {
             nodes: Vec::new(),
+            first: Vec::new(),
             leaves,
             queues,
         }
@@ -55,16 +65,26 @@ impl Fattest {
         let mut slot = queue as usize % FAN;
         loop {
             let old = core::mem::replace(&mut self.nodes[at].0[slot], new);
+            let best = &mut self.first[at];
             if at == 0 {
+                // What the largest is, is asked for at the root alone, and by the search.
+                *best = UNKNOWN;
                 return;
             }
             let (above, its) = ((at - 1) / FAN, (at - 1) % FAN);
             let largest = self.nodes[above].0[its];
-            // Most changes end here: it was and is not the largest of its node.
-            if new <= largest && old < largest {
+            if new > largest {
+                *best = slot as u8;
+            } else if new == largest {
+                if *best != UNKNOWN {
+                    *best = (*best).min(slot as u8);
+                }
                 return;
-            }
-            if new < largest {
+            } else if old < largest || (*best != UNKNOWN && *best != slot as u8) {
+                // Most changes end here: it was and is not the largest of its node, or not the only one.
+                return;
+            } else {
+                *best = UNKNOWN;
                 new = self.nodes[at].largest();
                 if new == largest {
                     return;
@@ -76,14 +96,17 @@ impl Fattest {
 
     /// The queue with the largest weight; of equal ones that with the lowest number.
     #[inline]
-    pub(crate) fn find(&self) -> u32 {
-        let Some(root) = self.nodes.first() else {
+    pub(crate) fn find(&mut self) -> u32 {
+        if self.nodes.is_empty() {
             return 0;
-        };
-        let largest = root.largest();
+        }
         let mut at = 0;
         loop {
-            let slot = self.nodes[at].first(largest);
+            if self.first[at] == UNKNOWN {
+                let node = &self.nodes[at];
+                self.first[at] = node.first(node.largest()) as u8;
+            }
+            let slot = usize::from(self.first[at]);
             if at >= self.leaves {
                 return ((at - self.leaves) * FAN + slot) as u32;
             }
@@ -102,6 +125,7 @@ impl Fattest {
     fn plant(&mut self) {
         let nodes = self.leaves + self.queues.div_ceil(FAN);
         self.nodes = vec![Node([ordered(0); FAN]); nodes];
+        self.first = vec![UNKNOWN; nodes];
     }
 }
 

@@ -28,8 +28,8 @@
 //!    number on ties.
 //! 3. The AQM of a queue that becomes active is told (CoDel and PIE forget their state).
 //!
-//! Not taken over: Linux raises a quantum below 256 to 256; dummynet bounds quantum, limit and flows
-//! silently.
+//! Not taken over, but warned of: Linux raises a quantum below 256 to 256, and drops beyond 32 MB of
+//! buffers, whose sizes are the driver's and unknown here; dummynet bounds quantum and limit silently.
 //!
 //! Cost: queues take memory from their first packet on. A packet touches its queue (one cache line
 //! with CoDel inside), one node of the pool and the weight of its queue on its way in and out, whatever
@@ -79,12 +79,20 @@ impl FqParams {
     fn doubts(&self) -> Warnings {
         match self.variant {
             Variant::Rfc => Vec::new(),
-            Variant::Linux if self.quantum < 256 => {
-                let quantum = self.quantum;
-                let sentence = "Linux would silently take 256";
-                alloc::vec![alloc::format!("`quantum {quantum}`: {sentence}")]
+            Variant::Linux => {
+                let mut doubts = Vec::new();
+                let (quantum, limit) = (self.quantum, self.limit);
+                if quantum < 256 {
+                    let sentence = "Linux would silently take 256";
+                    doubts.push(alloc::format!("`quantum {quantum}`: {sentence}"));
+                }
+                if limit > LINUX_MEMORY / 1514 && self.limit_bytes.as_u64() > LINUX_MEMORY {
+                    let sentence = "Linux would stop at 32 MB of buffers (`memory_limit`), which a \
+                                    trace does not show; `limit_bytes` counts bytes on the wire";
+                    doubts.push(alloc::format!("`limit {limit}`: {sentence}"));
+                }
+                doubts
             }
-            Variant::Linux => Vec::new(),
             Variant::Dummynet => [
                 beyond_dummynet("quantum", self.quantum, 1, 9000),
                 beyond_dummynet("limit", self.limit, 1, 20_480),
@@ -127,6 +135,8 @@ struct Queue<A> {
     aqm: A,
 }
 
+/// Linux `memory_limit`: 32 MB.
+const LINUX_MEMORY: u64 = 32 << 20;
 /// In the place of the next queue: on no list.
 const OFF_LIST: u32 = NONE - 1;
 
@@ -183,22 +193,17 @@ impl<A: AqmAlgorithm> Fq<A> {
     }
 
     fn pop(&mut self, queue: u32) -> Option<Packet> {
-        let packet = self.take(queue)?;
-        self.weigh(queue);
-        Some(packet)
-    }
-
-    /// As [`Fq::pop`], but the tree is still to be told.
-    fn take(&mut self, queue: u32) -> Option<Packet> {
         let q = &mut self.queues[queue as usize];
-        if q.head == NONE {
+        let head = q.head;
+        if head == NONE {
             return None;
         }
-        let (packet, next) = self.pool.take(q.head);
+        let (packet, next) = self.pool.take(head);
         q.head = next;
         q.packets -= u32::from(packet.segments);
         q.bytes -= packet.len;
         self.backlog.remove(&packet);
+        self.weigh(queue);
         Some(packet)
     }
 
@@ -290,23 +295,38 @@ impl<A: AqmAlgorithm> Fq<A> {
             Variant::Dummynet => (1, u32::MAX),
         };
         cx.queue = fattest;
+        let mut head = q.head;
         let mut gone = Backlog::default();
-        // The tree is told once, after the last of them.
-        while let Some(packet) = self.take(fattest) {
+        loop {
+            let packet;
+            (packet, head) = self.pool.take(head);
             gone.add(&packet);
             cx.discard(packet, DropReason::Evicted);
-            if gone.packets >= u64::from(packets) || gone.bytes >= u64::from(bytes) {
+            let is_enough = gone.packets >= u64::from(packets) || gone.bytes >= u64::from(bytes);
+            if is_enough || head == NONE {
                 break;
             }
         }
-        self.weigh(fattest);
-        let aqm = &mut self.queues[fattest as usize].aqm;
-        aqm.on_overflow(gone.packets as u32, cx);
+        // Everything else is told once, after the last of them.
+        self.backlog.packets -= gone.packets;
+        self.backlog.bytes -= gone.bytes;
+        let q = &mut self.queues[fattest as usize];
+        q.head = head;
+        q.packets -= gone.packets as u32;
+        q.bytes -= gone.bytes as u32;
+        let weight = q.weight(self.variant);
+        q.aqm.on_overflow(gone.packets as u32, cx);
+        self.fattest.set(fattest, weight);
+        self.arm(fattest);
     }
 
-    /// Sees to it that the AQM's timer is called.
+    /// Sees to it that the AQM's timer is called, if its queue is on a list.
+    #[inline]
     fn arm(&mut self, queue: u32) {
-        if let Some(due) = self.queues[queue as usize].aqm.next_timer() {
+        let q = &self.queues[queue as usize];
+        if let Some(due) = q.aqm.next_timer()
+            && q.next != OFF_LIST
+        {
             self.timers.arm(queue, due);
         }
     }
@@ -325,6 +345,7 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
         if refuses || q.bytes.checked_add(packet.len).is_none() {
             q.aqm.on_refused(&packet, &view, cx);
             cx.discard(packet, DropReason::Overflow);
+            self.arm(queue);
             return;
         }
         match q.aqm.on_enqueue(&packet, &view, cx) {
@@ -332,6 +353,7 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
             Verdict::Mark => cx.mark(&mut packet),
             Verdict::Drop(reason) => {
                 cx.discard(packet, reason);
+                self.arm(queue);
                 return;
             }
         }
@@ -377,6 +399,7 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
                 // A length beyond 2 GiB is no packet of any link.
                 let cost = i32::try_from(packet.len).unwrap_or(i32::MAX);
                 q.credits = q.credits.saturating_sub(cost);
+                self.arm(queue);
                 cx.dequeued(&packet);
                 return Some(packet);
             }

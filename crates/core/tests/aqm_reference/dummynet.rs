@@ -47,7 +47,10 @@ impl Flow {
     }
 
     fn see(&mut self, arrival: &Arrival) {
-        self.largest = self.largest.max(u64::from(arrival.size));
+        let size = u64::from(arrival.size);
+        if size > self.largest {
+            self.largest = size % 65_536;
+        }
     }
 
     fn push(&mut self, now: u64, id: usize, arrival: &Arrival) {

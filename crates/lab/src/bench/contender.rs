@@ -8,13 +8,18 @@ use sluice_core::registry::Spec;
 use sluice_core::{Rate, Rng, Span};
 use sluice_net::Clock;
 use sluice_net::namespace::Offloads;
+use sluice_net::port::nfqueue::{Hook, NfqueueOptions, Traffic};
 use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::tun::TunError;
 use sluice_net::port::xdp::XdpOptions;
 use sluice_net::port::{
-    Counters, Interest, PacketPort, Pool, PoolSize, Port, Spin, Waiter, Watch, XdpPort,
+    Counters, Interest, NfqueuePort, PacketPort, Pool, PoolSize, Port, Spin, TunPort, Waiter,
+    Watch, XdpPort,
 };
 use sluice_net::traffic::Stop;
-use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, Lateness, Piped, Queueing};
+use sluice_router::forward::{
+    Forwarder, LaneCounts, LaneOptions, Lateness, Piped, PortNumber, Queueing,
+};
 
 use super::network::Network;
 use super::{BenchError, Plan};
@@ -35,6 +40,8 @@ pub enum Contender {
         carrier: Carrier,
         /// What queues them; its rate limits nothing.
         queue: &'static str,
+        /// One for both directions, or one for each.
+        workers: usize,
     },
 }
 
@@ -47,6 +54,8 @@ pub enum Carrier {
     Tun,
     /// AF_XDP sockets on the router's veth ends.
     Xdp,
+    /// NFQUEUE, on what the kernel forwards: headers only.
+    Nfqueue,
 }
 
 /// All of them, in the order of the tables. Kernel forwarding is the first.
@@ -54,31 +63,27 @@ pub const CONTENDERS: &[Contender] = &[
     Contender::Kernel,
     Contender::Bridge,
     Contender::RawSocket,
-    Contender::Sluice {
-        carrier: Carrier::Packet,
-        queue: "fifo",
-    },
-    Contender::Sluice {
-        carrier: Carrier::Packet,
-        queue: "fq_codel",
-    },
-    Contender::Sluice {
-        carrier: Carrier::Tun,
-        queue: "fifo",
-    },
-    Contender::Sluice {
-        carrier: Carrier::Tun,
-        queue: "fq_codel",
-    },
-    Contender::Sluice {
-        carrier: Carrier::Xdp,
-        queue: "fifo",
-    },
-    Contender::Sluice {
-        carrier: Carrier::Xdp,
-        queue: "fq_codel",
-    },
+    sluice(Carrier::Packet, "fifo", 1),
+    sluice(Carrier::Packet, "fq_codel", 1),
+    sluice(Carrier::Packet, "fq_codel", 2),
+    sluice(Carrier::Tun, "fifo", 1),
+    sluice(Carrier::Tun, "fq_codel", 1),
+    sluice(Carrier::Tun, "fq_codel", 2),
+    sluice(Carrier::Nfqueue, "fifo", 1),
+    sluice(Carrier::Nfqueue, "fq_codel", 1),
+    sluice(Carrier::Nfqueue, "fq_codel", 2),
+    sluice(Carrier::Xdp, "fifo", 1),
+    sluice(Carrier::Xdp, "fq_codel", 1),
+    sluice(Carrier::Xdp, "fq_codel", 2),
 ];
+
+const fn sluice(carrier: Carrier, queue: &'static str, workers: usize) -> Contender {
+    Contender::Sluice {
+        carrier,
+        queue,
+        workers,
+    }
+}
 
 impl Contender {
     /// Its name in tables: what carries packets, and what queues them.
@@ -87,7 +92,14 @@ impl Contender {
             Contender::Kernel => "kernel".to_owned(),
             Contender::Bridge => "bridge".to_owned(),
             Contender::RawSocket => "raw socket".to_owned(),
-            Contender::Sluice { carrier, queue } => format!("{} {queue}", carrier.name()),
+            Contender::Sluice {
+                carrier,
+                queue,
+                workers: 1,
+            } => format!("{} {queue}", carrier.name()),
+            Contender::Sluice {
+                carrier, workers, ..
+            } => format!("{} {workers} workers", carrier.name()),
         }
     }
 
@@ -126,18 +138,33 @@ impl Contender {
                 let forwarding = relay_both_ways(&network)?;
                 (network, forwarding)
             }
-            Contender::Sluice { carrier, queue } => {
+            Contender::Sluice {
+                carrier,
+                queue,
+                workers: 1,
+            } => {
                 let clock = Clock::start();
                 let mut pool = Pool::new(POOL)?;
                 let (network, ports) = carrier.connect(wanted, offloads, &mut pool)?;
-                let piped = Pipes {
+                let pipes = Pipes {
                     up: PipeParams::default(),
                     queue,
+                    exits: carrier.exits(),
                     spin: plan.spin,
                     real_time: plan.real_time,
                 };
-                let forwarding = Forwarding::Sluice(Loop::start(piped, ports, pool, clock));
+                let forwarding = Forwarding::Sluice(Loop::start(pipes, ports, pool, clock));
                 (network, forwarding)
+            }
+            Contender::Sluice { carrier, queue, .. } => {
+                let (network, ways) = carrier.connect_each_way(wanted, offloads)?;
+                let stop = Stop::new();
+                let threads = ways.into_iter().map(|way| {
+                    let (plan, stop) = (plan.clone(), stop.clone());
+                    std::thread::spawn(move || way.forward(&plan, queue, &stop))
+                });
+                let threads = threads.collect();
+                (network, Forwarding::Threads(stop, threads))
             }
         };
         Ok(Running {
@@ -154,6 +181,15 @@ impl Carrier {
             Carrier::Packet => "packet",
             Carrier::Tun => "tun",
             Carrier::Xdp => "xdp",
+            Carrier::Nfqueue => "nfqueue",
+        }
+    }
+
+    /// Where what arrives at each port leaves. Packets of a queue of the kernel's go back to it.
+    const fn exits(self) -> [PortNumber; 2] {
+        match self {
+            Carrier::Nfqueue => [0, 1],
+            _ => [1, 0],
         }
     }
 
@@ -187,7 +223,128 @@ impl Carrier {
                 let ports = [open("r2")?, open("r3")?];
                 Ok((network, ports))
             }
+            Carrier::Nfqueue => {
+                let (network, ports) = queues_of_the_kernel(wanted)?;
+                Ok((network, ports.map(|port| Box::new(port) as _)))
+            }
         }
+    }
+
+    /// As [`Carrier::connect`], for a worker per direction.
+    fn connect_each_way(
+        self,
+        wanted: Offloads,
+        offloads: bool,
+    ) -> Result<(Network, [Way; 2]), BenchError> {
+        let way = |ports, pool, to| Way { ports, pool, to };
+        let (mut up, mut down) = Pool::pair(POOL)?;
+        match self {
+            Carrier::Packet => {
+                let network = Network::with_veths(wanted)?;
+                let open = |name, receives| -> Result<Box<dyn Port + Send>, BenchError> {
+                    let options = PacketOptions {
+                        offloads,
+                        receives,
+                        ..PacketOptions::default()
+                    };
+                    Ok(Box::new(PacketPort::open(&network.router, name, options)?))
+                };
+                let ports = [
+                    vec![open("r2", true)?, open("r3", false)?],
+                    vec![open("r3", true)?, open("r2", false)?],
+                ];
+                let [ports_up, ports_down] = ports;
+                let ways = [way(ports_up, up, 1), way(ports_down, down, 1)];
+                Ok((network, ways))
+            }
+            Carrier::Tun => {
+                let (network, [h2, h3]) = Network::with_tuns(offloads)?;
+                let into = |from: &TunPort| -> Result<Box<dyn Port + Send>, BenchError> {
+                    Ok(Box::new(from.try_clone().map_err(TunError::Open)?))
+                };
+                let (to_h2, to_h3) = (into(&h2)?, into(&h3)?);
+                let ways = [
+                    way(vec![Box::new(h2), to_h3], up, 1),
+                    way(vec![Box::new(h3), to_h2], down, 1),
+                ];
+                Ok((network, ways))
+            }
+            Carrier::Xdp => {
+                let network = Network::with_veths(wanted)?;
+                let router = &network.router;
+                let options = XdpOptions::default();
+                let (from_h2, to_h2) = XdpPort::open_halves(router, "r2", &mut up, &down, options)?;
+                let (from_h3, to_h3) = XdpPort::open_halves(router, "r3", &mut down, &up, options)?;
+                let ways = [
+                    way(vec![Box::new(from_h2), Box::new(to_h3)], up, 1),
+                    way(vec![Box::new(from_h3), Box::new(to_h2)], down, 1),
+                ];
+                Ok((network, ways))
+            }
+            Carrier::Nfqueue => {
+                let (network, [to_h3, to_h2]) = queues_of_the_kernel(wanted)?;
+                let ways = [
+                    way(vec![Box::new(to_h3)], up, 0),
+                    way(vec![Box::new(to_h2)], down, 0),
+                ];
+                Ok((network, ways))
+            }
+        }
+    }
+}
+
+/// Kernel forwarding with a queue before each of the router's interfaces, towards h3 and towards h2.
+fn queues_of_the_kernel(wanted: Offloads) -> Result<(Network, [NfqueuePort; 2]), BenchError> {
+    let network = Network::with_veths(wanted)?;
+    network.route()?;
+    let open = |number, interface: &str| {
+        let options = NfqueueOptions {
+            number,
+            traffic: Some(Traffic {
+                hook: Hook::Forward,
+                interface: Some(interface.to_owned()),
+            }),
+            headers_only: true,
+            batch: 64,
+            ..NfqueueOptions::default()
+        };
+        NfqueuePort::open(&network.router, &options)
+    };
+    let ports = [open(0, "r3")?, open(1, "r2")?];
+    Ok((network, ports))
+}
+
+/// One direction, for a worker of its own: what arrives at the first port leaves by port `to`.
+struct Way {
+    ports: Vec<Box<dyn Port + Send>>,
+    pool: Pool,
+    to: PortNumber,
+}
+
+impl Way {
+    fn forward(self, plan: &Plan, queue: &str, stop: &Stop) {
+        run_before_others(plan.real_time);
+        let clock = Clock::start();
+        let queue = Spec::parse(queue).expect("the queues of the bench are written right");
+        let mut forwarder = Forwarder::new(self.ports, self.pool, clock, plan.spin);
+        let params = PipeParams::default();
+        let piped = Piped::new(&params, Vec::new(), &queue, self.to, SPLIT_BELOW);
+        let options = LaneOptions {
+            from: &[0],
+            seed: SEED,
+            rng: Rng::from_seed(SEED),
+        };
+        forwarder.add_lane(piped, (), options);
+        run_until(&mut forwarder, &clock, stop);
+        drop(forwarder.finish());
+    }
+}
+
+/// Asks for the calling thread to run before all ordinary ones.
+fn run_before_others(is_wanted: bool) {
+    if is_wanted {
+        // A wish: without the privilege the loop runs among the others.
+        let _ = sluice_net::real_time(1);
     }
 }
 
@@ -245,6 +402,8 @@ pub(super) struct Pipes {
     pub up: PipeParams,
     /// The queue of both.
     pub queue: &'static str,
+    /// By which ports what comes from each leaves.
+    pub exits: [PortNumber; 2],
     pub spin: Spin,
     pub real_time: bool,
 }
@@ -282,14 +441,11 @@ impl Loop {
 }
 
 fn forward(pipes: &Pipes, ports: Ports, pool: Pool, clock: Clock, stop: &Stop) -> LoopReport {
-    if pipes.real_time {
-        // A wish: without the privilege the loop runs among the others.
-        let _ = sluice_net::real_time(1);
-    }
+    run_before_others(pipes.real_time);
     let queue = Spec::parse(pipes.queue).expect("the queues of the bench are written right");
     let mut forwarder = Forwarder::new(Vec::from(ports), pool, clock, pipes.spin);
     for (from, params) in [pipes.up.clone(), PipeParams::default()].iter().enumerate() {
-        let piped = Piped::new(params, Vec::new(), &queue, 1 - from, SPLIT_BELOW);
+        let piped = Piped::new(params, Vec::new(), &queue, pipes.exits[from], SPLIT_BELOW);
         let options = LaneOptions {
             from: &[from],
             seed: SEED,

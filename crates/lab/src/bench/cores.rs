@@ -18,7 +18,7 @@ use sluice_router::forward::{
 
 use super::contender::{POOL, SEED, SPLIT_BELOW, join, run_until};
 use super::network::Network;
-use super::traffic::transfers;
+use super::traffic::{Hosts, transfers};
 use super::{BenchError, Plan, Steps};
 
 /// Two workers, to which the kernel spreads flows, send through one pipe.
@@ -74,7 +74,15 @@ pub(super) fn measure(
         Piped::new(&PipeParams::default(), Vec::new(), &queue, 1, SPLIT_BELOW)
     })?;
     let warm_up = Span::from_secs(1);
-    let measured = transfers(&network, "cubic", FLOWS, warm_up, plan.rate, interrupt);
+    let measured = transfers(
+        &network,
+        Hosts::OneThread,
+        "cubic",
+        FLOWS,
+        warm_up,
+        plan.rate,
+        interrupt,
+    );
     stop.stop();
     join(back);
     let sent = workers.into_iter().map(|worker| join(worker).sent);

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::cores::Shared;
 use super::shaped::{Accounts, Shaped};
-use super::time::{DelayFigures, RateFigures, SpacingFigures};
+use super::time::{DelayFigures, IdleFigures, RateFigures, SpacingFigures};
 
 /// Which values are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -50,7 +50,7 @@ pub const METRICS: &[Metric] = &[
         "cubic_4_gbps",
         ["cubic", "4 flows"],
         Better::More,
-        "goodput of four CUBIC flows, offloads on",
+        "goodput of four CUBIC flows, one thread per host, offloads on",
     ),
     metric(
         "bbr_1_gbps",
@@ -62,7 +62,13 @@ pub const METRICS: &[Metric] = &[
         "bbr_4_gbps",
         ["bbr", "4 flows"],
         Better::More,
-        "goodput of four BBR flows, offloads on",
+        "goodput of four BBR flows, one thread per host, offloads on",
+    ),
+    metric(
+        "cubic_4_threads_gbps",
+        ["4 flows", "threads"],
+        Better::More,
+        "goodput of four CUBIC flows, a thread for each on both hosts, offloads on",
     ),
     metric(
         "loaded_ping_us",
@@ -126,6 +132,9 @@ pub const METRICS: &[Metric] = &[
     ),
 ];
 
+/// How many of the metrics, from the first on, are about offloads being on.
+pub(super) const WITH_OFFLOADS: usize = 8;
+
 const fn metric(
     name: &'static str,
     heading: [&'static str; 2],
@@ -156,6 +165,8 @@ pub struct Cell {
 pub struct Figures {
     /// The path section: contender, metric, values.
     pub path: BTreeMap<String, BTreeMap<&'static str, Cell>>,
+    /// Round trips on an idle network.
+    pub idle: Vec<IdleFigures>,
     /// Delay errors, one per way of meeting deadlines.
     pub delays: Vec<DelayFigures>,
     /// Rate errors, one per rate.

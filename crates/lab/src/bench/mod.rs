@@ -31,6 +31,7 @@ pub use text::{json, text};
 
 use sluice_core::Span;
 use sluice_net::namespace::{LinkError, NamespaceError, OffloadError, Privilege, SysctlError};
+use sluice_net::port::nfqueue::NfqueueError;
 use sluice_net::port::packet::PacketError;
 use sluice_net::port::tun::TunError;
 use sluice_net::port::xdp::XdpError;
@@ -81,12 +82,16 @@ pub struct Plan {
     pub sections: Vec<Section>,
     /// Which contenders, by their place in [`CONTENDERS`].
     pub contenders: Vec<usize>,
+    /// Which figures of the path section, by their names in [`METRICS`]; all of them if empty.
+    pub metrics: Vec<&'static str>,
     /// How often each contender is measured.
     pub rounds: u32,
     /// Length of one throughput measurement.
     pub transfer: Span,
     /// Length of one measurement of a rate.
     pub rate: Span,
+    /// Length of the overload.
+    pub overload: Span,
     /// How Sluice's loop meets its deadlines in the path and shaped sections.
     pub spin: Spin,
     /// Whether Sluice's loop runs before all ordinary threads.
@@ -94,16 +99,18 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Everything, in about five minutes.
+    /// Everything, in about ten minutes.
     pub fn full() -> Plan {
         Plan {
             sections: Section::ALL.to_vec(),
             contenders: (0..CONTENDERS.len()).collect(),
+            metrics: Vec::new(),
             rounds: 3,
             transfer: Span::from_ms(1200),
             rate: Span::from_secs(10),
+            overload: Span::from_secs(60),
             spin: Spin::Adaptive,
-            real_time: false,
+            real_time: true,
         }
     }
 
@@ -113,6 +120,7 @@ impl Plan {
             rounds: 1,
             transfer: Span::from_ms(500),
             rate: Span::from_secs(2),
+            overload: Span::from_secs(3),
             ..Plan::full()
         }
     }
@@ -145,6 +153,9 @@ pub enum BenchError {
     /// An AF_XDP port.
     #[error(transparent)]
     Xdp(#[from] XdpError),
+    /// A queue of the kernel's.
+    #[error(transparent)]
+    Nfqueue(#[from] NfqueueError),
     /// No memory for packets.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -195,7 +206,7 @@ pub fn run(
             Section::Shaped => shaped::measure(plan, interrupt, &mut steps, &mut figures)?,
             Section::Overload => {
                 steps.next("overload");
-                let accounts = overload(plan.transfer * OVERLOAD_LENGTH, interrupt)?;
+                let accounts = overload(plan.overload, interrupt)?;
                 figures.overload = Some(accounts);
             }
             Section::Cores => {
@@ -227,10 +238,8 @@ impl Steps<'_> {
 fn steps(plan: &Plan, section: Section) -> usize {
     match section {
         Section::Path => plan.rounds as usize * plan.contenders.len(),
-        Section::Time => time::STEPS,
-        Section::Shaped | Section::Overload | Section::Cores => 1,
+        Section::Time => time::steps(plan),
+        Section::Shaped => plan.rounds as usize,
+        Section::Overload | Section::Cores => 1,
     }
 }
-
-/// An overload is this many transfers long: six seconds, or three.
-const OVERLOAD_LENGTH: u64 = 5;

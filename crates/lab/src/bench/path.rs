@@ -5,8 +5,8 @@ use sluice_net::namespace::Namespace;
 use sluice_net::traffic::{Stop, tcp};
 
 use super::contender::{CONTENDERS, Contender};
-use super::figures::{Figures, median};
-use super::traffic::{flood, idle_ping_us, transfers};
+use super::figures::{Figures, METRICS, WITH_OFFLOADS, median};
+use super::traffic::{Hosts, flood, idle_ping_us, transfers};
 use super::{BenchError, Plan, Steps};
 
 pub(super) fn measure(
@@ -66,31 +66,49 @@ struct Bout<'a> {
 
 impl Bout<'_> {
     fn measure(&self, figures: &mut Figures) -> Result<(), BenchError> {
-        if self.contender.has_offloads() {
+        let (with, without) = METRICS.split_at(WITH_OFFLOADS);
+        if self.contender.has_offloads() && with.iter().any(|metric| self.wants(metric.name)) {
             self.with_offloads(figures)?;
         }
-        if !self.interrupt.is_stopped() {
+        let idles = !self.contender.has_offloads() && self.wants("ping_us");
+        if (idles || without.iter().any(|metric| self.wants(metric.name)))
+            && !self.interrupt.is_stopped()
+        {
             self.without_offloads(figures)?;
         }
         Ok(())
     }
 
+    fn wants(&self, metric: &str) -> bool {
+        self.plan.metrics.is_empty() || self.plan.metrics.contains(&metric)
+    }
+
     fn with_offloads(&self, figures: &mut Figures) -> Result<(), BenchError> {
         let name = self.contender.name();
         let running = self.contender.start(self.plan, true)?;
-        let ping = idle_ping_us(&running.network, self.interrupt)?;
-        let mut found = vec![("ping_us", ping)];
-        for (control, flows, metric) in [
-            ("cubic", 1, "cubic_1_gbps"),
-            ("cubic", 4, "cubic_4_gbps"),
-            ("bbr", 1, "bbr_1_gbps"),
-            ("bbr", 4, "bbr_4_gbps"),
+        let mut found = Vec::new();
+        if self.wants("ping_us") {
+            let ping = idle_ping_us(&running.network, self.interrupt)?;
+            found.push(("ping_us", ping));
+        }
+        for (control, flows, hosts, metric) in [
+            ("cubic", 1, Hosts::OneThread, "cubic_1_gbps"),
+            ("cubic", 4, Hosts::OneThread, "cubic_4_gbps"),
+            ("bbr", 1, Hosts::OneThread, "bbr_1_gbps"),
+            ("bbr", 4, Hosts::OneThread, "bbr_4_gbps"),
+            ("cubic", 4, Hosts::ThreadPerFlow, "cubic_4_threads_gbps"),
         ] {
-            if !self.controls.contains(&control) || self.interrupt.is_stopped() {
+            let beside = metric == "cubic_4_gbps"
+                && (self.wants("loaded_ping_us") || self.wants("cpu_s_per_gbit"));
+            if !(self.wants(metric) || beside)
+                || !self.controls.contains(&control)
+                || self.interrupt.is_stopped()
+            {
                 continue;
             }
             let figures = transfers(
                 &running.network,
+                hosts,
                 control,
                 flows,
                 WARM_UP,
@@ -118,14 +136,24 @@ impl Bout<'_> {
         let running = self.contender.start(self.plan, false)?;
         let network = &running.network;
         let mut found = Vec::new();
-        if !self.contender.has_offloads() {
+        if !self.contender.has_offloads() && self.wants("ping_us") {
             found.push(("ping_us", idle_ping_us(network, self.interrupt)?));
         }
         for (flows, metric) in [(1, "plain_cubic_1_gbps"), (4, "plain_cubic_4_gbps")] {
-            if self.controls.contains(&"cubic") && !self.interrupt.is_stopped() {
+            if self.wants(metric)
+                && self.controls.contains(&"cubic")
+                && !self.interrupt.is_stopped()
+            {
                 let transfer = self.plan.transfer;
-                let figures =
-                    transfers(network, "cubic", flows, WARM_UP, transfer, self.interrupt)?;
+                let figures = transfers(
+                    network,
+                    Hosts::OneThread,
+                    "cubic",
+                    flows,
+                    WARM_UP,
+                    transfer,
+                    self.interrupt,
+                )?;
                 found.push((metric, figures.bps / 1e9));
             }
         }
@@ -136,8 +164,12 @@ impl Bout<'_> {
                 ["udp_1400_kpps", "udp_1400_loss", "udp_1400_clean_kpps"],
             ),
         ] {
-            if self.interrupt.is_stopped() {
-                break;
+            if ![kpps, loss, clean]
+                .into_iter()
+                .any(|metric| self.wants(metric))
+                || self.interrupt.is_stopped()
+            {
+                continue;
             }
             let flooded = flood(network, size, None, FLOOD, self.interrupt)?;
             found.push((kpps, flooded.pps / 1e3));

@@ -13,13 +13,13 @@ use sluice_net::traffic::ping::Ping;
 use sluice_router::forward::LostFrame;
 
 use super::contender::LoopReport;
-use super::figures::{Figures, quantile};
+use super::figures::{Figures, median, quantile};
 use super::network::{H2, H3};
 use super::time::through;
-use super::traffic::{transfers, udp};
+use super::traffic::{Hosts, transfers, udp};
 use super::{BenchError, Plan, Steps};
 
-/// Sixteen CUBIC transfers and a ping through fq_codel at 1 Gbit/s.
+/// Sixteen CUBIC transfers and a ping through fq_codel at 1 Gbit/s; medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shaped {
     /// Share of the rate that arrived, in IP packets.
@@ -36,22 +36,35 @@ pub(super) fn measure(
     steps: &mut Steps<'_>,
     figures: &mut Figures,
 ) -> Result<(), BenchError> {
-    steps.next("fq_codel at 1 Gbit/s");
     let up = PipeParams {
         rate: Rate::from_bps(SHAPED_BPS),
         ..PipeParams::default()
     };
     let length = plan.transfer * SHAPED_LENGTH;
-    let (measured, _) = through(up, "fq_codel", plan.spin, |network| {
-        let warm_up = Span::from_ms(1000);
-        transfers(network, "cubic", FLOWS, warm_up, length, interrupt)
-    })?;
-    if !interrupt.is_stopped() {
-        figures.shaped = Some(Shaped {
+    let mut rounds = Vec::new();
+    for _ in 0..plan.rounds {
+        steps.next("fq_codel at 1 Gbit/s");
+        let (measured, _) = through(up.clone(), "fq_codel", plan.spin, |network| {
+            let warm_up = Span::from_ms(1000);
+            let hosts = Hosts::OneThread;
+            transfers(network, hosts, "cubic", FLOWS, warm_up, length, interrupt)
+        })?;
+        if interrupt.is_stopped() {
+            break;
+        }
+        rounds.push(Shaped {
             // Full segments: 1448 bytes of payload in 1500.
             utilisation: measured.bps * 1500.0 / 1448.0 / SHAPED_BPS as f64,
             ping_p99_ms: quantile(&measured.ping_us, 0.99) / 1e3,
             jain: jain(&measured.each_bps),
+        });
+    }
+    let middle = |of: fn(&Shaped) -> f64| median(&rounds.iter().map(of).collect::<Vec<f64>>());
+    if !rounds.is_empty() {
+        figures.shaped = Some(Shaped {
+            utilisation: middle(|round| round.utilisation),
+            ping_p99_ms: middle(|round| round.ping_p99_ms),
+            jain: middle(|round| round.jain),
         });
     }
     Ok(())

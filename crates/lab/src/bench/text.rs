@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::contender::CONTENDERS;
-use super::figures::{Cell, Figures, METRICS, Metric};
+use super::figures::{Cell, Figures, METRICS, Metric, WITH_OFFLOADS};
 
 /// The figures as JSON, with what each metric is.
 ///
@@ -26,6 +26,13 @@ pub fn text(figures: &Figures) -> String {
         out += &table(figures, with);
         out += "\nOffloads off (plain): Gbit/s, thousands of packets per second, per cent\n";
         out += &table(figures, without);
+    }
+    if !figures.idle.is_empty() {
+        out += "\nRound trip on an idle network, us:";
+        for idle in &figures.idle {
+            let _ = write!(out, "  {} {:.1}", idle.through, idle.p50_us);
+        }
+        out += "\n";
     }
     if !figures.delays.is_empty() {
         out += "\nA delay of 10 ms, other core loaded: error at the receiver, us\n";
@@ -163,8 +170,6 @@ fn shown(metric: &Metric, value: f64) -> String {
     }
 }
 
-/// How many of the metrics are about offloads being on.
-const WITH_OFFLOADS: usize = 7;
 const NAME: usize = 16;
 const COLUMN: usize = 8;
 

@@ -12,12 +12,12 @@ use sluice_net::traffic::Stop;
 use sluice_net::traffic::udp::UdpSample;
 
 use super::contender::{Loop, LoopReport, POOL, Pipes, packet_ports};
-use super::figures::Figures;
+use super::figures::{Figures, median};
 use super::network::Network;
-use super::traffic::{p50_p99, transfers, udp};
+use super::traffic::{Hosts, idle_ping_us, p50_p99, transfers, udp};
 use super::{BenchError, Plan, Steps};
 
-/// How far a delay of 10 ms was from 10 ms.
+/// How far a delay of 10 ms was from 10 ms; medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct DelayFigures {
     /// How deadlines were met: none, adaptive, always.
@@ -52,8 +52,20 @@ pub struct SpacingFigures {
     pub p99_us: f64,
 }
 
+/// The round trip on an idle network.
+#[derive(Clone, Debug, Serialize)]
+pub struct IdleFigures {
+    /// Through what: the kernel, or Sluice that meets deadlines so.
+    pub through: &'static str,
+    /// The median, in microseconds.
+    pub p50_us: f64,
+}
+
 /// Measurements of this section.
-pub(super) const STEPS: usize = SPINS.len() + UDP_RATES.len() + TCP_RATES.len();
+pub(super) fn steps(plan: &Plan) -> usize {
+    let each_round = 1 + 2 * SPINS.len();
+    plan.rounds as usize * each_round + UDP_RATES.len() + TCP_RATES.len()
+}
 
 pub(super) fn measure(
     plan: &Plan,
@@ -61,13 +73,43 @@ pub(super) fn measure(
     steps: &mut Steps<'_>,
     figures: &mut Figures,
 ) -> Result<(), BenchError> {
-    for (spin, name) in SPINS {
-        steps.next(&format!("delay, spin {name}"));
-        let delay = delay(spin, name, interrupt)?;
-        if interrupt.is_stopped() {
-            return Ok(());
+    let (mut idles, mut delays) = (Vec::new(), Vec::new());
+    for _ in 0..plan.rounds {
+        steps.next("idle, kernel");
+        let network = Network::with_veths(Offloads::ON)?;
+        network.route()?;
+        idles.push(("kernel", idle_ping_us(&network, interrupt)?));
+        for (spin, name) in SPINS {
+            steps.next(&format!("idle, spin {name}"));
+            let (idle, _) = through(PipeParams::default(), "fq_codel", spin, |network| {
+                idle_ping_us(network, interrupt)
+            })?;
+            idles.push((name, idle));
+            steps.next(&format!("delay, spin {name}"));
+            delays.push(delay(spin, name, interrupt)?);
+            if interrupt.is_stopped() {
+                return Ok(());
+            }
         }
-        figures.delays.push(delay);
+    }
+    let names = SPINS.map(|(_, name)| name);
+    for through in ["kernel"].into_iter().chain(names) {
+        let of_this = idles.iter().filter(|(of, _)| *of == through);
+        let p50_us = median(&of_this.map(|(_, us)| *us).collect::<Vec<f64>>());
+        figures.idle.push(IdleFigures { through, p50_us });
+    }
+    for spin in names {
+        let rounds: Vec<&DelayFigures> = delays.iter().filter(|round| round.spin == spin).collect();
+        let middle = |of: fn(&DelayFigures) -> f64| {
+            median(&rounds.iter().map(|round| of(round)).collect::<Vec<f64>>())
+        };
+        figures.delays.push(DelayFigures {
+            spin,
+            p50_us: middle(|round| round.p50_us),
+            p99_us: middle(|round| round.p99_us),
+            late_p99_us: middle(|round| round.late_p99_us),
+            packets: rounds.iter().map(|round| round.packets).sum(),
+        });
     }
     for (bps, size) in UDP_RATES {
         steps.next(&format!("rate {}", Rate::from_bps(bps)));
@@ -180,7 +222,15 @@ fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<RateFigures, Benc
     };
     let (measured, _) = through(up, "fq_codel", plan.spin, |network| {
         let warm_up = Span::from_secs(1);
-        transfers(network, "cubic", 4, warm_up, plan.rate, interrupt)
+        transfers(
+            network,
+            Hosts::OneThread,
+            "cubic",
+            4,
+            warm_up,
+            plan.rate,
+            interrupt,
+        )
     })?;
     Ok(rate_figures(bps, measured.bps * 1500.0 / 1448.0))
 }
@@ -206,6 +256,7 @@ pub(super) fn through<T>(
     let pipes = Pipes {
         up,
         queue,
+        exits: [1, 0],
         spin,
         real_time: spin != Spin::Always,
     };

@@ -3,8 +3,9 @@
 use rustix::time::{ClockId, clock_gettime};
 use sluice_core::{Rate, Span, Time};
 use sluice_net::Clock;
+use sluice_net::traffic::bulk::Bulk;
 use sluice_net::traffic::ping::{Ping, PingReport};
-use sluice_net::traffic::tcp::{TcpFlow, TcpReport};
+use sluice_net::traffic::tcp::{Goodput, TcpFlow, TcpReport};
 use sluice_net::traffic::udp::{UdpFlow, UdpReport};
 use sluice_net::traffic::{Running, Stop};
 
@@ -24,10 +25,20 @@ pub struct Transfers {
     pub ping_us: Vec<f64>,
 }
 
+/// Who serves the flows of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hosts {
+    /// One thread serves all, as the field's load generators do: what is measured is the path.
+    OneThread,
+    /// Each flow has a thread, so that the hosts use every core beside the router.
+    ThreadPerFlow,
+}
+
 /// Runs `flows` transfers of congestion control `cc` with a ping beside them, for `length` after a
 /// warm-up that is not counted.
 pub fn transfers(
     network: &Network,
+    hosts: Hosts,
     cc: &str,
     flows: usize,
     warm_up: Span,
@@ -37,11 +48,6 @@ pub fn transfers(
     let clock = Clock::start();
     let start = Time::ZERO + LEAD;
     let (from, to) = (start + warm_up, start + warm_up + length);
-    let flow = TcpFlow {
-        congestion_control: Some(cc.to_owned()),
-        stop: Some(to),
-        ..TcpFlow::new(H2, H3, start)
-    };
     let ping = Ping {
         stop: Some(to),
         linger: LINGER,
@@ -49,22 +55,37 @@ pub fn transfers(
     };
     let ping = ping.start(&network.h2, &network.h3, &clock, interrupt)?;
     let cpu = process_seconds();
-    let running = (0..flows)
-        .map(|_| flow.start(&network.h2, &network.h3, &clock, interrupt))
-        .collect::<Result<Vec<Running<TcpReport>>, _>>()?;
-    let reports = running
-        .into_iter()
-        .map(Running::join)
-        .collect::<Result<Vec<_>, _>>()?;
+    let goodput: Vec<Vec<Goodput>> = match hosts {
+        Hosts::OneThread => {
+            let bulk = Bulk {
+                congestion_control: Some(cc.to_owned()),
+                ..Bulk::new(H2, H3, flows, start, to)
+            };
+            let running = bulk.start(&network.h2, &network.h3, &clock, interrupt)?;
+            running.join()?.goodput
+        }
+        Hosts::ThreadPerFlow => {
+            let flow = TcpFlow {
+                congestion_control: Some(cc.to_owned()),
+                stop: Some(to),
+                ..TcpFlow::new(H2, H3, start)
+            };
+            let running = (0..flows)
+                .map(|_| flow.start(&network.h2, &network.h3, &clock, interrupt))
+                .collect::<Result<Vec<Running<TcpReport>>, _>>()?;
+            let reports = running.into_iter().map(Running::join);
+            reports
+                .map(|report| Ok(report?.goodput))
+                .collect::<Result<_, BenchError>>()?
+        }
+    };
     let cpu = process_seconds() - cpu;
     let ping = ping.join()?;
-    let total: u64 = reports
+    let last = goodput.iter().filter_map(|notes| notes.last());
+    let total: u64 = last.map(|note| note.bytes).sum();
+    let each_bps: Vec<f64> = goodput
         .iter()
-        .filter_map(|report| Some(report.goodput.last()?.bytes))
-        .sum();
-    let each_bps: Vec<f64> = reports
-        .iter()
-        .map(|report| (bytes_at(report, to) - bytes_at(report, from)) * 8.0 / length.as_secs_f64())
+        .map(|notes| (bytes_at(notes, to) - bytes_at(notes, from)) * 8.0 / length.as_secs_f64())
         .collect();
     Ok(Transfers {
         bps: each_bps.iter().sum(),
@@ -76,8 +97,7 @@ pub fn transfers(
 
 /// Payload that had arrived by `time`, between two notes in proportion. Rates of flows may only be
 /// added if they are over the same time: a flow's own first and last note are not.
-fn bytes_at(report: &TcpReport, time: Time) -> f64 {
-    let notes = &report.goodput;
+fn bytes_at(notes: &[Goodput], time: Time) -> f64 {
     let next = notes.partition_point(|note| note.time < time);
     match (next.checked_sub(1).map(|last| notes[last]), notes.get(next)) {
         (Some(a), Some(b)) => {
@@ -193,7 +213,6 @@ const UDP_HEADERS: usize = 28;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_net::traffic::tcp::Goodput;
 
     #[test]
     fn bytes_between_two_notes_are_in_proportion() {
@@ -201,11 +220,8 @@ mod tests {
             time: Time::ZERO + Span::from_ms(ms),
             bytes,
         };
-        let report = TcpReport {
-            goodput: vec![note(10, 100), note(30, 300)],
-            ..TcpReport::default()
-        };
-        let at = |ms| bytes_at(&report, Time::ZERO + Span::from_ms(ms));
+        let notes = [note(10, 100), note(30, 300)];
+        let at = |ms| bytes_at(&notes, Time::ZERO + Span::from_ms(ms));
         assert_eq!([at(5), at(15), at(40)], [0.0, 150.0, 300.0]);
     }
 }

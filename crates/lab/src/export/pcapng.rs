@@ -150,7 +150,7 @@ fn header(row: &PacketRow, flow: Option<&FlowInstance<'_>>) -> Header {
             let dscp = flow.flow.kind.dscp();
             let protocol = match &flow.flow.kind {
                 FlowKind::Tcp(_) | FlowKind::Rr(_) | FlowKind::Web(_) => TCP,
-                FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) => UDP,
+                FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) | FlowKind::Pcap(_) => UDP,
             };
             // Both ends of 10 000 flows have ports of their own.
             let number = flow.id as u16;

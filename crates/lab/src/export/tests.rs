@@ -31,19 +31,32 @@ fn a_run_is_shown_as_the_test_that_its_flows_resemble() {
     };
     let up = tcp("up", "cs0");
     let down = tcp("down", "cs0");
-    assert_eq!(test_of(&up), Test::TcpNup);
-    assert_eq!(test_of(&down), Test::TcpNdown);
-    assert_eq!(test_of(&(up + &down)), Test::RrulBeNflows);
-    assert_eq!(test_of(&(classes("up") + &classes("down"))), Test::Rrul);
-    assert_eq!(test_of("[[flow]]\ntype = \"ping\"\n"), Test::Ping);
+    let four = |flow: &str| flow.replace("\n[[flow]]", "") + "count = 4\n";
+    let call = "[[flow]]\ntype = \"voip\"\n";
+    let pages = "[[flow]]\ntype = \"web\"\ninterval = \"1s\"\n";
+    let far = up.clone() + "rtt = \"80ms\"\n";
+    let near = up.replace("up-cs0", "near") + "rtt = \"20ms\"\n";
+    assert_eq!(test_of(&up).word(), "tcp_nup");
+    assert_eq!(test_of(&down).word(), "tcp_ndown");
+    assert_eq!(test_of(&(up.clone() + &down)).word(), "rrul_be_nflows");
+    assert_eq!(test_of(&(four(&up) + &four(&down))).word(), "rrul_be");
+    assert_eq!(test_of(&(classes("up") + &classes("down"))).word(), "rrul");
+    assert_eq!(test_of(&(far + &near)).word(), "rtt_fair_var");
+    assert_eq!(test_of(call).word(), "voip");
+    assert_eq!(test_of(&(up.clone() + call)).word(), "voip-1up");
+    assert_eq!(test_of(&(up + pages)).word(), "http-1up");
+    let flood = "[[flow]]\ntype = \"udp\"\nrate = \"1Mbit/s\"\n";
+    assert_eq!(test_of(flood).word(), "udp_flood");
+    assert_eq!(test_of("[[flow]]\ntype = \"ping\"\n").word(), "ping");
 }
 
 #[test]
 fn a_test_that_does_not_exist_is_refused_with_those_that_do() {
     assert_eq!(
         Test::from_word("rrul_46").unwrap_err().to_string(),
-        "`rrul_46` is no test of flent that runs are exported as; these are: rrul, rrul_be_nflows, \
-         tcp_nup, tcp_ndown, ping"
+        "`rrul_46` is no test of flent that runs are exported as; these are: rrul, rtt_fair_var, rrul_be, \
+         rrul_be_nflows, voip-1up, http-1up, tcp_nup, tcp_ndown, voip, http, udp_flood, ping, rtt_fair, tcp_1up, \
+         tcp_upload, tcp_1down, tcp_download, tcp_bidirectional"
     );
 }
 
@@ -86,7 +99,12 @@ fn a_data_file_of_flent_holds_rates_delays_and_samples() {
     );
     assert_eq!(file["raw_values"]["Ping (ms) ICMP"][5]["lost"], true);
 
-    let error = flent::write(&recording, &path, Some(Test::TcpNdown)).unwrap_err();
+    let error = flent::write(
+        &recording,
+        &path,
+        Some(Test::from_word("tcp_ndown").unwrap()),
+    )
+    .unwrap_err();
     assert!(
         matches!(
             error,

@@ -205,9 +205,10 @@ impl Row {
     }
 }
 
-/// The scenario without its queues.
+/// The scenario without its queues, and without what is expected of them.
 fn setting(scenario: &Scenario) -> String {
     let mut bare = scenario.clone();
+    bare.expect.clear();
     let queue = Pipe::unlimited().queue;
     for link in std::iter::once(&mut bare.link).chain(&mut bare.hops) {
         link.up.queue = queue.clone();

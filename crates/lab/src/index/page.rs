@@ -118,8 +118,16 @@ fn card(out: &mut String, number: usize, entry: &Entry) {
     let judgements = words::judge(&entry.rows);
     out.push_str("<ul class=\"verdicts\">\n");
     let is_mixed = is_mixed(entry);
+    // Queues of which the same is to be said share a sentence, in the place of the first.
+    let mut alike: Vec<(&Judgement, Vec<&Row>)> = Vec::new();
     for (row, judgement) in entry.rows.iter().zip(&judgements) {
-        verdict(out, row, judgement, is_mixed, entry.rows.len() > 1);
+        match alike.iter_mut().find(|(other, _)| *other == judgement) {
+            Some((_, rows)) => rows.push(row),
+            None => alike.push((judgement, vec![row])),
+        }
+    }
+    for (judgement, rows) in alike {
+        verdict(out, &rows, judgement, is_mixed, entry.rows.len() > 1);
     }
     out.push_str("</ul>\n");
     table(out, entry, is_mixed);
@@ -149,7 +157,22 @@ fn name(row: &Row, is_mixed: bool) -> String {
     format!("<code>{}</code>{backend}", escape(&row.variant))
 }
 
-fn verdict(out: &mut String, row: &Row, judgement: &Judgement, is_mixed: bool, has_rivals: bool) {
+/// `a`, `b` and `c`.
+fn names(rows: &[&Row], is_mixed: bool) -> String {
+    let all: Vec<String> = rows.iter().map(|row| name(row, is_mixed)).collect();
+    match all.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        all => all.concat(),
+    }
+}
+
+fn verdict(
+    out: &mut String,
+    rows: &[&Row],
+    judgement: &Judgement,
+    is_mixed: bool,
+    has_rivals: bool,
+) {
     let purposes: Vec<&str> = judgement.good_for.iter().map(|p| p.words()).collect();
     let good_for = match (purposes.is_empty(), has_rivals) {
         (false, _) => format!("<b>best for {}</b>: ", purposes.join(", and for ")),
@@ -159,7 +182,7 @@ fn verdict(out: &mut String, row: &Row, judgement: &Judgement, is_mixed: bool, h
     let _ = writeln!(
         out,
         "<li>{}: {good_for}{}.</li>",
-        name(row, is_mixed),
+        names(rows, is_mixed),
         escape(&judgement.why)
     );
 }
@@ -292,6 +315,7 @@ td.unmet { white-space: nowrap; }
 .spark { display: block; width: 180px; height: 44px; }
 .spark line { stroke: var(--line); stroke-width: 1; }
 .spark path { fill: none; stroke: var(--curve); stroke-width: 1.3; stroke-linejoin: round; }
-ol { columns: 2; padding-left: 1.4rem; margin: 0; }
+ol { columns: 22rem 2; padding-left: 1.4rem; margin: 0; }
+ol li { margin-left: 0.6rem; }
 footer { color: var(--soft); font-size: .87em; }
 ";

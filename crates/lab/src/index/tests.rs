@@ -225,3 +225,33 @@ fn the_page_is_one_file_whose_names_are_escaped() {
         assert!(!page.contains(outside), "{outside}");
     }
 }
+
+#[test]
+fn what_is_expected_of_a_variant_does_not_make_it_another_experiment() {
+    let text = "duration = \"2s\"\n[link]\nrate = \"1Mbit/s\"\n[matrix]\n\
+        \"link.queue\" = [\"fifo\", \"codel\"]\n[[flow]]\ntype = \"ping\"\n\
+        [[expect]]\nmetric = \"ping.p50\"\nvariant = \"codel\"\nmax = \"1s\"\n";
+    let variants = Scenario::parse("x.toml", text, &[]).unwrap();
+    assert_ne!(variants[0].scenario.expect, variants[1].scenario.expect);
+    assert_eq!(
+        setting(&variants[0].scenario),
+        setting(&variants[1].scenario)
+    );
+    let slower = Scenario::parse("x.toml", &text.replace("1Mbit", "2Mbit"), &[]).unwrap();
+    assert_ne!(setting(&variants[0].scenario), setting(&slower[0].scenario));
+}
+
+#[test]
+fn queues_that_do_alike_share_a_sentence() {
+    let rows = vec![
+        row("rfc", 9.6, 20.0, None, 0.0),
+        row("linux", 9.6, 20.0, None, 0.0),
+        row("fifo", 9.6, 900.0, None, 0.0),
+    ];
+    let page = page::html(&[entry(rows)]);
+    assert!(
+        page.contains("<code>rfc</code> and <code>linux</code>: <b>best for"),
+        "{page}"
+    );
+    assert_eq!(page.matches("<b>best for").count(), 1, "{page}");
+}

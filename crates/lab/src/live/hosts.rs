@@ -35,7 +35,7 @@ pub(super) fn congestion_control(flow: &Flow) -> Option<&str> {
         FlowKind::Tcp(tcp) => Some(&tcp.cc.0),
         FlowKind::Rr(rr) => Some(&rr.cc.0),
         FlowKind::Web(web) => Some(&web.cc.0),
-        FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) => None,
+        FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) | FlowKind::Pcap(_) => None,
     }
 }
 
@@ -99,6 +99,21 @@ impl Source {
             FlowKind::Voip(kind) => {
                 let size = Voip::SIZE as usize;
                 let mut udp = UdpFlow::new(source, destination, Voip::rate(), size, start);
+                udp.dscp = kind.dscp.value();
+                udp.stop = Some(end);
+                udp.start(from, to, clock, stop).map(Source::Udp)
+            }
+            FlowKind::Pcap(kind) => {
+                // Its packets say rate and size themselves.
+                let (rate, size) = (Voip::rate(), udp::LEAST_PAYLOAD);
+                let mut udp = UdpFlow::new(source, destination, rate, size, start);
+                let listed = kind.file.flow(instance.number).iter();
+                let listed = listed.map(|packet| udp::ListedPacket {
+                    after: packet.after,
+                    payload: packet.payload,
+                    ecn: packet.ecn,
+                });
+                udp.listed = Some(listed.collect());
                 udp.dscp = kind.dscp.value();
                 udp.stop = Some(end);
                 udp.start(from, to, clock, stop).map(Source::Udp)

@@ -133,7 +133,10 @@ impl<'a> FlowMeter<'a> {
             Fate::Sent => {}
         }
         self.sojourn.push(record.sojourn().as_ns());
-        if matches!(self.instance.flow.kind, FlowKind::Udp(_)) {
+        if matches!(
+            self.instance.flow.kind,
+            FlowKind::Udp(_) | FlowKind::Pcap(_)
+        ) {
             self.jitter.transit(record.sojourn().as_ns());
             self.went(record.sojourn().saturating_add(rest));
         }

@@ -52,6 +52,11 @@ impl Frame {
         &self.bytes
     }
 
+    /// Bytes of its IP packet; zero for anything but IP.
+    pub(super) const fn ip_len(&self) -> u32 {
+        self.view.ip_len
+    }
+
     /// Sets CE in the IP header, and corrects its checksum.
     pub(super) fn mark(&mut self) {
         set_ce(&mut self.bytes[self.offset..], &self.view);

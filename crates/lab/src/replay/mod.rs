@@ -18,6 +18,7 @@ mod output;
 mod sheet;
 mod summary;
 mod trace;
+mod traffic;
 mod words;
 
 #[cfg(test)]
@@ -27,6 +28,7 @@ pub use capture::CaptureError;
 pub use output::Outputs;
 pub use summary::{Sojourns, Summary};
 pub use trace::{Arrival, Hash, HeaderError, Trace, TraceError};
+pub(crate) use traffic::{CapturedPacket, Traffic};
 pub use words::{QueueError, RateError, parse_queue, parse_rate};
 
 use output::Writer;

@@ -88,25 +88,40 @@ impl Problem {
     }
 }
 
-/// Collects complaints, and knows where the files are that a scenario names. A complaint about the
-/// same place is taken once, so that a value shared by many variants is blamed once.
+/// Collects complaints, and knows what they are about. A complaint about the same place is taken
+/// once, so that a value shared by many variants is blamed once.
 #[derive(Debug, Default)]
-pub(crate) struct Problems {
+pub(crate) struct Problems<'a> {
     list: Vec<Problem>,
-    folder: PathBuf,
+    source: Source<'a>,
 }
 
-impl Problems {
-    /// None so far, in a scenario whose paths are relative to `folder`.
-    pub fn of_scenario_in(folder: &Path) -> Self {
+impl<'a> Problems<'a> {
+    /// None so far in `source`.
+    pub fn of(source: Source<'a>) -> Self {
         Problems {
             list: Vec::new(),
-            folder: folder.to_owned(),
+            source,
         }
     }
 
+    /// What the paths in the scenario are relative to.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        Path::new(self.source.name)
+            .parent()
+            .unwrap_or(Path::new(""))
+    }
+
+    /// Where `place` is, in words; none for nowhere.
+    pub fn describe(&self, place: &Place) -> Option<String> {
+        match place {
+            Place::File(range) => {
+                let (line, column) = self.source.position(range.start);
+                Some(format!("{}:{line}:{column}", self.source.name))
+            }
+            Place::Option(number, _) => Some(format!("`--set {}`", self.source.options[*number])),
+            Place::Nowhere => None,
+        }
     }
 
     pub fn push(&mut self, problem: Problem) {
@@ -120,17 +135,21 @@ impl Problems {
     }
 
     /// The complaints in the order of the file, then those about options.
-    pub fn into_errors(mut self, source: &Source<'_>) -> ScenarioErrors {
+    pub fn into_errors(mut self) -> ScenarioErrors {
         self.list.sort_by_key(|problem| match &problem.at {
             Place::File(range) => (0, range.start),
             Place::Option(number, range) => (1 + number, range.start),
             Place::Nowhere => (usize::MAX, 0),
         });
-        ScenarioErrors::Invalid(self.list.iter().map(|p| source.error(p)).collect())
+        ScenarioErrors::Invalid({
+            let source = &self.source;
+            self.list.iter().map(|p| source.error(p)).collect()
+        })
     }
 }
 
 /// The texts that places point into.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Source<'a> {
     /// The file's name as the user wrote it.
     pub name: &'a str,

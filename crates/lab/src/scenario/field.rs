@@ -48,9 +48,29 @@ impl Dscp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(pub String);
 
-/// A word that some other part gives its meaning, such as the name of a congestion control.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Word(pub String);
+/// A word that some other part gives its meaning, such as the name of a congestion control; and
+/// where it was written, for what that part has to say.
+#[derive(Clone, Debug, Eq)]
+pub struct Word(pub String, Option<String>);
+
+impl Word {
+    /// A word that was written nowhere.
+    pub fn new(word: &str) -> Self {
+        Word(word.to_owned(), None)
+    }
+
+    /// `file:line:column` of the scenario, or the option; none for a default.
+    pub fn place(&self) -> Option<&str> {
+        self.1.as_deref()
+    }
+}
+
+impl PartialEq for Word {
+    /// Words are the same wherever they stand.
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
 
 /// Complains that `node` is of the wrong type.
 pub(crate) fn wrong_type(key: &str, node: &Node, expected: &str) -> Problem {
@@ -372,7 +392,8 @@ impl Field for Word {
     fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
         let is_accepted = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let accepted = "letters, digits, `_` and `-` are accepted";
-        read_word(key, node, is_accepted, accepted, problems).map(Word)
+        let word = read_word(key, node, is_accepted, accepted, problems)?;
+        Some(Word(word, problems.describe(&node.at)))
     }
 
     fn write(&self) -> Option<Value> {

@@ -3,6 +3,7 @@
 //! Adding a type is one file in `flow/` and one line in [`flow_types!`] below.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use sluice_core::Span;
 
@@ -50,6 +51,16 @@ pub(crate) trait FlowType: Keys {
         false
     }
 
+    /// How many flows it is, if it says so itself.
+    fn own_count(&self) -> Option<u64> {
+        None
+    }
+
+    /// What is not done as it is written.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Complains about keys that are each right, but not together.
     fn check(&self, table: &Table, section: &Section, problems: &mut Problems) -> bool {
         let _ = (table, section, problems);
@@ -91,10 +102,46 @@ pub struct FlowInstance<'a> {
     pub name: String,
     /// What it is.
     pub flow: &'a Flow,
+    /// Which one of it, from 0.
+    pub number: usize,
     /// When it starts.
     pub start: Span,
     /// When it stops, if it does not end by itself.
     pub stop: Span,
+}
+
+impl FlowInstance<'_> {
+    /// The payloads of its packets, if it sends datagrams whatever becomes of them.
+    pub(crate) fn payloads(&self) -> Option<Payloads> {
+        match &self.flow.kind {
+            FlowKind::Udp(udp) => Some(Payloads::Each(udp.size)),
+            FlowKind::Voip(_) => Some(Payloads::Each(Voip::SIZE)),
+            FlowKind::Pcap(pcap) => Some(Payloads::Listed(pcap.file.flow(self.number).clone())),
+            FlowKind::Tcp(_) | FlowKind::Ping(_) | FlowKind::Rr(_) | FlowKind::Web(_) => None,
+        }
+    }
+}
+
+/// Bytes of payload in the datagrams of a flow.
+#[derive(Clone, Debug)]
+pub(crate) enum Payloads {
+    /// In each.
+    Each(u64),
+    /// As they are listed.
+    Listed(Arc<[PcapPacket]>),
+}
+
+impl Payloads {
+    /// Those of datagram `sequence`.
+    pub(crate) fn of(&self, sequence: u64) -> u64 {
+        match self {
+            Payloads::Each(bytes) => *bytes,
+            Payloads::Listed(packets) => {
+                let packet = usize::try_from(sequence).ok().and_then(|i| packets.get(i));
+                packet.map_or(0, |packet| u64::from(packet.payload))
+            }
+        }
+    }
 }
 
 /// A part of the path.
@@ -181,6 +228,15 @@ macro_rules! flow_types {
                 match self { $(FlowKind::$type(flow) => flow.is_sized(),)+ }
             }
 
+            /// What is not done as it is written.
+            pub fn warnings(&self) -> Vec<String> {
+                match self { $(FlowKind::$type(flow) => FlowType::warnings(flow),)+ }
+            }
+
+            fn own_count(&self) -> Option<u64> {
+                match self { $(FlowKind::$type(flow) => flow.own_count(),)+ }
+            }
+
             fn read(
                 type_name: &str,
                 table: &Table,
@@ -209,6 +265,7 @@ macro_rules! flow_types {
     };
 }
 
+pub use pcap::PcapPacket;
 pub use web::ObjectSize;
 
 flow_types! {
@@ -218,6 +275,7 @@ flow_types! {
     ping::Ping,
     rr::Rr,
     web::Web,
+    pcap::Pcap,
 }
 
 impl Flow {
@@ -269,7 +327,7 @@ impl Flow {
         let (common, kind) = (common?, kind?);
         let flow = Flow {
             name: common.name.expect("flows are named before they are read").0,
-            count: common.count,
+            count: kind.own_count().unwrap_or(common.count),
             direction: common.direction,
             stagger: common.stagger,
             start: common.start,

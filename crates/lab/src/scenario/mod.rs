@@ -56,8 +56,10 @@ pub use error::{ScenarioError, ScenarioErrors};
 pub use expect::{Expect, Quantity};
 pub use field::{Dscp, Name, Queue, Word};
 pub use file::TextFile;
-pub use flow::{Flow, FlowInstance, FlowKind, Hops, ObjectSize, Ping, Rr, Tcp, Udp, Voip, Web};
-pub(crate) use flow::{flow_types_with, instance_names};
+pub use flow::{
+    Flow, FlowInstance, FlowKind, Hops, ObjectSize, Pcap, PcapPacket, Ping, Rr, Tcp, Udp, Voip, Web,
+};
+pub(crate) use flow::{Payloads, flow_types_with, instance_names};
 pub use link::{Link, Pipe};
 pub use reference::reference;
 pub use rules::Rules;
@@ -180,17 +182,16 @@ impl Scenario {
     /// # Errors
     /// Everything that is wrong in `text` and in `sets`.
     pub fn parse(file: &str, text: &str, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
-        let folder = Path::new(file).parent().unwrap_or(Path::new(""));
-        let mut problems = Problems::of_scenario_in(folder);
+        let mut problems = Problems::of(Source {
+            name: file,
+            text,
+            options: sets,
+        });
         let variants = tree::parse(text, &mut problems)
             .map(|root| read_variants(file, root, sets, &mut problems));
         match variants {
             Some(variants) if problems.is_empty() => Ok(variants),
-            _ => Err(problems.into_errors(&Source {
-                name: file,
-                text,
-                options: sets,
-            })),
+            _ => Err(problems.into_errors()),
         }
     }
 
@@ -201,18 +202,20 @@ impl Scenario {
 
     /// Every single flow with its number and name.
     pub fn instances(&self) -> impl Iterator<Item = FlowInstance<'_>> {
-        let of_flow = |flow| Flow::instances(flow, self.duration).map(move |times| (flow, times));
-        self.flows
-            .iter()
-            .flat_map(of_flow)
-            .zip(0..)
-            .map(|((flow, (name, start, stop)), id)| FlowInstance {
+        let of_flow = |flow| {
+            let instances = Flow::instances(flow, self.duration).enumerate();
+            instances.map(move |(number, times)| (flow, number, times))
+        };
+        self.flows.iter().flat_map(of_flow).zip(0..).map(
+            |((flow, number, (name, start, stop)), id)| FlowInstance {
                 id,
                 name,
                 flow,
+                number,
                 start,
                 stop,
-            })
+            },
+        )
     }
 
     fn to_tree(&self) -> Table {
@@ -559,11 +562,7 @@ impl<'de> Deserialize<'de> for Scenario {
         };
         match read_variants("", root, &[], &mut problems).pop() {
             Some(variant) if problems.is_empty() => Ok(variant.scenario),
-            _ => Err(D::Error::custom(problems.into_errors(&Source {
-                name: "",
-                text: "",
-                options: &[],
-            }))),
+            _ => Err(D::Error::custom(problems.into_errors())),
         }
     }
 }

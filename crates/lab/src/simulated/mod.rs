@@ -9,7 +9,7 @@ mod recorder;
 #[cfg(test)]
 mod tests;
 
-use sluice_core::{Span, Time};
+use sluice_core::{Span, Time, spelling};
 use sluice_net::traffic::Stop;
 use sluice_sim::{ConfigError, Simulation};
 use sluice_tcp::cc;
@@ -23,10 +23,13 @@ use recorder::Recorder;
 pub enum SimError {
     /// The simulator has no such congestion control.
     #[error(
-        "flow `{flow}`: the simulator has no congestion control `{name}`; it has {}",
-        known()
+        "{place}: flow `{flow}`: the simulator has no congestion control `{name}`; {}; \
+         `--backend live` takes what the kernel has",
+        known(name)
     )]
     CongestionControl {
+        /// Where the scenario says so.
+        place: String,
         /// Which flow.
         flow: String,
         /// What was asked for.
@@ -53,9 +56,11 @@ pub enum SimError {
     Record(#[from] RecordError),
 }
 
-fn known() -> String {
+fn known(name: &str) -> String {
     let names: Vec<&str> = cc::REGISTRY.iter().map(|entry| entry.name).collect();
-    names.join(", ")
+    let meant = spelling::question(name, names.iter().copied());
+    let meant = meant.map(|question| format!("{question} "));
+    format!("{}it has {}", meant.unwrap_or_default(), names.join(", "))
 }
 
 /// Says what would keep `scenario` from being simulated.
@@ -99,6 +104,20 @@ pub fn run(
     let now = simulation.now().min(end);
     recorder.finish(now, |flow| simulation.totals(flow).packets_sent)?;
     Ok(now)
+}
+
+/// Simulates `scenario` and records nothing, to see what recording costs; gives when it ended.
+///
+/// # Errors
+/// [`SimError`].
+pub fn run_unrecorded(scenario: &Scenario, interrupt: &Stop) -> Result<Time, SimError> {
+    let mut simulation = Simulation::new(&network::config(scenario)?)?;
+    while !interrupt.is_stopped() {
+        if simulation.run_until(simulation.now() + STRETCH, &mut ()) {
+            break;
+        }
+    }
+    Ok(simulation.now())
 }
 
 /// Virtual time between two looks at `interrupt`.

@@ -5,15 +5,15 @@ use std::net::IpAddr;
 use sluice_core::param::Ratio;
 use sluice_core::{Ecn, Span, Time};
 use sluice_sim::{
-    Config, ConfigError, Exchange, Link, LinkId, Ping, Route, Router, Size, Spacing, Tcp, Traffic,
-    Udp, Web,
+    Config, ConfigError, Exchange, Link, LinkId, ListedDatagram, Ping, Route, Router, Size,
+    Spacing, Tcp, Traffic, Udp, Web,
 };
 use sluice_tcp::{self as tcp, EcnMode, cc};
 
 use super::SimError;
 use crate::scenario::{
     self, Direction, FlowInstance, FlowKind, ObjectSize, Pipe, PipeId, Protocol, Rules, Scenario,
-    TcpEcn, Voip,
+    TcpEcn, Voip, Word,
 };
 
 /// The link of the simulation that a pipe is.
@@ -112,14 +112,14 @@ fn route(scenario: &Scenario, flow: &scenario::Flow, direction: Direction) -> Ro
 
 fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::Flow, SimError> {
     let flow = instance.flow;
-    let tcp = |name: &str, ecn| tcp_config(instance, name, ecn);
+    let tcp = |name: &Word, ecn| tcp_config(instance, name, ecn);
     // The client is where the payload comes from, so that every flow goes up on its own route; the
     // client of web pages is where they go.
     let mut client = flow.direction;
     let (traffic, dscp) = match &flow.kind {
         FlowKind::Tcp(kind) => {
             let transfer = Tcp {
-                config: tcp(&kind.cc.0, kind.ecn)?,
+                config: tcp(&kind.cc, kind.ecn)?,
                 bytes: kind.bytes.map(|bytes| bytes.as_u64()),
                 repeat: kind.pause,
                 ..Tcp::default()
@@ -142,6 +142,18 @@ fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::
             let udp = Udp::constant(Voip::rate(), Voip::SIZE as u32);
             (Traffic::Udp(udp), kind.dscp)
         }
+        FlowKind::Pcap(kind) => {
+            let listed = kind.file.flow(instance.number).iter();
+            let listed = listed.map(|packet| ListedDatagram {
+                after: packet.after,
+                payload: u32::from(packet.payload),
+                ecn: Ecn::from_bits(packet.ecn),
+            });
+            // The datagrams say rate and size themselves.
+            let mut udp = Udp::voip();
+            udp.listed = Some(listed.collect());
+            (Traffic::Udp(udp), kind.dscp)
+        }
         FlowKind::Ping(kind) => {
             let ping = Ping {
                 interval: kind.interval,
@@ -156,7 +168,7 @@ fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::
                 config: tcp::Config {
                     // TCP_NODELAY, as programs of this kind set.
                     nagle: false,
-                    ..tcp(&kind.cc.0, kind.ecn)?
+                    ..tcp(&kind.cc, kind.ecn)?
                 },
                 request: kind.request.as_u64(),
                 response: kind.response.as_u64(),
@@ -170,7 +182,7 @@ fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::
                 Direction::Down => Direction::Up,
             };
             let web = Web {
-                config: tcp(&kind.cc.0, kind.ecn)?,
+                config: tcp(&kind.cc, kind.ecn)?,
                 interval: kind.interval,
                 objects: kind.objects as u32,
                 size: size(kind.size),
@@ -195,12 +207,13 @@ fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::
 
 fn tcp_config(
     instance: &FlowInstance<'_>,
-    name: &str,
+    name: &Word,
     ecn: TcpEcn,
 ) -> Result<tcp::Config, SimError> {
-    let found = cc::find(name).ok_or_else(|| SimError::CongestionControl {
+    let found = cc::find(&name.0).ok_or_else(|| SimError::CongestionControl {
+        place: name.place().unwrap_or("the default of `cc`").to_owned(),
         flow: instance.name.clone(),
-        name: name.to_owned(),
+        name: name.0.clone(),
     })?;
     let mut config = Tcp::bulk(found).config;
     match ecn {

@@ -10,7 +10,7 @@ use crate::packet_rows::{PacketRows, RuleRows, copy};
 use crate::recording::{
     FlowSample, NO_FLOW, PingSample, QueueSample, RecordError, RunWriter, Transfer,
 };
-use crate::scenario::{Direction, FlowKind, PipeId, Scenario, Voip};
+use crate::scenario::{Direction, FlowKind, Payloads, PipeId, Scenario, Voip};
 
 /// Writes what the simulation tells; after the first failure nothing more.
 pub(super) struct Recorder<'a> {
@@ -52,6 +52,8 @@ enum Track {
         before: u64,
         sent_again: u64,
         last: u64,
+        /// Bytes of the transfer that was completed last, whose connection may still be closing.
+        closing: Option<u64>,
     },
     /// Bytes of complete pages.
     Web {
@@ -59,8 +61,9 @@ enum Track {
     },
     Rr,
     Udp {
-        payload: u64,
+        payloads: Payloads,
         received: u64,
+        received_bytes: u64,
         next_sample: Time,
     },
     Voip {
@@ -132,6 +135,7 @@ impl<'a> Recorder<'a> {
                         before: 0,
                         sent_again: 0,
                         last: 0,
+                        closing: None,
                     },
                 ),
                 FlowKind::Web(_) => (other, Track::Web { received: 0 }),
@@ -142,11 +146,12 @@ impl<'a> Recorder<'a> {
                         arrived: Vec::new(),
                     },
                 ),
-                FlowKind::Udp(udp) => (
+                FlowKind::Udp(_) | FlowKind::Pcap(_) => (
                     direction,
                     Track::Udp {
-                        payload: udp.size,
+                        payloads: instance.payloads().expect("it sends datagrams"),
                         received: 0,
+                        received_bytes: 0,
                         next_sample: Time::ZERO,
                     },
                 ),
@@ -219,11 +224,13 @@ impl<'a> Recorder<'a> {
                     write_call(self.writer, number, flow, arrived, sent(id), now)?;
                 }
                 Track::Udp {
-                    payload, received, ..
+                    received,
+                    received_bytes,
+                    ..
                 } => self.writer.flow_sample(&FlowSample {
                     sent_packets: Some(sent(id)),
                     received_packets: Some(*received),
-                    received_bytes: Some(received * payload),
+                    received_bytes: Some(*received_bytes),
                     ..FlowSample::empty(now, number)
                 })?,
                 Track::Tcp { .. } | Track::Web { .. } | Track::Rr => {}
@@ -396,17 +403,26 @@ impl Observer for Recorder<'_> {
             before,
             sent_again,
             last,
+            closing,
         } = &mut self.flows[flow].kind
         else {
             return;
         };
+        // What a closing connection has received is counted in `before` already.
+        if *closing == Some(sample.received) {
+            return;
+        }
+        *closing = None;
         *last = *sent_again + sample.counters.retransmits;
         let (before, retransmits) = (*before, *last);
         let sender = &sample.sender;
         let row = FlowSample {
             received_bytes: Some(before + sample.received),
             cwnd: sender.window.cwnd.checked_div(sender.mss),
-            ssthresh: sender.window.ssthresh.checked_div(sender.mss),
+            // None before the first reduction.
+            ssthresh: Some(sender.window.ssthresh)
+                .filter(|ssthresh| *ssthresh != u64::MAX)
+                .and_then(|ssthresh| ssthresh.checked_div(sender.mss)),
             mss: Some(sender.mss),
             srtt: sender.srtt,
             min_rtt: sender.min_rtt,
@@ -429,22 +445,24 @@ impl Observer for Recorder<'_> {
 
     fn on_datagram(&mut self, flow: FlowId, arrival: &Datagram) {
         let interval = self.interval;
-        let (payload, received) = match &mut self.flows[flow].kind {
+        let (received, received_bytes) = match &mut self.flows[flow].kind {
             Track::Voip { arrived } => {
                 arrived.push(*arrival);
                 return;
             }
             Track::Udp {
-                payload,
+                payloads,
                 received,
+                received_bytes,
                 next_sample,
             } => {
                 *received += 1;
+                *received_bytes += payloads.of(arrival.sequence);
                 if arrival.received < *next_sample {
                     return;
                 }
                 *next_sample = arrival.received + interval;
-                (*payload, *received)
+                (*received, *received_bytes)
             }
             _ => return,
         };
@@ -452,7 +470,7 @@ impl Observer for Recorder<'_> {
             // All datagrams up to this one had been sent by then, at least.
             sent_packets: Some(arrival.sequence + 1),
             received_packets: Some(received),
-            received_bytes: Some(received * payload),
+            received_bytes: Some(received_bytes),
             ..FlowSample::empty(arrival.received, flow as u32)
         };
         self.write(|writer| writer.flow_sample(&row));
@@ -485,7 +503,9 @@ impl Observer for Recorder<'_> {
                 before: sum,
                 sent_again,
                 last,
+                closing,
             } => {
+                *closing = Some(done.bytes);
                 *sent_again = *last;
                 *sum += done.bytes;
                 *sum

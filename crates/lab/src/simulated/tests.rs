@@ -262,3 +262,65 @@ fn what_would_take_too_much_is_refused_with_its_size() {
     assert!(error.contains("about 879478"), "{error}");
     assert!(error.contains("at most 4000000000 packets"), "{error}");
 }
+
+#[test]
+fn a_flow_that_has_stopped_is_counted_once() {
+    let flows = "[[flow]]\ntype = \"tcp\"\nname = \"early\"\nstop = \"2s\"\n\
+        [[flow]]\ntype = \"tcp\"\nname = \"again\"\nbytes = \"100kB\"\npause = \"300ms\"\n";
+    let (_folder, recording) = simulate(&format!("{PLAIN}{flows}"));
+    let mut last = [0; 2];
+    for sample in recording.flow_samples().unwrap() {
+        let sample = sample.unwrap();
+        let Some(bytes) = sample.received_bytes else {
+            continue;
+        };
+        let before = std::mem::replace(&mut last[sample.flow as usize], bytes);
+        // 50 ms at 10 Mbit/s carry 62.5 kB, and what waited behind a lost packet comes with it.
+        assert!(
+            (before..before + 300_000).contains(&bytes),
+            "{before} to {bytes}"
+        );
+    }
+    // 2 s of the link at most, and whole transfers with what there is of the last one.
+    assert!(last[0] < 2_500_000, "{last:?}");
+    assert!(last[1] < 6_250_000, "{last:?}");
+    let transfers = recording.transfers().unwrap().map(Result::unwrap);
+    let whole = 100_000 * transfers.filter(|transfer| transfer.flow == 1).count() as u64;
+    assert!(
+        (whole..whole + 100_000).contains(&last[1]),
+        "{last:?}, {whole}"
+    );
+}
+
+#[test]
+fn an_unknown_congestion_control_is_named_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!("{PLAIN}[[flow]]\ntype = \"tcp\"\nname = \"bulk\"\ncc = \"cubik\"\n");
+    let error = simulate_in(folder.path(), &text).unwrap_err().to_string();
+    // The eighth line, where the word begins: `cc = "` is six characters long.
+    let place = folder.path().join("x.toml").display().to_string();
+    assert_eq!(
+        error,
+        format!(
+            "{place}:8:6: flow `bulk`: the simulator has no congestion control `cubik`; did you \
+             mean `cubic`? it has reno, cubic, bbr, dctcp, prague; `--backend live` takes what \
+             the kernel has"
+        )
+    );
+}
+
+#[test]
+fn there_is_no_threshold_before_the_first_reduction() {
+    // Half a second of 10 Mbit/s fits a queue of 1000 packets.
+    let (_folder, recording) = simulate(
+        "duration = \"500ms\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"fifo\"\n\
+         [[flow]]\ntype = \"tcp\"\ncc = \"reno\"\n",
+    );
+    let rows: Vec<_> = recording
+        .flow_samples()
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert!(rows.iter().any(|row| row.cwnd.is_some()));
+    assert!(rows.iter().all(|row| row.ssthresh.is_none()));
+}

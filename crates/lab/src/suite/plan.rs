@@ -224,11 +224,21 @@ impl Request {
 }
 
 impl Suite {
-    /// What is allowed in the queues of its scenarios but hardly meant, each once, with the scenario.
+    /// What is allowed in its scenarios but hardly meant, or not done as written, each once, with the
+    /// scenario.
     pub fn warnings(&self) -> Vec<String> {
         let mut all = Vec::new();
         for experiment in &self.experiments {
             for run in &experiment.runs {
+                for flow in &run.variant.scenario.flows {
+                    for warning in flow.kind.warnings() {
+                        let text =
+                            format!("{}: {}: {warning}", experiment.file.display(), flow.name);
+                        if !all.contains(&text) {
+                            all.push(text);
+                        }
+                    }
+                }
                 for (pipe, link) in run.variant.scenario.pipes() {
                     for warning in link.queue.0.warnings() {
                         let text = format!("{}: {pipe}: {warning}", experiment.file.display());

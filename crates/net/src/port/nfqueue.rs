@@ -8,7 +8,9 @@
 //! What it cannot do: a packet has one verdict, so super-packets cannot be split here
 //! ([`NfqueueOptions::offloads`] off makes the kernel split them before); packets of another port
 //! cannot be sent; the kernel does not say how large the segments of a super-packet will be, so they
-//! are taken to fill the MTU. Needs CAP_NET_ADMIN in the namespace.
+//! are taken to fill the MTU. With [`NfqueueOptions::headers_only`] payloads never leave the kernel,
+//! which is the fastest way for super-packets, but then packets cannot be marked, so AQMs drop instead.
+//! Needs CAP_NET_ADMIN in the namespace.
 #![allow(unsafe_code)]
 
 mod message;
@@ -16,6 +18,7 @@ mod rule;
 
 pub use rule::{Hook, Traffic};
 
+use super::messages::Messages;
 use super::pool::{LARGE_LEN, Watcher};
 use super::{Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Slot};
 use crate::frame::{Link, Transport, View, VnetHeader, parse_head};
@@ -38,6 +41,9 @@ pub struct NfqueueOptions {
     pub offloads: bool,
     /// Let packets pass, instead of losing them, when the kernel's queue is full.
     pub fail_open: bool,
+    /// Fetch the headers only and leave payloads in the kernel. What is fetched can then not be changed:
+    /// packets count as not capable of ECN ([`Pool::is_cut`]), and are not corrupted.
+    pub headers_only: bool,
     /// Most packets that may wait for a verdict.
     pub most_waiting: u32,
     /// Most packets of one [`Port::receive`]; each costs a system call.
@@ -55,6 +61,7 @@ impl Default for NfqueueOptions {
             traffic: None,
             offloads: true,
             fail_open: false,
+            headers_only: false,
             most_waiting: 16_384,
             batch: 32,
             receive_buffer: 8 << 20,
@@ -100,7 +107,10 @@ pub struct NfqueuePort {
     waiting: Vec<Option<Waiting>>,
     /// Tells which of these the host has dropped; made at the first call with a pool.
     watcher: Option<Watcher>,
+    /// Room for one whole packet, or for a batch of headers.
     room: Box<[u8]>,
+    /// Of headers, a batch is received at once.
+    incoming: Option<Messages>,
     writer: Writer,
     counters: Counters,
 }
@@ -151,7 +161,13 @@ impl NfqueuePort {
                 },
                 waiting: Vec::new(),
                 watcher: None,
-                room: vec![0; ROOM].into(),
+                room: match options.headers_only {
+                    true => vec![0; HEADERS_ROOM * options.batch.max(1)].into(),
+                    false => vec![0; ROOM].into(),
+                },
+                incoming: options
+                    .headers_only
+                    .then(|| Messages::new(options.batch.max(1))),
                 writer: Writer::default(),
                 counters: Counters::default(),
             })
@@ -204,7 +220,13 @@ impl NfqueuePort {
     /// Puts one packet of the kernel's into the pool; nothing if there is no room.
     fn store(&mut self, pool: &mut Pool, packet: &Packet<'_>) -> Result<Slot, Loss> {
         let slot = pool.allocate().ok_or(Loss::NoSlot)?;
-        let length = packet.payload.len();
+        let length = packet.length;
+        if self.incoming.is_some() {
+            pool.set_cut(slot, packet.payload, length as u32);
+            self.note(pool, slot, packet);
+            return Ok(slot);
+        }
+        let length = packet.payload.len().min(length);
         let large = if length > HEAD_LEN {
             let Some(large) = pool.allocate_large() else {
                 pool.free(slot);
@@ -219,7 +241,13 @@ impl NfqueuePort {
         room[..head.len()].copy_from_slice(head);
         rest[..tail.len()].copy_from_slice(tail);
         pool.set_received(slot, length as u32, 0, large);
-        let view = parse_head(pool.head(slot), length, Link::Ip);
+        self.note(pool, slot, packet);
+        Ok(slot)
+    }
+
+    /// Notes what waits in the kernel for the verdict on a slot.
+    fn note(&mut self, pool: &mut Pool, slot: Slot, packet: &Packet<'_>) {
+        let view = parse_head(pool.head(slot), pool.frame_len(slot), Link::Ip);
         pool.set_vnet(slot, self.offload_state(&view, packet));
         pool.watch(
             slot,
@@ -235,7 +263,71 @@ impl NfqueuePort {
             marks: mark_bytes(pool.head(slot)),
             is_whole: packet.is_whole,
         });
-        Ok(slot)
+    }
+
+    fn receive_whole(&mut self, pool: &mut Pool, into: &mut Vec<Slot>, room: &mut [u8]) {
+        for _ in 0..self.capabilities.batch {
+            match receive(self.socket.as_fd(), room) {
+                Ok(length) => self.take(pool, into, &room[..length]),
+                // ENOBUFS says that messages were lost; the queue's statistics count them.
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+                Err(error) => {
+                    self.lose_unless_waiting(&error);
+                    break;
+                }
+            }
+        }
+    }
+
+    fn receive_headers(
+        &mut self,
+        pool: &mut Pool,
+        into: &mut Vec<Slot>,
+        room: &mut [u8],
+        incoming: &mut Messages,
+    ) {
+        incoming.clear();
+        for room in room.chunks_exact_mut(HEADERS_ROOM) {
+            // SAFETY: the rooms do not overlap, and nobody touches them before `receive` has returned.
+            unsafe { incoming.push(room, &mut []) };
+        }
+        match incoming.receive(self.socket.as_fd()) {
+            Ok(count) => {
+                for (index, room) in room.chunks_exact(HEADERS_ROOM).take(count).enumerate() {
+                    let length = incoming.received(index).length.min(room.len());
+                    self.take(pool, into, &room[..length]);
+                }
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+            Err(error) => self.lose_unless_waiting(&error),
+        }
+    }
+
+    /// Takes the packets that a datagram of the kernel's describes.
+    fn take(&mut self, pool: &mut Pool, into: &mut Vec<Slot>, datagram: &[u8]) {
+        for message in messages(datagram) {
+            let Some(packet) = Packet::read(&message) else {
+                continue;
+            };
+            match self.store(pool, &packet) {
+                Ok(slot) => {
+                    self.counters.received += 1;
+                    self.counters.received_bytes += packet.length as u64;
+                    self.counters.received_super += u64::from(packet.is_super);
+                    into.push(slot);
+                }
+                Err(loss) => {
+                    self.counters.lose(loss, 1);
+                    self.verdict(packet.id, NF_DROP, None);
+                }
+            }
+        }
+    }
+
+    fn lose_unless_waiting(&mut self, error: &io::Error) {
+        if error.kind() != io::ErrorKind::WouldBlock {
+            self.counters.lose(Loss::of(error), 1);
+        }
     }
 
     fn offload_state(&self, view: &View, packet: &Packet<'_>) -> VnetHeader {
@@ -281,34 +373,12 @@ impl Port for NfqueuePort {
         self.drop_abandoned(pool);
         let before = into.len();
         let mut room = std::mem::take(&mut self.room);
-        for _ in 0..self.capabilities.batch {
-            let length = match receive(self.socket.as_fd(), &mut room) {
-                Ok(length) => length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // ENOBUFS says that messages were lost; the queue's statistics count them.
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => continue,
-                Err(error) => {
-                    self.counters.lose(Loss::of(&error), 1);
-                    break;
-                }
-            };
-            for message in messages(&room[..length]) {
-                let Some(packet) = Packet::read(&message) else {
-                    continue;
-                };
-                match self.store(pool, &packet) {
-                    Ok(slot) => {
-                        self.counters.received += 1;
-                        self.counters.received_bytes += packet.payload.len() as u64;
-                        self.counters.received_super += u64::from(packet.is_super);
-                        into.push(slot);
-                    }
-                    Err(loss) => {
-                        self.counters.lose(loss, 1);
-                        self.verdict(packet.id, NF_DROP, None);
-                    }
-                }
+        match self.incoming.take() {
+            Some(mut incoming) => {
+                self.receive_headers(pool, into, &mut room, &mut incoming);
+                self.incoming = Some(incoming);
             }
+            None => self.receive_whole(pool, into, &mut room),
         }
         self.room = room;
         self.send_verdicts();
@@ -379,6 +449,8 @@ struct Packet<'a> {
     payload: &'a [u8],
     is_super: bool,
     has_open_checksum: bool,
+    /// Bytes of the packet, fetched or not.
+    length: usize,
     is_whole: bool,
 }
 
@@ -387,23 +459,25 @@ impl<'a> Packet<'a> {
         if message.kind != QUEUE_PACKET {
             return None;
         }
-        let (mut id, mut payload, mut flags, mut is_whole) = (None, None, 0, true);
+        let (mut id, mut payload, mut flags, mut length) = (None, None::<&[u8]>, 0, None);
         for (kind, value) in attributes(message.body.get(FAMILY_HEADER..)?) {
             match kind {
                 1 => id = number(value),
                 10 => payload = Some(value),
-                // NFQA_CAP_LEN stands there when the payload was cut.
-                13 => is_whole = false,
+                // NFQA_CAP_LEN stands there when the payload was cut, and is the whole length.
+                13 => length = Some(number(value)? as usize),
                 14 => flags = number(value)?,
                 _ => {}
             }
         }
+        let payload = payload?;
         Some(Packet {
             id: id?,
-            payload: payload?,
+            length: length.unwrap_or(payload.len()),
+            payload,
             is_super: flags & SKB_GSO != 0,
             has_open_checksum: flags & SKB_CHECKSUM_NOT_READY != 0,
-            is_whole,
+            is_whole: length.is_none(),
         })
     }
 }
@@ -459,8 +533,14 @@ fn bind_queue(options: &NfqueueOptions) -> Result<OwnedFd, Failed> {
         "bind (needs CAP_NET_ADMIN, and that nobody else has it)",
     ))?;
     let configure = writer.begin(QUEUE_CONFIG, ACK, 0, number);
-    // Whole packets: copy mode 2, and the longest range there is.
-    writer.attribute(2, &[0xff, 0xff, 0xff, 0xff, 2], &[]);
+    // Copy mode 2, packets, and how much of them: the longest range there is, or all headers.
+    let range = if options.headers_only {
+        HEADERS_LEN
+    } else {
+        u32::MAX
+    };
+    let [a, b, c, d] = range.to_be_bytes();
+    writer.attribute(2, &[a, b, c, d, 2], &[]);
     writer.number(3, options.most_waiting);
     writer.number(4, CONFIG_GSO | CONFIG_FAIL_OPEN);
     writer.number(5, flags);
@@ -517,10 +597,6 @@ fn ask(socket: BorrowedFd<'_>, writer: &mut Writer, first: u32, last: u32) -> io
                 .copied()
                 .map_or(0, i32::from_ne_bytes);
             if code != 0 {
-                eprintln!(
-                    "DEBUG seq {} first {} code {}",
-                    message.sequence, first, code
-                );
                 return Err(io::Error::from_raw_os_error(-code));
             }
             if message.sequence >= next {
@@ -568,6 +644,10 @@ fn receive(socket: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
 
 /// The longest packet with what the kernel says about it.
 const ROOM: usize = LARGE_LEN + 4096;
+/// Bytes that hold all headers: IPv6 with extensions and TCP with options.
+const HEADERS_LEN: u32 = 192;
+/// Those with what the kernel says about the packet.
+const HEADERS_ROOM: usize = 512;
 /// After this much, verdicts are sent; a socket takes at most its send buffer at once.
 const MOST_VERDICT_BYTES: usize = 32_768;
 

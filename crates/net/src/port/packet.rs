@@ -365,6 +365,8 @@ impl Port for PacketPort {
     }
 
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
+        // A port that only sends is asked for nothing else.
+        self.look_for_it();
         let mut taken = 0;
         while taken < slots.len() {
             let batch = &slots[taken..slots.len().min(taken + self.most)];

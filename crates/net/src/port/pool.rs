@@ -13,7 +13,7 @@ use crate::sys::Area;
 use sluice_core::Time;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A frame's place in the [`Pool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,8 +58,9 @@ pub struct Pool {
     free_large: Vec<u32>,
     /// Watched slots that were freed, by watcher.
     abandoned: Vec<Vec<Slot>>,
-    /// An AF_XDP socket that has registered the slots as its memory, while it is open.
-    registered: Weak<OwnedFd>,
+    /// An AF_XDP socket that has registered the slots as its memory, while it is open. Pools of
+    /// one memory share it.
+    registered: Arc<Mutex<Weak<OwnedFd>>>,
 }
 
 /// What a slot holds.
@@ -71,6 +72,8 @@ struct Frame {
     vnet: VnetHeader,
     arrival: Option<Time>,
     is_held: bool,
+    /// The slot holds the headers only; the rest is elsewhere.
+    is_cut: bool,
     watcher: u8,
 }
 
@@ -80,16 +83,33 @@ impl Pool {
     /// # Errors
     /// When the machine has not that much memory.
     pub fn new(size: PoolSize) -> Result<Pool, PoolError> {
-        let slots_len = size.slots.max(1) as usize * SLOT_LEN;
-        let large_len = size.large.max(1) as usize * LARGE_LEN;
-        let area = |length| {
-            Area::new(length).map_err(|source| PoolError::Memory {
-                bytes: (slots_len + large_len) as u64,
-                slots: size.slots,
-                large: size.large,
-                source,
-            })
-        };
+        let (slots, large) = areas(size, 1)?;
+        Ok(Pool::over(size, slots, large, Arc::default()))
+    }
+
+    /// Two pools of this size each, for two threads, whose slots are one memory: so an AF_XDP
+    /// interface can give its frames to one and send those of the other.
+    ///
+    /// # Errors
+    /// As for [`Pool::new`].
+    pub fn pair(size: PoolSize) -> Result<(Pool, Pool), PoolError> {
+        let (slots, large) = areas(size, 2)?;
+        let registered = Arc::default();
+        let (slots_len, large_len) = lengths(size);
+        let (slots, more_slots) = slots.split_at(slots_len);
+        let (large, more_large) = large.split_at(large_len);
+        Ok((
+            Pool::over(size, slots, large, Arc::clone(&registered)),
+            Pool::over(size, more_slots, more_large, registered),
+        ))
+    }
+
+    fn over(
+        size: PoolSize,
+        slots: Area,
+        large: Area,
+        registered: Arc<Mutex<Weak<OwnedFd>>>,
+    ) -> Pool {
         let empty = Frame {
             length: 0,
             large: NONE,
@@ -97,18 +117,19 @@ impl Pool {
             vnet: VnetHeader::default(),
             arrival: None,
             is_held: false,
+            is_cut: false,
             watcher: NOBODY,
         };
-        Ok(Pool {
-            slots: area(slots_len)?,
-            large: area(large_len)?,
+        Pool {
+            slots,
+            large,
             frames: vec![empty; size.slots as usize].into(),
             // The lowest are taken first and taken again soon, while they are in the cache.
             free: (0..size.slots).rev().collect(),
             free_large: (0..size.large).rev().collect(),
             abandoned: Vec::new(),
-            registered: Weak::new(),
-        })
+            registered,
+        }
     }
 
     /// Takes an empty slot, if one is left.
@@ -120,6 +141,7 @@ impl Pool {
         frame.vnet = VnetHeader::default();
         frame.arrival = None;
         frame.is_held = true;
+        frame.is_cut = false;
         Some(Slot(index))
     }
 
@@ -179,6 +201,12 @@ impl Pool {
     pub fn parts_mut(&mut self, slot: Slot) -> (&mut [u8], &[u8]) {
         let (head, tail) = (self.head_range(slot), self.tail_range(slot));
         (&mut self.slots[head], &self.large[tail])
+    }
+
+    /// Whether the slot holds the frame's headers only, because its port keeps the rest: then it cannot
+    /// be marked, split or sent by another port.
+    pub fn is_cut(&self, slot: Slot) -> bool {
+        self.frames[slot.index()].is_cut
     }
 
     /// The offload state of the frame.
@@ -330,14 +358,26 @@ impl Pool {
         true
     }
 
+    /// Puts the first bytes of a frame of `length` bytes into an empty slot; its port keeps the rest.
+    pub(super) fn set_cut(&mut self, slot: Slot, head: &[u8], length: u32) {
+        self.room_mut(slot)[..head.len()].copy_from_slice(head);
+        let frame = &mut self.frames[slot.index()];
+        frame.length = length;
+        frame.start = START;
+        frame.vnet = VnetHeader::default();
+        frame.is_cut = head.len() < length as usize;
+    }
+
     /// The open AF_XDP socket that the slots are registered with, if there is one.
     pub(super) fn registered(&self) -> Option<Arc<OwnedFd>> {
-        self.registered.upgrade()
+        let registered = self.registered.lock();
+        registered.unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
     /// Says that the slots are registered with `socket`.
     pub(super) fn set_registered(&mut self, socket: &Arc<OwnedFd>) {
-        self.registered = Arc::downgrade(socket);
+        let registered = self.registered.lock();
+        *registered.unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(socket);
     }
 
     /// A new watcher of slots.
@@ -367,8 +407,8 @@ impl Pool {
 
     /// The memory of all slots, one of [`SLOT_LEN`] bytes after the other. Not to be read: some may be
     /// the kernel's.
-    pub(super) fn area(&self) -> *const [u8] {
-        self.slots.whole()
+    pub(super) fn area(&self) -> &Area {
+        &self.slots
     }
 
     /// Says that the kernel wrote a frame of `length` bytes into an empty slot, from the byte
@@ -384,11 +424,13 @@ impl Pool {
         true
     }
 
-    /// Where the frame lies, counted from the start of [`Pool::area`]; nothing if it does not lie
+    /// Where the frame lies, counted from the start of the memory that [`Pool::area`] is a part of; nothing if it does not lie
     /// in its slot alone.
     pub(super) fn placed(&self, slot: Slot) -> Option<std::ops::Range<usize>> {
         let frame = &self.frames[slot.index()];
-        (frame.large == NONE).then(|| self.head_range(slot))
+        let range = self.head_range(slot);
+        let base = self.slots.offset();
+        (frame.large == NONE).then(|| base + range.start..base + range.end)
     }
 
     /// Puts a tag that the kernel had taken out back behind the addresses.
@@ -441,6 +483,28 @@ impl Pool {
     }
 }
 
+/// Bytes of the slots and of the large slots.
+fn lengths(size: PoolSize) -> (usize, usize) {
+    (
+        size.slots.max(1) as usize * SLOT_LEN,
+        size.large.max(1) as usize * LARGE_LEN,
+    )
+}
+
+/// Memory for so many pools of a size.
+fn areas(size: PoolSize, pools: usize) -> Result<(Area, Area), PoolError> {
+    let (slots_len, large_len) = lengths(size);
+    let area = |length| {
+        Area::new(length * pools).map_err(|source| PoolError::Memory {
+            bytes: ((slots_len + large_len) * pools) as u64,
+            slots: size.slots,
+            large: size.large,
+            source,
+        })
+    };
+    Ok((area(slots_len)?, area(large_len)?))
+}
+
 impl Slot {
     /// The slot of this number, as given by [`Slot::number`].
     pub const fn from_number(number: u32) -> Slot {
@@ -476,6 +540,26 @@ mod tests {
 
     fn pool() -> Pool {
         Pool::new(PoolSize { slots: 2, large: 1 }).expect("memory for three slots")
+    }
+
+    #[test]
+    fn the_pools_of_a_pair_have_bytes_of_their_own_in_one_memory() {
+        let size = PoolSize { slots: 2, large: 1 };
+        let (mut one, mut other) = Pool::pair(size).expect("memory for six slots");
+        let slots = [&mut one, &mut other].map(|pool| pool.allocate().expect("a slot is free"));
+        for (pool, slot, byte) in [(&mut one, slots[0], 1), (&mut other, slots[1], 2)] {
+            pool.room_mut(slot).fill(byte);
+            pool.set_frame(slot, HEAD_LEN as u32, VnetHeader::default());
+        }
+        assert_eq!(one.area().whole(), other.area().whole());
+        let start = usize::from(START);
+        assert_eq!(one.placed(slots[0]), Some(start..SLOT_LEN));
+        // The two slots of the first pool come before.
+        let base = 2 * SLOT_LEN;
+        assert_eq!(other.placed(slots[1]), Some(base + start..base + SLOT_LEN));
+        assert!(one.head(slots[0]).iter().all(|byte| *byte == 1));
+        drop(one);
+        assert!(other.head(slots[1]).iter().all(|byte| *byte == 2));
     }
 
     #[test]

@@ -135,6 +135,25 @@ impl TunPort {
     }
 }
 
+impl TunPort {
+    /// Another port on the same device, for another thread: one of the two may receive while the other
+    /// sends.
+    ///
+    /// # Errors
+    /// When the process has too many open files.
+    pub fn try_clone(&self) -> io::Result<TunPort> {
+        Ok(TunPort {
+            file: self.file.try_clone()?,
+            interface: self.interface.clone(),
+            large: None,
+            slot: None,
+            scratch: vec![0; LARGE_LEN].into(),
+            counters: Counters::default(),
+            ..*self
+        })
+    }
+}
+
 impl Port for TunPort {
     fn name(&self) -> &str {
         &self.interface

@@ -9,7 +9,8 @@ use std::time::Duration;
 /// How a deadline is met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spin {
-    /// Sleep until the deadline: some 30 us late, next to no processor time.
+    /// Sleep until the deadline, but for the microseconds by which the kernel is late at least: next to
+    /// no processor time.
     None,
     /// Sleep until shortly before and burn the rest. How long before follows from how late
     /// the kernel has been of late.
@@ -29,6 +30,8 @@ pub enum Interest {
     Writable,
     /// Either.
     Both,
+    /// Nothing: it only keeps its place in the list.
+    Nothing,
 }
 
 /// A descriptor to watch.
@@ -64,7 +67,10 @@ impl Waiter {
         crate::clock::precise_wakeups();
         Waiter {
             spin,
-            margin_ns: FIRST_MARGIN_NS,
+            margin_ns: match spin {
+                Spin::None => LEAST_MARGIN_NS,
+                Spin::Adaptive | Spin::Always => FIRST_MARGIN_NS,
+            },
             polls: Vec::with_capacity(64),
         }
     }
@@ -72,8 +78,7 @@ impl Waiter {
     /// How long before a deadline the sleeping stops now.
     pub fn margin(&self) -> Span {
         match self.spin {
-            Spin::None => Span::ZERO,
-            Spin::Adaptive => Span::from_ns(self.margin_ns),
+            Spin::None | Spin::Adaptive => Span::from_ns(self.margin_ns),
             Spin::Always => Span::MAX,
         }
     }
@@ -94,11 +99,16 @@ impl Waiter {
     ) -> Wake {
         self.polls.clear();
         self.polls.extend(watches.map(|watch| libc::pollfd {
-            fd: watch.descriptor.as_raw_fd(),
+            // A negative one is passed over, its errors too.
+            fd: match watch.interest {
+                Interest::Nothing => -1,
+                _ => watch.descriptor.as_raw_fd(),
+            },
             events: match watch.interest {
                 Interest::Readable => libc::POLLIN,
                 Interest::Writable => libc::POLLOUT,
                 Interest::Both => libc::POLLIN | libc::POLLOUT,
+                Interest::Nothing => 0,
             },
             revents: 0,
         }));
@@ -120,7 +130,7 @@ impl Waiter {
             };
             let now = clock.now();
             self.learn(now.as_ns().saturating_sub(wake));
-            if now >= deadline || self.spin == Spin::None {
+            if now >= deadline {
                 return self.wake(now);
             }
         }
@@ -143,12 +153,17 @@ impl Waiter {
         Wake { now, ready }
     }
 
-    /// Follows the lateness that 1 of 33 wake-ups exceeds: a step of `UP` against 32 of `DOWN`.
+    /// Follows a quantile of the lateness: the share of steps up against steps down. Spinning covers the
+    /// lateness that 1 of 33 wake-ups exceeds, sleeping the one that 3 of 4 do.
     fn learn(&mut self, late_ns: u64) {
+        let (up_ns, down_ns) = match self.spin {
+            Spin::None => (STEP_NS / 4, STEP_NS * 3 / 4),
+            Spin::Adaptive | Spin::Always => (UP_NS, DOWN_NS),
+        };
         self.margin_ns = if late_ns > self.margin_ns {
-            (self.margin_ns + UP_NS).min(MOST_MARGIN_NS)
+            (self.margin_ns + up_ns).min(MOST_MARGIN_NS)
         } else {
-            (self.margin_ns - DOWN_NS).max(LEAST_MARGIN_NS)
+            self.margin_ns.saturating_sub(down_ns).max(LEAST_MARGIN_NS)
         };
     }
 }
@@ -159,3 +174,4 @@ const LEAST_MARGIN_NS: u64 = 5_000;
 const MOST_MARGIN_NS: u64 = 200_000;
 const UP_NS: u64 = 3_200;
 const DOWN_NS: u64 = UP_NS / 32;
+const STEP_NS: u64 = 800;

@@ -117,7 +117,7 @@ pub enum XdpError {
     },
 }
 
-/// One interface through an AF_XDP socket.
+/// One interface through an AF_XDP socket, or one direction of it.
 pub struct XdpPort {
     // Nothing once the port has been released; dropped before the program is detached.
     open: Option<Open>,
@@ -130,6 +130,8 @@ pub struct XdpPort {
     is_virtual: bool,
     /// Where the pool's memory starts, to notice another pool.
     pool: usize,
+    /// Where it starts in what is registered.
+    base: usize,
     /// Slots whose bytes are the kernel's for now, by number.
     lent: Box<[bool]>,
     ready: u32,
@@ -138,11 +140,23 @@ pub struct XdpPort {
 }
 
 struct Open {
+    /// Nothing in a port that only sends.
+    inward: Option<Inward>,
+    /// Nothing in a port that only receives.
+    outward: Option<Outward>,
+    _program: Arc<Program>,
+}
+
+/// The rings of what comes.
+struct Inward {
     fill: Ring<u64>,
-    completion: Ring<u64>,
     receive: Ring<libc::xdp_desc>,
+}
+
+/// The rings of what goes.
+struct Outward {
+    completion: Ring<u64>,
     transmit: Ring<libc::xdp_desc>,
-    program: Program,
 }
 
 impl XdpPort {
@@ -189,7 +203,6 @@ impl XdpPort {
             .map_err(error)?;
         let socket = Arc::new(socket);
         pool.set_registered(&socket);
-        let slots = pool.area().len() / SLOT_LEN;
         let mut port = XdpPort {
             open: Some(open),
             socket,
@@ -202,14 +215,51 @@ impl XdpPort {
                 mtu: link.mtu,
             },
             is_virtual: link.kind.is_some(),
-            pool: pool.area().cast::<u8>() as usize,
-            lent: vec![false; slots].into(),
+            pool: pool.area().address(),
+            base: pool.area().offset(),
+            lent: vec![false; pool.area().len() / SLOT_LEN].into(),
             ready: 0,
             most_ready: options.ready.min(options.ring),
             counters: Counters::default(),
         };
         port.refill(pool);
         Ok(port)
+    }
+
+    /// Opens an interface as two ports for two threads: one that only receives, into the first of two
+    /// pools of one memory ([`Pool::pair`]), and one that only sends, from the second.
+    ///
+    /// # Errors
+    /// As for [`XdpPort::open`].
+    pub fn open_halves(
+        namespace: &Namespace,
+        interface: &str,
+        into: &mut Pool,
+        from: &Pool,
+        options: XdpOptions,
+    ) -> Result<(XdpPort, XdpPort), XdpError> {
+        assert!(
+            into.area().whole() == from.area().whole(),
+            "the two pools are of one memory"
+        );
+        let mut receiving = XdpPort::open(namespace, interface, into, options)?;
+        let open = receiving.open.as_mut().expect("it has just been opened");
+        let sending = XdpPort {
+            open: Some(Open {
+                inward: None,
+                outward: open.outward.take(),
+                _program: Arc::clone(&open._program),
+            }),
+            socket: Arc::clone(&receiving.socket),
+            interface: interface.to_owned(),
+            pool: from.area().address(),
+            base: from.area().offset(),
+            lent: vec![false; from.area().len() / SLOT_LEN].into(),
+            ready: 0,
+            counters: Counters::default(),
+            ..receiving
+        };
+        Ok((receiving, sending))
     }
 
     /// How frames come from the interface.
@@ -219,46 +269,51 @@ impl XdpPort {
 
     fn assert_pool(&self, pool: &Pool) {
         assert!(
-            self.pool == pool.area().cast::<u8>() as usize,
+            self.pool == pool.area().address(),
             "a port is used with the pool that it was opened with"
         );
     }
 
     /// Takes back what the kernel has sent.
     fn collect_sent(&mut self, pool: &mut Pool) {
-        let Some(open) = &mut self.open else { return };
+        let Some(outward) = self.open.as_mut().and_then(|open| open.outward.as_mut()) else {
+            return;
+        };
         let mut any = false;
-        while let Some(address) = open.completion.consume() {
+        while let Some(address) = outward.completion.consume() {
             any = true;
-            let number = address as usize / SLOT_LEN;
+            let number = (address as usize - self.base) / SLOT_LEN;
             if std::mem::take(&mut self.lent[number]) {
                 pool.free(Slot::from_number(number as u32));
             }
         }
         if any {
-            open.completion.release();
+            outward.completion.release();
         }
     }
 
     /// Lays slots ready for frames to come.
     fn refill(&mut self, pool: &mut Pool) {
-        let Some(open) = &mut self.open else { return };
+        let Some(inward) = self.open.as_mut().and_then(|open| open.inward.as_mut()) else {
+            return;
+        };
         // Half a batch at a time: the shared position is a cache line that the kernel reads.
         let wanted = self.most_ready - self.ready;
         if wanted < 32.min(self.most_ready) && self.ready > 0 {
             return;
         }
-        let count = wanted.min(open.fill.room());
+        let count = wanted.min(inward.fill.room());
         let mut filled = 0;
         while filled < count {
             let Some(slot) = pool.allocate() else { break };
             let number = slot.number() as usize;
             self.lent[number] = true;
-            open.fill.produce((number * SLOT_LEN) as u64);
+            let address = self.base + number * SLOT_LEN;
+            inward.fill.produce(address as u64);
             filled += 1;
         }
         if filled > 0 {
-            open.fill.publish();
+            inward.fill.publish();
             self.ready += filled;
         }
     }
@@ -281,19 +336,19 @@ impl Port for XdpPort {
         self.assert_pool(pool);
         self.collect_sent(pool);
         self.refill(pool);
-        let Some(open) = &mut self.open else { return 0 };
+        let Some(inward) = self.open.as_mut().and_then(|open| open.inward.as_mut()) else {
+            return 0;
+        };
         let before = into.len();
         let mut taken = 0;
         while taken < self.capabilities.batch {
-            let Some(frame) = open.receive.consume() else {
+            let Some(frame) = inward.receive.consume() else {
                 break;
             };
             taken += 1;
             self.ready -= 1;
-            let (number, start) = (
-                frame.addr as usize / SLOT_LEN,
-                frame.addr as usize % SLOT_LEN,
-            );
+            let place = frame.addr as usize - self.base;
+            let (number, start) = (place / SLOT_LEN, place % SLOT_LEN);
             assert!(
                 std::mem::take(&mut self.lent[number]),
                 "the kernel fills slots that were laid ready"
@@ -316,9 +371,9 @@ impl Port for XdpPort {
             into.push(slot);
         }
         if taken > 0 {
-            open.receive.release();
+            inward.receive.release();
         }
-        if open.fill.needs_wakeup() {
+        if inward.fill.needs_wakeup() {
             wake_receive(self.socket.as_fd());
         }
         into.len() - before
@@ -327,7 +382,7 @@ impl Port for XdpPort {
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
         self.assert_pool(pool);
         self.collect_sent(pool);
-        let Some(open) = &mut self.open else {
+        let Some(outward) = self.open.as_mut().and_then(|open| open.outward.as_mut()) else {
             self.counters.lose(Loss::Down, slots.len() as u64);
             slots.iter().for_each(|slot| pool.free(*slot));
             return slots.len();
@@ -350,12 +405,12 @@ impl Port for XdpPort {
                 taken += 1;
                 continue;
             };
-            if open.transmit.room() == 0 {
+            if outward.transmit.room() == 0 {
                 self.counters.blocked += 1;
                 break;
             }
             pool.complete_checksum(*slot);
-            open.transmit.produce(libc::xdp_desc {
+            outward.transmit.produce(libc::xdp_desc {
                 addr: place.start as u64,
                 len: place.len() as u32,
                 options: 0,
@@ -365,8 +420,8 @@ impl Port for XdpPort {
             self.counters.sent_bytes += place.len() as u64;
             taken += 1;
         }
-        open.transmit.publish();
-        if open.transmit.needs_wakeup() {
+        outward.transmit.publish();
+        if outward.transmit.needs_wakeup() {
             // When the interface is down, the frames stay in the ring until it is back.
             wake_transmit(self.socket.as_fd(), taken.div_ceil(KERNEL_BATCH));
         }
@@ -377,6 +432,10 @@ impl Port for XdpPort {
 
     fn counters(&mut self) -> Counters {
         let mut counters = self.counters;
+        if self.open.as_ref().is_some_and(|open| open.inward.is_none()) {
+            // The socket's counters are told by the half that receives.
+            return counters;
+        }
         // linux/if_xdp.h, `struct xdp_statistics`; all integers.
         let mut seen = libc::xdp_statistics {
             rx_dropped: 0,
@@ -412,13 +471,15 @@ impl Port for XdpPort {
     fn release(&mut self, pool: &mut Pool) {
         self.assert_pool(pool);
         self.counters = self.counters();
-        // Slots are the kernel's until the socket is gone: the descriptor that stays is another.
+        // Slots are the kernel's until the socket is gone: the descriptor that stays is another. As
+        // long as the other half of the interface is open, they are not given back.
+        let is_last = Arc::strong_count(&self.socket) == 1;
         self.open = None;
         if let Ok(other) = sys::event() {
             self.socket = Arc::new(other);
         }
         for (number, is_lent) in self.lent.iter_mut().enumerate() {
-            if std::mem::take(is_lent) {
+            if std::mem::take(is_lent) && is_last {
                 pool.free(Slot::from_number(number as u32));
             }
         }
@@ -473,10 +534,10 @@ fn connect_as(
     let size = |name| sys::set_option(&socket, libc::SOL_XDP, name, &ring);
     let beside = pool.registered();
     if beside.is_none() {
-        let memory = pool.area();
+        let (start, length) = pool.area().whole();
         let region = libc::xdp_umem_reg {
-            addr: memory.cast::<u8>() as u64,
-            len: memory.len() as u64,
+            addr: start as u64,
+            len: length as u64,
             chunk_size: SLOT_LEN as u32,
             headroom: 0,
             flags: 0,
@@ -499,17 +560,14 @@ fn connect_as(
     #[allow(unsafe_code)]
     unsafe { sys::option(&socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut offsets) }
         .map_err(at("ask where the rings are"))?;
-    let open = Open {
+    let inward = Inward {
         fill: map(&socket, &offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING, ring)?,
-        completion: map(
-            &socket,
-            &offsets.cr,
-            libc::XDP_UMEM_PGOFF_COMPLETION_RING,
-            ring,
-        )?,
         receive: map(&socket, &offsets.rx, libc::XDP_PGOFF_RX_RING as u64, ring)?,
+    };
+    let completions = libc::XDP_UMEM_PGOFF_COMPLETION_RING;
+    let outward = Outward {
+        completion: map(&socket, &offsets.cr, completions, ring)?,
         transmit: map(&socket, &offsets.tx, libc::XDP_PGOFF_TX_RING as u64, ring)?,
-        program,
     };
     let (flags, umem) = match (&beside, mode) {
         (Some(first), _) => (libc::XDP_SHARED_UMEM, first.as_raw_fd() as u32),
@@ -518,9 +576,14 @@ fn connect_as(
     };
     bind_when_free(&socket, index, QUEUE, flags, umem)
         .map_err(at("bind the socket to the interface's queue"))?;
-    open.program
+    program
         .set_socket(QUEUE, socket.as_fd())
         .map_err(at("lead the queue to the socket"))?;
+    let open = Open {
+        inward: Some(inward),
+        outward: Some(outward),
+        _program: Arc::new(program),
+    };
     Ok((socket, open))
 }
 

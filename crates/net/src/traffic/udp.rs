@@ -1,4 +1,4 @@
-//! UDP at a given rate: evenly, at random, or in bursts.
+//! UDP at a given rate: evenly, at random, or in bursts; or packets that are listed one by one.
 //!
 //! Packet `i` of a burst is due at its start plus `i * packet bits / rate`, computed exactly, so that
 //! the rate has no rounding error however long it runs; one that could not be sent in time follows at
@@ -37,6 +37,9 @@ pub struct UdpFlow {
     pub payload: usize,
     /// When packets leave.
     pub spacing: Spacing,
+    /// Packets with an instant, a size and an ECN field of their own, in the place of `rate`, `payload`,
+    /// `spacing` and `ecn`.
+    pub listed: Option<Arc<[ListedPacket]>>,
     /// Where the randomness of `spacing` comes from.
     pub seed: u64,
     /// Differentiated services codepoint.
@@ -53,6 +56,17 @@ pub struct UdpFlow {
     pub sample_every: u64,
     /// How long after the last packet the receiver waits for stragglers.
     pub linger: Span,
+}
+
+/// One packet of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedPacket {
+    /// When it is due, after the start of the flow; the packets of a list rise in it.
+    pub after: Span,
+    /// Its bytes of UDP payload, at least [`LEAST_PAYLOAD`].
+    pub payload: u16,
+    /// Its IP ECN field.
+    pub ecn: u8,
 }
 
 /// When packets leave.
@@ -136,6 +150,7 @@ impl UdpFlow {
             rate,
             payload,
             spacing: Spacing::Constant,
+            listed: None,
             seed: 1,
             dscp: 0,
             ecn: 0,
@@ -159,7 +174,6 @@ impl UdpFlow {
         stop: &Stop,
     ) -> Result<Running<UdpReport>, TrafficError> {
         check_field("dscp", self.dscp, 63)?;
-        check_field("ecn", self.ecn, 3)?;
         if self.source.is_ipv4() != self.destination.is_ipv4() {
             return Err(TrafficError::Families {
                 source_address: self.source,
@@ -170,12 +184,18 @@ impl UdpFlow {
             return Err(TrafficError::Interval("packet or sample"));
         }
         let most = usize::from(u16::MAX) - self.header_len();
-        if !(LEAST_PAYLOAD..=most).contains(&self.payload) {
-            return Err(TrafficError::Size {
-                size: self.payload,
-                least: LEAST_PAYLOAD,
-                most,
-            });
+        for (_, size, ecn) in self
+            .packets()
+            .take(self.listed.as_ref().map_or(1, |all| all.len()))
+        {
+            if !(LEAST_PAYLOAD..=most).contains(&size) {
+                return Err(TrafficError::Size {
+                    size,
+                    least: LEAST_PAYLOAD,
+                    most,
+                });
+            }
+            check_field("ecn", ecn, 3)?;
         }
         let receiver = Context::new(to, clock, stop);
         let sink = to
@@ -264,12 +284,23 @@ impl UdpFlow {
         }
     }
 
+    /// When each packet is due, its payload and its ECN field.
+    fn packets(&self) -> Box<dyn Iterator<Item = (Time, usize, u8)> + '_> {
+        match &self.listed {
+            Some(listed) => Box::new(listed.iter().map(|packet| {
+                let due = self.start.saturating_add(packet.after);
+                (due, usize::from(packet.payload), packet.ecn)
+            })),
+            None => Box::new(self.due().map(|due| (due, self.payload, self.ecn))),
+        }
+    }
+
     fn send(&self, socket: &Socket, context: &Context) -> UdpReport {
         precise_wakeups();
         let mut report = UdpReport::default();
-        let mut packet = vec![0u8; self.payload];
-        packet[..8].copy_from_slice(&MAGIC.to_be_bytes());
-        for (number, due) in (0_u64..).zip(self.due()) {
+        let mut packet = MAGIC.to_be_bytes().to_vec();
+        let mut ecn_now = self.ecn;
+        for (number, (due, payload, ecn)) in (0_u64..).zip(self.packets()) {
             if self.stop.is_some_and(|stop| due >= stop) {
                 break;
             }
@@ -279,6 +310,13 @@ impl UdpFlow {
             }
             let now = context.clock.sleep_until(due, self.spin);
             report.latest = report.latest.max(now.since(due));
+            packet.resize(payload, 0);
+            if ecn != ecn_now {
+                // A socket that took the first field takes another.
+                let field = self.dscp << 2 | ecn;
+                let _ = set_traffic_class(socket, self.source.is_ipv4(), field);
+                ecn_now = ecn;
+            }
             packet[8..16].copy_from_slice(&number.to_be_bytes());
             packet[16..24].copy_from_slice(&now.as_ns().to_be_bytes());
             report.sent += 1;
@@ -468,6 +506,21 @@ mod tests {
         assert_eq!(due, [5, 5 + 266_666, 5 + 533_333, 5 + 800_000]);
         // After a day's 3e8 packets still exact: 1e8 times 800 000 ns.
         assert_eq!(flow.sending(300_000_000), Span::from_ns(80_000_000_000_000));
+    }
+
+    #[test]
+    fn listed_packets_leave_at_their_own_instants_and_sizes() {
+        let any = Ipv4Addr::UNSPECIFIED.into();
+        let mut flow = UdpFlow::new(any, any, Rate::from_bps(800_000), 72, Time::from_ns(5));
+        let packet = |after_us, payload, ecn| ListedPacket {
+            after: Span::from_us(after_us),
+            payload,
+            ecn,
+        };
+        flow.listed = Some([packet(0, 24, 0), packet(7, 1472, 2)].into());
+        let packets: Vec<_> = flow.packets().collect();
+        let at = Time::from_ns;
+        assert_eq!(packets, [(at(5), 24, 0), (at(7005), 1472, 2)]);
     }
 
     #[test]

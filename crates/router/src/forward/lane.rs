@@ -126,10 +126,14 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         packet.flow = flow;
         packet.src = self.hasher.source(&view);
         packet.dst = self.hasher.destination(&view);
-        packet.ecn = Ecn::from_bits(view.ecn);
+        // What cannot be marked must be dropped instead.
+        let is_cut = pool.is_cut(slot);
+        if !is_cut {
+            packet.ecn = Ecn::from_bits(view.ecn);
+        }
         packet.dscp = view.dscp;
         match SuperPacket::new(&view, &pool.vnet(slot)) {
-            Ok(whole) if self.queueing.splits(from, arrival) => {
+            Ok(whole) if !is_cut && self.queueing.splits(from, arrival) => {
                 self.counts.split += 1;
                 self.admit_segments(packet, &whole, &view, &key, pool);
             }

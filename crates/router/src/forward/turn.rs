@@ -4,7 +4,7 @@ mod files;
 
 pub use files::FileTime;
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use sluice_core::{Cx, Rng, Span, Time};
 use sluice_net::Clock;
@@ -129,11 +129,17 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         let absent = self.absent();
         let look = (absent != 0).then(|| now + LOOK_EVERY);
         let deadline = due.chain(until).chain(pending).chain(look).min();
-        let ports = self.ports.iter().map(AsFd::as_fd);
-        let watches = ports.chain(also).map(|descriptor| Watch {
+        let watch = |descriptor, interest| Watch {
             descriptor,
-            interest: Interest::Readable,
+            interest,
+        };
+        let ports = self.ports.iter().zip(&self.lane_of).map(|(port, lane)| {
+            // What nobody takes would end every wait.
+            let interest = lane.map_or(Interest::Nothing, |_| Interest::Readable);
+            watch(port.as_fd(), interest)
         });
+        let also = also.map(|descriptor| watch(descriptor, Interest::Readable));
+        let watches = ports.chain(also);
         let wake = self.waiter.wait_for_any(watches, deadline, &self.clock);
         self.ready |= absent | wake.ready & ((1 << self.ports.len()) - 1);
     }

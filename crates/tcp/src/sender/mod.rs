@@ -264,7 +264,7 @@ impl Sender {
     pub fn peek(&self) -> u32 {
         let line = self.limit ^ self.round_end ^ self.rate.delivered ^ self.largest_window;
         let rtt = self.rtt.latest().as_ns() ^ self.rtt.min().as_ns();
-        (line ^ rtt ^ self.counters.bytes) as u32 ^ self.board.peek()
+        (line ^ rtt ^ self.counters.bytes ^ self.cc.variable().1) as u32 ^ self.board.peek()
     }
 
     /// SND.NXT.

@@ -12,6 +12,8 @@
 //!    `mtu` has no part in it.
 //! 6. A flow queue that becomes active is not dropping and has no `first_above`.
 //! 7. The clock has 32 bits and is compared without regard to its wrap, every 4295 s.
+//! 8. The largest packet is kept in 16 bits: of one of 64 KiB and more the rest is kept, which may be
+//!    less than what was there.
 
 use super::{CodelParams, Pending, State};
 use crate::aqm::{QueueView, Verdict};
@@ -25,7 +27,7 @@ pub(super) struct Dummynet {
     count: u32,
     first_above: u32,
     drop_next: u32,
-    max_packet: u32,
+    max_packet: u16,
     /// `1/sqrt(count)` in units of 2^-16; what the next count starts from.
     inv_sqrt: u16,
     dropping: bool,
@@ -48,7 +50,10 @@ impl Default for Dummynet {
 
 impl Dummynet {
     pub(super) fn on_arrival(&mut self, packet: &Packet) {
-        self.max_packet = self.max_packet.max(packet.segment_len());
+        let len = packet.segment_len();
+        if len > u32::from(self.max_packet) {
+            self.max_packet = len as u16;
+        }
     }
 
     #[inline]

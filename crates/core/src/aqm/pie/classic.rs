@@ -2,7 +2,8 @@
 
 use core::marker::PhantomData;
 
-use super::{PieParams, Preset, variables, whole};
+use super::{PieParams, Preset, variables};
+use crate::aqm::rest::first_after;
 use crate::aqm::{QueueView, Verdict};
 use crate::event::{Cx, DropReason, StateValue};
 use crate::packet::Packet;
@@ -194,10 +195,16 @@ impl<N: Arithmetic> Classic<N> {
         before != (self.probability, self.old_delay, self.burst_allowance)
     }
 
-    /// Leaves out the updates of the next `span`.
-    pub(super) fn skip(&mut self, params: &PieParams, span: Span) {
-        let span = whole(span, params.tupdate);
-        self.next_update = self.next_update.map(|due| due.saturating_add(span));
+    /// Leaves out the updates that are due.
+    pub(super) fn pass_over(
+        &mut self,
+        params: &PieParams,
+        now: Time,
+        is_due: fn(Time, Time) -> bool,
+    ) {
+        self.next_update = self
+            .next_update
+            .map(|due| first_after(due, params.tupdate, now, is_due));
     }
 
     pub(super) fn variables(&self) -> [(&'static str, StateValue); 3] {

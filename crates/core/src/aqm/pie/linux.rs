@@ -15,8 +15,9 @@
 //! 9. Packets are marked up to and including `max_ecnth`.
 //! 10. Where departures are measured, the rate is averaged by eighths.
 
-use super::{PieParams, variables, whole};
+use super::{PieParams, variables};
 use crate::aqm::probability::{self, ONE};
+use crate::aqm::rest::first_after;
 use crate::aqm::{QueueView, Verdict};
 use crate::event::{Cx, DropReason, StateValue};
 use crate::packet::Packet;
@@ -155,9 +156,14 @@ impl Linux {
         is_changed
     }
 
-    /// Leaves out the updates of the next `span`.
-    pub(super) fn skip(&mut self, params: &PieParams, span: Span) {
-        self.next_update = self.next_update.saturating_add(whole(span, period(params)));
+    /// Leaves out the updates that are due.
+    pub(super) fn pass_over(
+        &mut self,
+        params: &PieParams,
+        now: Time,
+        is_due: fn(Time, Time) -> bool,
+    ) {
+        self.next_update = first_after(self.next_update, period(params), now, is_due);
     }
 
     pub(super) fn variables(&self) -> [(&'static str, StateValue); 3] {

@@ -1,5 +1,10 @@
 //! Storage of the packets of all queues: chains through one array, so that no queue owns an
 //! allocation and none is made once the array has the size of the largest backlog.
+//!
+//! Nodes that were freed lately are used again first, and in the order in which they were freed: they are
+//! still in the cache, and the packets of a queue, which come and go in order, stay in order in memory,
+//! where the processor fetches them ahead. Last in, first out would shuffle them a little with every lap,
+//! most of all when overflow frees many at once.
 
 use alloc::vec::Vec;
 
@@ -12,8 +17,16 @@ pub(super) const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct Pool {
     nodes: Vec<Node>,
+    /// Nodes that were freed lately: a ring, which begins at `recent_first` and has `recent_len`.
+    recent: [u32; RECENT],
+    recent_first: usize,
+    recent_len: usize,
+    /// The others, linked through [`Node::next`].
     free: u32,
 }
+
+/// Twice what an overflow frees at once.
+const RECENT: usize = 128;
 
 /// A packet and the one behind it. One cache line, so that a visit costs one miss and not two.
 #[derive(Debug)]
@@ -26,6 +39,9 @@ struct Node {
 impl Pool {
     pub(super) const EMPTY: Pool = Pool {
         nodes: Vec::new(),
+        recent: [NONE; RECENT],
+        recent_first: 0,
+        recent_len: 0,
         free: NONE,
     };
 
@@ -35,14 +51,20 @@ impl Pool {
             packet: Some(packet),
             next: NONE,
         };
-        if self.free == NONE {
+        let index = if self.recent_len > 0 {
+            let index = self.recent[self.recent_first % RECENT];
+            self.recent_first += 1;
+            self.recent_len -= 1;
+            index
+        } else if self.free != NONE {
+            let index = self.free;
+            self.free = self.nodes[index as usize].next;
+            index
+        } else {
             self.nodes.push(node);
             return self.nodes.len() as u32 - 1;
-        }
-        let index = self.free;
-        let slot = &mut self.nodes[index as usize];
-        self.free = slot.next;
-        *slot = node;
+        };
+        self.nodes[index as usize] = node;
         index
     }
 
@@ -55,8 +77,13 @@ impl Pool {
     pub(super) fn take(&mut self, index: u32) -> (Packet, u32) {
         let node = &mut self.nodes[index as usize];
         let packet = node.packet.take().expect("a chained node holds a packet");
-        let next = core::mem::replace(&mut node.next, self.free);
-        self.free = index;
+        let next = node.next;
+        if self.recent_len < RECENT {
+            self.recent[(self.recent_first + self.recent_len) % RECENT] = index;
+            self.recent_len += 1;
+        } else {
+            node.next = core::mem::replace(&mut self.free, index);
+        }
         (packet, next)
     }
 }

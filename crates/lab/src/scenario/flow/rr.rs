@@ -17,7 +17,7 @@ keys! {
         /// time between a response and the next request
         think: Span = Span::ZERO, Span::ZERO => Span::from_secs(3600);
         /// congestion control of both ends
-        cc: Word = Word("cubic".into());
+        cc: Word = Word::new("cubic");
         /// negotiate ECN (RFC 3168), or accurate ECN (RFC 9768)
         ecn: TcpEcn = TcpEcn::Off;
         /// codepoint of its packets: a number or a word such as `ef`

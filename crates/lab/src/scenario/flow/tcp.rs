@@ -13,7 +13,7 @@ keys! {
     /// A TCP transfer: bulk until it is stopped, or a number of bytes, once or again and again.
     pub struct Tcp {
         /// congestion control of the sender, as the kernel or the simulator calls it
-        cc: Word = Word("cubic".into());
+        cc: Word = Word::new("cubic");
         /// negotiate ECN (RFC 3168), or accurate ECN (RFC 9768)
         ecn: TcpEcn = TcpEcn::Off;
         /// end after so many bytes of payload; without it the flow sends until it is stopped

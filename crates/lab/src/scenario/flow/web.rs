@@ -24,7 +24,7 @@ keys! {
         /// bytes of a request
         request: Bytes = Bytes::new(350), Bytes::new(1) => Bytes::new(1 << 20);
         /// congestion control of both ends
-        cc: Word = Word("cubic".into());
+        cc: Word = Word::new("cubic");
         /// negotiate ECN (RFC 3168), or accurate ECN (RFC 9768)
         ecn: TcpEcn = TcpEcn::Off;
         /// codepoint of its packets: a number or a word such as `ef`

@@ -143,7 +143,7 @@ fn size() -> impl Strategy<Value = ObjectSize> {
 fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Flow> {
     let dscp = || (0_u8..64).prop_map(|n| Dscp::new(n).unwrap());
     let ecn = || prop::sample::select(vec![TcpEcn::Off, TcpEcn::On, TcpEcn::Accurate]);
-    let cc = || "[a-z0-9_]{1,8}".prop_map(Word);
+    let cc = || "[a-z0-9_]{1,8}".prop_map(|word| Word::new(&word));
     let sized = option::of((1..1_u64 << 40, option::of(span(0, SECOND))));
     let kind = prop_oneof![
         (cc(), ecn(), sized, dscp()).prop_map(|(cc, ecn, sized, dscp)| FlowKind::Tcp(Tcp {
@@ -205,7 +205,7 @@ fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Fl
                 objects,
                 size,
                 request: Bytes::new(objects),
-                cc: Word("reno".into()),
+                cc: Word::new("reno"),
                 ecn,
                 dscp: Dscp::default(),
             })

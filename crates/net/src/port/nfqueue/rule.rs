@@ -68,14 +68,19 @@ impl Traffic {
     /// Writes table, chain and rule as one transaction; the first and the last sequence number
     /// that the kernel answers.
     pub(super) fn write(&self, writer: &mut Writer, verdict: Verdict) -> (u32, u32) {
+        // A table belongs to one socket, and several queues may be open.
+        let table = match verdict {
+            Verdict::Expression(0) | Verdict::Target(0) => TABLE.to_owned(),
+            Verdict::Expression(queue) | Verdict::Target(queue) => format!("{TABLE}{queue}"),
+        };
         writer.begin(BATCH_BEGIN, 0, 0, NF_TABLES);
         writer.end();
         let first = writer.begin(NEW_TABLE, ACK | CREATE, INET, 0);
-        writer.name(1, TABLE);
+        writer.name(1, &table);
         writer.number(2, TABLE_IS_OWNED);
         writer.end();
         writer.begin(NEW_CHAIN, ACK | CREATE, INET, 0);
-        writer.name(1, TABLE);
+        writer.name(1, &table);
         writer.name(3, CHAIN);
         writer.nested(4, |hook| {
             hook.number(1, self.hook.number());
@@ -84,7 +89,7 @@ impl Traffic {
         writer.name(7, "filter");
         writer.end();
         let last = writer.begin(NEW_RULE, ACK | CREATE | APPEND, INET, 0);
-        writer.name(1, TABLE);
+        writer.name(1, &table);
         writer.name(2, CHAIN);
         writer.nested(4, |expressions| {
             if let Some(name) = &self.interface {

@@ -1,0 +1,54 @@
+//! When an AQM's own timer may stay silent.
+//!
+//! A controller whose last update changed nothing changes nothing at the next one either, unless the
+//! queue does: it is at rest until a packet comes, goes or is thrown out, and a link that is idle for
+//! years costs nothing. The first such updates of each rest are still made, so that a table of updates
+//! has no gaps where there is traffic; listening or not makes no difference.
+
+use crate::units::{Span, Time};
+
+/// Updates in a row that changed nothing.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Repetitions(u32);
+
+impl Repetitions {
+    /// An update was made.
+    pub(super) fn note(&mut self, is_changed: bool) {
+        self.0 = match is_changed {
+            true => 0,
+            false => self.0.saturating_add(1),
+        };
+    }
+
+    /// Whether no update is needed until the queue changes.
+    pub(super) const fn is_at_rest(&self) -> bool {
+        self.0 >= MADE
+    }
+
+    /// The queue changes.
+    pub(super) fn end(&mut self) {
+        self.0 = 0;
+    }
+}
+
+/// The first update, one every `period` from `first` on, that is not due yet.
+pub(super) fn first_after(
+    first: Time,
+    period: Span,
+    now: Time,
+    is_due: fn(Time, Time) -> bool,
+) -> Time {
+    if !is_due(first, now) {
+        return first;
+    }
+    let late = now.since(first).as_ns();
+    let last = first.saturating_add(Span::from_ns(late - late % period.as_ns()));
+    if is_due(last, now) {
+        last.saturating_add(period)
+    } else {
+        last
+    }
+}
+
+/// Repetitions that are made: 15 s of PIE's default updates.
+const MADE: u32 = 1_000;

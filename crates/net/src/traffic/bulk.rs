@@ -1,0 +1,315 @@
+//! Several bulk transfers between two hosts, all of them served by one thread on each.
+//!
+//! So do the field's load generators (iperf3 up to 3.15, netperf): a host has one core for its traffic, and what
+//! is measured is the path between the hosts and not how many cores their programs use. Each thread waits
+//! until some of its connections are ready, and gives every one of those one block of 128 KiB, a real copy
+//! both ways. [`TcpFlow`](super::tcp::TcpFlow) is for flows that have a thread, a start and samples of their own.
+
+use super::tcp::{Client, Ecn, Goodput, connect, is_transient, listen, local_address};
+use super::{Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, run_pair};
+use crate::clock::{Clock, precise_wakeups};
+use crate::namespace::Namespace;
+use crate::sys;
+use sluice_core::{Span, Time};
+use socket2::Socket;
+use std::io::Read as _;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Transfers that start and end together.
+#[derive(Clone, Debug)]
+pub struct Bulk {
+    /// The sender's address.
+    pub source: IpAddr,
+    /// The receiver's address.
+    pub destination: IpAddr,
+    /// How many.
+    pub flows: usize,
+    /// Congestion control of the sender; the namespace's default when `None`.
+    pub congestion_control: Option<String>,
+    /// When to connect.
+    pub start: Time,
+    /// When to abort.
+    pub stop: Time,
+    /// How often to note what has arrived.
+    pub goodput_interval: Span,
+}
+
+/// What the transfers did.
+#[derive(Clone, Debug, Default)]
+pub struct BulkReport {
+    /// For each, what had reached the receiver's application over time; the last entry is the end.
+    pub goodput: Vec<Vec<Goodput>>,
+    /// Why connections broke, when neither side meant it to.
+    pub broken: Vec<String>,
+}
+
+impl Bulk {
+    /// So many transfers from `start` to `stop` with the default congestion control.
+    pub fn new(source: IpAddr, destination: IpAddr, flows: usize, start: Time, stop: Time) -> Bulk {
+        Bulk {
+            source,
+            destination,
+            flows,
+            congestion_control: None,
+            start,
+            stop,
+            goodput_interval: Span::from_ms(10),
+        }
+    }
+
+    /// Starts the transfers between two namespaces.
+    ///
+    /// # Errors
+    /// When a value is impossible, or an address or congestion control is not there. Nothing
+    /// runs then.
+    pub fn start(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        clock: &Clock,
+        stop: &Stop,
+    ) -> Result<Running<BulkReport>, TrafficError> {
+        if self.source.is_ipv4() != self.destination.is_ipv4() {
+            return Err(TrafficError::Families {
+                source_address: self.source,
+                destination: self.destination,
+            });
+        }
+        if self.goodput_interval == Span::ZERO {
+            return Err(TrafficError::Interval("goodput"));
+        }
+        let receiver = Context::new(to, clock, stop);
+        let listener = to
+            .enter(|| listen(self.destination))?
+            .map_err(receiver.error(format!("listen on {}", self.destination)))?;
+        let destination =
+            local_address(&listener).map_err(receiver.error("read the listening port"))?;
+        let sender = Context::new(from, clock, stop);
+        let client = Client {
+            address: self.source,
+            congestion_control: self.congestion_control.as_deref(),
+            dscp: 0,
+        };
+        let sockets = from.enter(|| {
+            (0..self.flows)
+                .map(|_| client.socket(&sender))
+                .collect::<Result<Vec<Socket>, TrafficError>>()
+        })??;
+
+        let finished = Arc::new(AtomicBool::new(false));
+        let sender_done = Arc::new(AtomicBool::new(false));
+        let bulk = self.clone();
+        let done = SetOnDrop(sender_done.clone());
+        let source_thread = from.spawn("bulk-send", move || {
+            let _done = done;
+            bulk.send(sockets, destination, &sender)
+        })?;
+        let bulk = self.clone();
+        let done = SetOnDrop(finished.clone());
+        let sink_thread = to.spawn("bulk-receive", move || {
+            let _done = done;
+            bulk.receive(&listener, &receiver, &sender_done)
+        })?;
+        let identity = Identity {
+            protocol: libc::IPPROTO_TCP as u8,
+            // Every transfer has a port of its own.
+            source: SocketAddr::new(self.source, 0),
+            destination,
+        };
+        let merge = |broken, goodput| BulkReport { goodput, broken };
+        Ok(run_pair(
+            identity,
+            stop,
+            source_thread,
+            sink_thread,
+            finished,
+            merge,
+        ))
+    }
+
+    /// Sends until the end; why connections broke.
+    fn send(
+        &self,
+        mut sockets: Vec<Socket>,
+        destination: SocketAddr,
+        context: &Context,
+    ) -> Result<Vec<String>, TrafficError> {
+        precise_wakeups();
+        let mut broken = Vec::new();
+        if !context.sleep_until(self.start) {
+            return Ok(broken);
+        }
+        for socket in &sockets {
+            connect(socket, destination, Ecn::Off)
+                .map_err(context.error(format!("connect to {destination}")))?;
+        }
+        let block = vec![0u8; BLOCK_LEN];
+        let mut polls = Vec::new();
+        loop {
+            let now = context.clock.now();
+            if context.stop.is_stopped() || now >= self.stop || sockets.is_empty() {
+                break;
+            }
+            watch(&mut polls, &sockets, libc::POLLOUT);
+            let timeout = self.stop.since(now).min(STOP_CHECK);
+            sys::poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns())));
+            let mut ready = polls.iter().map(|poll| poll.revents != 0);
+            sockets.retain(|socket| {
+                if ready.next() != Some(true) {
+                    return true;
+                }
+                match socket.send(&block) {
+                    Ok(_) => true,
+                    Err(error) if is_transient(&error) => true,
+                    Err(error) => {
+                        broken.push(error.to_string());
+                        false
+                    }
+                }
+            });
+        }
+        for socket in &sockets {
+            // Closing then sends a RST and forgets what was not sent.
+            let _ = socket.set_linger(Some(Duration::ZERO));
+        }
+        Ok(broken)
+    }
+
+    /// Receives until the sender has gone; what came when, for each connection.
+    fn receive(
+        &self,
+        listener: &Socket,
+        context: &Context,
+        sender_done: &AtomicBool,
+    ) -> Result<Vec<Vec<Goodput>>, TrafficError> {
+        precise_wakeups();
+        let mut flows: Vec<Arriving> = Vec::with_capacity(self.flows);
+        let mut block = vec![0u8; BLOCK_LEN];
+        let mut polls = Vec::new();
+        if !context.sleep_until(self.start) {
+            return Ok(Vec::new());
+        }
+        let mut next = context.clock.now();
+        let mut last_arrival = next;
+        loop {
+            let now = context.clock.now();
+            if now >= next {
+                flows.iter_mut().for_each(|flow| flow.note(now));
+                while next <= now {
+                    next += self.goodput_interval;
+                }
+            }
+            let is_complete = flows.len() == self.flows;
+            if flows.iter().all(|flow| flow.has_ended) && is_complete {
+                break;
+            }
+            // A RST is sent once and may be lost.
+            if sender_done.load(Ordering::Acquire) && now >= last_arrival + GRACE {
+                break;
+            }
+            watch(
+                &mut polls,
+                flows.iter().map(|flow| &flow.socket),
+                libc::POLLIN,
+            );
+            for (poll, flow) in polls.iter_mut().zip(&flows) {
+                if flow.has_ended {
+                    // A negative descriptor is passed over.
+                    poll.fd = -1;
+                }
+            }
+            if !is_complete {
+                polls.push(libc::pollfd {
+                    fd: listener.as_raw_fd(),
+                    events: libc::POLLIN,
+                    revents: 0,
+                });
+            }
+            let timeout = next.since(now).min(STOP_CHECK);
+            if sys::poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns()))) == 0 {
+                continue;
+            }
+            last_arrival = now;
+            for (poll, flow) in polls.iter().zip(&mut flows) {
+                if poll.revents != 0 {
+                    flow.read(&mut block);
+                }
+            }
+            if !is_complete && polls.last().is_some_and(|poll| poll.revents != 0) {
+                match listener.accept() {
+                    Ok((socket, _)) => {
+                        socket
+                            .set_nonblocking(true)
+                            .map_err(context.error("switch waiting off"))?;
+                        flows.push(Arriving::new(socket));
+                    }
+                    Err(error) if is_transient(&error) => {}
+                    Err(error) => return Err(context.error("accept")(error)),
+                }
+            }
+        }
+        let now = context.clock.now();
+        let noted = flows.into_iter().map(|mut flow| {
+            flow.note(now);
+            flow.goodput
+        });
+        Ok(noted.collect())
+    }
+}
+
+/// A connection at the receiver.
+struct Arriving {
+    socket: Socket,
+    bytes: u64,
+    goodput: Vec<Goodput>,
+    has_ended: bool,
+}
+
+impl Arriving {
+    fn new(socket: Socket) -> Arriving {
+        Arriving {
+            socket,
+            bytes: 0,
+            goodput: Vec::new(),
+            has_ended: false,
+        }
+    }
+
+    fn read(&mut self, block: &mut [u8]) {
+        match (&self.socket).read(block) {
+            Ok(0) => self.has_ended = true,
+            Ok(count) => self.bytes += count as u64,
+            Err(error) if is_transient(&error) => {}
+            // The sender's abort.
+            Err(_) => self.has_ended = true,
+        }
+    }
+
+    fn note(&mut self, time: Time) {
+        let bytes = self.bytes;
+        self.goodput.push(Goodput { time, bytes });
+    }
+}
+
+/// Fills `polls` with one entry per socket.
+fn watch<'a>(
+    polls: &mut Vec<libc::pollfd>,
+    sockets: impl IntoIterator<Item = &'a Socket>,
+    events: libc::c_short,
+) {
+    polls.clear();
+    polls.extend(sockets.into_iter().map(|socket| libc::pollfd {
+        fd: socket.as_raw_fd(),
+        events,
+        revents: 0,
+    }));
+}
+
+/// Bytes of one write or read: what iperf3 takes.
+const BLOCK_LEN: usize = 128 << 10;
+/// How long after the sender's abort the receiver waits for more, as in [`super::tcp`].
+const GRACE: Span = Span::from_secs(2);
