@@ -68,6 +68,12 @@ pub trait Port: AsFd {
         Arrival::Unknown
     }
 
+    /// Whether the port waits for its interface to come back, which no descriptor tells: then
+    /// [`Port::receive`] is to be called now and then, ready or not.
+    fn is_absent(&self) -> bool {
+        false
+    }
+
     /// Says what time it is from now on, for ports whose time need not be the machine's.
     fn set_time(&mut self, _now: Time) {}
 }
@@ -118,6 +124,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn next_arrival(&self) -> Arrival {
         (**self).next_arrival()
+    }
+
+    fn is_absent(&self) -> bool {
+        (**self).is_absent()
     }
 
     fn set_time(&mut self, now: Time) {

@@ -22,7 +22,7 @@ use super::messages::Messages;
 use super::pool::{LARGE_LEN, Watcher};
 use super::{Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Slot};
 use crate::frame::{Link, Transport, View, VnetHeader, parse_head};
-use crate::namespace::{Namespace, NamespaceError};
+use crate::namespace::{Namespace, NamespaceError, remedy};
 use crate::sys;
 use message::{ACK, ANSWER, FAMILY_HEADER, Writer, attributes, messages, number};
 use rule::Verdict;
@@ -80,7 +80,7 @@ pub enum NfqueueError {
     #[error("interface name {0:?} must have 1 to 15 bytes")]
     Name(String),
     /// The kernel refused a step.
-    #[error("cannot {step} for queue {number} in namespace {namespace:?}: {source}")]
+    #[error("cannot {step} for queue {number} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
         /// Which step.
         step: &'static str,

@@ -17,7 +17,7 @@ mod ring;
 use super::pool::SLOT_LEN;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
 use crate::frame::{Link, open_checksum, parse_head};
-use crate::namespace::{LinkError, Namespace, NamespaceError, OffloadError};
+use crate::namespace::{LinkError, Namespace, NamespaceError, OffloadError, remedy};
 use crate::sys::{self, SharedMap};
 use program::{Hook, Program};
 use ring::{Layout, Ring};
@@ -104,7 +104,7 @@ pub enum XdpError {
     #[error(transparent)]
     Offload(#[from] OffloadError),
     /// The kernel refused a step.
-    #[error("cannot {step} for interface {interface:?} in namespace {namespace:?}: {source}")]
+    #[error("cannot {step} for interface {interface:?} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
         /// Which step.
         step: &'static str,
@@ -215,7 +215,7 @@ impl XdpPort {
                 mtu: link.mtu,
             },
             is_virtual: link.kind.is_some(),
-            pool: pool.area().as_ptr() as usize,
+            pool: pool.area().address(),
             base: pool.area().offset(),
             lent: vec![false; pool.area().len() / SLOT_LEN].into(),
             ready: 0,
@@ -252,7 +252,7 @@ impl XdpPort {
             }),
             socket: Arc::clone(&receiving.socket),
             interface: interface.to_owned(),
-            pool: from.area().as_ptr() as usize,
+            pool: from.area().address(),
             base: from.area().offset(),
             lent: vec![false; from.area().len() / SLOT_LEN].into(),
             ready: 0,
@@ -269,7 +269,7 @@ impl XdpPort {
 
     fn assert_pool(&self, pool: &Pool) {
         assert!(
-            self.pool == pool.area().as_ptr() as usize,
+            self.pool == pool.area().address(),
             "a port is used with the pool that it was opened with"
         );
     }
