@@ -47,7 +47,7 @@ plots http-1up http-1up http_delay http_delay_cdf totals
 plots tcp_upload tcp_upload totals ping_cdf box_totals tcp_cwnd
 plots tcp_download tcp_download totals ping_cdf box_totals
 plots tcp_bidirectional tcp_bidirectional totals ping_cdf box_totals
-plots tcp_4up_squarewave tcp_nup all_scaled totals bar_fairness
+plots tcp_4up_squarewave tcp_nup totals ping_cdf bar_fairness
 plots udp_flood udp_flood totals ping_cdf
 plots ping ping ping ping_cdf
 

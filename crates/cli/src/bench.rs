@@ -16,7 +16,7 @@ pub struct Args {
     #[arg(long)]
     quick: bool,
     /// Measure only these: path, time, shaped, overload, cores, or a way of forwarding (kernel, bridge,
-    /// "raw socket", packet, tun, "packet fq_codel" ...), which kernel forwarding goes with
+    /// "raw socket", packet, tun, "packet fq_codel", "xdp x2" ...), which kernel forwarding goes with
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     only: Vec<String>,
     /// Of the ways of forwarding, measure only these figures, by their names in the JSON
@@ -29,10 +29,10 @@ pub struct Args {
     /// How due packets are waited for: asleep, awake for the last microseconds, or awake always
     #[arg(long, value_enum, default_value_t = SpinWord::Adaptive)]
     spin: SpinWord,
-    /// Let the loop run among the ordinary threads. It runs before them otherwise, as the router's does,
-    /// where it may and does sleep
+    /// Let the loop run before all ordinary threads in the path section too, as it does in the others and
+    /// in a router: exacter, but with hosts on the same cores at the price of throughput
     #[arg(long)]
-    no_real_time: bool,
+    real_time: bool,
     /// Write a chart of the path section here: .svg or .png
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
@@ -142,7 +142,7 @@ fn plan(args: &Args) -> Result<Plan, Error> {
         SpinWord::Adaptive => Spin::Adaptive,
         SpinWord::Always => Spin::Always,
     };
-    plan.real_time = !args.no_real_time && plan.spin != Spin::Always;
+    plan.real_time = args.real_time;
     for word in &args.figures {
         let known = METRICS.iter().map(|metric| metric.name);
         let Some(name) = known.clone().find(|name| name == word) else {

@@ -13,15 +13,19 @@ use sluice_core::Rate;
 use sluice_net::port::{PoolSize, Spin};
 use sluice_router::control::{Refused, Remark, default_socket};
 use sluice_router::process::{
-    self, ConfigError, POOL, PortSpec, Router, SPLIT_BELOW, Settings, StartError, Status,
+    self, ConfigError, POOL, PortKind, PortSpec, Router, SPLIT_BELOW, Settings, StartError, Status,
 };
 
 /// What to route, and how.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Its ports, in pairs, each a transparent bridge: eth0; tun:NAME or tap:NAME, which are made; pcap:IN:OUT, files (docs/ports.md)
+    /// Its ports, in pairs, each a transparent bridge: eth0 (or packet:eth0, xdp:eth0); tun:NAME or
+    /// tap:NAME, which are made; pcap:IN:OUT, files (docs/ports.md)
     #[arg(value_name = "PORT", required_unless_present = "check")]
     ports: Vec<PortSpec>,
+    /// How interfaces are attached to that say nothing themselves; what is chosen is told, and why
+    #[arg(long, value_enum, default_value_t = PortWord::Auto)]
+    port: PortWord,
     /// Commands to start with, one per line as for `sluice ipfw`; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -72,6 +76,17 @@ enum SpinWord {
     Always,
 }
 
+/// The words for how an interface is attached to.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum PortWord {
+    /// What serves it best: lets super-packets through where there are any
+    Auto,
+    /// Packet sockets (AF_PACKET): every interface, super-packets too
+    Packet,
+    /// AF_XDP: fastest for single packets; not with offloads or large MTUs
+    Xdp,
+}
+
 /// Why nothing is routed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -108,8 +123,20 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         warn(path, &remarks);
         return Ok(ExitCode::SUCCESS);
     }
+    let wanted = match args.port {
+        PortWord::Auto => PortKind::Auto,
+        PortWord::Packet => PortKind::Packet,
+        PortWord::Xdp => PortKind::Xdp,
+    };
+    let ports = args.ports.iter().map(|port| match port.kind {
+        PortKind::Auto => PortSpec {
+            kind: wanted,
+            name: port.name.clone(),
+        },
+        _ => port.clone(),
+    });
     let settings = Settings {
-        ports: args.ports.clone(),
+        ports: ports.collect(),
         namespace: args.netns.as_ref().map(|name| namespace(name)),
         config: args.config.clone(),
         socket: Some(args.socket.clone().unwrap_or_else(default_socket)),
@@ -180,6 +207,17 @@ fn announce(args: &Args, settings: &Settings, router: &Router) {
     }
     for remark in router.port_remarks() {
         eprintln!("sluice: warning: {remark}");
+    }
+    for choice in router.choices() {
+        if !args.quiet {
+            eprintln!(
+                "sluice: {}: {} port ({})",
+                choice.name, choice.kind, choice.reason
+            );
+            for sentence in &choice.cannot {
+                eprintln!("sluice: {}: note: {sentence}", choice.name);
+            }
+        }
     }
     if !args.quiet {
         let names: Vec<String> = settings.ports.iter().map(ToString::to_string).collect();

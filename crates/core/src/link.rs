@@ -29,6 +29,7 @@ pub mod duplicate;
 pub mod framing;
 pub mod gilbert;
 pub mod jitter;
+mod line;
 pub mod loss;
 pub mod medium;
 pub mod opportunities;
@@ -78,6 +79,7 @@ pub struct LinkCounts {
 ///
 /// The calls are those of a [`Pipe`]. A host whose packets are super-packets splits them before a
 /// link with effects: an effect strikes a handle as a whole.
+#[repr(C)]
 pub struct Link {
     entry: Option<Box<Entry>>,
     pipe: Pipe,
@@ -158,6 +160,11 @@ impl Link {
     /// When [`Link::poll`] has something to do next.
     pub fn next_wake(&self) -> Wake {
         self.pipe.next_wake()
+    }
+
+    /// Reads what the next packet needs of the link itself; see [`Discipline::touch`].
+    pub fn touch(&self) -> u64 {
+        self.pipe.touch() ^ u64::from(self.entry.is_some())
     }
 
     /// What waits in the queue.

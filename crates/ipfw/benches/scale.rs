@@ -1,14 +1,19 @@
 //! What a packet costs as rules and dynamic pipes grow in number, and what a pipe weighs.
 //!
-//! `cargo bench -p sluice-ipfw --bench scale [-- rules|pipes|memory]`
+//! `cargo bench -p sluice-ipfw --bench scale [-- rules|pipes|memory|show]`
 //!
 //! *Rules*: as many `count` rules as said, each for another destination, and one that passes the
 //! packet. A known flow is one of 64 that come again and again; a new one has never been seen.
 //! *Pipes*: `sched 1 config mask src-ip 0xffffffff type fq_codel`, so that each source has a link of
 //! 100 Gbit/s and a whole FQ-CoDel of its own; packets come from random sources, one per microsecond,
-//! in trains of 20 or one by one, and the cost is that of a packet's way in and out. One by one each
-//! packet meets a pipe that nothing has touched for long, and pays for every line of it. Beside it
-//! stands what four random read-modify-writes cost in memory of the size that the pipes take.
+//! and the cost is that of a packet's way in and out. *In trains*: 20 packets of a source behind one
+//! another, as a window of TCP is. *In batches*: 32 packets, each from a random source, which the engine
+//! is told of before the first (`Firewall::expect`), as a router does that takes batches from its
+//! ports. *One by one*: each packet from a random source, and nobody told. In the last two each packet
+//! meets a pipe that nothing has touched for long, and pays for every line of it. Beside them stands
+//! the floor: what as many random read-modify-writes cost in as much memory ([`LINES`] lines each, in
+//! [`REGIONS`] places that do not depend on each other).
+//! *Show*: how long commands about 100 000 pipes take.
 //! *Memory*: the heap per pipe when each has had a packet and is at rest, when it has been idle for so
 //! long that it is put to sleep, and while it holds four packets.
 
@@ -20,8 +25,10 @@ use sluice_core::{Cx, DropCounter, Packet, Rng, Time};
 use sluice_ipfw::headers::UDP;
 use sluice_ipfw::{Direction, Disposition, Firewall, Headers, NoFiles, Settings};
 
-const ROUNDS: usize = 30;
-const PACKETS: usize = 10_000;
+/// Rounds are short: the best of many has then not been interrupted, also on a machine that does other
+/// things.
+const ROUNDS: usize = 300;
+const PACKETS: usize = 1_000;
 
 fn main() {
     let wanted: Vec<String> = std::env::args()
@@ -38,6 +45,9 @@ fn main() {
     }
     if is_wanted("memory") {
         memory();
+    }
+    if is_wanted("show") {
+        show();
     }
 }
 
@@ -157,8 +167,8 @@ add 100 queue 1 ip from any to any
 
 fn pipes() {
     println!(
-        "{:>10} {:>12} {:>8} {:>12} {:>8} {:>12}",
-        "pipes", "in trains", "growth", "one by one", "growth", "four lines"
+        "{:>8} {:>10} {:>7} {:>11} {:>7} {:>11} {:>7} {:>10}",
+        "pipes", "in trains", "growth", "in batches", "growth", "one by one", "growth", "floor"
     );
     let mut first = None;
     for count in [1_u32, 1_000, 100_000] {
@@ -182,14 +192,32 @@ fn pipes() {
             })
         };
         let (single, train) = (turns(1), turns(TRAIN));
+        let mut coming = Vec::with_capacity(BATCH);
+        let batch = best(|| {
+            for _ in 0..PACKETS / BATCH {
+                let sources = (0..BATCH).map(|_| order.below(u64::from(count)) as u32);
+                coming.extend(sources.map(|source| (headers(source, 1000), 1000)));
+                // As the router does: with few pipes there is nothing to fetch.
+                if engine.firewall.is_wide() {
+                    engine.firewall.expect(&coming);
+                }
+                for (headers, _) in coming.drain(..) {
+                    engine.now_ns += 1_000;
+                    engine.send(&headers);
+                    engine.poll();
+                }
+            }
+        });
+        let batch = batch * PACKETS as f64 / (PACKETS / BATCH * BATCH) as f64;
         engine.now_ns += 1_000_000;
         engine.poll();
         assert!(engine.is_complete(0), "what is measured drops nothing");
-        let (first_single, first_train) = *first.get_or_insert((single, train));
-        let lines = four_lines(count as usize * BYTES_PER_PIPE);
+        let (first_single, first_batch, first_train) = *first.get_or_insert((single, batch, train));
+        let floor = floor(count as usize);
         println!(
-            "{count:>10} {train:>12.1} {:>8.2} {single:>12.1} {:>8.2} {lines:>12.1}",
+            "{count:>8} {train:>10.1} {:>7.2} {batch:>11.1} {:>7.2} {single:>11.1} {:>7.2} {floor:>10.1}",
             train / first_train,
+            batch / first_batch,
             single / first_single
         );
     }
@@ -199,23 +227,59 @@ fn pipes() {
 /// Packets of one source that come behind one another: what a window of TCP or a batch of a card is.
 const TRAIN: usize = 20;
 
+/// Packets that a port gives at one time.
+const BATCH: usize = 32;
+
+/// Cache lines that a packet touches of the pipe that it meets, and the pieces of memory that they are
+/// in: the flow, the instance, its link, its discipline, the flow's queue, the place of the packet.
+const LINES: usize = 18;
+const REGIONS: usize = 6;
 /// What the memory of a pipe at rest is about.
 const BYTES_PER_PIPE: usize = 2048;
 
-/// Four random read-modify-writes in `bytes` of memory.
-fn four_lines(bytes: usize) -> f64 {
-    let lines = (bytes / 64).max(4);
-    let mut memory = vec![0_u64; lines * 8];
+/// Read-modify-writes of as many lines as a packet touches, in memory of the size that the pipes take.
+fn floor(pipes: usize) -> f64 {
+    let each = LINES / REGIONS;
+    let runs = (pipes * BYTES_PER_PIPE / 64 / each).max(REGIONS);
+    let mut memory = vec![0_u64; runs * each * 8];
     let mut order = Rng::from_seed(3);
     best(|| {
         for _ in 0..PACKETS {
-            for _ in 0..4 {
-                let line = order.below(lines as u64) as usize;
-                memory[line * 8] = memory[line * 8].wrapping_add(1);
+            for _ in 0..REGIONS {
+                let run = order.below(runs as u64) as usize * each;
+                for line in run..run + each {
+                    memory[line * 8] = memory[line * 8].wrapping_add(1);
+                }
             }
         }
         black_box(&mut memory);
     })
+}
+
+/// How long the engine is busy with what is asked about 100 000 pipes: packets wait for it.
+fn show() {
+    let mut engine = Engine::new(PER_SOURCE);
+    for source in 0..100_000 {
+        engine.now_ns += 1_000;
+        engine.send(&headers(source, 1000));
+        engine.poll();
+    }
+    println!("\n{:>28} {:>14}", "a command on 100000 pipes", "ms");
+    for command in ["list", "pipe show", "sched show", "--json sched show"] {
+        let mut shortest = Duration::MAX;
+        for _ in 0..5 {
+            let mut cx = Cx::new(
+                Time::from_ns(engine.now_ns),
+                &mut engine.rng,
+                &mut engine.sink,
+            );
+            let start = Instant::now();
+            let output = engine.firewall.command(command, &mut NoFiles, &mut cx);
+            shortest = shortest.min(start.elapsed());
+            assert!(black_box(output).is_ok());
+        }
+        println!("{command:>28} {:>14.1}", shortest.as_secs_f64() * 1e3);
+    }
 }
 
 fn memory() {

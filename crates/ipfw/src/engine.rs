@@ -135,6 +135,9 @@ pub struct Output {
 
 /// Pipes that one packet may go through: more is a ruleset that goes round in circles.
 const MOST_PIPES: u16 = 1000;
+/// Packets whose memory is fetched at one time: more than a processor has misses under way, few enough
+/// that what was fetched first is still there.
+const EXPECTED: usize = 32;
 /// Log entries that are kept for a host that does not take them.
 const MOST_LOG: usize = 1024;
 
@@ -180,10 +183,33 @@ impl Firewall {
         self.ways_out[place] = Some(to);
     }
 
-    /// The rate of the slowest link; none if all are unlimited.
-    pub fn slowest_rate(&self) -> Option<Rate> {
-        let rates = self.layout.links.values().map(|link| link.rate);
-        rates.filter(|rate| *rate < Rate::UNLIMITED).min()
+    /// Whether there is a link or queue for which super-packets must be split: slower than
+    /// `threshold`, or with something that strikes packets one by one (loss, reordering, a profile).
+    pub fn splits_any(&self, threshold: Rate) -> bool {
+        let mut links = self.layout.links.values();
+        links.any(|link| link.wants_single_packets(threshold))
+            || self.layout.flowsets.values().any(|f| f.loss.is_some())
+    }
+
+    /// Whether a super-packet with these headers must be split: its flow may come, in either pass, to
+    /// what [`Firewall::splits_any`] looks for. Where the rules cannot tell beforehand (states, a
+    /// table's value that depends on the packet, rules behind a pipe that are asked too) any such link
+    /// counts.
+    pub fn splits(&mut self, headers: &Headers, threshold: Rate) -> bool {
+        let way_out = self.second_pass(headers);
+        let mut splits = false;
+        for pass in std::iter::once(headers).chain(&way_out) {
+            let runtime = &self.runtime;
+            let is_certain = self.switches.one_pass
+                && self.rules.targets(pass, |is_pipe, number| {
+                    let flowset = if is_pipe { number + 2 * STRIDE } else { number };
+                    splits |= runtime.wants_single_packets(flowset, threshold);
+                });
+            if !is_certain {
+                return self.splits_any(threshold);
+            }
+        }
+        splits
     }
 
     /// Takes a packet at `cx.now` for one pass through the rules. Its slot is a small number that no
@@ -197,6 +223,55 @@ impl Firewall {
             return Disposition::Pass(packet);
         }
         self.route(packet, headers, RuleId::START, 0, cx)
+    }
+
+    /// Whether there are so many pipes and queues that [`Firewall::expect`] is worth its cost.
+    pub fn is_wide(&self) -> bool {
+        self.runtime.is_wide()
+    }
+
+    /// Reads the memory that packets with these headers and flow hashes
+    /// ([`Packet::flow`](sluice_core::Packet)) will need, and changes nothing. With very many pipes at
+    /// work each packet meets one that nothing has touched for long, and waits for memory half a dozen
+    /// times, one after another. A host that takes packets in batches tells them first; then a batch
+    /// waits for all of them at one time.
+    pub fn expect(&self, coming: &[(Headers, u32)]) {
+        let mut read = 0;
+        for coming in coming.chunks(EXPECTED) {
+            // One step for all packets, then the next step, which needs the first one's result. What is
+            // computed stands apart from what is read: the fewer instructions between two reads, the
+            // more of them a processor has under way.
+            let mut places = [0; EXPECTED];
+            for ((headers, _), place) in coming.iter().zip(&mut places) {
+                *place = self.rules.place(headers);
+            }
+            for place in &places[..coming.len()] {
+                read ^= self.rules.touch(*place);
+            }
+            let mut instances = [0; EXPECTED];
+            for ((headers, _), instance) in coming.iter().zip(&mut instances) {
+                *instance = self.runtime.hinted(self.rules.hint(headers));
+            }
+            for instance in &instances[..coming.len()] {
+                read ^= self.runtime.touch_record(*instance);
+            }
+            for instance in &instances[..coming.len()] {
+                read ^= self.runtime.touch_link(*instance);
+            }
+            for ((_, flow), instance) in coming.iter().zip(&instances) {
+                read ^= self.runtime.touch_queue(*instance, *flow);
+            }
+        }
+        std::hint::black_box(read);
+    }
+
+    /// With which headers a packet that comes in asks the rules a second time, on its way out.
+    pub fn second_pass(&self, headers: &Headers) -> Option<Headers> {
+        self.way_out(headers).map(|xmit| Headers {
+            direction: Direction::Out,
+            xmit: Some(xmit),
+            ..headers.clone()
+        })
     }
 
     /// Works off everything that is due up to `cx.now`, and gives the next packet that has come
@@ -283,13 +358,8 @@ impl Firewall {
         pipes: u16,
         cx: &mut Cx<'_>,
     ) -> Disposition {
-        let Some(xmit) = self.way_out(headers) else {
+        let Some(headers) = self.second_pass(headers) else {
             return Disposition::Pass(packet);
-        };
-        let headers = Headers {
-            direction: Direction::Out,
-            xmit: Some(xmit),
-            ..headers.clone()
         };
         self.route(packet, &headers, RuleId::START, pipes, cx)
     }

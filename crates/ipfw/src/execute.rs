@@ -1,5 +1,6 @@
 //! Commands carried out: each whole or not at all.
 
+mod rules;
 mod tables;
 
 use std::fmt::Write as _;
@@ -9,11 +10,10 @@ use sluice_core::event::Cx;
 use crate::engine::{Firewall, Mode, Output};
 use crate::grammar::{
     self, At, Command, CommandError, ErrorKind, Flags, Invocation, NumberSpan, ObjectKind,
-    RESERVED_SET, Rule, RuleFormat, SetCommand, ShowRule, Switch, Target, Variable, Warning,
+    RESERVED_SET, Switch, Variable, Warning,
 };
 use crate::objects::layout::{Files, Layout, Means, STRIDE};
-use crate::rules::matching::table_of;
-use crate::rules::{DEFAULT_RULE, Entry, Saved};
+use crate::rules::{Entry, Saved};
 use crate::show::Snapshot;
 use crate::show::collect::{Collector, is_selected};
 use crate::show::rules as show_rules;
@@ -376,238 +376,6 @@ impl Firewall {
         snapshot
     }
 
-    fn add(&mut self, rule: &Rule, flags: &Flags, output: &mut Output) -> Result<(), CommandError> {
-        let at = rule.number.map(|n| n.at);
-        let mut say = |text: String| output.warnings.push(Warning::new(at, text));
-        use grammar::Action::{Call, Pipe, Queue, SkipTo};
-        let is_arg = matches!(
-            rule.action,
-            Pipe(Target::TableArg)
-                | Queue(Target::TableArg)
-                | SkipTo(Target::TableArg)
-                | Call(Target::TableArg)
-        );
-        let names_table = rule
-            .clauses()
-            .flatten()
-            .any(|t| !t.is_negated && table_of(&t.condition).is_some());
-        if is_arg && !names_table {
-            say(
-                "no table is asked in this rule: tablearg is 0, which is no pipe, queue or rule"
-                    .into(),
-            );
-        }
-        let missing = match rule.action {
-            Pipe(Target::Number(n)) if !self.layout.links.contains_key(&n) => Some(("pipe", n)),
-            Queue(Target::Number(n)) if !self.layout.flowsets.contains_key(&n) => {
-                Some(("queue", n))
-            }
-            _ => None,
-        };
-        if let Some((word, n)) = missing {
-            say(format!(
-                "{word} {n} does not exist: packets that match are dropped until it does"
-            ));
-        }
-        for term in rule.clauses().flatten() {
-            let Some((name, kind)) = table_of(&term.condition) else {
-                continue;
-            };
-            let of_other_kind = self
-                .rules
-                .tables
-                .find(name)
-                .map(|id| self.rules.tables.table(id).kind)
-                .filter(|k| *k != kind);
-            if let Some(other) = of_other_kind {
-                let text = format!(
-                    "table {name} is of type {}, not {}",
-                    other.word(),
-                    kind.word()
-                );
-                return Err(CommandError {
-                    at,
-                    ..CommandError::of(ErrorKind::Unavailable(text))
-                });
-            }
-        }
-        let step = self.variables.value("net.inet.ip.fw.autoinc_step") as u32;
-        let number = self.rules.add(rule.clone(), step);
-        if !flags.quiet {
-            let format = rule_format(flags);
-            put(
-                output,
-                format_args!("{number:05} {}\n", ShowRule(rule, format)),
-            );
-        }
-        Ok(())
-    }
-
-    fn list(
-        &mut self,
-        has_counters: bool,
-        spans: &[At<NumberSpan>],
-        set: Option<u8>,
-        flags: &Flags,
-        output: &mut Output,
-        cx: &mut Cx<'_>,
-    ) -> Result<(), CommandError> {
-        let shown = |e: &Entry| {
-            let is_visible = flags.sets || !self.rules.is_set_disabled(e.rule.set);
-            is_visible && set.is_none_or(|s| s == e.rule.set) && is_selected(e.number, spans)
-        };
-        for span in spans {
-            let range = span.value.first..=span.value.last;
-            if !self
-                .rules
-                .entries()
-                .iter()
-                .any(|e| range.contains(&e.number))
-            {
-                return Err(CommandError::new(
-                    ErrorKind::NoSuchRule(span.value.first),
-                    span.at,
-                ));
-            }
-        }
-        if flags.json {
-            let rules = show_rules::states(&self.rules, shown);
-            let snapshot = Snapshot {
-                now_ns: cx.now.as_ns(),
-                rules,
-                ..Snapshot::default()
-            };
-            output.snapshot = Some(Box::new(snapshot));
-            return Ok(());
-        }
-        let style = show_rules::Style {
-            has_counters: has_counters || flags.counters,
-            times: flags.times,
-            origin_s: self.settings.origin_s,
-            dynamic: flags.dynamic,
-            has_expired: flags.expired,
-            format: rule_format(flags),
-        };
-        output
-            .stdout
-            .push_str(&show_rules::list(&self.rules, shown, &style, cx.now));
-        Ok(())
-    }
-
-    fn delete_rules(
-        &mut self,
-        spans: &[At<NumberSpan>],
-        set: Option<u8>,
-    ) -> Result<(), CommandError> {
-        let in_set = |e: &Entry| set.is_none_or(|s| s == e.rule.set);
-        if let Some(span) = spans.iter().find(|s| s.value.first == DEFAULT_RULE) {
-            return Err(CommandError::new(
-                ErrorKind::RuleNotFound(DEFAULT_RULE),
-                span.at,
-            ));
-        }
-        for span in spans {
-            let range = span.value.first..=span.value.last;
-            let is_there =
-                |e: &Entry| e.number != DEFAULT_RULE && range.contains(&e.number) && in_set(e);
-            if !self.rules.entries().iter().any(is_there) {
-                return Err(CommandError::new(
-                    ErrorKind::RuleNotFound(span.value.first),
-                    span.at,
-                ));
-            }
-        }
-        self.rules
-            .remove(|e| in_set(e) && is_selected(e.number, spans));
-        Ok(())
-    }
-
-    fn zero(
-        &mut self,
-        spans: &[At<NumberSpan>],
-        set: Option<u8>,
-        log_only: bool,
-        flags: &Flags,
-        output: &mut Output,
-    ) -> Result<(), CommandError> {
-        let in_set = |e: &Entry| set.is_none_or(|s| s == e.rule.set);
-        for span in spans {
-            let range = span.value.first..=span.value.last;
-            if !self
-                .rules
-                .entries()
-                .iter()
-                .any(|e| range.contains(&e.number) && in_set(e))
-            {
-                return Err(CommandError::new(
-                    ErrorKind::RuleNotFound(span.value.first),
-                    span.at,
-                ));
-            }
-        }
-        self.rules
-            .zero(log_only, |e| in_set(e) && is_selected(e.number, spans));
-        if flags.quiet {
-            return Ok(());
-        }
-        let what = if log_only {
-            "logging count reset"
-        } else {
-            "cleared"
-        };
-        if spans.is_empty() {
-            let all = if log_only {
-                "Logging counts reset."
-            } else {
-                "Accounting cleared."
-            };
-            put(output, format_args!("{all}\n"));
-        }
-        for span in spans {
-            put(output, format_args!("Entry {} {what}.\n", span.value.first));
-        }
-        Ok(())
-    }
-
-    fn sets(&mut self, command: &SetCommand, output: &mut Output) -> Result<(), CommandError> {
-        match command {
-            SetCommand::Show => output.stdout.push_str(&show_rules::sets(&self.rules)),
-            SetCommand::Switch { disable, enable } => self.rules.switch_sets(disable, enable),
-            SetCommand::Move(from, to) => {
-                self.rules
-                    .change_sets(|e| if e.rule.set == *from { *to } else { e.rule.set });
-            }
-            SetCommand::Swap(a, b) => {
-                self.rules.change_sets(|e| match e.rule.set {
-                    set if set == *a => *b,
-                    set if set == *b => *a,
-                    set => set,
-                });
-            }
-            SetCommand::MoveRule(number, to) => {
-                if !self
-                    .rules
-                    .entries()
-                    .iter()
-                    .any(|e| e.number == number.value)
-                {
-                    return Err(CommandError::new(
-                        ErrorKind::RuleNotFound(number.value),
-                        number.at,
-                    ));
-                }
-                self.rules.change_sets(|e| {
-                    if e.number == number.value {
-                        *to
-                    } else {
-                        e.rule.set
-                    }
-                });
-            }
-        }
-        Ok(())
-    }
-
     fn switch(&mut self, which: Switch, is_on: bool) {
         let name = match which {
             Switch::Firewall => {
@@ -710,15 +478,6 @@ struct Run<'f> {
     /// The layout is put to work at the end, not after each line.
     is_deferred: bool,
     depth: usize,
-}
-
-fn rule_format(flags: &Flags) -> RuleFormat {
-    RuleFormat {
-        has_set: flags.sets,
-        is_compact: flags.compact,
-        is_brief: flags.brief,
-        has_names: flags.names,
-    }
 }
 
 pub(crate) fn put(output: &mut Output, text: std::fmt::Arguments<'_>) {

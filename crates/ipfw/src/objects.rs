@@ -1,6 +1,7 @@
 //! Pipes, queues and schedulers: what is configured, and what is at work.
 
 pub(crate) mod discipline;
+mod expiry;
 mod heap;
 pub(crate) mod instance;
 pub(crate) mod layout;

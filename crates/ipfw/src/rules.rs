@@ -382,23 +382,67 @@ impl Rules {
         } else {
             self.entries.partition_point(|e| e.id() <= after) as u32
         };
-        let key = FlowKey::of(headers);
-        let cached = match self.programs.find(&key, start) {
-            Some(cached) => cached,
-            None => {
-                let env = Environment {
-                    interfaces: &self.interfaces,
-                    own: &self.own,
-                    tables: &self.tables,
-                };
-                let disabled = self.disabled_sets;
-                let steps = self
-                    .programs
-                    .build(&self.entries, disabled, headers, &env, start);
-                self.programs.insert(key, start, steps)
-            }
-        };
+        let cached = self.cached(headers, start);
         (self.run(cached.program, headers, walk), cached)
+    }
+
+    /// Visits the pipes (or else queues) and their numbers to which rules may send packets of this
+    /// flow in this pass. Gives whether these are all: not where states or tables that each packet is
+    /// asked about decide.
+    pub fn targets(&mut self, headers: &Headers, mut visit: impl FnMut(bool, u32)) -> bool {
+        let program = self.cached(headers, 0).program;
+        for step in self.programs.steps(program).iter() {
+            if step.probes {
+                return false;
+            }
+            let entry = &self.entries[step.rule as usize];
+            let (is_pipe, target) = match entry.rule.action {
+                Action::Pipe(target) => (true, target),
+                Action::Queue(target) => (false, target),
+                _ => continue,
+            };
+            match target {
+                Target::Number(number) => visit(is_pipe, number),
+                Target::TableArg if entry.asks_for_arg() => return false,
+                Target::TableArg => visit(is_pipe, step.arg),
+            }
+        }
+        true
+    }
+
+    /// Where the flow of a packet would be found among those that are known.
+    pub fn place(&self, headers: &Headers) -> usize {
+        self.programs.place(&FlowKey::of(headers))
+    }
+
+    /// Reads what is there.
+    #[inline]
+    pub fn touch(&self, place: usize) -> u64 {
+        self.programs.touch(place)
+    }
+
+    /// What was left with the flow of a packet, if it is known.
+    pub fn hint(&self, headers: &Headers) -> u32 {
+        let known = self.programs.find(&FlowKey::of(headers), 0);
+        known.map_or(program::NO_HINT, |cached| cached.hint)
+    }
+
+    /// What is left of the rules from `start` on for a flow.
+    fn cached(&mut self, headers: &Headers, start: u32) -> Cached {
+        let key = FlowKey::of(headers);
+        if let Some(cached) = self.programs.find(&key, start) {
+            return cached;
+        }
+        let env = Environment {
+            interfaces: &self.interfaces,
+            own: &self.own,
+            tables: &self.tables,
+        };
+        let disabled = self.disabled_sets;
+        let steps = self
+            .programs
+            .build(&self.entries, disabled, headers, &env, start);
+        self.programs.insert(key, start, steps)
     }
 
     fn run(&mut self, program: u32, headers: &Headers, mut walk: Walk<'_>) -> Outcome {

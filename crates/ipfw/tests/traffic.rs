@@ -687,3 +687,160 @@ fn red_has_the_thresholds_that_it_was_given() {
     let kept = 40 - bench.dropped.0.len();
     assert!((11..=14).contains(&kept), "{kept}");
 }
+
+#[test]
+fn super_packets_are_split_for_the_pipes_that_their_flow_may_come_to() {
+    use sluice_core::Rate;
+    let threshold = Rate::from_bps(1_000_000_000);
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config bw 10Mbit/s
+         pipe 2 config bw 10Gbit/s
+         pipe 3 config bw 10Gbit/s jitter 1ms
+         pipe 4 config bw 10Gbit/s plr 0.1
+         table t create type addr valtype pipe
+         table t add 10.0.1.5/32 1
+         table t add 10.0.1.6/32 2
+         add 100 pipe 1 ip from 10.0.1.1 to any
+         add 110 pipe 2 ip from 10.0.1.2 to any
+         add 120 pipe 3 ip from 10.0.1.3 to any
+         add 130 pipe 4 ip from 10.0.1.4 to any
+         add 140 pipe tablearg ip from table(t) to any
+         add 150 prob 0.5 pipe 1 ip from 10.0.1.7 to any
+         add 160 pipe 2 ip from 10.0.1.7 to any
+         add 65000 allow ip from any to any",
+    );
+    // The slow one, jitter, loss, the table's slow one, and what may be either; not the fast one,
+    // the table's fast one, or no pipe at all.
+    let split: Vec<u8> = (1..=8)
+        .filter(|host| bench.firewall.splits(&udp(*host), threshold))
+        .collect();
+    assert_eq!(split, [1, 3, 4, 5, 7]);
+    // Rules behind a pipe may send a packet on into any other; so may a known state.
+    bench.ok("sysctl net.inet.ip.fw.one_pass=0");
+    assert!(bench.firewall.splits(&udp(2), threshold));
+    bench.ok("sysctl net.inet.ip.fw.one_pass=1");
+    assert!(!bench.firewall.splits(&udp(2), threshold));
+    bench.ok("add 50 check-state");
+    assert!(bench.firewall.splits(&udp(2), threshold));
+    // Without anything slow nobody asks.
+    bench.script("-q pipe flush\npipe 2 config bw 10Gbit/s");
+    assert!(!bench.firewall.splits_any(threshold));
+}
+
+#[test]
+fn both_passes_decide_whether_a_super_packet_is_split() {
+    use sluice_core::Rate;
+    use sluice_ipfw::InterfaceId;
+    let mut bench = Bench::new();
+    bench.firewall.connect(InterfaceId(0), InterfaceId(1));
+    bench.script(
+        "pipe 1 config bw 10Mbit/s
+         add 100 pipe 1 ip from any to any out xmit em1
+         add 200 allow ip from any to any",
+    );
+    let threshold = Rate::from_bps(1_000_000_000);
+    let arriving = |from: u16| Headers {
+        direction: Direction::In,
+        recv: Some(InterfaceId(from)),
+        ..udp(1)
+    };
+    assert!(bench.firewall.splits(&arriving(0), threshold));
+    assert!(!bench.firewall.splits(&arriving(1), threshold));
+}
+
+#[test]
+fn to_be_told_of_packets_changes_nothing() {
+    let run = |is_told: bool| {
+        let mut bench = Bench::new();
+        bench.script(
+            "sched 1 config mask src-ip 0xffffffff type fq_codel
+             pipe 1 config bw 1Mbit/s
+             queue 1 config sched 1
+             pipe 2 config bw 1Mbit/s mask dst-ip 0xffffffff codel
+             add queue 1 ip from any to any src-port 1000
+             add pipe 2 ip from any to any",
+        );
+        for turn in 0..2_000_u32 {
+            let host = turn % 600;
+            let source = ip(10, 1, (host / 250) as u8, (host % 250) as u8);
+            let headers = out(
+                UDP,
+                source,
+                ip(10, 0, 2, (turn % 7) as u8),
+                (1000 + (turn / 600 % 2) as u16, 53),
+            );
+            if is_told {
+                bench.firewall.expect(&[(headers.clone(), turn)]);
+            }
+            bench.run_until(u64::from(turn) * 100_000);
+            bench.send(1000, &headers);
+        }
+        assert!(bench.firewall.is_wide());
+        bench.drain();
+        (bench.out, bench.dropped.0)
+    };
+    assert_eq!(run(true), run(false));
+}
+
+#[test]
+fn a_show_in_pieces_says_what_a_show_says() {
+    use sluice_core::{Cx, Time};
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config bw 2Mbit/s mask src-ip 0xffffffff codel
+         pipe 2 config
+         sched 3 config mask dst-ip 0xff type fq_codel
+         queue 3 config sched 3
+         sched 4 config
+         queue 4 config sched 4
+         add pipe 1 ip from any to any src-port 1000
+         add queue 3 ip from any to any src-port 1001
+         add queue 4 ip from any to any",
+    );
+    for turn in 0..900_u32 {
+        let source = ip(10, 0, (turn / 200) as u8, (turn % 200) as u8);
+        let ports = (1000 + (turn % 3) as u16, 53);
+        bench.send(
+            1000,
+            &out(UDP, source, ip(10, 0, 2, (turn % 7) as u8), ports),
+        );
+    }
+    bench.run_until(20 * MS);
+    for command in [
+        "pipe show",
+        "pipe 2 show",
+        "-v pipe list 1-5",
+        "sched show",
+        "sched 3 show",
+        "ipfw sched 4 show",
+        "--json pipe show",
+        "--json sched show",
+        "pipe 7 show",
+    ] {
+        let said = bench.run(command).unwrap();
+        let mut cx = Cx::new(Time::from_ns(bench.now), &mut bench.rng, &mut bench.dropped);
+        let survey = bench.firewall.survey(command, &mut cx);
+        let mut survey = survey.expect("it only shows pipes or schedulers");
+        let mut pieces = 1;
+        while bench.firewall.look(&mut survey, 50, &mut cx) {
+            pieces += 1;
+        }
+        assert!(pieces > 6, "{pieces}");
+        assert_eq!(survey.finish(), said, "{command}");
+    }
+    // What does more, or says more, is not for pieces.
+    for command in [
+        "pipe 1 delete",
+        "queue show",
+        "pipe show nine",
+        "list",
+        "-n pipe show",
+    ] {
+        let mut cx = Cx::new(Time::from_ns(bench.now), &mut bench.rng, &mut bench.dropped);
+        assert!(
+            bench.firewall.survey(command, &mut cx).is_none(),
+            "{command}"
+        );
+    }
+}

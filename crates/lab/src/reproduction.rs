@@ -269,8 +269,9 @@ impl Writer<'_> {
             }
         }
         if !experiment.number.is_empty() {
-            self.text
-                .push_str("\n| figure | published | simulated | live | why |\n|---|---|---|---|---|\n");
+            self.text.push_str(
+                "\n| figure | published | simulated | live | why |\n|---|---|---|---|---|\n",
+            );
         }
         for number in &experiment.number {
             let place = match &number.run {
@@ -484,7 +485,9 @@ mod tests {
         assert_eq!(missing.unwrap(), [temp.path().join("runs/one/fifo.live")]);
         let text = fs::read_to_string(temp.path().join("page.md")).unwrap();
         assert!(text.contains("## A flow\n\n**Published** (a paper, figure 1). It stays."));
-        assert!(text.contains("| goodput (`bulk.goodput`) | 1 Mbit/s | 1Mbit/s | not run | exact |"));
+        assert!(
+            text.contains("| goodput (`bulk.goodput`) | 1 Mbit/s | 1Mbit/s | not run | exact |")
+        );
         assert!(text.contains("| score (`udp.mos`) | - | not measured | not run |  |"));
         assert!(text.contains("](images/reproduction/one-flows-sim.png)"));
         let picture = temp.path().join("images/reproduction/one-flows-sim.png");

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -169,6 +170,10 @@ pub(crate) unsafe fn option<T: Copy>(
 
 /// Zeroed memory of a fixed size, page-aligned and present from the start; or one of the parts that
 /// such memory was divided into.
+///
+/// It is looked at in pieces, `area[range]`, and never as a whole: pieces may be the kernel's for a while
+/// (the packet memory of AF_XDP), and a reference to bytes that somebody else writes must not exist.
+/// Whoever lends a piece keeps from indexing it until it is back.
 pub(crate) struct Area {
     mapping: SharedMap,
     offset: usize,
@@ -209,20 +214,69 @@ impl Area {
     }
 }
 
-impl std::ops::Deref for Area {
-    type Target = [u8];
+impl Area {
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
 
-    fn deref(&self) -> &[u8] {
-        // SAFETY: the part lies inside of the mapping, which the kernel zeroed and which lives as
-        // long as `self`; no other `Area` has bytes of it, and writers need `&mut self`.
-        unsafe { std::slice::from_raw_parts(self.mapping.at(self.offset), self.length) }
+    /// Where it starts, to be compared.
+    pub(crate) fn address(&self) -> usize {
+        self.mapping.at(self.offset) as usize
+    }
+
+    /// Copies a piece to where `to` begins.
+    pub(crate) fn copy_within(&mut self, from: Range<usize>, to: usize) {
+        let length = from.len();
+        let (from, to) = (self.piece(&from), self.piece(&(to..to + length)));
+        // SAFETY: both lie inside of the mapping, which lives as long as `self`; no other `Area` has
+        // bytes of it, and `&mut self` excludes every borrow. They may overlap.
+        unsafe { std::ptr::copy(from, to, length) };
+    }
+
+    /// Two pieces that do not overlap, the second for writing.
+    pub(crate) fn pair(&mut self, first: Range<usize>, second: Range<usize>) -> (&[u8], &mut [u8]) {
+        assert!(
+            first.end <= second.start || second.end <= first.start,
+            "a frame is not split into its own slot"
+        );
+        let (start, start_mut) = (self.piece(&first), self.piece(&second));
+        // SAFETY: both lie inside of the mapping, which lives as long as `self`, and have no byte in
+        // common; no other `Area` has bytes of it, and `&mut self` excludes every other borrow.
+        unsafe {
+            (
+                std::slice::from_raw_parts(start, first.len()),
+                std::slice::from_raw_parts_mut(start_mut, second.len()),
+            )
+        }
+    }
+
+    /// Where a piece starts, which lies inside.
+    fn piece(&self, range: &Range<usize>) -> *mut u8 {
+        assert!(
+            range.start <= range.end && range.end <= self.length,
+            "{range:?} lies inside of {} bytes",
+            self.length
+        );
+        self.mapping.at(self.offset).wrapping_add(range.start)
     }
 }
 
-impl std::ops::DerefMut for Area {
-    fn deref_mut(&mut self) -> &mut [u8] {
+impl std::ops::Index<Range<usize>> for Area {
+    type Output = [u8];
+
+    fn index(&self, range: Range<usize>) -> &[u8] {
+        // SAFETY: the piece lies inside of the mapping, which the kernel zeroed and which lives as long
+        // as `self`; no other `Area` has bytes of it, writers need `&mut self`, and pieces that the
+        // kernel writes are not indexed.
+        unsafe { std::slice::from_raw_parts(self.piece(&range), range.len()) }
+    }
+}
+
+impl std::ops::IndexMut<Range<usize>> for Area {
+    fn index_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         // SAFETY: as above, and `&mut self` excludes every other access.
-        unsafe { std::slice::from_raw_parts_mut(self.mapping.at(self.offset), self.length) }
+        unsafe { std::slice::from_raw_parts_mut(self.piece(&range), range.len()) }
     }
 }
 

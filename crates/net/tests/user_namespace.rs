@@ -12,7 +12,11 @@ use sluice_net::Clock;
 use sluice_net::namespace::{
     Namespace, Offloads, Privilege, VethEnd, create_veth, enter_user_namespace,
 };
+use sluice_net::port::nfqueue::NfqueueOptions;
 use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::tun::TunOptions;
+use sluice_net::port::xdp::XdpOptions;
+use sluice_net::port::{NfqueuePort, PacketPort, PcapPort, Pool, PoolSize, TunPort, XdpPort};
 use sluice_net::traffic::Stop;
 use sluice_net::traffic::ping::Ping;
 use sluice_net::traffic::tcp::TcpFlow;
@@ -24,11 +28,13 @@ fn main() {
     match std::env::args().nth(1).as_deref() {
         Some("inside") => inside(),
         Some("late") => late(),
+        Some("lacking") => lacking(),
         Some("doomed") => doomed(),
         _ => {
             for (name, test) in [
                 ("unprivileged_user_runs_an_experiment", unprivileged as fn()),
                 ("threads_are_named_as_the_obstacle", too_late),
+                ("each_port_says_what_it_lacks", without),
                 ("kill_9_leaves_nothing", killed),
             ] {
                 test();
@@ -104,6 +110,58 @@ fn inside() {
     assert!(ping.arrived > 0 && ping.received > 0, "{ping:?}");
     let outcome = forwarder.finish();
     assert!(outcome.ports[0].received_super > 0);
+}
+
+/// What the ports say to a user without privileges, and inside of a namespace of his own.
+fn without() {
+    let mut command = as_nobody(again("lacking"));
+    let output = command.output().unwrap();
+    remove_copy(&command);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn lacking() {
+    let here = Namespace::current().unwrap();
+    let mut pool = Pool::new(PoolSize { slots: 8, large: 1 }).unwrap();
+    let packet = PacketPort::open(&here, "lo", PacketOptions::default());
+    let tun = TunPort::create(&here, "sluice-none0", TunOptions::default());
+    let queue = NfqueuePort::open(&here, &NfqueueOptions::default());
+    for message in [
+        packet.err().unwrap().to_string(),
+        tun.err().unwrap().to_string(),
+        queue.err().unwrap().to_string(),
+    ] {
+        for part in [
+            "Operation not permitted",
+            "the process lacks CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF",
+            "pcap ports need nothing",
+        ] {
+            assert!(message.contains(part), "{message}");
+        }
+    }
+    // Files need no privilege at all.
+    let path = std::env::temp_dir().join(format!("sluice-test-{}.pcap", std::process::id()));
+    let spec = format!(":{}", path.display()).parse().unwrap();
+    let port = PcapPort::open(&spec, None, Clock::start()).map(drop);
+    std::fs::remove_file(&path).unwrap();
+    port.unwrap();
+
+    enter_user_namespace().unwrap();
+    let here = Namespace::current().unwrap();
+    here.links().unwrap().set_up("lo", true).unwrap();
+    drop(PacketPort::open(&here, "lo", PacketOptions::default()).unwrap());
+    drop(NfqueuePort::open(&here, &NfqueueOptions::default()).unwrap());
+    let _tun = TunPort::create(&here, "sluice-tun0", TunOptions::default()).unwrap();
+    let xdp = XdpPort::open(&here, "sluice-tun0", &mut pool, XdpOptions::default());
+    let message = xdp.err().unwrap().to_string();
+    assert!(
+        message.contains("AF_XDP is not allowed: packet, tun, tap and nfqueue ports work"),
+        "{message}"
+    );
 }
 
 fn too_late() {

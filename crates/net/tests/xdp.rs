@@ -114,14 +114,15 @@ fn frames_cross_byte_for_byte_both_ways_in_every_mode_that_veth_has() {
 
 #[test]
 fn the_halves_of_an_interface_keep_their_frames_in_two_pools() {
-    let mut common = pool(64);
-    let (namespace, mut left, right) = wire(&mut common, XdpOptions::default());
-    drop(right);
-    let (mut into, mut from) = Pool::pair(size(256)).unwrap();
     let options = XdpOptions {
         ready: 64,
         ..XdpOptions::default()
     };
+    let mut common = pool(512);
+    let (namespace, mut left, mut right) = wire(&mut common, options);
+    right.release(&mut common);
+    drop(right);
+    let (mut into, mut from) = Pool::pair(size(256)).unwrap();
     let (mut receiving, mut sending) =
         XdpPort::open_halves(&namespace, "right", &mut into, &from, options).unwrap();
     for length in [46, 100, 1400] {

@@ -175,8 +175,8 @@ impl Queueing for Rough {
 
     fn key(&self, _from: PortNumber, _view: &View, _head: &[u8]) {}
 
-    fn splits(&self, from: PortNumber, at: Time) -> bool {
-        self.queueing.splits(from, at)
+    fn splits(&mut self, from: PortNumber, key: &Self::Key, at: Time) -> bool {
+        self.queueing.splits(from, key, at)
     }
 
     fn admit(&mut self, packet: Packet, (): &(), cx: &mut Cx<'_>) {

@@ -17,9 +17,10 @@
 //! [`Medium`]; a pipe without one pays a branch for it.
 
 use alloc::boxed::Box;
-use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
 
+use super::line::Line;
 use super::medium::{Medium, RateSource, Transmission};
 use crate::event::{Backlog, Cx, DropReason};
 use crate::packet::Packet;
@@ -49,22 +50,25 @@ pub struct Departure {
 }
 
 /// A queue, a link and a delay line.
+///
+/// The fields are in this order so that [`Pipe::touch`] reads from each cache line that they are in.
+#[repr(C)]
 pub struct Pipe {
-    params: PipeParams,
-    queue: Box<dyn Discipline>,
-    /// The packet that occupies the link, and when its slot ends.
-    on_wire: Option<(Time, Packet)>,
+    /// When something is due next, [`Time::MAX`] for nothing: most calls need not ask the queue. None
+    /// after somebody else had the queue.
+    due: Option<Time>,
+    /// The last instant that was worked off.
+    clock: Time,
     /// When the link's saved time is used up: the end of the last slot, without burst credit.
     free_at: Time,
     /// An instant at which the idle link must ask the queue.
     ask_at: Option<Time>,
-    line: VecDeque<(Time, Packet)>,
+    queue: Box<dyn Discipline>,
+    /// The packet that occupies the link, and when its slot ends.
+    on_wire: Option<(Time, Packet)>,
     in_flight: Backlog,
-    /// The last instant that was worked off.
-    clock: Time,
-    /// When something is due next, [`Time::MAX`] for nothing: most calls need not ask the queue. None
-    /// after somebody else had the queue.
-    due: Option<Time>,
+    line: Line,
+    params: PipeParams,
     medium: Option<Box<Beyond>>,
 }
 
@@ -102,7 +106,7 @@ impl Pipe {
             on_wire: None,
             free_at: Time::ZERO,
             ask_at: None,
-            line: VecDeque::new(),
+            line: Line::default(),
             in_flight: Backlog::default(),
             clock: Time::ZERO,
             due: None,
@@ -142,10 +146,10 @@ impl Pipe {
 
     /// The next packet that has arrived at the far end by `now`.
     fn arrived(&mut self, now: Time) -> Option<Departure> {
-        let in_order = self.line.front().map(|(due, _)| *due);
+        let in_order = self.line.first_due();
         let loose = self.medium.as_ref().and_then(|beyond| beyond.next_due());
         let (due, packet) = match (in_order, loose) {
-            (Some(a), b) if a <= now && b.is_none_or(|b| a <= b) => self.line.pop_front()?,
+            (Some(a), b) if a <= now && b.is_none_or(|b| a <= b) => self.line.pop()?,
             (_, Some(b)) if b <= now => {
                 let Reverse(next) = self.medium.as_mut()?.loose.pop()?;
                 (next.due, next.packet)
@@ -166,13 +170,23 @@ impl Pipe {
 
     fn first_due(&self) -> Time {
         let mut first = self.next_due().map_or(Time::MAX, |(at, _)| at);
-        if let Some((at, _)) = self.line.front() {
-            first = first.min(*at);
+        if let Some(at) = self.line.first_due() {
+            first = first.min(at);
         }
         if let Some(at) = self.medium.as_ref().and_then(|beyond| beyond.next_due()) {
             first = first.min(at);
         }
         first
+    }
+
+    /// Reads what the next packet needs of the pipe itself; see [`Discipline::touch`].
+    pub fn touch(&self) -> u64 {
+        let line = self.line.first_due().map_or(0, Time::as_ns);
+        let wire = self.on_wire.as_ref().map_or(0, |(end, _)| end.as_ns());
+        let due = self.due.map_or(0, Time::as_ns);
+        let clocks = self.clock.as_ns() ^ self.free_at.as_ns() ^ self.in_flight.bytes;
+        let last = self.params.rate.as_bps() ^ u64::from(self.medium.is_some());
+        line ^ wire ^ due ^ clocks ^ last
     }
 
     /// What waits in the queue.
@@ -345,11 +359,11 @@ impl Pipe {
             delay = flight.delay;
         }
         let mut due = end.saturating_add(delay);
-        if let Some((last, _)) = self.line.back() {
-            due = due.max(*last);
+        if let Some(last) = self.line.last_due() {
+            due = due.max(last);
         }
         self.in_flight.add(&packet);
-        self.line.push_back((due, packet));
+        self.line.push(due, packet);
     }
 
     fn rate_source(&mut self) -> Option<&mut RateSource> {

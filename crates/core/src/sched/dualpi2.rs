@@ -222,8 +222,7 @@ impl Discipline for DualPi2 {
         // An empty queue whose update changed nothing, or left nothing to decay, needs no other
         // until a packet comes.
         let after = (self.base, self.previous);
-        let is_at_rest =
-            self.backlog.is_empty() && (after == before || after == (0, Span::ZERO));
+        let is_at_rest = self.backlog.is_empty() && (after == before || after == (0, Span::ZERO));
         self.update_at = (!is_at_rest).then(|| due.saturating_add(self.params.tupdate));
         cx.queue = 0;
         cx.state("p_base", || ratio(self.base));

@@ -15,6 +15,9 @@ use alloc::vec::Vec;
 /// Children of a node.
 const FAN: usize = 16;
 
+/// Queues that may have weight without a tree.
+const FEW: usize = 4;
+
 /// Which child is the largest is to be looked up, when somebody asks.
 const UNKNOWN: u8 = u8::MAX;
 
@@ -26,9 +29,15 @@ const UNKNOWN: u8 = u8::MAX;
 #[repr(align(64))]
 struct Node([i32; FAN]);
 
-/// Weights of all queues and their maxima. Takes no memory before the first queue has weight.
+/// Weights of all queues and their maxima.
+///
+/// As long as only a few queues have weight at a time, which is what most links of many ever see,
+/// those are a list in place; the tree takes memory from the first instant on at which there are
+/// more.
 #[derive(Debug)]
 pub(crate) struct Fattest {
+    /// The queues with weight, and their weights; 0 is a free place. Unused once there is a tree.
+    few: [(u32, u32); FEW],
     /// The root is the first; the children of node `n` are the nodes from `n * FAN + 1` on.
     nodes: Vec<Node>,
     /// The first of each node's largest children, or [`UNKNOWN`].
@@ -47,6 +56,7 @@ impl Fattest {
             width *= FAN;
         }
         Fattest {
+            few: [(0, 0); FEW],
             nodes: Vec::new(),
             first: Vec::new(),
             leaves,
@@ -57,10 +67,15 @@ impl Fattest {
     /// Raises or lowers the weight of `queue`. Weights of 4 GiB and more are equal.
     #[inline]
     pub(crate) fn set(&mut self, queue: u32, weight: u64) {
-        let mut new = ordered(u32::try_from(weight).unwrap_or(u32::MAX));
-        if self.nodes.is_empty() {
-            self.plant();
+        let weight = u32::try_from(weight).unwrap_or(u32::MAX);
+        if self.nodes.is_empty() && self.set_in_place(queue, weight) {
+            return;
         }
+        self.set_in_tree(queue, ordered(weight));
+    }
+
+    #[inline]
+    fn set_in_tree(&mut self, queue: u32, mut new: i32) {
         let mut at = self.leaves + queue as usize / FAN;
         let mut slot = queue as usize % FAN;
         loop {
@@ -98,7 +113,10 @@ impl Fattest {
     #[inline]
     pub(crate) fn find(&mut self) -> u32 {
         if self.nodes.is_empty() {
-            return 0;
+            // Of equal weights that of the lowest queue is the greatest; without any, queue 0.
+            let held = self.few.iter().filter(|(_, weight)| *weight > 0);
+            let fattest = held.max_by_key(|(queue, weight)| (*weight, u32::MAX - queue));
+            return fattest.map_or(0, |(queue, _)| *queue);
         }
         let mut at = 0;
         loop {
@@ -117,8 +135,33 @@ impl Fattest {
     /// The largest weight.
     #[inline]
     pub(crate) fn weight(&self) -> u64 {
-        let root = self.nodes.first().map_or(ordered(0), Node::largest);
-        u64::from(root as u32 ^ 1 << 31)
+        u64::from(match self.nodes.first() {
+            Some(root) => root.largest() as u32 ^ 1 << 31,
+            None => self.few.iter().map(|(_, w)| *w).max().unwrap_or(0),
+        })
+    }
+
+    /// Notes a weight without a tree; if too many queues have some, plants one and says no.
+    #[inline]
+    fn set_in_place(&mut self, queue: u32, weight: u32) -> bool {
+        let mut free = None;
+        for place in &mut self.few {
+            if place.1 == 0 {
+                free = Some(place);
+            } else if place.0 == queue {
+                place.1 = weight;
+                return true;
+            }
+        }
+        match free {
+            Some(place) => *place = (queue, weight),
+            None if weight > 0 => {
+                self.plant();
+                return false;
+            }
+            None => {}
+        }
+        true
     }
 
     #[cold]
@@ -126,6 +169,9 @@ impl Fattest {
         let nodes = self.leaves + self.queues.div_ceil(FAN);
         self.nodes = vec![Node([ordered(0); FAN]); nodes];
         self.first = vec![UNKNOWN; nodes];
+        for (queue, weight) in self.few {
+            self.set_in_tree(queue, ordered(weight));
+        }
     }
 }
 
@@ -164,9 +210,31 @@ mod tests {
     }
 
     #[test]
+    fn a_few_queues_with_weight_need_no_tree() {
+        let mut rng = Rng::from_seed(4);
+        let mut weights = vec![0; 1000];
+        let mut fattest = Fattest::new(1000);
+        for _ in 0..3000 {
+            // Another queue only takes weight where one of four has lost it.
+            let held: Vec<usize> = (0..1000).filter(|q| weights[*q] > 0).collect();
+            let queue = match held.get(rng.below(6) as usize) {
+                Some(queue) => *queue,
+                None if held.len() < FEW => rng.below(1000) as usize,
+                None => continue,
+            };
+            weights[queue] = rng.below(3) as u32;
+            fattest.set(queue as u32, u64::from(weights[queue]));
+            assert_eq!(fattest.find(), scan(&weights));
+            let largest = weights.iter().copied().max();
+            assert_eq!(Some(fattest.weight()), largest.map(u64::from));
+        }
+        assert!(fattest.nodes.is_empty());
+    }
+
+    #[test]
     fn the_tree_finds_what_a_scan_finds() {
         let mut rng = Rng::from_seed(3);
-        for queues in [1, 2, 15, 16, 17, 255, 256, 257, 5000] {
+        for queues in [1, 2, 5, 15, 16, 17, 255, 256, 257, 5000] {
             let mut weights = vec![0; queues];
             let mut tree = Fattest::new(queues);
             assert_eq!(tree.find(), 0, "{queues} queues without weight");

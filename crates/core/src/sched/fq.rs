@@ -42,6 +42,7 @@ mod pages;
 mod pool;
 mod timers;
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -105,20 +106,23 @@ impl FqParams {
 }
 
 /// A flow-queueing discipline whose queues ask `A`.
+///
+/// What every packet needs comes first and together, for links of which there are very many.
+#[repr(C)]
 pub struct Fq<A: AqmAlgorithm> {
-    variant: Variant,
+    backlog: Backlog,
+    limit: Backlog,
+    new: List,
+    old: List,
     quantum: i32,
     /// A queue with fewer credits waits for its next turn.
     least_credits: i32,
-    limit: Backlog,
     drop_batch: u32,
-    queues: Queues<A>,
-    new: List,
-    old: List,
+    variant: Variant,
     pool: Pool,
-    backlog: Backlog,
-    timers: Timers,
     fattest: Fattest,
+    timers: Timers,
+    queues: Queues<A>,
 }
 
 /// One queue. With CoDel inside it is one cache line.
@@ -156,7 +160,7 @@ enum Which {
 impl<A: AqmAlgorithm> Fq<A> {
     /// Empty queues.
     pub fn new(params: &FqParams, aqm: A::Params) -> Self {
-        let queues = Queues::new(params.flows as usize, aqm);
+        let queues = Queues::new(params.flows as usize, Arc::new(aqm));
         Fq {
             variant: params.variant,
             quantum: params.quantum as i32,
@@ -448,6 +452,27 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
 
     fn backlog(&self) -> Backlog {
         self.backlog
+    }
+
+    fn blank(&self) -> Option<Box<dyn Discipline>> {
+        let queues = Queues::new(self.queues.len(), Arc::clone(self.queues.params()));
+        Some(Box::new(Fq {
+            new: List::EMPTY,
+            old: List::EMPTY,
+            pool: Pool::EMPTY,
+            backlog: Backlog::default(),
+            timers: Timers::default(),
+            fattest: Fattest::new(queues.len()),
+            queues,
+            ..*self
+        }))
+    }
+
+    fn touch(&self, flow: u32) -> u64 {
+        let timer = self.timers.next().map_or(0, Time::as_ns);
+        let own = self.backlog.bytes ^ u64::from(self.drop_batch) ^ timer;
+        let queue = &self.queues[flow as usize % self.queues.len()];
+        own ^ self.fattest.weight() ^ u64::from(queue.bytes) ^ self.pool.touch()
     }
 
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {

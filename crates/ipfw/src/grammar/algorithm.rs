@@ -127,7 +127,12 @@ pub(super) fn parameters(
                 choice.values.set(decl.name, Value::Flag(true));
             }
             (Some(decl), _) => {
-                let text = p.need(needs(decl))?;
+                // Of these words alone dummynet says that a value is bad, not that it is missing.
+                let at = p.at();
+                let Some(text) = p.take() else {
+                    let kind = ErrorKind::Contradiction(needs(decl));
+                    return Err(CommandError::new(kind, at));
+                };
                 let value = value(p, decl, text)?;
                 let value = bounds::parameter(p, algorithm, decl, text, value);
                 choice.values.set(decl.name, value);

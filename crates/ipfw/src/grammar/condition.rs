@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use super::address::{self, Address, Ranges, TableRef, write_list};
+use super::address::{self, Address, Net, Ranges, TableRef, write_list};
 use super::error::{CommandError, ErrorKind};
 use super::names::{self, TCP_FLAGS, TOS_BITS};
 use super::parser::{Parse, Parser, invalid, unrecognised};
@@ -516,6 +516,15 @@ impl fmt::Display for InterfaceTest {
     }
 }
 
+/// What follows `src-ip` and `dst-ip` before addresses of IPv6.
+fn family(address: &Address) -> &'static str {
+    match address {
+        Address::Nets(nets) if nets.iter().all(|net| matches!(net, Net::V6 { .. })) => "6",
+        Address::Me6 => "6",
+        _ => "",
+    }
+}
+
 fn set_bits(bits: u64) -> impl Iterator<Item = u8> {
     (0..64).filter(move |n| bits >> n & 1 == 1)
 }
@@ -524,8 +533,8 @@ impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Condition::Protocol(protocol) => write!(f, "proto {protocol}"),
-            Condition::Source(address) => write!(f, "src-ip {address}"),
-            Condition::Destination(address) => write!(f, "dst-ip {address}"),
+            Condition::Source(address) => write!(f, "src-ip{} {address}", family(address)),
+            Condition::Destination(address) => write!(f, "dst-ip{} {address}", family(address)),
             Condition::SourcePort(ports) => write!(f, "src-port {ports}"),
             Condition::DestinationPort(ports) => write!(f, "dst-port {ports}"),
             Condition::Pass(Direction::In) => f.write_str("in"),

@@ -309,11 +309,11 @@ fn refusals_have_dummynets_text_and_exit_status() {
             65,
             21,
         ),
-        ("pipe 1 config codel target", "target needs time", 64, 27),
+        ("pipe 1 config codel target", "target needs time", 65, 27),
         (
             "pipe 1 config codel interval",
             "interval needs time",
-            64,
+            65,
             29,
         ),
         (

@@ -24,6 +24,12 @@ impl Agenda {
         self.items.first().copied()
     }
 
+    /// Reads what setting the next event of an instance needs.
+    pub fn touch(&self, instance: u32) -> u64 {
+        let place = self.places.get(instance as usize);
+        place.map_or(0, |place| u64::from(*place))
+    }
+
     /// Sets, or moves, the next event of an instance.
     pub fn set(&mut self, instance: u32, at: Time) {
         if self.places.len() <= instance as usize {

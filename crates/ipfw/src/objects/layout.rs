@@ -15,11 +15,14 @@ use sluice_core::link::{LinkParams, Profile};
 use sluice_core::param::Values;
 use sluice_core::units::{Rate, Span};
 
+mod settings;
+
+use self::settings::{link, queue_settings, scheduler_buckets, scheduler_choice};
 use super::discipline;
 use crate::flow::Mask;
 use crate::grammar::{
-    At, Choice, CommandError, Config, DEFAULT_BYTES, DEFAULT_SLOTS, ErrorKind, Loss, ObjectKind,
-    Policy, QueueSize, SchedulerWords, Warning,
+    At, Choice, CommandError, Config, DEFAULT_SLOTS, ErrorKind, Loss, ObjectKind, Policy,
+    QueueSize, Warning,
 };
 use crate::variables::Variables;
 
@@ -34,6 +37,14 @@ pub(crate) struct LinkConfig {
     pub burst: u64,
     pub profile: Option<Rc<Profile>>,
     pub effects: Values,
+}
+
+impl LinkConfig {
+    /// Whether a super-packet must not occupy it whole: it is slower than `threshold`, or does
+    /// something to each packet by itself.
+    pub fn wants_single_packets(&self, threshold: Rate) -> bool {
+        self.rate < threshold || self.profile.is_some() || self.effects.iter().next().is_some()
+    }
 }
 
 /// A flowset: the limits of queues, and whose they are.
@@ -546,158 +557,4 @@ impl Layout {
             .get(&(scheduler % STRIDE))
             .expect("a scheduler has a link of its own number")
     }
-}
-
-fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, CommandError> {
-    let mut rate = c.rate.unwrap_or(Rate::UNLIMITED);
-    let profile = match &c.profile {
-        None => None,
-        Some(path) => {
-            let text = means.files.read(&path.value).map_err(|reason| {
-                let path_text = path.value.clone();
-                CommandError::new(
-                    ErrorKind::Unreadable {
-                        path: path_text,
-                        reason,
-                    },
-                    path.at,
-                )
-            })?;
-            let profile = Profile::parse(&text).map_err(|error| {
-                let kind = ErrorKind::File {
-                    path: path.value.clone(),
-                    line: error.line,
-                    fault: error.kind.to_string(),
-                };
-                CommandError::new(kind, path.at)
-            })?;
-            for warning in &profile.warnings {
-                means.warn(path, format!("{}: {warning}", path.value));
-            }
-            if let Some(set) = profile.rate {
-                rate = set;
-            }
-            if rate.is_unlimited() {
-                means.warn(
-                    path,
-                    "a profile changes nothing on a link without `bw`".into(),
-                );
-            }
-            Some(Rc::new(profile))
-        }
-    };
-    if c.burst.is_some_and(|burst| burst > 0) && rate.is_unlimited() {
-        means.warn(
-            &c.number,
-            "`burst` changes nothing on a link without `bw`".into(),
-        );
-    }
-    Ok(LinkConfig {
-        rate,
-        delay: c.delay.unwrap_or(Span::ZERO),
-        burst: c.burst.unwrap_or(0),
-        profile,
-        effects: c.effects.clone(),
-    })
-}
-
-/// The settings of queues that a command gives; what it does not mention has its default.
-fn queue_settings(
-    c: &Config,
-    scheduler: u32,
-    means: &mut Means<'_>,
-) -> Result<FlowsetConfig, CommandError> {
-    let queue = match &c.queue {
-        None => QueueSize::Slots(DEFAULT_SLOTS),
-        Some(size) => queue_size(size, means)?,
-    };
-    let policy = c.policy.as_ref().map(|p| p.value.clone());
-    let aqm = match &c.policy {
-        None => None,
-        Some(policy) => Some(discipline::aqm_of(
-            policy,
-            &queue,
-            means.variables,
-            means.is_compat(),
-        )?),
-    };
-    Ok(FlowsetConfig {
-        queue,
-        loss: c.loss,
-        policy,
-        aqm,
-        ..FlowsetConfig::plain(scheduler)
-    })
-}
-
-/// dummynet's limits: what its command refuses, and what its kernel changes silently.
-fn queue_size(size: &At<QueueSize>, means: &mut Means<'_>) -> Result<QueueSize, CommandError> {
-    let refuse = |text| Err(CommandError::new(ErrorKind::Refused(text), size.at));
-    let is_compat = means.is_compat();
-    let limit = |name| means.variables.value(name);
-    match size.value {
-        QueueSize::Slots(n) if is_compat && n > limit("net.inet.ip.dummynet.pipe_slot_limit") => {
-            refuse("2 <= queue size <= 100")
-        }
-        QueueSize::Bytes(n) if is_compat && n > limit("net.inet.ip.dummynet.pipe_byte_limit") => {
-            refuse("queue size must be < 1048576B")
-        }
-        QueueSize::Slots(0) => {
-            means.warn(
-                size,
-                format!("`queue 0` is no queue: {DEFAULT_SLOTS} slots are taken"),
-            );
-            Ok(QueueSize::Slots(DEFAULT_SLOTS))
-        }
-        QueueSize::Bytes(n) if n < 1500 => {
-            means.warn(
-                size,
-                format!(
-                    "a queue of {n} bytes holds no packet of 1500: {DEFAULT_BYTES} bytes are taken"
-                ),
-            );
-            Ok(QueueSize::Bytes(DEFAULT_BYTES))
-        }
-        other => Ok(other),
-    }
-}
-
-fn scheduler_buckets(c: &Config, mask: &Mask, means: &Means<'_>) -> u32 {
-    if mask.is_empty() {
-        0
-    } else {
-        c.buckets.unwrap_or(means.hash_size())
-    }
-}
-
-/// The discipline that a command asks for, or the present one, or WF2Q+.
-fn scheduler_choice(
-    words: Option<&At<SchedulerWords>>,
-    old: Option<&Choice>,
-    means: &mut Means<'_>,
-) -> Result<Choice, CommandError> {
-    let Some(words) = words else {
-        return Ok(old
-            .cloned()
-            .unwrap_or_else(|| Choice::plain(discipline::find("wf2q+"))));
-    };
-    let name = words.value.choice.algorithm.name;
-    if !words.value.is_typed
-        && let Some(old) = old
-        && old.algorithm.name != name
-    {
-        let reason = format!(
-            "the scheduler is of type {}: write `type {name}` to change it",
-            old.algorithm.name
-        );
-        return Err(CommandError::new(
-            kernel("Invalid argument", reason),
-            words.at,
-        ));
-    }
-    Ok(discipline::with_defaults(
-        &words.value.choice,
-        means.variables,
-        means.is_compat(),
-    ))
 }

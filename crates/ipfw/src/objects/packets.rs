@@ -59,7 +59,7 @@ pub(crate) struct Tap<'a> {
     pub sink: &'a mut dyn Sink,
     pub is_listening: bool,
     pub counters: &'a mut Counters,
-    pub waits: &'a mut Option<Histogram>,
+    pub waits: &'a mut Histogram,
     /// The queues of schedulers with several; a packet's class is its queue.
     pub queues: Option<&'a mut [Queue]>,
     pub totals: &'a mut Totals,
@@ -114,8 +114,7 @@ impl Sink for Tap<'_> {
                 }
             }
             Event::Dequeue { packet } => {
-                let waits = self.waits.get_or_insert_default();
-                waits.add(packet.sojourn(now));
+                self.waits.add(packet.sojourn(now));
             }
             Event::Enqueue { .. } | Event::State { .. } => {}
         }

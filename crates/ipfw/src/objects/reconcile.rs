@@ -181,6 +181,7 @@ impl Runtime {
                 config: Rc::new(config.clone()),
                 link: Rc::new(link.clone()),
                 internal: internal.cloned().map(Rc::new),
+                model: super::runtime::build(config, internal, link),
                 single: NONE,
                 by_flow: Map::with_hasher(self.hash),
                 forgotten: Counters::default(),
@@ -214,6 +215,7 @@ impl Runtime {
             scheduler.config = Rc::new(config.clone());
         }
         scheduler.internal = internal.cloned().map(Rc::new);
+        scheduler.refresh_model();
         let replaces = rebuilt.contains(&number)
             || (has_new_choice && !config.is_multi_queue)
             || has_new_queue;
@@ -226,7 +228,7 @@ impl Runtime {
                 .expect("a slot in use has a scheduler");
             if has_new_loss || rebuilt.contains(&number) {
                 let loss = internal.filter(|_| is_fifo).and_then(|f| f.loss.as_ref());
-                self.instances[instance as usize].loss = LossState::new(loss);
+                self.instances[instance as usize].set_loss(LossState::new(loss));
             }
             if self.instances[instance as usize].link.is_none() {
                 continue;

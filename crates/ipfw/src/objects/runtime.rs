@@ -6,10 +6,11 @@ use sluice_core::event::{Cx, DropReason};
 use sluice_core::link::{Departure, Link, LinkFiles};
 use sluice_core::packet::Packet;
 use sluice_core::sched::Wake;
-use sluice_core::units::{Rate, Span, Time};
+use sluice_core::units::{Rate, Time};
 use sluice_core::{Discipline, Rng};
 
 use super::discipline;
+use super::expiry::Sweep;
 use super::heap::Agenda;
 use super::instance::{Instance, LossState, NONE, Queue};
 use super::layout::{FlowsetConfig, LinkConfig, STRIDE, SchedulerConfig};
@@ -25,6 +26,8 @@ pub(crate) struct Scheduler {
     pub link: Rc<LinkConfig>,
     /// The flowset of the only queue.
     pub internal: Option<Rc<FlowsetConfig>>,
+    /// What the disciplines of its instances are made after.
+    pub model: Box<dyn Discipline>,
     /// Without a mask: the one instance, or [`NONE`] before its first packet.
     pub single: u32,
     /// With a mask: by flow.
@@ -51,46 +54,32 @@ pub(crate) struct QueueKey {
 /// Everything at work.
 pub(crate) struct Runtime {
     pub(super) hash: KeyedHash,
-    pub(super) schedulers: Vec<Option<Scheduler>>,
+    pub(crate) schedulers: Vec<Option<Scheduler>>,
     pub(super) free_schedulers: Vec<u32>,
     pub(super) scheduler_slots: Map<u32, u32>,
     pub(super) flowsets: Map<u32, Flowset>,
-    pub(super) instances: Vec<Instance>,
+    pub(crate) instances: Vec<Instance>,
     pub(super) free_instances: Vec<u32>,
     pub(super) queues: Vec<Queue>,
     pub(super) free_queues: Vec<u32>,
     pub(super) queue_slots: Map<QueueKey, u32>,
-    agenda: Agenda,
+    pub(super) agenda: Agenda,
     /// Instances that have something to do at `ready_at`, which is no later than anything on the
     /// agenda: idle links that packets have just come to.
-    ready: std::collections::VecDeque<u32>,
+    pub(super) ready: std::collections::VecDeque<u32>,
     ready_at: Time,
     pub passages: Passages,
     pub totals: Totals,
-    sweep: Sweep,
+    pub(super) sweep: Sweep,
     /// From which the links' own streams of randomness are forked.
     pub(super) seed: Rng,
-}
-
-/// The slow search for what has been idle for long.
-#[derive(Default)]
-struct Sweep {
-    next: Time,
-    instance: usize,
-    queue: usize,
 }
 
 /// The most instances, and the most queues: beyond, idle ones are forgotten, and if there are none
 /// the packet is dropped.
 const MOST: usize = 1 << 18;
-/// How many of each a sweep looks at, and how often it does.
-const SWEEP_SIZE: usize = 64;
-const SWEEP_EVERY: Span = Span::from_ms(1);
-/// How long an instance stays idle before its memory is given back, per unit of `expire`. CoDel
-/// remembers a dropping state for 16 intervals (RFC 8289 section 5.5): 1.6 s at 100 ms.
-const IDLE: Span = Span::from_secs(10);
-/// The same under `compat`: dummynet visits one of 64 buckets per tick of 1 ms.
-const IDLE_COMPAT: Span = Span::from_ms(64);
+/// Two kilobytes each are more than a level-two cache.
+const WIDE: usize = 512;
 
 impl Runtime {
     pub fn new(seed: &Rng, hash: KeyedHash) -> Self {
@@ -147,6 +136,19 @@ impl Runtime {
         ]
     }
 
+    /// Whether super-packets must be split before they go into a flowset.
+    pub fn wants_single_packets(&self, flowset: u32, threshold: Rate) -> bool {
+        let Some(flowset) = self.flowsets.get(&flowset) else {
+            return false;
+        };
+        let scheduler = self.schedulers.get(flowset.scheduler as usize);
+        flowset.config.loss.is_some()
+            || scheduler.is_some_and(|scheduler| {
+                let scheduler = scheduler.as_ref().expect("a flowset's scheduler exists");
+                scheduler.link.wants_single_packets(threshold)
+            })
+    }
+
     /// When something is to be done next.
     pub fn next_event(&self) -> Option<Time> {
         let agenda = self.agenda.first().map(|(at, _)| at);
@@ -154,6 +156,42 @@ impl Runtime {
             return agenda;
         }
         Some(agenda.map_or(self.ready_at, |at| at.min(self.ready_at)))
+    }
+
+    /// Whether there are more instances than the processor's caches hold.
+    pub fn is_wide(&self) -> bool {
+        self.instances.len() > WIDE
+    }
+
+    /// The instance that a hint leads to.
+    pub fn hinted(&self, hint: u32) -> u32 {
+        let queue = self.queues.get(hint as usize).filter(|q| q.is_used);
+        queue.map_or(hint, |queue| queue.instance)
+    }
+
+    /// Reads the memory of an instance: the record itself.
+    #[inline]
+    pub fn touch_record(&self, instance: u32) -> u64 {
+        let read = self.instances.get(instance as usize).map_or(0, |record| {
+            let lines = record.link.is_some() ^ record.is_ready;
+            u64::from(lines) ^ record.counters.packets
+        });
+        read ^ self.agenda.touch(instance)
+    }
+
+    /// Reads its link.
+    pub fn touch_link(&self, instance: u32) -> u64 {
+        self.link_at(instance).map_or(0, Link::touch)
+    }
+
+    /// Reads what a packet of `flow` needs in its queue.
+    pub fn touch_queue(&self, instance: u32, flow: u32) -> u64 {
+        self.link_at(instance)
+            .map_or(0, |link| link.queue().touch(flow))
+    }
+
+    fn link_at(&self, instance: u32) -> Option<&Link> {
+        self.instances.get(instance as usize)?.link.as_deref()
     }
 
     /// Takes a packet into flowset `number` at `cx.now`. Its place is kept as a hint for the next
@@ -242,11 +280,11 @@ impl Runtime {
                 Some(queue) => {
                     queue.counters.arrive(packet.segments, packet.len);
                     queue.last_active = cx.now;
-                    &mut queue.loss
+                    Some(&mut queue.loss)
                 }
-                None => &mut record.loss,
+                None => record.loss(),
             };
-            is_lost = loss.strikes(cx.rng);
+            is_lost = loss.is_some_and(|loss| loss.strikes(cx.rng));
         }
         self.with_link(instance, !is_new, cx, |link, cx| {
             if is_lost {
@@ -335,7 +373,7 @@ impl Runtime {
         let fifo = scheduler.internal.as_ref().filter(|_| scheduler.is_fifo());
         let loss = LossState::new(fifo.and_then(|f| f.loss.as_ref()));
         let mut instance = Instance::new(slot, key, now);
-        instance.loss = loss;
+        instance.set_loss(loss);
         let index = match self.free_instances.pop() {
             Some(index) => {
                 self.instances[index as usize] = instance;
@@ -523,162 +561,6 @@ impl Runtime {
         cx.now = now;
         true
     }
-
-    /// Looks at some instances and queues, and gives back the memory of those that were idle for
-    /// long. Their counters stay. Called for every packet that comes from outside, so that it depends
-    /// on the traffic alone.
-    pub fn sweep(&mut self, expire: u64, is_compat: bool, cx: &mut Cx<'_>) {
-        if expire == 0 || cx.now < self.sweep.next {
-            return;
-        }
-        self.sweep.next = cx.now.saturating_add(SWEEP_EVERY);
-        let idle = if is_compat { IDLE_COMPAT } else { IDLE };
-        let idle = Span::from_ns(idle.as_ns().saturating_mul(expire));
-        for _ in 0..SWEEP_SIZE.min(self.instances.len()) {
-            self.sweep.instance = (self.sweep.instance + 1) % self.instances.len();
-            let record = &self.instances[self.sweep.instance];
-            let is_old = record.is_used && cx.now.since(record.last_active) >= idle;
-            if is_old && record.link.is_some() && record.is_empty() {
-                self.put_to_sleep(self.sweep.instance as u32);
-                if is_compat {
-                    self.forget(self.sweep.instance as u32);
-                }
-            }
-        }
-        for _ in 0..SWEEP_SIZE.min(self.queues.len()) {
-            self.sweep.queue = (self.sweep.queue + 1) % self.queues.len();
-            let queue = &self.queues[self.sweep.queue];
-            let is_old = queue.is_used && cx.now.since(queue.last_active) >= idle;
-            if is_old
-                && queue.is_open
-                && self.close_if_empty(self.sweep.queue as u32, cx)
-                && is_compat
-            {
-                self.forget_queue(self.sweep.queue as u32);
-            }
-        }
-    }
-
-    /// Gives back the memory of an empty instance.
-    fn put_to_sleep(&mut self, instance: u32) {
-        self.totals.expired += 1;
-        self.unschedule(instance);
-        let record = &mut self.instances[instance as usize];
-        record.link = None;
-        for queue in &record.queues {
-            self.queues[*queue as usize].is_open = false;
-        }
-    }
-
-    /// Takes an instance off everything that would give it a turn.
-    fn unschedule(&mut self, instance: u32) {
-        self.agenda.remove(instance);
-        if std::mem::replace(&mut self.instances[instance as usize].is_ready, false) {
-            self.ready.retain(|i| *i != instance);
-        }
-    }
-
-    /// Closes a queue of a scheduler with several if it holds nothing; whether it did.
-    fn close_if_empty(&mut self, queue: u32, cx: &mut Cx<'_>) -> bool {
-        let instance = self.queues[queue as usize].instance;
-        if self.instances[instance as usize].link.is_none() {
-            self.queues[queue as usize].is_open = false;
-            return true;
-        }
-        let is_closed = self.with_link(instance, true, cx, |link, cx| {
-            let Some(classful) = link.queue_mut(cx).as_classful() else {
-                return true;
-            };
-            let is_empty = classful.class_backlog(queue).is_none_or(|b| b.is_empty());
-            if is_empty {
-                classful.close(queue, cx);
-            }
-            is_empty
-        });
-        if is_closed {
-            self.queues[queue as usize].is_open = false;
-        }
-        is_closed
-    }
-
-    /// Forgets an instance with its counters; those of its scheduler keep the sum.
-    pub(super) fn forget(&mut self, instance: u32) {
-        let record = &self.instances[instance as usize];
-        let (slot, key, counters) = (record.scheduler, record.key, record.counters);
-        if let Some(Some(scheduler)) = self.schedulers.get_mut(slot as usize) {
-            scheduler.forgotten.absorb(&counters);
-            if scheduler.single == instance {
-                scheduler.single = NONE;
-            }
-            if scheduler.by_flow.get(&key) == Some(&instance) {
-                scheduler.by_flow.remove(&key);
-            }
-        }
-        while let Some(queue) = self.instances[instance as usize].queues.last() {
-            self.forget_queue(*queue);
-        }
-        self.free(instance);
-    }
-
-    /// Frees the slot of an instance that nothing refers to any more.
-    pub(super) fn free(&mut self, instance: u32) {
-        self.unschedule(instance);
-        let record = &mut self.instances[instance as usize];
-        *record = Instance::new(NONE, FlowId::default(), Time::ZERO);
-        record.is_used = false;
-        self.free_instances.push(instance);
-    }
-
-    /// Forgets a queue with its counters.
-    pub(super) fn forget_queue(&mut self, queue: u32) {
-        let record = &self.queues[queue as usize];
-        let (instance, place) = (record.instance, record.place as usize);
-        let of_instance = &mut self.instances[instance as usize].queues;
-        of_instance.swap_remove(place);
-        if let Some(moved) = of_instance.get(place) {
-            self.queues[*moved as usize].place = place as u32;
-        }
-        let record = &mut self.queues[queue as usize];
-        let key = QueueKey {
-            instance: record.instance,
-            flowset: record.flowset,
-            flow: record.key,
-        };
-        record.is_used = false;
-        record.is_open = false;
-        if self.queue_slots.get(&key) == Some(&queue) {
-            self.queue_slots.remove(&key);
-        }
-        self.free_queues.push(queue);
-    }
-
-    /// Makes room for another instance at the cost of one that sleeps, or is idle.
-    fn forget_an_instance(&mut self) -> Option<u32> {
-        for _ in 0..SWEEP_SIZE {
-            self.sweep.instance = (self.sweep.instance + 1) % self.instances.len();
-            let index = self.sweep.instance as u32;
-            let record = &self.instances[index as usize];
-            if record.is_used && record.scheduler != NONE && record.is_empty() {
-                self.put_to_sleep(index);
-                self.forget(index);
-                return self.free_instances.pop();
-            }
-        }
-        None
-    }
-
-    fn forget_a_queue(&mut self) -> Option<u32> {
-        for _ in 0..SWEEP_SIZE {
-            self.sweep.queue = (self.sweep.queue + 1) % self.queues.len();
-            let index = self.sweep.queue as u32;
-            let queue = &self.queues[index as usize];
-            if queue.is_used && !queue.is_open {
-                self.forget_queue(index);
-                return self.free_queues.pop();
-            }
-        }
-        None
-    }
 }
 
 impl Scheduler {
@@ -689,10 +571,13 @@ impl Scheduler {
 
     /// A fresh discipline as it is configured.
     pub fn discipline(&self) -> Box<dyn Discipline> {
-        match &self.internal {
-            Some(flowset) if self.is_fifo() => discipline::build_fifo(flowset, self.link.rate),
-            _ => discipline::build(&self.config.choice),
-        }
+        let blank = self.model.blank();
+        blank.unwrap_or_else(|| build(&self.config, self.internal.as_deref(), &self.link))
+    }
+
+    /// To be called when its configuration has changed.
+    pub fn refresh_model(&mut self) {
+        self.model = build(&self.config, self.internal.as_deref(), &self.link);
     }
 
     pub fn link_files(&self) -> LinkFiles {
@@ -701,5 +586,19 @@ impl Scheduler {
             profile: self.link.profile.as_deref().cloned(),
             jitter_table: None,
         }
+    }
+}
+
+/// The discipline of a scheduler from its words.
+pub(super) fn build(
+    config: &SchedulerConfig,
+    internal: Option<&FlowsetConfig>,
+    link: &LinkConfig,
+) -> Box<dyn Discipline> {
+    match internal {
+        Some(flowset) if config.choice.algorithm.name == "fifo" => {
+            discipline::build_fifo(flowset, link.rate)
+        }
+        _ => discipline::build(&config.choice),
     }
 }

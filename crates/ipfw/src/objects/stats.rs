@@ -7,20 +7,26 @@ use sluice_core::units::{Rate, Span, Time};
 pub(crate) const REASONS: usize = DropReason::ALL.len();
 
 /// What a pipe or a queue has counted; super-packets count their segments.
+///
+/// First what every packet changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub(crate) struct Counters {
     /// Packets that came, dropped ones included.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Packets whose CE codepoint was set here.
-    pub marked: u64,
     /// Packets that arrived at the far end.
     pub departed: u64,
+    /// Packets whose CE codepoint was set here.
+    pub marked: u64,
     dropped: [u64; REASONS],
 }
 
 impl Counters {
+    /// As many bytes as every packet changes.
+    pub const HOT_BYTES: usize = std::mem::offset_of!(Counters, marked);
+
     pub fn arrive(&mut self, packets: u16, bytes: u32) {
         self.packets += u64::from(packets);
         self.bytes += u64::from(bytes);
@@ -54,26 +60,31 @@ impl Counters {
 
 /// How long packets waited, in steps of an eighth of a power of two from 1 us to 137 s.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub(crate) struct Histogram {
-    counts: Counts,
     total: u64,
     longest: Span,
+    counts: Counts,
 }
 
 /// Steps that have been met, with their counts; all steps once there are many. A hundred thousand
 /// subscribers hardly ever wait, and most of them in the same few steps.
 #[derive(Clone, Debug)]
 enum Counts {
-    Few(Vec<(u16, u32)>),
+    /// In place. A step that has not been met has no count.
+    Few([(u16, u32); FEW]),
+    Some(Box<[(u16, u32); SOME]>),
     All(Box<[u32; BUCKETS]>),
 }
 
+/// With the rest of the histogram they take less than a cache line.
+const FEW: usize = 4;
 /// As many as three cache lines hold.
-const FEW: usize = 24;
+const SOME: usize = 24;
 
 impl Default for Counts {
     fn default() -> Self {
-        Counts::Few(Vec::new())
+        Counts::Few([(0, 0); FEW])
     }
 }
 
@@ -85,41 +96,65 @@ const BUCKETS: usize = 1 + ((LAST_POWER - FIRST_POWER) * STEPS) as usize;
 
 impl Counts {
     fn add(&mut self, bucket: usize) {
-        let count = match self {
-            Counts::All(all) => &mut all[bucket],
-            Counts::Few(few) => {
-                let found = few.iter().position(|(met, _)| usize::from(*met) == bucket);
-                match found {
-                    Some(place) => &mut few[place].1,
-                    None if few.len() < FEW => {
-                        few.push((bucket as u16, 0));
-                        &mut few.last_mut().expect("it was just pushed").1
-                    }
-                    None => {
-                        let mut all = Box::new([0; BUCKETS]);
-                        for (met, count) in few.iter() {
-                            all[usize::from(*met)] = *count;
-                        }
-                        *self = Counts::All(all);
-                        return self.add(bucket);
-                    }
-                }
+        let list = match self {
+            Counts::All(all) => {
+                all[bucket] = all[bucket].saturating_add(1);
+                return;
             }
+            Counts::Few(few) => &mut few[..],
+            Counts::Some(some) => &mut some[..],
         };
-        *count = count.saturating_add(1);
+        let mut free = None;
+        for (place, (met, count)) in list.iter_mut().enumerate() {
+            if *count == 0 {
+                free = Some(place);
+                break;
+            }
+            if usize::from(*met) == bucket {
+                *count = count.saturating_add(1);
+                return;
+            }
+        }
+        match free {
+            Some(place) => list[place] = (bucket as u16, 1),
+            None => {
+                self.widen();
+                self.add(bucket);
+            }
+        }
+    }
+
+    /// Makes room for more steps.
+    #[cold]
+    fn widen(&mut self) {
+        *self = match self {
+            Counts::Few(few) => {
+                let mut some = Box::new([(0, 0); SOME]);
+                some[..FEW].copy_from_slice(few);
+                Counts::Some(some)
+            }
+            Counts::Some(some) => {
+                let mut all = Box::new([0; BUCKETS]);
+                for (met, count) in some.iter() {
+                    all[usize::from(*met)] = *count;
+                }
+                Counts::All(all)
+            }
+            Counts::All(_) => unreachable!("all steps have their place"),
+        }
     }
 
     /// The steps that have been met, in order.
     fn met(&self) -> Vec<(usize, u32)> {
-        match self {
-            Counts::All(all) => all.iter().copied().enumerate().collect(),
-            Counts::Few(few) => {
-                let mut few: Vec<(usize, u32)> =
-                    few.iter().map(|(b, n)| (usize::from(*b), *n)).collect();
-                few.sort_unstable();
-                few
-            }
-        }
+        let list = match self {
+            Counts::All(all) => return all.iter().copied().enumerate().collect(),
+            Counts::Few(few) => &few[..],
+            Counts::Some(some) => &some[..],
+        };
+        let met = list.iter().filter(|(_, count)| *count > 0);
+        let mut met: Vec<(usize, u32)> = met.map(|(b, n)| (usize::from(*b), *n)).collect();
+        met.sort_unstable();
+        met
     }
 }
 
@@ -128,6 +163,11 @@ impl Histogram {
         self.counts.add(Self::bucket(span));
         self.total += 1;
         self.longest = self.longest.max(span);
+    }
+
+    /// Whether no packet has waited yet.
+    pub const fn is_empty(&self) -> bool {
+        self.total == 0
     }
 
     pub const fn longest(&self) -> Span {
@@ -172,6 +212,7 @@ impl Histogram {
 
 /// The rate of the last second or more, from departures.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub(crate) struct Meter {
     since: Time,
     bytes: u64,
@@ -247,6 +288,9 @@ mod tests {
         assert!(few >= Span::from_us(10) && few < Span::from_us(12), "{few}");
         for step in 0..100_u32 {
             histogram.add(Span::from_ns(u64::from(8 + step % 8) << (20 + step / 8)));
+            if step == 10 {
+                assert!(matches!(histogram.counts, Counts::Some(_)));
+            }
         }
         assert!(matches!(histogram.counts, Counts::All(_)));
         // 100 of 300 are at 10 us, 200 at 50 us or less.

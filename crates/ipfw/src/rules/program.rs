@@ -47,6 +47,7 @@ pub(crate) struct Cached {
 pub(crate) const NO_HINT: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 struct Slot {
     key: FlowKey,
     /// Where in the rules the packet begins.
@@ -126,6 +127,18 @@ impl Programs {
                 place: i as u32,
                 hint: self.slots[i].hint,
             })
+    }
+
+    /// Where a flow would be found.
+    pub fn place(&self, key: &FlowKey) -> usize {
+        self.first_slot(key, 0)
+    }
+
+    /// Reads what is there.
+    #[inline]
+    pub fn touch(&self, place: usize) -> u64 {
+        // Most sets have two flows or fewer.
+        u64::from(self.slots[place].generation ^ self.slots[place + 1].generation)
     }
 
     /// Keeps the program of a flow.

@@ -24,17 +24,33 @@ pub(crate) struct Collector<'a> {
 
 impl Collector<'_> {
     pub fn pipe(&mut self, number: u32, now: Time) -> Option<PipeState> {
+        let mut pipe = self.pipe_head(number)?;
+        pipe.flows = self.instances(number + STRIDE, now);
+        pipe.scheduler.active = active(&pipe.flows);
+        Some(pipe)
+    }
+
+    /// A pipe without its flows.
+    pub fn pipe_head(&self, number: u32) -> Option<PipeState> {
         let link = self.layout.links.get(&number)?;
         let flowset = self.layout.flowsets.get(&(number + 2 * STRIDE))?;
         Some(PipeState {
             link: link_state(number, link),
             flowset: self.flowset(number + 2 * STRIDE, flowset),
             scheduler: self.scheduler_line(number + STRIDE)?,
-            flows: self.instances(number + STRIDE, now),
+            flows: Vec::new(),
         })
     }
 
     pub fn scheduler(&mut self, number: u32, now: Time) -> Option<SchedulerState> {
+        let mut scheduler = self.scheduler_head(number)?;
+        scheduler.flows = self.instances(number, now);
+        scheduler.scheduler.active = active(&scheduler.flows);
+        Some(scheduler)
+    }
+
+    /// A scheduler without its flows.
+    pub fn scheduler_head(&self, number: u32) -> Option<SchedulerState> {
         let config = self.layout.schedulers.get(&number)?;
         let internal = config
             .internal
@@ -48,7 +64,7 @@ impl Collector<'_> {
                 .collect(),
             flowset: internal.map(|(n, flowset)| self.flowset(n, flowset)),
             scheduler: self.scheduler_line(number)?,
-            flows: self.instances(number, now),
+            flows: Vec::new(),
         })
     }
 
@@ -94,14 +110,12 @@ impl Collector<'_> {
     fn scheduler_line(&self, number: u32) -> Option<SchedulerLine> {
         let config = self.layout.schedulers.get(&number)?;
         let at_work = self.runtime.scheduler(number);
-        let instances = self.runtime.instances_of(number);
-        let is_active = |i: &&u32| self.runtime.instance_at(**i).link.is_some();
         Some(SchedulerLine {
             number,
             kind: config.choice.algorithm.name,
             parameters: policy::scheduler(&config.choice, self.is_compat),
             buckets: config.buckets,
-            active: instances.iter().filter(is_active).count(),
+            active: 0,
             mask: words(&config.mask),
             mask_bits: config.mask,
             forgotten: at_work.map_or_else(CounterState::default, |s| counters(&s.forgotten)),
@@ -150,6 +164,11 @@ impl Collector<'_> {
         flows.sort_by_key(|(key, _)| *key);
         flows.into_iter().map(|(_, flow)| flow).collect()
     }
+}
+
+/// How many flows have a link at work.
+fn active(flows: &[FlowState]) -> usize {
+    flows.iter().filter(|flow| flow.is_active).count()
 }
 
 fn words(mask: &Mask) -> String {
@@ -206,11 +225,11 @@ fn flow_state(key: FlowId, buckets: u32) -> FlowState {
     }
 }
 
-fn instance_state(instance: &Instance, buckets: u32, now: Time) -> FlowState {
+pub(super) fn instance_state(instance: &Instance, buckets: u32, now: Time) -> FlowState {
     let mut flow = flow_state(instance.key, buckets);
     flow.counters = counters(&instance.counters);
     flow.rate_bps = instance.meter.bps(now);
-    flow.wait = instance.waits.as_ref().map(wait);
+    flow.wait = (!instance.waits.is_empty()).then(|| wait(&instance.waits));
     if let Some(link) = &instance.link {
         let (held, in_flight) = (link.backlog(), link.in_flight());
         flow.is_active = true;

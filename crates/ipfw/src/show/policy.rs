@@ -160,17 +160,15 @@ impl Words<'_> {
         if self.flag("onoff", "OnOff", "") == "OnOff" {
             text.push_str(" OnOff");
         }
-        // The estimator is a choice of two words.
-        let estimates_by_time = ["ts", "timestamp"].iter().any(|word| {
-            self.choice
-                .algorithm
-                .params()
-                .any(|decl| self.choice.value(decl.name) == Some(Value::Choice(word)))
-        });
+        // As the AQM decides: time stamps unless told otherwise, but for dummynet's plain PIE.
+        let is_dummynets =
+            queueing.is_empty() && self.choice.value("variant") == Some(Value::Choice("dummynet"));
+        let estimates = self.flag("dre", "DRE", "") == "DRE"
+            || is_dummynets && self.flag("ts", "TS", "") != "TS";
         let _ = write!(
             text,
             " {} {}",
-            if estimates_by_time { "TS" } else { "DRE" },
+            if estimates { "DRE" } else { "TS" },
             self.flag("derand", "Derand", "NoDerand")
         );
         text

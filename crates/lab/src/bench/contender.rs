@@ -99,7 +99,7 @@ impl Contender {
             } => format!("{} {queue}", carrier.name()),
             Contender::Sluice {
                 carrier, workers, ..
-            } => format!("{} {workers} workers", carrier.name()),
+            } => format!("{} x{workers}", carrier.name()),
         }
     }
 

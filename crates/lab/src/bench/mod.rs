@@ -94,7 +94,8 @@ pub struct Plan {
     pub overload: Span,
     /// How Sluice's loop meets its deadlines in the path and shaped sections.
     pub spin: Spin,
-    /// Whether Sluice's loop runs before all ordinary threads.
+    /// Whether Sluice's loop runs before all ordinary threads in the path section, where the hosts are
+    /// on the same cores: it then interrupts them for every packet, and gets smaller batches.
     pub real_time: bool,
 }
 
@@ -110,7 +111,7 @@ impl Plan {
             rate: Span::from_secs(10),
             overload: Span::from_secs(60),
             spin: Spin::Adaptive,
-            real_time: true,
+            real_time: false,
         }
     }
 

@@ -23,6 +23,7 @@ pub fn text(figures: &Figures) -> String {
     if !figures.path.is_empty() {
         let (with, without) = METRICS.split_at(WITH_OFFLOADS);
         out += "Offloads on: Gbit/s, microseconds; below each median its ratio to the kernel's\n";
+        out += "x2: a worker per direction; one thread per host but in the column \"threads\"\n";
         out += &table(figures, with);
         out += "\nOffloads off (plain): Gbit/s, thousands of packets per second, per cent\n";
         out += &table(figures, without);

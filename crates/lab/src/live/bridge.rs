@@ -47,8 +47,8 @@ impl Queueing for Bridge {
         self.ruled.key(from, view, head)
     }
 
-    fn splits(&self, from: PortNumber, at: Time) -> bool {
-        self.ruled.splits(from, at)
+    fn splits(&mut self, from: PortNumber, key: &Headers, at: Time) -> bool {
+        self.ruled.splits(from, key, at)
     }
 
     fn admit(&mut self, packet: Packet, key: &Headers, cx: &mut Cx<'_>) {

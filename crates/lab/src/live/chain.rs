@@ -293,7 +293,7 @@ impl Queueing for Chain {
         way_in(view, self.ways.len())
     }
 
-    fn splits(&self, _from: PortNumber, at: Time) -> bool {
+    fn splits(&mut self, _from: PortNumber, _key: &u8, at: Time) -> bool {
         let at = at.since(Time::ZERO);
         let is_slow = |stage: &Stage| {
             let rate = stage.rate.at(at);

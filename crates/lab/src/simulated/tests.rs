@@ -311,11 +311,9 @@ fn an_unknown_congestion_control_is_named_with_its_place() {
 
 #[test]
 fn there_is_no_threshold_before_the_first_reduction() {
-    // Half a second of 10 Mbit/s fits a queue of 1000 packets.
-    let (_folder, recording) = simulate(
-        "duration = \"500ms\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"fifo\"\n\
-         [[flow]]\ntype = \"tcp\"\ncc = \"reno\"\n",
-    );
+    // 100 kB fit any queue; they take two samples of 50 ms at least.
+    let flow = "[[flow]]\ntype = \"tcp\"\ncc = \"reno\"\nbytes = \"100kB\"\n";
+    let (_folder, recording) = simulate(&format!("{PLAIN}{flow}"));
     let rows: Vec<_> = recording
         .flow_samples()
         .unwrap()

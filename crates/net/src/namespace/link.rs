@@ -2,7 +2,7 @@
 
 use super::{Namespace, NamespaceError};
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
     NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
@@ -297,6 +297,37 @@ impl Links {
         )
     }
 
+    /// The addresses that an interface has.
+    ///
+    /// # Errors
+    /// When there is no interface of that name.
+    pub fn addresses(&mut self, name: &str) -> Result<Vec<IpAddr>, LinkError> {
+        let index = self.interface(name)?.index;
+        let what = format!("list the addresses of interface {name:?}");
+        let all = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let mut addresses = Vec::new();
+        self.converse(all, NLM_F_DUMP, &what, |reply| {
+            let RouteNetlinkMessage::NewAddress(message) = reply else {
+                return;
+            };
+            if message.header.index != index {
+                return;
+            }
+            // On a point-to-point link `Address` is the other end, and `Local` this one.
+            let local = message.attributes.iter().find_map(|a| match a {
+                AddressAttribute::Local(address) => Some(*address),
+                _ => None,
+            });
+            addresses.extend(local.or_else(|| {
+                message.attributes.iter().find_map(|a| match a {
+                    AddressAttribute::Address(address) => Some(*address),
+                    _ => None,
+                })
+            }));
+        })?;
+        Ok(addresses)
+    }
+
     /// Adds a route out of an interface: to a prefix (`prefix_len` 0 for the default route),
     /// through `gateway` unless the prefix is on the link.
     ///
@@ -400,9 +431,25 @@ impl Links {
         flags: u16,
         what: &str,
     ) -> Result<Option<RouteNetlinkMessage>, LinkError> {
+        let mut reply = None;
+        self.converse(message, NLM_F_ACK | flags, what, |message| {
+            reply = Some(message);
+        })?;
+        Ok(reply)
+    }
+
+    /// Sends one request and hands over what is replied until the acknowledgement, or the end of the
+    /// list.
+    fn converse(
+        &mut self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+        what: &str,
+        mut hear: impl FnMut(RouteNetlinkMessage),
+    ) -> Result<(), LinkError> {
         self.sequence += 1;
         let mut packet = NetlinkMessage::from(message);
-        packet.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        packet.header.flags = NLM_F_REQUEST | flags;
         packet.header.sequence_number = self.sequence;
         packet.finalize();
         let mut bytes = vec![0; packet.buffer_len()];
@@ -411,7 +458,6 @@ impl Links {
             .send(&bytes, 0)
             .map_err(|source| self.error(what, source))?;
 
-        let mut reply = None;
         loop {
             let (bytes, _) = self
                 .socket
@@ -430,11 +476,12 @@ impl Links {
                 match packet.payload {
                     NetlinkPayload::Error(error) => {
                         return match error.code {
-                            None => Ok(reply),
+                            None => Ok(()),
                             Some(_) => Err(self.error(what, error.to_io())),
                         };
                     }
-                    NetlinkPayload::InnerMessage(message) => reply = Some(message),
+                    NetlinkPayload::InnerMessage(message) => hear(message),
+                    NetlinkPayload::Done(_) => return Ok(()),
                     _ => {}
                 }
             }

@@ -11,6 +11,7 @@ mod sysctl;
 
 pub use link::{Interface, InterfaceTraffic, LinkError, Links, Mac, VethEnd, create_veth};
 pub use offload::{OffloadError, Offloads};
+pub(crate) use privilege::remedy;
 pub use privilege::{Privilege, PrivilegeError, enter_user_namespace};
 pub use sysctl::SysctlError;
 

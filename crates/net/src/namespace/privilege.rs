@@ -131,6 +131,47 @@ fn obstacle(error: &io::Error) -> String {
     format!("{setting} ({error})")
 }
 
+/// What a step that was refused lacks, and what would help; nothing to add for other errors.
+pub(crate) fn remedy(error: &io::Error) -> String {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return String::new();
+    }
+    // user_namespaces(7): the first one maps every user to itself.
+    let is_inside = fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| {
+        let mut words = map.split_whitespace();
+        words.next() != Some("0") || words.next() != Some("0")
+    });
+    remedy_of(effective_capabilities(), is_inside)
+}
+
+fn remedy_of(effective: u64, is_inside: bool) -> String {
+    let missing: Vec<&str> = OF_PORTS
+        .into_iter()
+        .filter(|(bit, _)| effective & 1 << bit == 0)
+        .map(|(_, name)| name)
+        .collect();
+    if missing.is_empty() && is_inside {
+        return "; in a user namespace AF_XDP is not allowed: packet, tun, tap and nfqueue ports work \
+                there"
+            .to_owned();
+    }
+    if missing.is_empty() {
+        return "; the process has all capabilities of ports: a security module or a seccomp filter \
+                forbids it"
+            .to_owned();
+    }
+    format!(
+        "; the process lacks {}: run as root, or `setcap {}+ep` the program, or enter a user \
+         namespace, where packet, tun, tap and nfqueue ports work; pcap ports need nothing",
+        missing.join(", "),
+        missing.join(",").to_lowercase(),
+    )
+}
+
+/// linux/capability.h, with what ports need of it: CAP_NET_ADMIN for devices, queues and programs,
+/// CAP_NET_RAW for packet sockets, CAP_BPF for AF_XDP's program.
+const OF_PORTS: [(u32, &str); 3] = [(12, "CAP_NET_ADMIN"), (13, "CAP_NET_RAW"), (39, "CAP_BPF")];
+
 fn effective_capabilities() -> u64 {
     status_field("CapEff:")
         .and_then(|hex| u64::from_str_radix(&hex, 16).ok())
@@ -149,3 +190,24 @@ const NEEDED: u64 = 1 << 12 | 1 << 13 | 1 << 21;
 
 const HOW: &str = "run as root, or give the binary the capabilities \
     (setcap cap_net_admin,cap_net_raw,cap_sys_admin+ep), or allow unprivileged user namespaces";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_what_works_without() {
+        // NET_ADMIN alone.
+        let text = remedy_of(1 << 12, false);
+        assert_eq!(
+            text,
+            "; the process lacks CAP_NET_RAW, CAP_BPF: run as root, or `setcap cap_net_raw,cap_bpf+ep` \
+             the program, or enter a user namespace, where packet, tun, tap and nfqueue ports work; \
+             pcap ports need nothing"
+        );
+        assert!(remedy_of(u64::MAX, true).contains("AF_XDP is not allowed"));
+        assert!(remedy_of(u64::MAX, false).contains("security module"));
+        let other = io::Error::from_raw_os_error(libc::ENODEV);
+        assert_eq!(remedy(&other), "");
+    }
+}

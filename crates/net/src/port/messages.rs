@@ -35,7 +35,8 @@ pub(super) struct Received {
     pub stamp_ns: Option<u64>,
 }
 
-// SAFETY: the pointers inside are null or stale between calls and never followed then.
+// SAFETY: between calls the lists' pointers are null or stale and not followed; the headers' point to
+// lists and control messages in boxes of `self`, which stay where they are when it moves.
 unsafe impl Send for Messages {}
 
 impl Messages {

@@ -47,6 +47,11 @@ pub trait Port: AsFd {
     /// shows as [`Loss::NoSlot`] and not as hidden delay.
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize;
 
+    /// Whether frames wait, if the port knows that without a system call.
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
     /// Sends `slots` in order and gives them back to `pool`; how many of them. The others were
     /// not touched, because the port would have to wait ([`Counters::blocked`]): try again when
     /// it is writable, or drop them.
@@ -61,6 +66,12 @@ pub trait Port: AsFd {
     /// When the next frame arrives, as far as that is known before.
     fn next_arrival(&self) -> Arrival {
         Arrival::Unknown
+    }
+
+    /// Whether the port waits for its interface to come back, which no descriptor tells: then
+    /// [`Port::receive`] is to be called now and then, ready or not.
+    fn is_absent(&self) -> bool {
+        false
     }
 
     /// Says what time it is from now on, for ports whose time need not be the machine's.
@@ -95,6 +106,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
         (**self).receive(pool, into)
     }
 
+    fn has_waiting(&self) -> bool {
+        (**self).has_waiting()
+    }
+
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
         (**self).transmit(pool, slots)
     }
@@ -109,6 +124,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn next_arrival(&self) -> Arrival {
         (**self).next_arrival()
+    }
+
+    fn is_absent(&self) -> bool {
+        (**self).is_absent()
     }
 
     fn set_time(&mut self, now: Time) {

@@ -22,7 +22,7 @@ use super::messages::Messages;
 use super::pool::{LARGE_LEN, Watcher};
 use super::{Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Slot};
 use crate::frame::{Link, Transport, View, VnetHeader, parse_head};
-use crate::namespace::{Namespace, NamespaceError};
+use crate::namespace::{Namespace, NamespaceError, remedy};
 use crate::sys;
 use message::{ACK, ANSWER, FAMILY_HEADER, Writer, attributes, messages, number};
 use rule::Verdict;
@@ -80,7 +80,7 @@ pub enum NfqueueError {
     #[error("interface name {0:?} must have 1 to 15 bytes")]
     Name(String),
     /// The kernel refused a step.
-    #[error("cannot {step} for queue {number} in namespace {namespace:?}: {source}")]
+    #[error("cannot {step} for queue {number} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
         /// Which step.
         step: &'static str,
@@ -109,6 +109,7 @@ pub struct NfqueuePort {
     watcher: Option<Watcher>,
     /// Room for one whole packet, or for a batch of headers.
     room: Box<[u8]>,
+    headers_only: bool,
     /// Of headers, a batch is received at once.
     incoming: Option<Messages>,
     writer: Writer,
@@ -165,6 +166,7 @@ impl NfqueuePort {
                     true => vec![0; HEADERS_ROOM * options.batch.max(1)].into(),
                     false => vec![0; ROOM].into(),
                 },
+                headers_only: options.headers_only,
                 incoming: options
                     .headers_only
                     .then(|| Messages::new(options.batch.max(1))),
@@ -221,7 +223,7 @@ impl NfqueuePort {
     fn store(&mut self, pool: &mut Pool, packet: &Packet<'_>) -> Result<Slot, Loss> {
         let slot = pool.allocate().ok_or(Loss::NoSlot)?;
         let length = packet.length;
-        if self.incoming.is_some() {
+        if self.headers_only {
             pool.set_cut(slot, packet.payload, length as u32);
             self.note(pool, slot, packet);
             return Ok(slot);

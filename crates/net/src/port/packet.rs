@@ -9,7 +9,7 @@ use super::messages::Messages;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
 use crate::clock::Clock;
 use crate::frame::{Link, VnetHeader};
-use crate::namespace::{LinkError, Links, Namespace, NamespaceError};
+use crate::namespace::{LinkError, Links, Namespace, NamespaceError, remedy};
 use crate::sys;
 use socket2::{Domain, Socket, Type};
 use std::io;
@@ -67,7 +67,7 @@ pub enum PacketError {
     #[error(transparent)]
     Link(#[from] LinkError),
     /// The kernel refused a step.
-    #[error("cannot {step} for interface {interface:?} in namespace {namespace:?}: {source}")]
+    #[error("cannot {step} for interface {interface:?} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
         /// Which step.
         step: &'static str,
@@ -365,6 +365,8 @@ impl Port for PacketPort {
     }
 
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
+        // A port that only sends is asked for nothing else.
+        self.look_for_it();
         let mut taken = 0;
         while taken < slots.len() {
             let batch = &slots[taken..slots.len().min(taken + self.most)];
@@ -432,6 +434,10 @@ impl Port for PacketPort {
                 .lose(Loss::KernelQueue, u64::from(statistics.dropped));
         }
         self.counters
+    }
+
+    fn is_absent(&self) -> bool {
+        self.absence.is_some()
     }
 
     fn release(&mut self, pool: &mut Pool) {

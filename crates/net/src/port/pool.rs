@@ -264,10 +264,7 @@ impl Pool {
     pub fn frame_and_room(&mut self, from: Slot, to: Slot) -> (Gather<'_>, &mut [u8]) {
         let (head, tail) = (self.head_range(from), self.tail_range(from));
         let start = to.index() * SLOT_LEN + usize::from(START);
-        let [head, room] = self
-            .slots
-            .get_disjoint_mut([head, start..start + HEAD_LEN])
-            .expect("a frame is not split into its own slot");
+        let (head, room) = self.slots.pair(head, start..start + HEAD_LEN);
         let tail = &self.large[tail];
         (Gather { head, tail }, room)
     }
@@ -408,7 +405,8 @@ impl Pool {
         self.abandoned[usize::from(watcher.0)].pop()
     }
 
-    /// The memory of all slots, one of [`SLOT_LEN`] bytes after the other.
+    /// The memory of all slots, one of [`SLOT_LEN`] bytes after the other. Not to be read: some may be
+    /// the kernel's.
     pub(super) fn area(&self) -> &Area {
         &self.slots
     }

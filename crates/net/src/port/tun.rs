@@ -8,7 +8,7 @@
 use super::pool::LARGE_LEN;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
 use crate::frame::{Link, VnetHeader};
-use crate::namespace::{LinkError, Namespace, NamespaceError};
+use crate::namespace::{LinkError, Namespace, NamespaceError, remedy};
 use crate::sys;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -54,7 +54,7 @@ pub enum TunError {
     )]
     Open(io::Error),
     /// The kernel refused a step.
-    #[error("cannot {step} of {interface:?} in namespace {namespace:?}: {source}")]
+    #[error("cannot {step} of {interface:?} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
         /// Which step.
         step: &'static str,

@@ -154,7 +154,7 @@ impl Waiter {
     }
 
     /// Follows a quantile of the lateness: the share of steps up against steps down. Spinning covers the
-    /// lateness that 1 of 33 wake-ups exceeds, sleeping the one that 3 of 4 do.
+    /// lateness that 1 of 129 wake-ups exceeds, sleeping the one that 3 of 4 do.
     fn learn(&mut self, late_ns: u64) {
         let (up_ns, down_ns) = match self.spin {
             Spin::None => (STEP_NS / 4, STEP_NS * 3 / 4),
@@ -172,6 +172,6 @@ const FIRST_MARGIN_NS: u64 = 60_000;
 const LEAST_MARGIN_NS: u64 = 5_000;
 /// Later than this is another task's time slice, which no reasonable spinning outlasts.
 const MOST_MARGIN_NS: u64 = 200_000;
-const UP_NS: u64 = 3_200;
-const DOWN_NS: u64 = UP_NS / 32;
+const UP_NS: u64 = 6_400;
+const DOWN_NS: u64 = UP_NS / 128;
 const STEP_NS: u64 = 800;

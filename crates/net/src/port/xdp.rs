@@ -17,7 +17,7 @@ mod ring;
 use super::pool::SLOT_LEN;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
 use crate::frame::{Link, open_checksum, parse_head};
-use crate::namespace::{LinkError, Namespace, NamespaceError, OffloadError};
+use crate::namespace::{LinkError, Namespace, NamespaceError, OffloadError, remedy};
 use crate::sys::{self, SharedMap};
 use program::{Hook, Program};
 use ring::{Layout, Ring};
@@ -104,7 +104,7 @@ pub enum XdpError {
     #[error(transparent)]
     Offload(#[from] OffloadError),
     /// The kernel refused a step.
-    #[error("cannot {step} for interface {interface:?} in namespace {namespace:?}: {source}")]
+    #[error("cannot {step} for interface {interface:?} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
         /// Which step.
         step: &'static str,
@@ -215,7 +215,7 @@ impl XdpPort {
                 mtu: link.mtu,
             },
             is_virtual: link.kind.is_some(),
-            pool: pool.area().as_ptr() as usize,
+            pool: pool.area().address(),
             base: pool.area().offset(),
             lent: vec![false; pool.area().len() / SLOT_LEN].into(),
             ready: 0,
@@ -252,7 +252,7 @@ impl XdpPort {
             }),
             socket: Arc::clone(&receiving.socket),
             interface: interface.to_owned(),
-            pool: from.area().as_ptr() as usize,
+            pool: from.area().address(),
             base: from.area().offset(),
             lent: vec![false; from.area().len() / SLOT_LEN].into(),
             ready: 0,
@@ -269,7 +269,7 @@ impl XdpPort {
 
     fn assert_pool(&self, pool: &Pool) {
         assert!(
-            self.pool == pool.area().as_ptr() as usize,
+            self.pool == pool.area().address(),
             "a port is used with the pool that it was opened with"
         );
     }
@@ -377,6 +377,11 @@ impl Port for XdpPort {
             wake_receive(self.socket.as_fd());
         }
         into.len() - before
+    }
+
+    fn has_waiting(&self) -> bool {
+        let inward = self.open.as_ref().and_then(|open| open.inward.as_ref());
+        inward.is_some_and(|inward| inward.receive.has_entries())
     }
 
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
@@ -555,6 +560,8 @@ fn connect_as(
     ] {
         size(name).map_err(at("size the rings"))?;
     }
+    // A wish, since Linux 6.17: one call sends all that is in the ring.
+    let _ = sys::set_option(&socket, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &ring);
     let mut offsets = NO_OFFSETS;
     // SAFETY: `xdp_mmap_offsets` is integers.
     #[allow(unsafe_code)]
@@ -704,7 +711,10 @@ fn wake_transmit(socket: BorrowedFd<'_>, batches: usize) {
 
 /// The one queue of the interface.
 const QUEUE: u32 = 0;
-/// Frames that one call sends in copy mode (TX_BATCH_SIZE of net/xdp/xsk.c).
+/// linux/if_xdp.h: XDP_MAX_TX_SKB_BUDGET.
+const MAX_TX_SKB_BUDGET: libc::c_int = 9;
+/// Frames that one call sends in copy mode if nothing else was asked for (TX_BATCH_SIZE of
+/// net/xdp/xsk.c).
 const KERNEL_BATCH: usize = 32;
 
 const NO_OFFSETS: libc::xdp_mmap_offsets = {

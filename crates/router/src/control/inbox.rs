@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use sluice_ipfw::{CommandError, Mode, Output};
+use sluice_ipfw::show::Survey;
+use sluice_ipfw::{CommandError, Interface, Mode, Output};
 
 use super::Texts;
 
@@ -26,30 +27,33 @@ pub enum Work {
     },
     /// Tell how it is.
     Status,
+    /// Take these for its interfaces, in the order of its ports.
+    Interfaces(Vec<Interface>),
 }
 
 /// Work, and where its answer goes.
 pub struct Order<T> {
     /// What is to be done.
     pub work: Work,
-    answer: SyncSender<Answer<T>>,
+    answer: SyncSender<Answered<T>>,
 }
-
-/// What the loop answers.
-pub type Answer<T> = Answered<T>;
 
 /// What came of an order.
 #[derive(Debug)]
 pub enum Answered<T> {
     /// Commands: what they said, and the one that was refused.
     Commands(Box<Output>, Result<(), CommandError>),
+    /// A look at objects, from which the answer is still to be put together.
+    Survey(Box<Survey>),
     /// The status.
     Status(Box<T>),
+    /// It is done.
+    Done,
 }
 
 impl<T> Order<T> {
     /// Answers. Whoever asked may have given up.
-    pub fn answer(self, answer: Answer<T>) {
+    pub fn answer(self, answer: Answered<T>) {
         let _ = self.answer.send(answer);
     }
 }
@@ -148,7 +152,7 @@ impl<T> Orders<T> {
     ///
     /// # Errors
     /// [`Refused`].
-    pub fn order(&self, work: Work, patience: Duration) -> Result<Answer<T>, Refused> {
+    pub fn order(&self, work: Work, patience: Duration) -> Result<Answered<T>, Refused> {
         let (answer, answered) = sync_channel(1);
         self.orders
             .try_send(Order { work, answer })

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use serde::Serialize;
-use sluice_ipfw::Snapshot;
+use sluice_ipfw::{CommandError, Output, Snapshot};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::{Answered, MOST_REQUEST, Orders, Refused, Reply, Request, Work};
@@ -309,13 +309,9 @@ fn reply<T: Serialize>(
     to: &mut BufWriter<Timed<'_>>,
 ) -> io::Result<()> {
     let reply = match answer {
-        Ok(Answered::Commands(output, result)) => Reply {
-            stdout: output.stdout,
-            warnings: output.warnings.iter().map(Into::into).collect(),
-            error: result.err().as_ref().map(Into::into),
-            state: output.snapshot,
-            status: None,
-        },
+        Ok(Answered::Commands(output, result)) => said(*output, result),
+        // Here, not in the loop: it takes long where there are many flows.
+        Ok(Answered::Survey(survey)) => said(survey.finish(), Ok(())),
         Ok(Answered::Status(status)) => Reply {
             stdout: String::new(),
             warnings: Vec::new(),
@@ -323,9 +319,20 @@ fn reply<T: Serialize>(
             state: None,
             status: Some(*status),
         },
+        Ok(Answered::Done) => unreachable!("no request asks for what is only done"),
         Err(refused) => Reply::refusal(refused.to_string(), 75),
     };
     write::<Box<Snapshot>, T>(&reply, to)
+}
+
+fn said<T>(output: Output, result: Result<(), CommandError>) -> Reply<Box<Snapshot>, T> {
+    Reply {
+        stdout: output.stdout,
+        warnings: output.warnings.iter().map(Into::into).collect(),
+        error: result.err().as_ref().map(Into::into),
+        state: output.snapshot,
+        status: None,
+    }
 }
 
 fn write<S: Serialize, T: Serialize>(

@@ -100,6 +100,22 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         work(&mut self.queueing, &mut cx)
     }
 
+    /// Tells the queues which frames of a batch come to them next, if that is worth it.
+    pub(super) fn expect(&mut self, slots: &[Slot], from: PortNumber, pool: &Pool) {
+        if !self.queueing.is_wide() {
+            return;
+        }
+        for slot in slots {
+            let head = pool.head(*slot);
+            let view = frame::parse_head(head, pool.frame_len(*slot), self.link);
+            if view.is_ip() {
+                let key = self.queueing.key(from, &view, head);
+                self.queueing.expect(key, self.hasher.flow(&view));
+            }
+        }
+        self.queueing.fetch();
+    }
+
     /// Takes a frame that arrived at port `from`: into the queues, split if need be, or past them.
     pub(super) fn admit(
         &mut self,
@@ -133,7 +149,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         }
         packet.dscp = view.dscp;
         match SuperPacket::new(&view, &pool.vnet(slot)) {
-            Ok(whole) if !is_cut && self.queueing.splits(from, arrival) => {
+            Ok(whole) if !is_cut && self.queueing.splits(from, &key, arrival) => {
                 self.counts.split += 1;
                 self.admit_segments(packet, &whole, &view, &key, pool);
             }

@@ -52,8 +52,23 @@ pub trait Queueing {
     /// `view` says where they are. The segments of a super-packet share the key.
     fn key(&self, from: PortNumber, view: &View, head: &[u8]) -> Self::Key;
 
-    /// Whether super-packets that arrive at port `from` at an instant are to be split.
-    fn splits(&self, from: PortNumber, at: Time) -> bool;
+    /// Whether a super-packet that arrives at port `from` at an instant is to be split.
+    fn splits(&mut self, from: PortNumber, key: &Self::Key, at: Time) -> bool;
+
+    /// Whether [`Queueing::fetch`] is worth its cost now: there are more queues than the processor's
+    /// caches hold.
+    fn is_wide(&self) -> bool {
+        false
+    }
+
+    /// Hears that a packet with this key and flow hash is about to be admitted.
+    fn expect(&mut self, key: Self::Key, flow: u32) {
+        let _ = (key, flow);
+    }
+
+    /// Fetches the memory that the expected packets need, for all of them at one time. Changes nothing
+    /// that a packet could show.
+    fn fetch(&mut self) {}
 
     /// Takes a packet that arrived at `cx.now`. It comes out of [`Queueing::poll`] or goes to the
     /// context's sink.

@@ -69,7 +69,7 @@ impl Queueing for Piped {
 
     fn key(&self, _from: PortNumber, _view: &View, _head: &[u8]) {}
 
-    fn splits(&self, _from: PortNumber, at: Time) -> bool {
+    fn splits(&mut self, _from: PortNumber, (): &(), at: Time) -> bool {
         let step = self.steps.iter().rev().take_while(|step| step.0 <= at);
         let rate = step.last().map_or(self.pipe.params().rate, |step| step.1);
         rate < self.split_below

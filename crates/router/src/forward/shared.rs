@@ -218,7 +218,7 @@ impl Queueing for SharedPipe {
 
     fn key(&self, _from: PortNumber, _view: &View, _head: &[u8]) {}
 
-    fn splits(&self, _from: PortNumber, _at: Time) -> bool {
+    fn splits(&mut self, _from: PortNumber, (): &(), _at: Time) -> bool {
         self.link.rate < self.split_below
     }
 

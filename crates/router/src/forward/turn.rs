@@ -6,7 +6,7 @@ pub use files::FileTime;
 
 use std::os::fd::BorrowedFd;
 
-use sluice_core::{Cx, Rng, Time};
+use sluice_core::{Cx, Rng, Span, Time};
 use sluice_net::Clock;
 use sluice_net::frame::FlowHasher;
 use sluice_net::port::{Counters, Interest, Pool, Port, Slot, Spin, Waiter, Watch};
@@ -27,6 +27,8 @@ pub struct Forwarder<P, Q, O = ()> {
     received: Vec<Slot>,
     /// Ports that may have frames: bit `i` for port `i`.
     ready: u64,
+    /// Turns since the kernel was asked which ports are ready.
+    unasked: u32,
 }
 
 /// How a lane starts.
@@ -83,6 +85,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             clock,
             received: Vec::with_capacity(BATCH),
             ready: 0,
+            unasked: 0,
         }
     }
 
@@ -123,10 +126,15 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             lane.collect(now, &mut self.pool, &mut self.outboxes);
         }
         self.send();
+        if self.is_told_of_more() {
+            return;
+        }
         let due = self.lanes.iter().filter_map(Lane::next_wake);
         // What a full batch left behind is asked for at once, after a look at the other ports.
         let pending = (self.ready != 0).then_some(Time::ZERO);
-        let deadline = due.chain(until).chain(pending).min();
+        let absent = self.absent();
+        let look = (absent != 0).then(|| now + LOOK_EVERY);
+        let deadline = due.chain(until).chain(pending).chain(look).min();
         let watch = |descriptor, interest| Watch {
             descriptor,
             interest,
@@ -139,7 +147,15 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         let also = also.map(|descriptor| watch(descriptor, Interest::Readable));
         let watches = ports.chain(also);
         let wake = self.waiter.wait_for_any(watches, deadline, &self.clock);
-        self.ready |= wake.ready & ((1 << self.ports.len()) - 1);
+        self.ready |= absent | wake.ready & ((1 << self.ports.len()) - 1);
+    }
+
+    /// Ports whose interfaces are away, one bit each.
+    fn absent(&self) -> u64 {
+        let ports = self.ports.iter().enumerate();
+        ports.fold(0, |mask, (number, port)| {
+            mask | u64::from(port.is_absent()) << number
+        })
     }
 
     /// Calls a lane's queues between turns, as a command that changes them does.
@@ -188,6 +204,18 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         (lanes, counters)
     }
 
+    /// Whether ports say by themselves that frames wait: then the next turn needs no system call to know.
+    /// Not always, since others want to be looked at too.
+    fn is_told_of_more(&mut self) -> bool {
+        let ports = self.ports.iter().zip(&self.lane_of).enumerate();
+        let told = ports.filter(|(_, (port, lane))| lane.is_some() && port.has_waiting());
+        let told = told.fold(0, |mask, (number, _)| mask | 1 << number);
+        self.ready |= told;
+        let more = told != 0 && self.unasked < MOST_UNASKED;
+        self.unasked = if more { self.unasked + 1 } else { 0 };
+        more
+    }
+
     /// Takes a batch from every port that is ready, and admits it.
     fn receive(&mut self) {
         let ready = std::mem::take(&mut self.ready);
@@ -207,6 +235,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
                 self.ready |= 1 << number;
             }
             let now = self.clock.now();
+            self.lanes[lane].expect(&self.received, number, &self.pool);
             for slot in self.received.drain(..) {
                 let arrival = self.pool.arrival(slot).unwrap_or(now);
                 let (pool, outboxes) = (&mut self.pool, &mut self.outboxes);
@@ -244,5 +273,9 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
 /// What a [`Forwarder`] leaves behind: its lanes' parts, and the counters of its ports.
 pub type Finished<Q, O> = (Vec<(Q, O, LaneCounts, Lateness)>, Vec<Counters>);
 
+/// Turns in a row for which the kernel is not asked.
+const MOST_UNASKED: u32 = 8;
+/// How often it is looked whether an interface is back.
+const LOOK_EVERY: Span = Span::from_ms(100);
 /// Frames for which the loop's own lists have room from the start.
 const BATCH: usize = 256;

@@ -23,6 +23,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluice_core::{Cx, DropReason, Rate, Rng, Span, Time};
+use sluice_ipfw::show::Survey;
 use sluice_ipfw::{Firewall, Interface, Mode, Output};
 use sluice_net::Clock;
 use sluice_net::namespace::{Namespace, NamespaceError};
@@ -30,8 +31,8 @@ use sluice_net::port::{Loss, Pool, PoolError, PoolSize, Port, Spin};
 use sluice_net::traffic::Stop;
 
 use crate::control::{
-    Answered, Bell, Given, Inbox, Limits, Listener, Orders, Refused, Remark, ServeError, Work,
-    inbox,
+    Answered, Bell, Given, Inbox, Limits, Listener, Order, Orders, Refused, Remark, ServeError,
+    Work, inbox,
 };
 use crate::forward::{FileTime, Forwarder, LaneOptions, LostFrame};
 use ports::PortTime;
@@ -143,6 +144,22 @@ pub struct Router {
     is_through: Arc<AtomicBool>,
     remarks: Vec<Remark>,
     port_remarks: Vec<String>,
+    choices: Vec<PortChoice>,
+    names: Vec<String>,
+    namespace: Namespace,
+}
+
+/// What a port has become, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortChoice {
+    /// As the user named it.
+    pub name: String,
+    /// Its kind: `packet`, `xdp`, `tun`, `tap` or `pcap`.
+    pub kind: String,
+    /// Why that kind.
+    pub reason: String,
+    /// What it will not do, a sentence each.
+    pub cannot: Vec<String>,
 }
 
 impl Router {
@@ -163,20 +180,24 @@ impl Router {
                 .map_or(0, |since| since.as_secs()),
             ..settings.engine
         };
-        let interfaces: Vec<Interface> = settings.ports.iter().enumerate().map(interface).collect();
+        let ports = settings.ports.iter().enumerate();
+        let names: Vec<String> = ports.map(|(n, port)| port.interface(n)).collect();
         let config = match &settings.config {
             Some(path) => Config::read(path)?,
             None => Config::default(),
         };
-        let remarks = config.check(firewall(&engine, &interfaces))?;
-        let opened = ports::open(&settings.ports, &namespace, &clock)?;
-        let pool = Pool::new(settings.pool)?;
+        // Before anything is opened: a mistake in it disturbs nobody.
+        let remarks = config.check(firewall(&engine, &interfaces(&names, &namespace)))?;
+        let mut pool = Pool::new(settings.pool)?;
+        let opened = ports::open(&settings.ports, &namespace, &mut pool, &clock)?;
+        // Again: devices have been made.
+        let interfaces = interfaces(&names, &namespace);
         let (inbox, orders) = inbox().map_err(StartError::Bell)?;
         let stop = Stop::new();
         let plan = Plan {
             engine,
             interfaces,
-            names: settings.ports.iter().map(ToString::to_string).collect(),
+            choices: opened.choices.clone(),
             config,
             split_below: settings.split_below,
             spin: settings.spin,
@@ -203,6 +224,9 @@ impl Router {
             is_through,
             remarks,
             port_remarks: opened.remarks,
+            choices: opened.choices,
+            names,
+            namespace,
         };
         if let Some(path) = &settings.socket {
             match Listener::open(path, orders, Limits::default()) {
@@ -226,6 +250,11 @@ impl Router {
         &self.port_remarks
     }
 
+    /// What its ports have become, and why.
+    pub fn choices(&self) -> &[PortChoice] {
+        &self.choices
+    }
+
     /// Ends the loop's sleep.
     pub const fn bell(&self) -> &Bell {
         self.orders.bell()
@@ -238,16 +267,22 @@ impl Router {
     pub fn status(&self) -> Result<Status, Refused> {
         match self.orders.order(Work::Status, PATIENCE)? {
             Answered::Status(status) => Ok(*status),
-            Answered::Commands(..) => unreachable!("a question for the status has it as answer"),
+            Answered::Commands(..) | Answered::Survey(_) | Answered::Done => {
+                unreachable!("a question for the status has it as answer")
+            }
         }
     }
 
-    /// Takes the configuration in again, whole or not at all. Packets inside stay.
+    /// Takes the configuration in again, whole or not at all, and reads the interfaces' addresses
+    /// again. Packets inside stay.
     ///
     /// # Errors
     /// [`ReloadError`]; the old configuration goes on.
     pub fn reload(&self) -> Result<Vec<Remark>, ReloadError> {
         let config = Config::read(self.config.as_ref().ok_or(ReloadError::None)?)?;
+        // Addresses that have changed since are what `me` means from now on.
+        let interfaces = interfaces(&self.names, &self.namespace);
+        self.orders.order(Work::Interfaces(interfaces), PATIENCE)?;
         let work = Work::Commands {
             text: config.text.clone(),
             mode: Mode::Replace,
@@ -258,7 +293,9 @@ impl Router {
                 config.refusal(result)?;
                 Ok(output.warnings.iter().map(Remark::from).collect())
             }
-            Answered::Status(_) => unreachable!("commands have what they said as answer"),
+            Answered::Status(_) | Answered::Survey(_) | Answered::Done => {
+                unreachable!("commands have what they said as answer")
+            }
         }
     }
 
@@ -302,11 +339,19 @@ fn check_ports(ports: &[PortSpec]) -> Result<(), StartError> {
     Ok(())
 }
 
-fn interface((number, port): (usize, &PortSpec)) -> Interface {
-    Interface {
-        name: port.interface(number),
-        addresses: Vec::new(),
-    }
+/// The ports' interfaces with the addresses that they have now. One whose addresses cannot be read is
+/// gone, or has none.
+fn interfaces(names: &[String], namespace: &Namespace) -> Vec<Interface> {
+    let mut links = namespace.links().ok();
+    let mut addresses = |name: &str| {
+        let links = links.as_mut()?;
+        links.addresses(name).ok()
+    };
+    let interface = |name: &String| Interface {
+        addresses: addresses(name.as_str()).unwrap_or_default(),
+        name: name.clone(),
+    };
+    names.iter().map(interface).collect()
 }
 
 fn firewall(settings: &sluice_ipfw::Settings, interfaces: &[Interface]) -> Firewall {
@@ -319,7 +364,7 @@ fn firewall(settings: &sluice_ipfw::Settings, interfaces: &[Interface]) -> Firew
 struct Plan {
     engine: sluice_ipfw::Settings,
     interfaces: Vec<Interface>,
-    names: Vec<String>,
+    choices: Vec<PortChoice>,
     config: Config,
     split_below: Rate,
     spin: Spin,
@@ -331,7 +376,7 @@ struct Loop {
     forwarder: Forwarder<Box<dyn Port + Send>, Ruled>,
     inbox: Inbox<Status>,
     clock: Clock,
-    names: Vec<String>,
+    choices: Vec<PortChoice>,
     commands: u64,
     is_real_time: bool,
     time: PortTime,
@@ -364,7 +409,7 @@ impl Loop {
             forwarder,
             inbox,
             clock,
-            names: plan.names,
+            choices: plan.choices,
             commands: 0,
             is_real_time,
             time: plan.time,
@@ -411,13 +456,30 @@ impl Loop {
 
     fn run(mut self, stop: &Stop, through: &AtomicBool, started: impl FnOnce()) -> Status {
         started();
+        // A `show` that is answered a piece at a time; the next order waits for it.
+        let mut under_way: Option<(Order<Status>, Box<Survey>)> = None;
         while !stop.is_stopped() {
-            // One order per turn: packets go on between two.
-            let order = self.inbox.take();
-            let until = order.as_ref().map(|_| Time::ZERO);
-            if let Some(order) = order {
-                let answer = self.carry_out(&order.work);
-                order.answer(answer);
+            // One order, or one piece of it, per turn: packets go on between two.
+            let mut until = Some(Time::ZERO);
+            if let Some((order, mut survey)) = under_way.take() {
+                let look = |ruled: &mut Ruled, cx: &mut Cx<'_>| {
+                    ruled.firewall_mut().look(&mut survey, FLOWS_PER_TURN, cx)
+                };
+                if self.with(look) {
+                    under_way = Some((order, survey));
+                } else {
+                    order.answer(Answered::Survey(survey));
+                }
+            } else if let Some(order) = self.inbox.take() {
+                match self.begin_survey(&order.work) {
+                    Some(survey) => under_way = Some((order, survey)),
+                    None => {
+                        let answer = self.carry_out(&order.work);
+                        order.answer(answer);
+                    }
+                }
+            } else {
+                until = None;
             }
             if self.turn(until) {
                 self.forwarder.release_ports();
@@ -428,9 +490,27 @@ impl Loop {
         self.status()
     }
 
+    /// Begins with a command that only shows flows.
+    fn begin_survey(&mut self, work: &Work) -> Option<Box<Survey>> {
+        let Work::Commands { text, .. } = work else {
+            return None;
+        };
+        let survey = |ruled: &mut Ruled, cx: &mut Cx<'_>| ruled.firewall_mut().survey(text, cx);
+        let survey = self.with(survey)?;
+        self.commands += 1;
+        Some(Box::new(survey))
+    }
+
     fn carry_out(&mut self, work: &Work) -> Answered<Status> {
-        let Work::Commands { text, mode, files } = work else {
-            return Answered::Status(Box::new(self.status()));
+        let (text, mode, files) = match work {
+            Work::Commands { text, mode, files } => (text, mode, files),
+            Work::Status => return Answered::Status(Box::new(self.status())),
+            Work::Interfaces(interfaces) => {
+                self.with(|ruled, _| {
+                    ruled.firewall_mut().set_interfaces(interfaces.clone());
+                });
+                return Answered::Done;
+            }
         };
         self.commands += 1;
         let mut output = Output::default();
@@ -444,15 +524,17 @@ impl Loop {
     }
 
     fn status(&mut self) -> Status {
-        let counters: Vec<_> = (0..self.names.len())
+        let counters: Vec<_> = (0..self.choices.len())
             .map(|port| self.forwarder.counters(port))
             .collect();
-        let ports = self.names.iter().zip(counters).map(|(name, counters)| {
+        let ports = self.choices.iter().zip(counters).map(|(choice, counters)| {
             let lost = Loss::ALL
                 .into_iter()
                 .map(|loss| (loss.name(), counters.lost(loss)));
             PortStatus {
-                name: name.clone(),
+                name: choice.name.clone(),
+                kind: choice.kind.clone(),
+                reason: choice.reason.clone(),
                 received: counters.received,
                 received_bytes: counters.received_bytes,
                 sent: counters.sent,
@@ -489,6 +571,8 @@ impl Loop {
     }
 }
 
+/// Flows that a `show` looks at between two batches of packets: some tens of microseconds.
+const FLOWS_PER_TURN: u32 = 128;
 /// Instants of files between two looks at the inbox.
 const INSTANTS: usize = 256;
 /// How often a loop that plays files looks whether they are through.

@@ -7,14 +7,16 @@ use sluice_core::{Span, Time};
 use sluice_net::Clock;
 use sluice_net::frame::Link;
 use sluice_net::namespace::{LinkError, Namespace};
-use sluice_net::port::packet::{PacketError, PacketOptions};
+use sluice_net::port::choose::{self, ChooseError, Kind};
+use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::pcap::{PcapError, PcapSpec, PcapSpecError, Speed};
 use sluice_net::port::tun::{TunError, TunOptions};
-use sluice_net::port::{PacketPort, PcapPort, Port, TunPort};
+use sluice_net::port::{PcapPort, Pool, Port, TunPort};
 
-use super::StartError;
+use super::{PortChoice, StartError};
 
-/// A port as a user names it: `eth0`, `tun:NAME`, `tap:NAME` or `pcap:IN:OUT`.
+/// A port as a user names it: `eth0`, `packet:eth0`, `xdp:eth0`, `tun:NAME`, `tap:NAME` or
+/// `pcap:IN:OUT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortSpec {
     /// What it is.
@@ -26,8 +28,12 @@ pub struct PortSpec {
 /// What a port is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortKind {
+    /// An interface that exists, through what serves it best.
+    Auto,
     /// An interface that exists, through a packet socket.
     Packet,
+    /// An interface that exists, through AF_XDP.
+    Xdp,
     /// A device of IP packets that the router makes.
     Tun,
     /// A device of Ethernet frames that the router makes.
@@ -40,7 +46,7 @@ pub enum PortKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortSpecError {
     /// There is no such kind.
-    #[error("`{0}` is no kind of port (packet, tun, tap, pcap)")]
+    #[error("`{0}` is no kind of port (auto, packet, xdp, tun, tap, pcap)")]
     Kind(String),
     /// The files.
     #[error(transparent)]
@@ -53,9 +59,9 @@ pub enum PortSpecError {
 /// Why a port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
-    /// A packet socket.
+    /// An interface that exists.
     #[error(transparent)]
-    Packet(#[from] PacketError),
+    Interface(#[from] ChooseError),
     /// A device.
     #[error(transparent)]
     Tun(#[from] TunError),
@@ -67,11 +73,35 @@ pub enum PortError {
     Link(#[from] LinkError),
 }
 
+/// A port that is open, and why it is what it is.
+struct Opened {
+    /// The port.
+    port: Box<dyn Port + Send>,
+    /// Its kind: `packet`, `xdp`, `tun` or `tap`.
+    kind: String,
+    /// Why that kind.
+    reason: String,
+    /// What it will not do, a sentence each.
+    cannot: Vec<String>,
+}
+
 impl PortKind {
+    /// Every kind.
+    pub const ALL: [PortKind; 6] = [
+        PortKind::Auto,
+        PortKind::Packet,
+        PortKind::Xdp,
+        PortKind::Tun,
+        PortKind::Tap,
+        PortKind::Pcap,
+    ];
+
     /// The word for it.
     pub const fn name(self) -> &'static str {
         match self {
+            PortKind::Auto => "auto",
             PortKind::Packet => "packet",
+            PortKind::Xdp => "xdp",
             PortKind::Tun => "tun",
             PortKind::Tap => "tap",
             PortKind::Pcap => "pcap",
@@ -84,15 +114,9 @@ impl FromStr for PortSpec {
 
     fn from_str(text: &str) -> Result<Self, PortSpecError> {
         let (kind, name) = match text.split_once(':') {
-            None => (PortKind::Packet, text),
+            None => (PortKind::Auto, text),
             Some((word, name)) => {
-                let all = [
-                    PortKind::Packet,
-                    PortKind::Tun,
-                    PortKind::Tap,
-                    PortKind::Pcap,
-                ];
-                let found = all.into_iter().find(|kind| kind.name() == word);
+                let found = PortKind::ALL.into_iter().find(|kind| kind.name() == word);
                 (found.ok_or_else(|| PortSpecError::Kind(word.into()))?, name)
             }
         };
@@ -112,7 +136,7 @@ impl FromStr for PortSpec {
 impl fmt::Display for PortSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            PortKind::Packet => f.write_str(&self.name),
+            PortKind::Auto => f.write_str(&self.name),
             kind => write!(f, "{}:{}", kind.name(), self.name),
         }
     }
@@ -144,19 +168,34 @@ impl PortSpec {
         }
     }
 
-    /// Opens it in `namespace`; a device is made and switched on.
+    /// Opens it in `namespace`, with frames in `pool`; a device is made and switched on.
     fn open(
         &self,
         namespace: &Namespace,
+        pool: &mut Pool,
         clock: &Clock,
-    ) -> Result<Box<dyn Port + Send>, PortError> {
-        if self.kind == PortKind::Packet {
-            let options = PacketOptions {
-                timestamps: Some(*clock),
-                ..PacketOptions::default()
-            };
-            return Ok(Box::new(PacketPort::open(namespace, &self.name, options)?));
-        }
+    ) -> Result<Opened, PortError> {
+        let wants = match self.kind {
+            PortKind::Auto => None,
+            PortKind::Packet => Some(Kind::Packet),
+            PortKind::Xdp => Some(Kind::Xdp),
+            PortKind::Tun | PortKind::Tap => return self.create(namespace),
+            PortKind::Pcap => unreachable!("files are opened together"),
+        };
+        let options = PacketOptions {
+            timestamps: Some(*clock),
+            ..PacketOptions::default()
+        };
+        let (port, choice) = choose::open(namespace, &self.name, pool, wants, options)?;
+        Ok(Opened {
+            port,
+            kind: choice.kind.to_string(),
+            reason: choice.reason,
+            cannot: choice.cannot,
+        })
+    }
+
+    fn create(&self, namespace: &Namespace) -> Result<Opened, PortError> {
         let options = TunOptions {
             link: match self.kind {
                 PortKind::Tap => Link::Ethernet,
@@ -166,7 +205,12 @@ impl PortSpec {
         };
         let port = TunPort::create(namespace, &self.name, options)?;
         namespace.links()?.set_up(&self.name, true)?;
-        Ok(Box::new(port))
+        Ok(Opened {
+            port: Box::new(port),
+            kind: self.kind.name().to_owned(),
+            reason: "made by this router".to_owned(),
+            cannot: Vec::new(),
+        })
     }
 }
 
@@ -175,6 +219,8 @@ pub(super) struct Ports {
     pub(super) all: Vec<Box<dyn Port + Send>>,
     /// What a user should know about them.
     pub(super) remarks: Vec<String>,
+    /// What each has become, and why.
+    pub(super) choices: Vec<PortChoice>,
     pub(super) time: PortTime,
 }
 
@@ -193,6 +239,7 @@ pub(super) enum PortTime {
 pub(super) fn open(
     specs: &[PortSpec],
     namespace: &Namespace,
+    pool: &mut Pool,
     clock: &Clock,
 ) -> Result<Ports, StartError> {
     // One lane takes from all ports, and its frames begin alike.
@@ -232,15 +279,33 @@ pub(super) fn open(
     let remarks = played.iter().flat_map(|(_, port)| port.remarks()).collect();
     let mut played = played.into_iter();
     let mut all: Vec<Box<dyn Port + Send>> = Vec::with_capacity(specs.len());
+    let mut choices = Vec::with_capacity(specs.len());
     for spec in specs {
-        all.push(if spec.kind == PortKind::Pcap {
+        let opened = if spec.kind == PortKind::Pcap {
             let (_, port) = played.next().expect("each was opened");
-            Box::new(port)
+            Opened {
+                port: Box::new(port),
+                kind: spec.kind.name().to_owned(),
+                reason: "captures".to_owned(),
+                cannot: Vec::new(),
+            }
         } else {
-            spec.open(namespace, clock)?
+            spec.open(namespace, pool, clock)?
+        };
+        all.push(opened.port);
+        choices.push(PortChoice {
+            name: spec.to_string(),
+            kind: opened.kind,
+            reason: opened.reason,
+            cannot: opened.cannot,
         });
     }
-    Ok(Ports { all, remarks, time })
+    Ok(Ports {
+        all,
+        remarks,
+        choices,
+        time,
+    })
 }
 
 /// Before the first packet of a file arrives, the loop runs.
@@ -252,17 +317,22 @@ mod tests {
 
     #[test]
     fn ports_are_read_as_they_are_printed() {
-        for text in ["eth0", "tun:left", "tap:t0", "eth0.100", "pcap:a:b:full"] {
+        for text in [
+            "eth0",
+            "packet:eth0",
+            "xdp:eth0",
+            "tun:left",
+            "tap:t0",
+            "eth0.100",
+            "pcap:a:b:full",
+        ] {
             assert_eq!(text.parse::<PortSpec>().unwrap().to_string(), text);
         }
-        assert_eq!(
-            "packet:eth0".parse::<PortSpec>().unwrap().to_string(),
-            "eth0"
-        );
+        assert_eq!("auto:eth0".parse::<PortSpec>().unwrap().to_string(), "eth0");
         for (text, expected) in [
             (
                 "xdp9:eth0",
-                "`xdp9` is no kind of port (packet, tun, tap, pcap)",
+                "`xdp9` is no kind of port (auto, packet, xdp, tun, tap, pcap)",
             ),
             ("tun:", "`tun:` names no interface"),
             ("", "`` names no interface"),

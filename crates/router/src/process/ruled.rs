@@ -19,13 +19,17 @@ pub struct Ruled {
     partners: Vec<PortNumber>,
     /// What passed at once.
     passed: VecDeque<Departure>,
+    /// Packets of the batch that is about to be admitted, and their flow hashes.
+    coming: Vec<(Headers, u32)>,
     split_below: Rate,
+    /// Whether there is any link for which super-packets are split.
     splits: bool,
 }
 
 impl Ruled {
     /// `firewall` between ports, port `i` and `partners[i]` being the ends of one bridge. The engine's
-    /// interfaces are the ports. Super-packets are split while a link is slower than `split_below`.
+    /// interfaces are the ports. Super-packets are split if a link that they may come to is slower than
+    /// `split_below`.
     pub fn new(mut firewall: Firewall, partners: Vec<PortNumber>, split_below: Rate) -> Self {
         for (from, to) in partners.iter().enumerate() {
             firewall.connect(interface(from), interface(*to));
@@ -34,6 +38,7 @@ impl Ruled {
             firewall,
             partners,
             passed: VecDeque::with_capacity(256),
+            coming: Vec::new(),
             split_below,
             splits: false,
         };
@@ -53,8 +58,7 @@ impl Ruled {
 
     /// Takes notice of what commands have changed.
     pub fn commanded(&mut self) {
-        let slowest = self.firewall.slowest_rate();
-        self.splits = slowest.is_some_and(|rate| rate < self.split_below);
+        self.splits = self.firewall.splits_any(self.split_below);
     }
 }
 
@@ -69,8 +73,26 @@ impl Queueing for Ruled {
         headers(interface(from), view, head)
     }
 
-    fn splits(&self, _from: PortNumber, _at: Time) -> bool {
-        self.splits
+    /// By the pipes that its flow may come to: a fast one has super-packets whole beside a slow one
+    /// that has none.
+    fn splits(&mut self, _from: PortNumber, key: &Headers, _at: Time) -> bool {
+        self.splits && self.firewall.splits(key, self.split_below)
+    }
+
+    fn is_wide(&self) -> bool {
+        self.firewall.is_wide()
+    }
+
+    fn expect(&mut self, key: Headers, flow: u32) {
+        // Which of the two passes leads into a pipe, the rules know.
+        let second = self.firewall.second_pass(&key);
+        self.coming.push((key, flow));
+        self.coming.extend(second.map(|headers| (headers, flow)));
+    }
+
+    fn fetch(&mut self) {
+        self.firewall.expect(&self.coming);
+        self.coming.clear();
     }
 
     fn admit(&mut self, packet: Packet, key: &Headers, cx: &mut Cx<'_>) {

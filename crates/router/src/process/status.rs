@@ -40,6 +40,12 @@ pub struct Status {
 pub struct PortStatus {
     /// As the user named it.
     pub name: String,
+    /// Its kind: `packet`, `xdp`, `tun` or `tap`.
+    #[serde(default)]
+    pub kind: String,
+    /// Why that kind.
+    #[serde(default)]
+    pub reason: String,
     /// Frames that came in.
     pub received: u64,
     /// Their bytes.

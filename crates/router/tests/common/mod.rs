@@ -28,6 +28,7 @@ pub fn requests(bytes: &[u8]) {
                     status: None,
                 }
             }
+            Ok(Work::Interfaces(_)) => unreachable!("no request asks for it"),
             Err(why) => Reply::refusal(why, 76),
         };
         let written = serde_json::to_string(&reply).expect("a reply can be written");

@@ -4,8 +4,10 @@
 //! Nodes that were freed lately are used again first, and in the order in which they were freed: they are
 //! still in the cache, and the packets of a queue, which come and go in order, stay in order in memory,
 //! where the processor fetches them ahead. Last in, first out would shuffle them a little with every lap,
-//! most of all when overflow frees many at once.
+//! most of all when overflow frees many at once. A pool of few nodes is in the cache as a whole, or, of a
+//! link of very many, not at all: it does without, and without the memory.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::packet::Packet;
@@ -18,7 +20,8 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Pool {
     nodes: Vec<Node>,
     /// Nodes that were freed lately: a ring, which begins at `recent_first` and has `recent_len`.
-    recent: [u32; RECENT],
+    /// It has no room before there are more nodes than it holds.
+    recent: Vec<u32>,
     recent_first: usize,
     recent_len: usize,
     /// The others, linked through [`Node::next`].
@@ -39,7 +42,7 @@ struct Node {
 impl Pool {
     pub(super) const EMPTY: Pool = Pool {
         nodes: Vec::new(),
-        recent: [NONE; RECENT],
+        recent: Vec::new(),
         recent_first: 0,
         recent_len: 0,
         free: NONE,
@@ -68,6 +71,16 @@ impl Pool {
         index
     }
 
+    /// Reads where the next packet will be stored.
+    pub(super) fn touch(&self) -> u64 {
+        let index = match self.recent_len {
+            0 => self.free,
+            _ => self.recent[self.recent_first % RECENT],
+        };
+        let node = self.nodes.get(index as usize);
+        node.map_or(0, |node| u64::from(node.next))
+    }
+
     /// Puts `node` behind `tail`.
     pub(super) fn link(&mut self, tail: u32, node: u32) {
         self.nodes[tail as usize].next = node;
@@ -75,10 +88,14 @@ impl Pool {
 
     /// Takes out the packet of a node; gives the next one of its chain.
     pub(super) fn take(&mut self, index: u32) -> (Packet, u32) {
+        let has_order = self.nodes.len() > RECENT;
         let node = &mut self.nodes[index as usize];
         let packet = node.packet.take().expect("a chained node holds a packet");
         let next = node.next;
-        if self.recent_len < RECENT {
+        if has_order && self.recent_len < RECENT {
+            if self.recent.is_empty() {
+                self.recent = vec![NONE; RECENT];
+            }
             self.recent[(self.recent_first + self.recent_len) % RECENT] = index;
             self.recent_len += 1;
         } else {

@@ -89,6 +89,12 @@ impl<T: Copy> Ring<T> {
             .store(self.own, Ordering::Release);
     }
 
+    /// Whether there is an entry from the kernel.
+    pub(super) fn has_entries(&self) -> bool {
+        self.own != self.other
+            || self.own != self.position(self.layout.producer).load(Ordering::Acquire)
+    }
+
     /// The next entry from the kernel, if there is one. Its place is given back with
     /// [`Ring::release`].
     pub(super) fn consume(&mut self) -> Option<T> {
@@ -165,10 +171,13 @@ mod tests {
                 None,
                 "nothing is seen before it is published"
             );
+            assert!(!consumer.has_entries());
             producer.publish();
             for number in 0..4 {
+                assert!(consumer.has_entries());
                 assert_eq!(consumer.consume(), Some(round * 4 + number));
             }
+            assert!(!consumer.has_entries());
             assert_eq!(consumer.consume(), None);
             assert_eq!(producer.room(), 0, "no place is free before it is released");
             consumer.release();

@@ -1,0 +1,186 @@
+//! What becomes of what is idle: put to sleep, and forgotten where there are too many.
+//!
+//! An instance that sleeps keeps its counters and gives back the memory of its link and queue. A little
+//! is looked at with each packet from outside, so that what happens depends on the traffic alone.
+
+use sluice_core::event::Cx;
+use sluice_core::units::{Span, Time};
+
+use super::instance::{Instance, NONE};
+use super::runtime::{QueueKey, Runtime};
+use crate::flow::FlowId;
+
+/// The slow search for what has been idle for long.
+#[derive(Default)]
+pub(super) struct Sweep {
+    next: Time,
+    instance: usize,
+    queue: usize,
+}
+
+/// How many of each a sweep looks at, and how often it does.
+const SWEEP_SIZE: usize = 64;
+const SWEEP_EVERY: Span = Span::from_ms(1);
+/// How long an instance stays idle before its memory is given back, per unit of `expire`. CoDel
+/// remembers a dropping state for 16 intervals (RFC 8289 section 5.5): 1.6 s at 100 ms.
+const IDLE: Span = Span::from_secs(10);
+/// The same under `compat`: dummynet visits one of 64 buckets per tick of 1 ms.
+const IDLE_COMPAT: Span = Span::from_ms(64);
+
+impl Runtime {
+    /// Looks at some instances and queues, and gives back the memory of those that were idle for
+    /// long. Their counters stay. Called for every packet that comes from outside, so that it depends
+    /// on the traffic alone.
+    pub fn sweep(&mut self, expire: u64, is_compat: bool, cx: &mut Cx<'_>) {
+        if expire == 0 || cx.now < self.sweep.next {
+            return;
+        }
+        self.sweep.next = cx.now.saturating_add(SWEEP_EVERY);
+        let idle = if is_compat { IDLE_COMPAT } else { IDLE };
+        let idle = Span::from_ns(idle.as_ns().saturating_mul(expire));
+        for _ in 0..SWEEP_SIZE.min(self.instances.len()) {
+            self.sweep.instance = (self.sweep.instance + 1) % self.instances.len();
+            let record = &self.instances[self.sweep.instance];
+            let is_old = record.is_used && cx.now.since(record.last_active) >= idle;
+            if is_old && record.link.is_some() && record.is_empty() {
+                self.put_to_sleep(self.sweep.instance as u32);
+                if is_compat {
+                    self.forget(self.sweep.instance as u32);
+                }
+            }
+        }
+        for _ in 0..SWEEP_SIZE.min(self.queues.len()) {
+            self.sweep.queue = (self.sweep.queue + 1) % self.queues.len();
+            let queue = &self.queues[self.sweep.queue];
+            let is_old = queue.is_used && cx.now.since(queue.last_active) >= idle;
+            if is_old
+                && queue.is_open
+                && self.close_if_empty(self.sweep.queue as u32, cx)
+                && is_compat
+            {
+                self.forget_queue(self.sweep.queue as u32);
+            }
+        }
+    }
+
+    /// Gives back the memory of an empty instance.
+    fn put_to_sleep(&mut self, instance: u32) {
+        self.totals.expired += 1;
+        self.unschedule(instance);
+        let record = &mut self.instances[instance as usize];
+        record.link = None;
+        for queue in &record.queues {
+            self.queues[*queue as usize].is_open = false;
+        }
+    }
+
+    /// Takes an instance off everything that would give it a turn.
+    fn unschedule(&mut self, instance: u32) {
+        self.agenda.remove(instance);
+        if std::mem::replace(&mut self.instances[instance as usize].is_ready, false) {
+            self.ready.retain(|i| *i != instance);
+        }
+    }
+
+    /// Closes a queue of a scheduler with several if it holds nothing; whether it did.
+    fn close_if_empty(&mut self, queue: u32, cx: &mut Cx<'_>) -> bool {
+        let instance = self.queues[queue as usize].instance;
+        if self.instances[instance as usize].link.is_none() {
+            self.queues[queue as usize].is_open = false;
+            return true;
+        }
+        let is_closed = self.with_link(instance, true, cx, |link, cx| {
+            let Some(classful) = link.queue_mut(cx).as_classful() else {
+                return true;
+            };
+            let is_empty = classful.class_backlog(queue).is_none_or(|b| b.is_empty());
+            if is_empty {
+                classful.close(queue, cx);
+            }
+            is_empty
+        });
+        if is_closed {
+            self.queues[queue as usize].is_open = false;
+        }
+        is_closed
+    }
+
+    /// Forgets an instance with its counters; those of its scheduler keep the sum.
+    pub(super) fn forget(&mut self, instance: u32) {
+        let record = &self.instances[instance as usize];
+        let (slot, key, counters) = (record.scheduler, record.key, record.counters);
+        if let Some(Some(scheduler)) = self.schedulers.get_mut(slot as usize) {
+            scheduler.forgotten.absorb(&counters);
+            if scheduler.single == instance {
+                scheduler.single = NONE;
+            }
+            if scheduler.by_flow.get(&key) == Some(&instance) {
+                scheduler.by_flow.remove(&key);
+            }
+        }
+        while let Some(queue) = self.instances[instance as usize].queues.last() {
+            self.forget_queue(*queue);
+        }
+        self.free(instance);
+    }
+
+    /// Frees the slot of an instance that nothing refers to any more.
+    pub(super) fn free(&mut self, instance: u32) {
+        self.unschedule(instance);
+        let record = &mut self.instances[instance as usize];
+        *record = Instance::new(NONE, FlowId::default(), Time::ZERO);
+        record.is_used = false;
+        self.free_instances.push(instance);
+    }
+
+    /// Forgets a queue with its counters.
+    pub(super) fn forget_queue(&mut self, queue: u32) {
+        let record = &self.queues[queue as usize];
+        let (instance, place) = (record.instance, record.place as usize);
+        let of_instance = &mut self.instances[instance as usize].queues;
+        of_instance.swap_remove(place);
+        if let Some(moved) = of_instance.get(place) {
+            self.queues[*moved as usize].place = place as u32;
+        }
+        let record = &mut self.queues[queue as usize];
+        let key = QueueKey {
+            instance: record.instance,
+            flowset: record.flowset,
+            flow: record.key,
+        };
+        record.is_used = false;
+        record.is_open = false;
+        if self.queue_slots.get(&key) == Some(&queue) {
+            self.queue_slots.remove(&key);
+        }
+        self.free_queues.push(queue);
+    }
+
+    /// Makes room for another instance at the cost of one that sleeps, or is idle.
+    pub(super) fn forget_an_instance(&mut self) -> Option<u32> {
+        for _ in 0..SWEEP_SIZE {
+            self.sweep.instance = (self.sweep.instance + 1) % self.instances.len();
+            let index = self.sweep.instance as u32;
+            let record = &self.instances[index as usize];
+            if record.is_used && record.scheduler != NONE && record.is_empty() {
+                self.put_to_sleep(index);
+                self.forget(index);
+                return self.free_instances.pop();
+            }
+        }
+        None
+    }
+
+    pub(super) fn forget_a_queue(&mut self) -> Option<u32> {
+        for _ in 0..SWEEP_SIZE {
+            self.sweep.queue = (self.sweep.queue + 1) % self.queues.len();
+            let index = self.sweep.queue as u32;
+            let queue = &self.queues[index as usize];
+            if queue.is_used && !queue.is_open {
+                self.forget_queue(index);
+                return self.free_queues.pop();
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,566 @@
+//! What networks do to routers, live: odd frames, and interfaces that come and go under load.
+//!
+//! `h2 -- router -- h3`, each in a namespace of its own, for each kind of port. Whatever happens, pings
+//! beside it are answered, every slot of packet memory comes back, and counters tell what was lost. Needs
+//! root or its capabilities, and fails without (`make test-live`).
+
+mod zoo;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use sluice_core::link::PipeParams;
+use sluice_core::registry::Spec;
+use sluice_core::{Cx, DropCounter, Rate, Rng, Span, Time};
+use sluice_ipfw::{Firewall, Interface};
+use sluice_net::Clock;
+use sluice_net::frame::Link;
+use sluice_net::frame::VnetHeader;
+use sluice_net::namespace::{Mac, Namespace, Privilege, VethEnd, create_veth};
+use sluice_net::port::nfqueue::{Hook, NfqueueOptions, Traffic};
+use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::tun::TunOptions;
+use sluice_net::port::xdp::XdpOptions;
+use sluice_net::port::{
+    Counters, Loss, NfqueuePort, PacketPort, Pool, PoolSize, Port, Spin, TunPort, XdpPort,
+};
+use sluice_net::traffic::Stop;
+use sluice_net::traffic::ping::{Ping, PingReport};
+use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Piped, Queueing};
+use sluice_router::process::{Config, Ruled};
+
+const H2: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 25, 0, 2));
+const H3: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 25, 0, 3));
+
+const SIZE: PoolSize = PoolSize {
+    slots: 8192,
+    large: 64,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Packet,
+    Xdp,
+    Tap,
+    Tun,
+}
+
+/// The namespaces, and what of the router is open.
+struct Site {
+    h2: Namespace,
+    h3: Namespace,
+    middle: Namespace,
+}
+
+type BoxedPort = Box<dyn Port + Send>;
+
+fn mac(number: u8) -> Mac {
+    Mac([2, 0, 0, 0, 0, number])
+}
+
+impl Site {
+    fn new() -> Site {
+        let privilege = Privilege::probe();
+        assert_eq!(privilege, Privilege::Capable, "this live test {privilege}");
+        let create = |name| Namespace::create(name).unwrap();
+        let site = Site {
+            h2: create("h2"),
+            h3: create("h3"),
+            middle: create("middle"),
+        };
+        for namespace in [&site.h2, &site.h3, &site.middle] {
+            namespace.silence_ipv6().unwrap();
+        }
+        site
+    }
+
+    /// Makes the wire between the router's `port` and a host.
+    fn wire(&self, port: &str) {
+        let (host, address, number) = match port {
+            "left" => (&self.h2, H2, 2),
+            _ => (&self.h3, H3, 3),
+        };
+        let end = |namespace, name, number| VethEnd {
+            namespace,
+            name,
+            mac: mac(number),
+        };
+        create_veth(
+            end(host, "eth0", number),
+            end(&self.middle, port, number + 10),
+        )
+        .unwrap();
+        let mut links = host.links().unwrap();
+        links.set_up("eth0", true).unwrap();
+        links.add_address("eth0", address, 24).unwrap();
+        self.middle.links().unwrap().set_up(port, true).unwrap();
+    }
+
+    /// The router's two ports.
+    fn ports(&self, kind: Kind, pool: &mut Pool) -> Vec<BoxedPort> {
+        if matches!(kind, Kind::Tap | Kind::Tun) {
+            let options = TunOptions {
+                link: match kind {
+                    Kind::Tap => Link::Ethernet,
+                    _ => Link::Ip,
+                },
+                ..TunOptions::default()
+            };
+            let hosts = [(&self.h2, H2), (&self.h3, H3)];
+            return hosts
+                .map(|(host, address)| {
+                    let port = TunPort::create(host, "eth0", options).unwrap();
+                    let mut links = host.links().unwrap();
+                    links.set_up("eth0", true).unwrap();
+                    links.add_address("eth0", address, 24).unwrap();
+                    Box::new(port) as BoxedPort
+                })
+                .into();
+        }
+        ["left", "right"]
+            .map(|name| {
+                self.wire(name);
+                match kind {
+                    Kind::Xdp => {
+                        let options = XdpOptions::default();
+                        Box::new(XdpPort::open(&self.middle, name, pool, options).unwrap())
+                            as BoxedPort
+                    }
+                    _ => {
+                        let options = PacketOptions::default();
+                        Box::new(PacketPort::open(&self.middle, name, options).unwrap())
+                    }
+                }
+            })
+            .into()
+    }
+
+    /// Echo requests from h2 to h3 every 5 ms, from 300 ms from now on.
+    fn ping(&self, clock: &Clock, count: u64) -> sluice_net::traffic::Running<PingReport> {
+        let start = clock.now() + Span::from_ms(300);
+        let ping = Ping {
+            count: Some(count),
+            linger: Span::from_ms(500),
+            ..Ping::new(H2, H3, Span::from_ms(5), start)
+        };
+        ping.start(&self.h2, &self.h3, clock, &Stop::new()).unwrap()
+    }
+
+    /// Who sends what he likes out of h2.
+    fn intruder(&self) -> Intruder {
+        let options = PacketOptions {
+            offloads: false,
+            receives: false,
+            ..PacketOptions::default()
+        };
+        Intruder {
+            port: PacketPort::open(&self.h2, "eth0", options).unwrap(),
+            pool: Pool::new(PoolSize {
+                slots: 64,
+                large: 1,
+            })
+            .unwrap(),
+        }
+    }
+
+    fn received_by_h3(&self) -> u64 {
+        let link = self.h3.links().unwrap().interface("eth0");
+        link.map_or(0, |link| link.traffic.received)
+    }
+}
+
+struct Intruder {
+    port: PacketPort,
+    pool: Pool,
+}
+
+impl Intruder {
+    fn send(&mut self, frame: &[u8]) {
+        let slot = self.pool.allocate().unwrap();
+        self.pool.room_mut(slot)[..frame.len()].copy_from_slice(frame);
+        let length = frame.len() as u32;
+        self.pool.set_frame(slot, length, VnetHeader::default());
+        if self.port.transmit(&mut self.pool, &[slot]) == 0 {
+            self.pool.free(slot);
+        }
+    }
+}
+
+/// A router on a thread.
+struct Running {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Outcome>,
+}
+
+#[derive(Debug)]
+struct Outcome {
+    counts: LaneCounts,
+    ports: Vec<Counters>,
+    missing: usize,
+}
+
+fn start<Q: Queueing>(
+    ports: Vec<BoxedPort>,
+    pool: Pool,
+    clock: Clock,
+    queueing: impl FnOnce() -> Q + Send + 'static,
+) -> Running {
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&stop);
+    let thread = std::thread::spawn(move || {
+        let all: Vec<usize> = (0..ports.len()).collect();
+        let mut forwarder = Forwarder::new(ports, pool, clock, Spin::None);
+        let options = LaneOptions {
+            from: &all,
+            seed: 1,
+            rng: Rng::from_seed(1),
+        };
+        forwarder.add_lane(queueing(), (), options);
+        let mut last = None;
+        // What is on its way when it stops still leaves.
+        while last.is_none_or(|last| clock.now() < last) {
+            let soon = clock.now() + Span::from_ms(5);
+            forwarder.turn(Some(soon), None);
+            if last.is_none() && seen.load(Ordering::Relaxed) {
+                last = Some(clock.now() + Span::from_ms(100));
+            }
+        }
+        forwarder.release_ports();
+        let missing =
+            forwarder.pool().held() + (SIZE.large as usize - forwarder.pool().available_large());
+        let counts = *forwarder.lanes()[0].counts();
+        let (_, ports) = forwarder.finish();
+        Outcome {
+            counts,
+            ports,
+            missing,
+        }
+    });
+    Running { stop, thread }
+}
+
+impl Running {
+    fn end(self) -> Outcome {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+/// Two pipes, a queue in front of each, and rules that look into headers.
+const RULES: &str = "
+pipe 1 config bw 900Mbit/s
+sched 1 config pipe 1 type fq_codel
+queue 1 config sched 1
+add 100 count tcp from any to any tcpflags syn
+add 200 count ip from any to any frag
+add 300 queue 1 ip from any to any out
+";
+
+fn ruled() -> Ruled {
+    let mut firewall = Firewall::new(&sluice_ipfw::Settings {
+        accepts_by_default: true,
+        ..sluice_ipfw::Settings::default()
+    });
+    let interfaces = ["left", "right"].map(|name| Interface {
+        name: name.into(),
+        addresses: Vec::new(),
+    });
+    firewall.set_interfaces(interfaces.to_vec());
+    let config = Config {
+        text: RULES.into(),
+        ..Config::default()
+    };
+    let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+    let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+    let (_, result) = config.apply(&mut firewall, &mut cx);
+    result.expect("the rules are written right");
+    Ruled::new(firewall, vec![1, 0], Rate::from_bps(1_000_000_000))
+}
+
+fn assert_answered(report: &PingReport, what: &str) {
+    assert!(!report.samples.is_empty(), "{what}: nothing was asked");
+    assert_eq!(report.lost(), 0, "{what}: pings were lost");
+}
+
+fn faults(counts: &LaneCounts) -> Vec<&'static str> {
+    counts
+        .faulty()
+        .filter_map(|(name, n)| (n > 0).then_some(name))
+        .collect()
+}
+
+fn pool() -> Pool {
+    Pool::new(SIZE).unwrap()
+}
+
+#[test]
+fn odd_frames_harm_nobody_on_any_port() {
+    for kind in [Kind::Packet, Kind::Xdp, Kind::Tap, Kind::Tun] {
+        let what = format!("{kind:?}");
+        let site = Site::new();
+        let mut pool = pool();
+        let ports = site.ports(kind, &mut pool);
+        let clock = Clock::start();
+        let router = start(ports, pool, clock, ruled);
+        let mut intruder = site.intruder();
+        let ping = site.ping(&clock, 200);
+        for _ in 0..5 {
+            for beast in zoo::all() {
+                let is_ip = matches!(beast.frame[12..14], [0x08, 0x00] | [0x86, 0xdd]);
+                match kind {
+                    // A device of IP packets has no use for the others.
+                    Kind::Tun if is_ip && beast.frame.len() > 14 => {
+                        intruder.send(&beast.frame[14..]);
+                    }
+                    Kind::Tun => {}
+                    _ => intruder.send(&beast.frame),
+                }
+                sleep(Duration::from_millis(2));
+            }
+        }
+        assert_answered(&ping.join().unwrap(), &what);
+        let outcome = router.end();
+        assert_eq!(outcome.missing, 0, "{what}: slots are missing: {outcome:?}");
+        assert!(outcome.counts.lost(LostFrame::Malformed) > 0, "{outcome:?}");
+        let seen = faults(&outcome.counts);
+        for fault in [
+            "truncated",
+            "ip_version",
+            "header_length",
+            "ip_length_short",
+            "ip_length_beyond_frame",
+            "udp_length",
+            "extension_depth",
+        ] {
+            assert!(seen.contains(&fault), "{what}: no {fault} in {seen:?}");
+        }
+        if kind != Kind::Tun {
+            assert!(outcome.counts.bypassed > 0, "{what}: {outcome:?}");
+        }
+    }
+}
+
+/// IPv4 to `h3`, with a right header checksum.
+fn aimed(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[..6].copy_from_slice(&mac(3).0);
+    frame[26..34].copy_from_slice(&[10, 25, 0, 2, 10, 25, 0, 3]);
+    frame[24..26].fill(0);
+    let words = frame[14..34].chunks(2);
+    let sum: u32 = words.map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    frame[24..26].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    frame
+}
+
+#[test]
+fn odd_packets_in_the_kernels_queue_get_their_verdicts() {
+    let site = Site::new();
+    let end = |namespace, number| VethEnd {
+        namespace,
+        name: "eth0",
+        mac: mac(number),
+    };
+    create_veth(end(&site.h2, 2), end(&site.h3, 3)).unwrap();
+    for (host, address) in [(&site.h2, H2), (&site.h3, H3)] {
+        let mut links = host.links().unwrap();
+        links.set_up("eth0", true).unwrap();
+        links.add_address("eth0", address, 24).unwrap();
+    }
+    let options = NfqueueOptions {
+        traffic: Some(Traffic {
+            hook: Hook::Input,
+            interface: Some("eth0".to_owned()),
+        }),
+        ..NfqueueOptions::default()
+    };
+    let port = NfqueuePort::open(&site.h3, &options).unwrap();
+    let clock = Clock::start();
+    let router = start(vec![Box::new(port)], pool(), clock, || {
+        let queue = Spec::parse("fq_codel").unwrap();
+        // Super-packets have one verdict: none is split.
+        Piped::new(
+            &PipeParams::default(),
+            Vec::new(),
+            &queue,
+            0,
+            Rate::from_bps(1),
+        )
+    });
+    let mut intruder = site.intruder();
+    let ping = site.ping(&clock, 200);
+    for beast in zoo::all() {
+        if beast.frame.len() >= 34 && beast.frame[12..15] == [0x08, 0x00, 0x45] {
+            intruder.send(&aimed(beast.frame));
+            sleep(Duration::from_millis(2));
+        }
+    }
+    assert_answered(&ping.join().unwrap(), "nfqueue");
+    let outcome = router.end();
+    assert_eq!(outcome.missing, 0, "{outcome:?}");
+    // The stack refuses what lies about IP itself; what lies behind it comes here.
+    let seen = faults(&outcome.counts);
+    assert!(
+        seen.contains(&"udp_length") && seen.contains(&"truncated"),
+        "{outcome:?}"
+    );
+    assert_eq!(
+        outcome.ports[0].received, outcome.ports[0].sent,
+        "{outcome:?}"
+    );
+}
+
+/// Frames of 1200 bytes from h2 that nobody answers, until told to stop.
+fn flood(site: &Site) -> (Arc<AtomicBool>, JoinHandle<()>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&stop);
+    let mut intruder = site.intruder();
+    let thread = std::thread::spawn(move || {
+        let frame = zoo::ethernet(zoo::V4, &zoo::ipv4(17, &zoo::udp(1200)));
+        while !seen.load(Ordering::Relaxed) {
+            for _ in 0..8 {
+                intruder.send(&frame);
+            }
+            sleep(Duration::from_millis(1));
+        }
+    });
+    (stop, thread)
+}
+
+/// Waits until h3 gets frames of the flood, for 5 s at most.
+fn assert_flows(site: &Site, what: &str) {
+    let (start, before) = (Instant::now(), site.received_by_h3());
+    while site.received_by_h3() < before + 50 {
+        assert!(
+            start.elapsed() < Duration::from_secs(5),
+            "{what}: nothing flows"
+        );
+        sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn an_interface_may_go_down_change_its_mtu_and_come_back_under_load() {
+    for kind in [Kind::Packet, Kind::Xdp, Kind::Tap] {
+        let what = format!("{kind:?}");
+        let site = Site::new();
+        let mut pool = pool();
+        let ports = site.ports(kind, &mut pool);
+        let clock = Clock::start();
+        let router = start(ports, pool, clock, ruled);
+        let (stop, thread) = flood(&site);
+        assert_flows(&site, &what);
+
+        // The far interface: the router's own end, or, where it is the device, the device.
+        let (namespace, far) = match kind {
+            Kind::Tap => (&site.h3, "eth0"),
+            _ => (&site.middle, "right"),
+        };
+        let mut links = namespace.links().unwrap();
+        links.set_up(far, false).unwrap();
+        sleep(Duration::from_millis(100));
+        links.set_up(far, true).unwrap();
+        assert_flows(&site, &format!("{what}, up again"));
+        links.set_mtu(far, 600).unwrap();
+        sleep(Duration::from_millis(100));
+        links.set_mtu(far, 1500).unwrap();
+        assert_flows(&site, &format!("{what}, with its MTU again"));
+
+        stop.store(true, Ordering::Relaxed);
+        thread.join().unwrap();
+        let ping = site.ping(&clock, 50);
+        assert_answered(&ping.join().unwrap(), &what);
+        let outcome = router.end();
+        assert_eq!(outcome.missing, 0, "{what}: {outcome:?}");
+        let lost = &outcome.ports[1];
+        match kind {
+            Kind::Packet => {
+                assert!(lost.lost(Loss::Down) > 0, "{what}: {lost:?}");
+                assert!(lost.lost(Loss::TooLong) > 0, "{what}: {lost:?}");
+            }
+            Kind::Tap => assert!(lost.lost(Loss::Down) > 0, "{what}: {lost:?}"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn an_interface_may_disappear_and_come_back_under_load() {
+    for kind in [Kind::Packet, Kind::Xdp] {
+        let what = format!("{kind:?}");
+        let site = Site::new();
+        let mut pool = pool();
+        let ports = site.ports(kind, &mut pool);
+        let clock = Clock::start();
+        let router = start(ports, pool, clock, ruled);
+        let (stop, thread) = flood(&site);
+        assert_flows(&site, &what);
+        site.middle.links().unwrap().remove("right").unwrap();
+        // 8 frames per millisecond fill a ring of 2048 within 300 ms.
+        let away = if kind == Kind::Xdp { 600 } else { 150 };
+        sleep(Duration::from_millis(away));
+        site.wire("right");
+        if kind == Kind::Packet {
+            assert_flows(&site, &format!("{what}, made again"));
+        }
+        stop.store(true, Ordering::Relaxed);
+        thread.join().unwrap();
+        if kind == Kind::Packet {
+            let ping = site.ping(&clock, 50);
+            assert_answered(&ping.join().unwrap(), &what);
+        }
+        let outcome = router.end();
+        assert_eq!(outcome.missing, 0, "{what}: {outcome:?}");
+        match kind {
+            Kind::Packet => assert!(outcome.ports[1].lost(Loss::Down) > 0, "{what}: {outcome:?}"),
+            // An AF_XDP port does not find its interface again: its ring fills up, and the loop says so.
+            _ => assert!(
+                outcome.counts.lost(LostFrame::Blocked) > 0,
+                "{what}: {outcome:?}"
+            ),
+        }
+    }
+}
+
+/// Packets of 8000 bytes cross where both sides can, and are counted where one cannot.
+#[test]
+fn jumbo_packets_cross_or_are_counted() {
+    let site = Site::new();
+    let mut pool = pool();
+    let ports = site.ports(Kind::Packet, &mut pool);
+    for (namespace, name) in [(&site.h2, "eth0"), (&site.middle, "left")] {
+        namespace.links().unwrap().set_mtu(name, 9000).unwrap();
+    }
+    let clock = Clock::start();
+    let router = start(ports, pool, clock, ruled);
+    // The first question for a neighbour may be asked before the wire is up.
+    site.ping(&clock, 10).join().unwrap();
+    let send = || {
+        let socket = site
+            .h2
+            .enter(|| std::net::UdpSocket::bind((H2, 0)).unwrap())
+            .unwrap();
+        for _ in 0..50 {
+            socket.send_to(&[0; 8000], (H3, 9)).unwrap();
+            sleep(Duration::from_millis(2));
+        }
+    };
+    send();
+    for (namespace, name) in [(&site.h3, "eth0"), (&site.middle, "right")] {
+        namespace.links().unwrap().set_mtu(name, 9000).unwrap();
+    }
+    let receiver = site
+        .h3
+        .enter(|| std::net::UdpSocket::bind((H3, 9)).unwrap())
+        .unwrap();
+    receiver
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .unwrap();
+    send();
+    assert_eq!(receiver.recv(&mut [0; 9000]).unwrap(), 8000);
+    let outcome = router.end();
+    assert!(outcome.ports[1].lost(Loss::TooLong) > 0, "{outcome:?}");
+    assert_eq!(outcome.missing, 0, "{outcome:?}");
+}
