@@ -68,13 +68,15 @@ impl Fattest {
     #[inline]
     pub(crate) fn set(&mut self, queue: u32, weight: u64) {
         let weight = u32::try_from(weight).unwrap_or(u32::MAX);
-        if self.nodes.is_empty() && self.set_in_place(queue, weight) {
+        let at = self.leaves + queue as usize / FAN;
+        // One comparison tells both a tree from none and a queue from none.
+        if at >= self.nodes.len() && self.set_in_place(queue, weight) {
             return;
         }
         self.set_in_tree(queue, ordered(weight));
     }
 
-    #[inline]
+    #[inline(always)]
     fn set_in_tree(&mut self, queue: u32, mut new: i32) {
         let mut at = self.leaves + queue as usize / FAN;
         let mut slot = queue as usize % FAN;
@@ -142,7 +144,7 @@ impl Fattest {
     }
 
     /// Notes a weight without a tree; if too many queues have some, plants one and says no.
-    #[inline]
+    #[inline(never)]
     fn set_in_place(&mut self, queue: u32, weight: u32) -> bool {
         let mut free = None;
         for place in &mut self.few {

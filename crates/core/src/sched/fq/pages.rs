@@ -27,6 +27,8 @@ pub(super) struct Queues<A: AqmAlgorithm> {
     blank: Queue<A>,
     len: usize,
     few: Vec<Queue<A>>,
+    /// The number of the queue that was changed last and its place in `few`, which it mostly is again.
+    last: (u32, u32),
     /// The numbers of those in `few`.
     numbers: [u16; FEW],
     /// Empty as long as the few are not too many.
@@ -41,6 +43,7 @@ impl<A: AqmAlgorithm> Queues<A> {
             blank: Queue::new(&params),
             len,
             few: Vec::new(),
+            last: (u32::MAX, 0),
             numbers: [0; FEW],
             pages: Vec::new(),
             params,
@@ -59,10 +62,22 @@ impl<A: AqmAlgorithm> Queues<A> {
     }
 
     /// Where among the few a queue is.
-    #[inline]
+    #[inline(never)]
     fn place(&self, queue: usize) -> Option<usize> {
         let numbers = &self.numbers[..self.few.len()];
         numbers.iter().position(|n| usize::from(*n) == queue)
+    }
+
+    /// Takes a queue into the few; its place, or none if they are too many.
+    #[cold]
+    fn add(&mut self, queue: usize) -> Option<usize> {
+        if self.few.len() == FEW {
+            return None;
+        }
+        // `flows` is at most 65536.
+        self.numbers[self.few.len()] = queue as u16;
+        self.few.push(Queue::new(&self.params));
+        Some(self.few.len() - 1)
     }
 
     #[cold]
@@ -81,12 +96,12 @@ impl<A: AqmAlgorithm> Index<usize> for Queues<A> {
 
     #[inline]
     fn index(&self, queue: usize) -> &Queue<A> {
-        if self.pages.is_empty() {
-            return self.place(queue).map_or(&self.blank, |at| &self.few[at]);
-        }
-        match &self.pages[queue / PAGE] {
-            Some(page) => &page[queue % PAGE],
-            None => &self.blank,
+        // One comparison tells both the few from the many and a number from none.
+        match self.pages.get(queue / PAGE) {
+            Some(Some(page)) => &page[queue % PAGE],
+            Some(None) => &self.blank,
+            None if self.last.0 as usize == queue => &self.few[self.last.1 as usize],
+            None => self.place(queue).map_or(&self.blank, |at| &self.few[at]),
         }
     }
 }
@@ -94,15 +109,13 @@ impl<A: AqmAlgorithm> Index<usize> for Queues<A> {
 impl<A: AqmAlgorithm> IndexMut<usize> for Queues<A> {
     #[inline]
     fn index_mut(&mut self, queue: usize) -> &mut Queue<A> {
-        if self.pages.is_empty() {
-            if let Some(at) = self.place(queue) {
-                return &mut self.few[at];
+        if queue / PAGE >= self.pages.len() {
+            if self.last.0 as usize == queue {
+                return &mut self.few[self.last.1 as usize];
             }
-            if self.few.len() < FEW {
-                // `flows` is at most 65536.
-                self.numbers[self.few.len()] = queue as u16;
-                self.few.push(Queue::new(&self.params));
-                return self.few.last_mut().expect("it was just pushed");
+            if let Some(at) = self.place(queue).or_else(|| self.add(queue)) {
+                self.last = (queue as u32, at as u32);
+                return &mut self.few[at];
             }
             self.spread();
         }
