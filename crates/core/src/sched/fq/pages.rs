@@ -74,6 +74,10 @@ impl<A: AqmAlgorithm> Queues<A> {
         if self.few.len() == FEW {
             return None;
         }
+        if self.few.is_empty() {
+            // Most links of very many have one flow at a time: room for one, not for four.
+            self.few.reserve_exact(1);
+        }
         // `flows` is at most 65536.
         self.numbers[self.few.len()] = queue as u16;
         self.few.push(Queue::new(&self.params));
