@@ -316,14 +316,8 @@ impl Firewall {
             output.snapshot = Some(Box::new(snapshot));
             return;
         }
-        let mut writer = Writer::new(flags.verbose);
-        snapshot.pipes.iter().for_each(|pipe| writer.pipe(pipe));
-        snapshot
-            .schedulers
-            .iter()
-            .for_each(|scheduler| writer.scheduler_object(scheduler));
-        snapshot.queues.iter().for_each(|queue| writer.queue(queue));
-        output.stdout.push_str(&writer.finish());
+        let text = Writer::new(flags.verbose).objects(&snapshot);
+        output.stdout.push_str(&text);
     }
 
     fn collect(

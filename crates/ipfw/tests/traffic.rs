@@ -793,7 +793,7 @@ fn a_show_in_pieces_says_what_a_show_says() {
          sched 3 config mask dst-ip 0xff type fq_codel
          queue 3 config sched 3
          sched 4 config
-         queue 4 config sched 4
+         queue 4 config sched 4 mask src-ip 0xffffffff
          add pipe 1 ip from any to any src-port 1000
          add queue 3 ip from any to any src-port 1001
          add queue 4 ip from any to any",
@@ -817,26 +817,23 @@ fn a_show_in_pieces_says_what_a_show_says() {
         "--json pipe show",
         "--json sched show",
         "pipe 7 show",
+        "queue show",
+        "queue 4 show",
+        "--json queue show",
     ] {
         let said = bench.run(command).unwrap();
         let mut cx = Cx::new(Time::from_ns(bench.now), &mut bench.rng, &mut bench.dropped);
         let survey = bench.firewall.survey(command, &mut cx);
-        let mut survey = survey.expect("it only shows pipes or schedulers");
+        let mut survey = survey.expect("it only shows objects");
         let mut pieces = 1;
-        while bench.firewall.look(&mut survey, 50, &mut cx) {
+        while bench.firewall.look(&mut survey, 40, &mut cx) {
             pieces += 1;
         }
         assert!(pieces > 6, "{pieces}");
         assert_eq!(survey.finish(), said, "{command}");
     }
     // What does more, or says more, is not for pieces.
-    for command in [
-        "pipe 1 delete",
-        "queue show",
-        "pipe show nine",
-        "list",
-        "-n pipe show",
-    ] {
+    for command in ["pipe 1 delete", "pipe show nine", "list", "-n pipe show"] {
         let mut cx = Cx::new(Time::from_ns(bench.now), &mut bench.rng, &mut bench.dropped);
         assert!(
             bench.firewall.survey(command, &mut cx).is_none(),

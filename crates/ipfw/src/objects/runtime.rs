@@ -60,7 +60,7 @@ pub(crate) struct Runtime {
     pub(super) flowsets: Map<u32, Flowset>,
     pub(crate) instances: Vec<Instance>,
     pub(super) free_instances: Vec<u32>,
-    pub(super) queues: Vec<Queue>,
+    pub(crate) queues: Vec<Queue>,
     pub(super) free_queues: Vec<u32>,
     pub(super) queue_slots: Map<QueueKey, u32>,
     pub(super) agenda: Agenda,

@@ -25,8 +25,7 @@ pub(crate) struct Collector<'a> {
 impl Collector<'_> {
     pub fn pipe(&mut self, number: u32, now: Time) -> Option<PipeState> {
         let mut pipe = self.pipe_head(number)?;
-        pipe.flows = self.instances(number + STRIDE, now);
-        pipe.scheduler.active = active(&pipe.flows);
+        pipe.fill(self.instances(number + STRIDE, now));
         Some(pipe)
     }
 
@@ -36,7 +35,7 @@ impl Collector<'_> {
         let flowset = self.layout.flowsets.get(&(number + 2 * STRIDE))?;
         Some(PipeState {
             link: link_state(number, link),
-            flowset: self.flowset(number + 2 * STRIDE, flowset),
+            flowset: self.counted_flowset(number + 2 * STRIDE, flowset),
             scheduler: self.scheduler_line(number + STRIDE)?,
             flows: Vec::new(),
         })
@@ -44,8 +43,7 @@ impl Collector<'_> {
 
     pub fn scheduler(&mut self, number: u32, now: Time) -> Option<SchedulerState> {
         let mut scheduler = self.scheduler_head(number)?;
-        scheduler.flows = self.instances(number, now);
-        scheduler.scheduler.active = active(&scheduler.flows);
+        scheduler.fill(self.instances(number, now));
         Some(scheduler)
     }
 
@@ -62,21 +60,35 @@ impl Collector<'_> {
                 .map(|(n, _)| n)
                 .filter(|n| config.internal != Some(*n))
                 .collect(),
-            flowset: internal.map(|(n, flowset)| self.flowset(n, flowset)),
+            flowset: internal.map(|(n, flowset)| self.counted_flowset(n, flowset)),
             scheduler: self.scheduler_line(number)?,
             flows: Vec::new(),
         })
     }
 
     pub fn queue(&mut self, number: u32, cx: &mut Cx<'_>) -> Option<QueueState> {
+        let mut queue = self.queue_head(number)?;
+        let indexes = self.runtime.queues_of(number);
+        let rows = indexes.into_iter().map(|index| self.queue_row(index, cx));
+        queue.fill(rows.collect());
+        Some(queue)
+    }
+
+    /// A queue without its flows.
+    pub fn queue_head(&self, number: u32) -> Option<QueueState> {
         let config = self.layout.flowsets.get(&number)?;
         Some(QueueState {
-            flowset: self.flowset(number, config),
-            flows: self.queues(number, cx),
+            flowset: self.flowset(number, config, 0),
+            flows: Vec::new(),
         })
     }
 
-    fn flowset(&self, number: u32, config: &FlowsetConfig) -> FlowsetState {
+    /// A flowset whose queues are not shown one by one.
+    fn counted_flowset(&self, number: u32, config: &FlowsetConfig) -> FlowsetState {
+        self.flowset(number, config, self.runtime.open_queues(number))
+    }
+
+    fn flowset(&self, number: u32, config: &FlowsetConfig, active: usize) -> FlowsetState {
         let (limit_packets, limit_bytes) = match config.queue {
             QueueSize::Slots(n) => (Some(n), None),
             QueueSize::Bytes(n) => (None, Some(n)),
@@ -95,7 +107,7 @@ impl Collector<'_> {
                     to_good,
                 }) => [good, to_bad, bad, to_good].map(|p| p.as_f64()).to_vec(),
             },
-            active: self.runtime.open_queues(number),
+            active,
             buckets: config.buckets,
             scheduler: config.scheduler,
             weight: config.weight,
@@ -122,51 +134,72 @@ impl Collector<'_> {
         })
     }
 
-    fn instances(&self, number: u32, now: Time) -> Vec<FlowState> {
+    fn instances(&self, number: u32, now: Time) -> Rows {
         let buckets = self.layout.schedulers.get(&number).map_or(0, |s| s.buckets);
-        let mut flows: Vec<(FlowId, FlowState)> = self
-            .runtime
-            .instances_of(number)
-            .into_iter()
-            .map(|i| {
-                let instance = self.runtime.instance_at(i);
-                (instance.key, instance_state(instance, buckets, now))
-            })
-            .collect();
-        flows.sort_by_key(|(key, _)| *key);
-        flows.into_iter().map(|(_, flow)| flow).collect()
+        let indexes = self.runtime.instances_of(number).into_iter();
+        let rows = indexes.map(|i| {
+            let instance = self.runtime.instance_at(i);
+            (instance.key, instance_state(instance, buckets, now))
+        });
+        rows.collect()
     }
 
-    fn queues(&mut self, number: u32, cx: &mut Cx<'_>) -> Vec<FlowState> {
-        let buckets = self.layout.flowsets.get(&number).map_or(1, |f| f.buckets);
-        let mut flows = Vec::new();
-        for index in self.runtime.queues_of(number) {
-            let queue = self.runtime.queue_at(index);
-            let (key, instance, is_open) = (queue.key, queue.instance, queue.is_open);
-            let mut flow = flow_state(key, buckets);
-            flow.counters = counters(&queue.counters);
-            flow.is_active = is_open;
-            if is_open && self.runtime.instance_at(instance).link.is_some() {
-                self.runtime.with_link(instance, true, cx, |link, cx| {
-                    let Some(classful) = link.queue_mut(cx).as_classful() else {
-                        return;
-                    };
-                    let held = classful.class_backlog(index).unwrap_or_default();
-                    flow.queued_packets = held.packets;
-                    flow.queued_bytes = held.bytes;
-                    classful.class_state(index, &mut |name, value| {
-                        flow.variables.push((0, name, value.as_f64()));
-                    });
+    /// One queue of a flowset.
+    pub fn queue_row(&mut self, index: u32, cx: &mut Cx<'_>) -> (FlowId, FlowState) {
+        let queue = self.runtime.queue_at(index);
+        let (key, instance) = (queue.key, queue.instance);
+        let flowset = self.layout.flowsets.get(&queue.flowset);
+        let mut flow = flow_state(key, flowset.map_or(1, |f| f.buckets));
+        flow.counters = counters(&queue.counters);
+        flow.is_active = queue.is_open;
+        if flow.is_active && self.runtime.instance_at(instance).link.is_some() {
+            self.runtime.with_link(instance, true, cx, |link, cx| {
+                let Some(classful) = link.queue_mut(cx).as_classful() else {
+                    return;
+                };
+                let held = classful.class_backlog(index).unwrap_or_default();
+                flow.queued_packets = held.packets;
+                flow.queued_bytes = held.bytes;
+                classful.class_state(index, &mut |name, value| {
+                    flow.variables.push((0, name, value.as_f64()));
                 });
-            }
-            flows.push((key, flow));
+            });
         }
-        flows.sort_by_key(|(key, _)| *key);
-        flows.into_iter().map(|(_, flow)| flow).collect()
+        (key, flow)
     }
 }
 
-/// How many flows have a link at work.
+/// Flows with what they are sorted by.
+pub(super) type Rows = Vec<(FlowId, FlowState)>;
+
+impl PipeState {
+    pub(super) fn fill(&mut self, rows: Rows) {
+        self.flows = sorted(rows);
+        self.scheduler.active = active(&self.flows);
+    }
+}
+
+impl SchedulerState {
+    pub(super) fn fill(&mut self, rows: Rows) {
+        self.flows = sorted(rows);
+        self.scheduler.active = active(&self.flows);
+    }
+}
+
+impl QueueState {
+    /// Those that a scheduler knows are at work.
+    pub(super) fn fill(&mut self, rows: Rows) {
+        self.flows = sorted(rows);
+        self.flowset.active = active(&self.flows);
+    }
+}
+
+fn sorted(mut rows: Rows) -> Vec<FlowState> {
+    rows.sort_by_key(|(key, _)| *key);
+    rows.into_iter().map(|(_, flow)| flow).collect()
+}
+
+/// How many flows are at work.
 fn active(flows: &[FlowState]) -> usize {
     flows.iter().filter(|flow| flow.is_active).count()
 }

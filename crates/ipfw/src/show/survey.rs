@@ -6,10 +6,12 @@
 //! at; a flow that comes in the meantime may be missing.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use sluice_core::event::Cx;
+use sluice_core::units::Time;
 
-use super::collect::{Collector, instance_state, is_selected};
+use super::collect::{Collector, Rows, instance_state, is_selected};
 use super::text::Writer;
 use super::{FlowState, Snapshot};
 use crate::engine::{Firewall, Output};
@@ -17,30 +19,31 @@ use crate::flow::FlowId;
 use crate::grammar::{self, Command, ObjectKind};
 use crate::objects::layout::STRIDE;
 
-/// A `show` of pipes or schedulers under way.
+/// A `show` of pipes, schedulers or queues under way.
 #[derive(Debug)]
 pub struct Survey {
+    kind: ObjectKind,
     is_json: bool,
     is_verbose: bool,
     /// The objects, without their flows.
     objects: Snapshot,
-    /// The instance that is looked at next.
+    /// The instance, or queue, that is looked at next.
     next: u32,
     /// Rows in the order in which they were found, a piece each: growing one list would copy it.
     pieces: Vec<Vec<Row>>,
 }
 
-/// A flow of a scheduler of this number.
+/// A flow of a scheduler or flowset of this number.
 #[derive(Debug)]
 struct Row {
-    scheduler: u32,
+    object: u32,
     key: FlowId,
     flow: FlowState,
 }
 
 impl Firewall {
-    /// Begins with a command, if it is one that only shows pipes or schedulers and says nothing
-    /// else; all others are for [`Firewall::execute`].
+    /// Begins with a command, if it is one that only shows pipes, schedulers or queues and says
+    /// nothing else; all others are for [`Firewall::execute`].
     pub fn survey(&mut self, text: &str, cx: &mut Cx<'_>) -> Option<Survey> {
         if text.trim_end().contains('\n') {
             return None;
@@ -74,9 +77,14 @@ impl Firewall {
                 let heads = numbers.filter_map(|n| collector.scheduler_head(n));
                 objects.schedulers = heads.collect();
             }
-            ObjectKind::Queue => return None,
+            ObjectKind::Queue => {
+                let queues = collector.layout.queues().map(|(n, _)| n);
+                let numbers = queues.filter(|n| is_selected(*n, spans));
+                objects.queues = numbers.filter_map(|n| collector.queue_head(n)).collect();
+            }
         }
         Some(Survey {
+            kind: *kind,
             is_json: invocation.flags.json,
             is_verbose: invocation.flags.verbose,
             objects,
@@ -89,53 +97,79 @@ impl Firewall {
     pub fn look(&mut self, survey: &mut Survey, count: u32, cx: &mut Cx<'_>) -> bool {
         let now = cx.now;
         self.advance(|at| at < now, cx);
-        let all = self.runtime.instances.len() as u32;
+        let all = match survey.kind {
+            ObjectKind::Queue => self.runtime.queues.len(),
+            ObjectKind::Pipe | ObjectKind::Scheduler => self.runtime.instances.len(),
+        } as u32;
         let end = survey.next.saturating_add(count).min(all);
-        let is_pipes = survey.objects.schedulers.is_empty();
-        let mut piece = Vec::new();
-        for index in survey.next..end {
-            let instance = self.runtime.instance_at(index);
-            let slot = instance.scheduler as usize;
-            let Some(Some(scheduler)) = self.runtime.schedulers.get(slot) else {
-                continue;
-            };
+        let indexes = survey.next..end;
+        survey.pieces.push(match survey.kind {
+            ObjectKind::Queue => self.queue_rows(indexes, cx),
             // Those above are the FIFOs beside the schedulers: what `pipe show` is about.
-            if (scheduler.number >= STRIDE) == is_pipes {
-                piece.push(Row {
-                    scheduler: scheduler.number,
-                    key: instance.key,
-                    flow: instance_state(instance, scheduler.config.buckets, now),
-                });
-            }
-        }
-        survey.pieces.push(piece);
+            ObjectKind::Pipe => self.instance_rows(indexes, now, |number| number >= STRIDE),
+            ObjectKind::Scheduler => self.instance_rows(indexes, now, |number| number < STRIDE),
+        });
         survey.next = end;
         end < all
+    }
+
+    fn instance_rows(
+        &self,
+        indexes: Range<u32>,
+        now: Time,
+        is_shown: impl Fn(u32) -> bool,
+    ) -> Vec<Row> {
+        let rows = indexes.filter_map(|index| {
+            let instance = self.runtime.instance_at(index);
+            let slot = instance.scheduler as usize;
+            let scheduler = self.runtime.schedulers.get(slot)?.as_ref()?;
+            is_shown(scheduler.number).then(|| Row {
+                object: scheduler.number,
+                key: instance.key,
+                flow: instance_state(instance, scheduler.config.buckets, now),
+            })
+        });
+        rows.collect()
+    }
+
+    fn queue_rows(&mut self, indexes: Range<u32>, cx: &mut Cx<'_>) -> Vec<Row> {
+        let mut collector = Collector {
+            layout: &self.layout,
+            runtime: &mut self.runtime,
+            is_compat: self.switches.is_compat,
+        };
+        let mut rows = Vec::new();
+        for index in indexes {
+            let queue = collector.runtime.queue_at(index);
+            let object = queue.flowset;
+            // Those above are the queues of pipes.
+            if queue.is_used && object < STRIDE {
+                let (key, flow) = collector.queue_row(index, cx);
+                rows.push(Row { object, key, flow });
+            }
+        }
+        rows
     }
 }
 
 impl Survey {
     /// The answer: what the command would have said.
     pub fn finish(self) -> Output {
-        let mut flows: BTreeMap<u32, Vec<(FlowId, FlowState)>> = BTreeMap::new();
+        let mut flows: BTreeMap<u32, Rows> = BTreeMap::new();
         for row in self.pieces.into_iter().flatten() {
-            let of_object = flows.entry(row.scheduler).or_default();
+            let of_object = flows.entry(row.object).or_default();
             of_object.push((row.key, row.flow));
         }
-        let mut take = |number: u32| {
-            let mut rows = flows.remove(&number).unwrap_or_default();
-            rows.sort_by_key(|(key, _)| *key);
-            let active = rows.iter().filter(|(_, flow)| flow.is_active).count();
-            let rows: Vec<FlowState> = rows.into_iter().map(|(_, flow)| flow).collect();
-            (active, rows)
-        };
+        let mut take = |number: u32| flows.remove(&number).unwrap_or_default();
         let mut snapshot = self.objects;
-        let mut writer = Writer::new(self.is_verbose);
         for pipe in &mut snapshot.pipes {
-            (pipe.scheduler.active, pipe.flows) = take(pipe.scheduler.number);
+            pipe.fill(take(pipe.scheduler.number));
         }
         for object in &mut snapshot.schedulers {
-            (object.scheduler.active, object.flows) = take(object.scheduler.number);
+            object.fill(take(object.scheduler.number));
+        }
+        for queue in &mut snapshot.queues {
+            queue.fill(take(queue.flowset.number));
         }
         if self.is_json {
             return Output {
@@ -143,11 +177,8 @@ impl Survey {
                 ..Output::default()
             };
         }
-        snapshot.pipes.iter().for_each(|pipe| writer.pipe(pipe));
-        let schedulers = snapshot.schedulers.iter();
-        schedulers.for_each(|scheduler| writer.scheduler_object(scheduler));
         Output {
-            stdout: writer.finish(),
+            stdout: Writer::new(self.is_verbose).objects(&snapshot),
             ..Output::default()
         }
     }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use super::{
     FlowState, FlowsetState, LinkState, PipeState, QueueState, SchedulerLine, SchedulerState,
+    Snapshot,
 };
 use crate::flow::{Mask, v6_mask};
 use crate::grammar::names;
@@ -27,18 +28,23 @@ impl Writer {
         }
     }
 
-    pub fn finish(self) -> String {
+    /// Everything but the rules.
+    pub fn objects(mut self, snapshot: &Snapshot) -> String {
+        snapshot.pipes.iter().for_each(|pipe| self.pipe(pipe));
+        let schedulers = snapshot.schedulers.iter();
+        schedulers.for_each(|scheduler| self.scheduler_object(scheduler));
+        snapshot.queues.iter().for_each(|queue| self.queue(queue));
         self.out
     }
 
-    pub fn pipe(&mut self, pipe: &PipeState) {
+    fn pipe(&mut self, pipe: &PipeState) {
         self.link(&pipe.link);
         self.flowset(&pipe.flowset);
         self.scheduler(&pipe.scheduler);
         self.flows(&pipe.flows);
     }
 
-    pub fn scheduler_object(&mut self, scheduler: &SchedulerState) {
+    fn scheduler_object(&mut self, scheduler: &SchedulerState) {
         self.link(&scheduler.link);
         if let Some(flowset) = &scheduler.flowset {
             self.flowset(flowset);
@@ -54,7 +60,7 @@ impl Writer {
         self.flows(&scheduler.flows);
     }
 
-    pub fn queue(&mut self, queue: &QueueState) {
+    fn queue(&mut self, queue: &QueueState) {
         self.flowset(&queue.flowset);
         self.flows(&queue.flows);
     }
