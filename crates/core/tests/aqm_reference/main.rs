@@ -2,8 +2,10 @@
 //! implementation, packet for packet and nanosecond for nanosecond.
 //!
 //! [`rfc`] is RFC 8289 and RFC 8290 transcribed line by line; [`linux`] and [`dummynet`] are the
-//! plainest loops that follow the lists of their deviations; [`pie`] has the same for RFC 8033.
+//! plainest loops that follow the lists of their deviations; [`pie`] has the same for RFC 8033 and
+//! [`docsis`] RFC 8034.
 
+mod docsis;
 mod dummynet;
 mod link;
 mod linux;
@@ -365,6 +367,61 @@ fn pie_equals_its_linux_model() {
 #[test]
 fn pie_equals_its_dummynet_model() {
     compare_pie("dummynet");
+}
+
+/// RFC 8034 in floating point: its three states, delays from time stamps and from the tokens of a
+/// shaper that is as fast as the link, slower and faster.
+#[test]
+fn docsis_pie_equals_rfc_8034_in_floating_point() {
+    let plain = docsis::Modem {
+        limit: 1000,
+        shaper: None,
+        has_inactive: true,
+    };
+    let told = |msr, peak, burst| Some((msr, peak, burst));
+    let modems = [
+        plain,
+        docsis::Modem { limit: 90, ..plain },
+        docsis::Modem { limit: 40, ..plain },
+        docsis::Modem {
+            has_inactive: false,
+            ..plain
+        },
+        docsis::Modem {
+            has_inactive: false,
+            shaper: told(1_000_000, 1_000_000, 0),
+            ..plain
+        },
+        docsis::Modem {
+            limit: 90,
+            shaper: told(10_000_000, 20_000_000, 30_000),
+            ..plain
+        },
+        docsis::Modem {
+            limit: 200,
+            shaper: told(4_000_000, 10_000_000, 500_000),
+            ..plain
+        },
+    ];
+    for modem in modems {
+        let mut seen = Tally::default();
+        for scene in traces::all() {
+            if scene.name.contains("clock") {
+                continue;
+            }
+            let spec = modem.spec();
+            let controller = Box::new(docsis::Docsis::new(modem));
+            let mut model = pie::Plain::new(controller, modem.limit);
+            let mut ours = Ours::new(&spec);
+            let (expected, got) = (run(&scene, &mut model), run(&scene, &mut ours));
+            let name = scene.name;
+            same_updates(&ours.told, &model.told, &format!("`{spec}` on {name}"));
+            same_fates(&scene, &spec, &got, &expected);
+            let t = tally(&got);
+            seen.dropped += t.dropped;
+        }
+        assert!(seen.dropped > 200, "{modem:?}: {seen:?}");
+    }
 }
 
 /// In flow queues nobody calls the timers of idle queues; they must come out as if somebody did.
