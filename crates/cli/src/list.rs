@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_default_of_a_form_is_the_one_shown() {
-        // RFC 8290 section 5.2.2 marks by default, RFC 8289 drops.
+        // RFC 8290 section 5.2.6 marks by default, RFC 8289 drops.
         let has = |name: &str, word: &str| {
             let text = find(name).in_full();
             text.lines().any(|line| line == word)

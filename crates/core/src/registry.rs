@@ -76,7 +76,7 @@ impl Algorithm {
     }
 
     /// What holds for `decl` when it is not given. Flow-queued forms signal by marks unless told
-    /// otherwise (RFC 8290 section 5.2.2: ECN on by default), plain ones by drops.
+    /// otherwise (RFC 8290 section 5.2.6: ECN on by default), plain ones by drops.
     pub fn default_of(&self, decl: &ParamDecl) -> Value {
         if self.form == Form::FlowQueued && decl.name == "ecn" {
             Value::Flag(true)

@@ -7,11 +7,14 @@ use sluice_core::registry::Spec;
 use sluice_core::{Cx, Discipline, DropReason, Ecn, Packet, Rng, Sink, Time};
 
 /// Everything with a timer of its own.
-const QUEUES: [&str; 14] = [
+const QUEUES: [&str; 17] = [
     "pie",
     "pie dre ecn",
     "pie onoff limit 9",
     "pie preset docsis",
+    "pie preset docsis noonoff limit 40",
+    "pie preset docsis limit 9 msr 2Mbit/s peak_rate 3Mbit/s msr_burst 20000",
+    "fq_pie flows 3 limit 40 preset docsis",
     "pie alpha 0 beta 0.5",
     "pie variant linux",
     "pie variant linux dre",

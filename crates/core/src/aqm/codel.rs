@@ -11,6 +11,8 @@
 //! 2. The control law is `t + floor(interval / sqrt(count))` in nanoseconds.
 //! 3. `ce_threshold` is Linux's: an ECN-capable packet that waited longer than it is marked,
 //!    whatever the state and also without `ecn`.
+//! 4. In `fq_codel` the byte floor is held against the bytes of the packet's own queue, which is what
+//!    `bytes()` of section 5.1 is; section 4.4 would rather have those of the whole link (`linux`).
 //!
 //! Units: nanoseconds (`linux`: ticks of 1024 ns; `dummynet`: microseconds); `mtu` is the byte
 //! floor `maxpacket` of the pseudo-code.
@@ -38,11 +40,11 @@ params! {
         /// sojourn time that a standing queue may have
         target: Span = Span(Span::from_ms(5)), Span(Span::from_ns(1_000)) => Span(Span::from_secs(100)), "RFC 8289 section 4.3: 5 ms";
         /// how long the sojourn time must exceed the target: a worst-case RTT
-        interval: Span = Span(Span::from_ms(100)), Span(Span::from_ns(1_000)) => Span(Span::from_secs(100)), "RFC 8289 section 4.3: 100 ms";
+        interval: Span = Span(Span::from_ms(100)), Span(Span::from_ns(1_000)) => Span(Span::from_secs(100)), "RFC 8289 section 4.2: 100 ms";
         /// mark ECN-capable packets instead of dropping them
         ecn: bool = Flag(false), "the pseudo-code of RFC 8289 drops";
         /// never signal when no more than these bytes remain queued
-        mtu: Bytes = Bytes(Bytes::new(1514)), Bytes(Bytes::new(0)) => Bytes(Bytes::new(65536)), "RFC 8289 section 5.4: maxpacket, an Ethernet frame";
+        mtu: Bytes = Bytes(Bytes::new(1514)), Bytes(Bytes::new(0)) => Bytes(Bytes::new(65536)), "RFC 8289 section 5.3: maxpacket, an Ethernet frame";
         /// mark every ECN-capable packet that waited longer than this
         ce_threshold: Span = Span(Span::MAX), Span(Span::ZERO) => Span(Span::MAX), "Linux codel and fq_codel: off";
         /// whose rules hold where they differ
@@ -64,9 +66,9 @@ impl CodelParams {
     }
 }
 
-/// RFC 8289 section 4.3 derives a target of 5 to 10 % of the interval; no implementation insists on it.
+/// RFC 8289 section 4.5 has a target of 5 to 10 % of the interval; no implementation insists on it.
 pub(super) fn target_above_interval(target: Span, interval: Span) -> Option<String> {
-    let sentence = "RFC 8289 section 4.3 sets it to 5 to 10 % of that";
+    let sentence = "RFC 8289 section 4.5 sets it to 5 to 10 % of that";
     (target >= interval)
         .then(|| alloc::format!("`target {target}` is not below `interval {interval}`: {sentence}"))
 }

@@ -8,8 +8,8 @@
 //! 2. Updates are at multiples of `tupdate` from the origin of time.
 //! 3. Decisions fall on arrival, as in the PIE that the paper's implementation started from.
 //! 4. Nothing is signalled while twice `mtu` or less is queued (PIE's rule).
-//! 5. Where the Classic probability exceeds `max_classic`, every packet is dropped with it, whatever
-//!    its codepoint (RFC 9332 section 4.2.2: overload).
+//! 5. Where the Classic probability reaches `max_classic`, every packet is dropped with it, whatever
+//!    its codepoint (RFC 9332 section 2.5.1.1 and appendix A.2: overload).
 //!
 //! Units: nanoseconds; probabilities in 2^-56.
 
@@ -40,7 +40,7 @@ params! {
         /// mark ECT(1) and CE packets as Scalable traffic
         l4s: bool = Flag(false), "PI2 section 5: needs a classifier";
         /// times that Scalable traffic is marked with the linear probability
-        coupling: Ratio = Ratio(Ratio::from_billionths(2_000_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::from_billionths(100_000_000_000)), "PI2 section 5 and RFC 9332 section 2.1: k = 2";
+        coupling: Ratio = Ratio(Ratio::from_billionths(2_000_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::from_billionths(100_000_000_000)), "PI2 section 5 and RFC 9332 section 2.5.1: k = 2";
         /// Classic probability from which on ECN-capable packets are dropped too
         max_classic: Ratio = Ratio(Ratio::from_billionths(250_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "RFC 9332 appendix A.1: p_Cmax 25 %";
         /// never signal while twice these bytes or less are queued
@@ -88,7 +88,7 @@ impl Aqm for Pi2 {
         if queue.bytes <= 2 * params.mtu.as_u64() {
             return Verdict::Pass;
         }
-        let is_overloaded = self.classic() > params.max_classic.as_fixed(probability::BITS);
+        let is_overloaded = self.classic() >= params.max_classic.as_fixed(probability::BITS);
         let is_scalable = params.l4s && matches!(packet.ecn, Ecn::Ect1 | Ecn::Ce);
         if is_scalable && !is_overloaded {
             let marked = u128::from(self.probability) * u128::from(params.coupling.as_billionths())

@@ -6,16 +6,17 @@
 //! 1. The first update is one `tupdate` after the start, at the origin of time.
 //! 2. `MEAN_PKTSIZE` is 800 bytes, as in dummynet (RFC 8034: 1024).
 //! 3. A super-packet is one arrival: one decision for all its segments.
+//! 4. Where its sections and appendices A and B differ, the sections and A hold, and B for what A leaves
+//!    out; `docs/algorithms/pie.md` lists the places.
 //!
-//! `preset docsis` is the set of RFC 8034: target 10 ms, updates every 16 ms, gains 0.25 and 2.5, a
-//! burst of 142 ms, probability scaled by packet size over 1024 bytes; the probability decays while
-//! the delay is below 5 ms, grows by a further 2 % above 200 ms, and is at most 13.6 before the scaling
-//! and 0.85 after it. Not taken over: the token-bucket estimate of the delay (packets are
-//! time-stamped), and the quiescent state (`onoff` gives the inactive one).
+//! `preset docsis` is the machine of RFC 8034, [`docsis`], with its constants: target 10 ms, updates
+//! every 16 ms, gains 0.25 and 2.5, a burst of 142 ms, probability scaled by packet size over 1024
+//! bytes.
 //!
 //! Units: nanoseconds; probabilities in 2^-56 (`linux` too; `dummynet`: 2^-31 and microseconds).
 
 pub mod classic;
+pub mod docsis;
 pub mod dummynet;
 pub mod linux;
 pub mod rfc;
@@ -24,6 +25,7 @@ use alloc::string::ToString;
 use alloc::sync::Arc;
 
 use self::classic::Classic;
+use self::docsis::Docsis;
 use self::dummynet::Fixed31;
 use self::linux::Linux;
 use self::rfc::Fixed56;
@@ -32,7 +34,7 @@ use super::{Aqm, AqmAlgorithm, Overflow, QueueView, Verdict};
 use crate::event::{Cx, StateValue};
 use crate::packet::Packet;
 use crate::param::{Contradiction, Ratio, Value, Values, Variant};
-use crate::units::{Bytes, Span, Time};
+use crate::units::{Bytes, Rate, Span, Time};
 use crate::{choice, params};
 
 choice! {
@@ -78,6 +80,12 @@ params! {
         mean_packet: Bytes = Bytes(Bytes::new(800)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(65536)), "dummynet: MEAN_PKTSIZE 800 bytes";
         /// bytes of a full packet (`linux` alone)
         mtu: Bytes = Bytes(Bytes::new(1514)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(65536)), "an Ethernet frame";
+        /// `docsis`: tell the delay from this sustained rate instead of time stamps
+        msr: Rate = Rate(Rate::UNLIMITED), Rate(Rate::from_bps(64)) => Rate(Rate::UNLIMITED), "none: RFC 8034 section A.1.1, set by the operator";
+        /// `docsis`: rate at which bytes leave that tokens of `msr` cover
+        peak_rate: Rate = Rate(Rate::UNLIMITED), Rate(Rate::from_bps(64)) => Rate(Rate::UNLIMITED), "none: RFC 8034 section A.1.1, set by the operator";
+        /// `docsis`: most bytes for which tokens of `msr` are saved
+        msr_burst: Bytes = Bytes(Bytes::ZERO), Bytes(Bytes::ZERO) => Bytes(Bytes::new(1 << 48)), "none, as a pipe's `burst`: RFC 8034 section 3";
         /// whose constants and extras hold
         preset: Preset = Choice("rfc8033"), "RFC 8033";
         /// whose rules hold where they differ
@@ -92,6 +100,16 @@ impl PieParams {
             "`dre` and `ts` exclude one another"
         } else if self.preset == Preset::Docsis && !is(Variant::Rfc) {
             "`preset docsis` needs `variant rfc`"
+        } else if self.preset == Preset::Docsis && self.dre {
+            "`preset docsis` has no `dre`: give `msr` to have the delay told from the rate"
+        } else if !self.msr.is_unlimited() && (self.preset != Preset::Docsis || self.ts) {
+            "`msr` needs `preset docsis`, without `ts`"
+        } else if self.msr.is_unlimited()
+            && !(self.peak_rate.is_unlimited() && self.msr_burst == Bytes::ZERO)
+        {
+            "`peak_rate` and `msr_burst` need `msr`"
+        } else if self.peak_rate < self.msr {
+            "`peak_rate` must not be below `msr`"
         } else if is(Variant::Linux) && (self.onoff || !self.capdrop || !self.derand) {
             "`variant linux` has no `onoff`, `nocapdrop` or `noderand`"
         } else if is(Variant::Dummynet) && self.bytemode {
@@ -114,6 +132,7 @@ impl PieParams {
             values.set("max_burst", Value::Span(Span::from_ms(142)));
             values.set("mean_packet", Value::Bytes(Bytes::new(1024)));
             values.set("bytemode", Value::Flag(true));
+            values.set("onoff", Value::Flag(true));
         }
         values
     }
@@ -134,6 +153,7 @@ enum Machine {
     Rfc(Classic<Fixed56>),
     Linux(Linux),
     Dummynet(Classic<Fixed31>),
+    Docsis(Docsis),
 }
 
 /// Does the same with whichever machine there is.
@@ -143,8 +163,28 @@ macro_rules! each {
             Machine::Rfc($m) => $what,
             Machine::Linux($m) => $what,
             Machine::Dummynet($m) => $what,
+            Machine::Docsis($m) => $what,
         }
     };
+}
+
+impl Machine {
+    fn rfc(params: &PieParams, is_flow: bool) -> Self {
+        match params.preset {
+            Preset::Rfc8033 => Machine::Rfc(Classic::new(params)),
+            Preset::Docsis => Machine::Docsis(Docsis::new(params, is_flow)),
+        }
+    }
+
+    fn show(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
+        for (name, value) in each!(self, m => m.variables()) {
+            visit(name, value);
+        }
+        if let Machine::Docsis(docsis) = self {
+            let (name, value) = docsis.activity();
+            visit(name, value);
+        }
+    }
 }
 
 impl AqmAlgorithm for Pie {
@@ -158,7 +198,7 @@ impl AqmAlgorithm for Pie {
             params: Arc::new(params.clone()),
             is_estimating: params.dre || (params.variant == Variant::Dummynet && !params.ts),
             machine: match params.variant {
-                Variant::Rfc => Machine::Rfc(Classic::new(params)),
+                Variant::Rfc => Machine::rfc(params, false),
                 Variant::Linux => Machine::Linux(Linux::new(params)),
                 Variant::Dummynet => Machine::Dummynet(Classic::new(params)),
             },
@@ -171,7 +211,7 @@ impl AqmAlgorithm for Pie {
             params: Arc::clone(params),
             is_estimating: params.dre,
             machine: match params.variant {
-                Variant::Rfc => Machine::Rfc(Classic::new(params)),
+                Variant::Rfc => Machine::rfc(params, true),
                 Variant::Linux => Machine::Linux(Linux::new(params)),
                 Variant::Dummynet => Machine::Dummynet(Classic::asleep()),
             },
@@ -231,9 +271,7 @@ impl Aqm for Pie {
     }
 
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
-        for (name, value) in each!(&self.machine, m => m.variables()) {
-            visit(name, value);
-        }
+        self.machine.show(visit);
     }
 }
 
@@ -265,9 +303,8 @@ impl Pie {
             let is_changed = each!(&mut self.machine, m => m.update(params, is_estimating, queue));
             if cx.is_listening() {
                 cx.now = due;
-                for (name, value) in each!(&self.machine, m => m.variables()) {
-                    cx.state(name, || value);
-                }
+                self.machine
+                    .show(&mut |name, value| cx.state(name, || value));
                 cx.now = now;
             }
             self.repetitions.note(is_changed);

@@ -6,21 +6,26 @@
 //! leaves a choice or is silent:
 //! 1. `scheduler wrr` (default) is a weighted round robin by bytes that gives the classic queue
 //!    `classic_share` of the link, and at most that much delay to the other, while both are
-//!    backlogged (Linux: 10 %). `tsfifo` is the time-shifted FIFO of A.1: the packet that has
-//!    waited longest, with `tshift` added to L4S packets.
+//!    backlogged (Linux: 10 %; section 4.2.2: small, as 1/16). Only contention moves its credit, and
+//!    an idle link resets it, as A.1 tells of Linux. `tsfifo` is the time-shifted FIFO of A.2: the
+//!    packet that has waited longest, with `tshift` added to L4S packets.
 //! 2. `laqm ramp` (default) marks L4S packets with a probability that rises from 0 at `min_th` to 1
 //!    at `min_th + range`; `step` marks all that have waited longer than `step`.
 //! 3. `lq.time()` is the time that the packet just taken has waited, `cq.time()` at an update that of
-//!    the head.
+//!    the head; `lq.len()` is without the packet just taken.
 //! 4. `p'` and `p_CL` are held in 0 to 1. All probabilities are integers in units of 10^-18, so
 //!    that `alpha`, `beta` and nanoseconds multiply exactly; whether to signal is decided by the
 //!    accumulators of A.1, without random numbers.
 //! 5. Updates are due at multiples of `tupdate`. They rest while there is nothing queued and nothing
-//!    to decay, which changes no value.
+//!    to decay, which changes no value. The defaults are those of A.1's text, 16 ms, 0.16 and 3.2 Hz;
+//!    its formulas with their 15 ms give 0.15 and 3.
 //! 6. The RFC's limit is 250 ms of the link's rate, which a queue here does not know: `limit_bytes`
-//!    can be set to it, `limit` counts packets as in Linux.
+//!    can be set to it, `limit` counts packets as in Linux. As in A.1 a packet is refused if an MTU
+//!    would not fit, whatever its own size.
 //! 7. A packet that came with CE is not marked again. Linux signals nothing below two MTU of
 //!    backlog; the RFC does.
+//! 8. With `any_ect` a flow with ECT(0) is taken for a scalable one, as DCTCP's are: it is marked as
+//!    L4S packets are. Section 2.5.1.1 has classic marks for other ones in that queue.
 //!
 //! Units: nanoseconds, bytes, hertz; lengths of queues in wire packets. Costs O(1).
 
@@ -65,29 +70,29 @@ params! {
         /// proportional gain in Hz
         beta: Ratio = Ratio(Ratio::from_billionths(3_200_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::from_billionths(1_000_000_000_000)), "RFC 9332 appendix A.1: 3.2 Hz";
         /// coupling factor between the probabilities of the two queues
-        coupling: Ratio = Ratio(Ratio::from_billionths(2_000_000_000)), Ratio(Ratio::ONE) => Ratio(Ratio::from_billionths(255_000_000_000)), "RFC 9332 section 2.1: 2";
+        coupling: Ratio = Ratio(Ratio::from_billionths(2_000_000_000)), Ratio(Ratio::ONE) => Ratio(Ratio::from_billionths(255_000_000_000)), "RFC 9332 section 2.5.1: 2";
         /// how the L4S queue's own AQM marks
-        laqm: Laqm = Choice("ramp"), "RFC 9332 appendix A.1";
+        laqm: Laqm = Choice("ramp"), "RFC 9332 appendix A.1, note c";
         /// ramp: delay at which marking begins
         min_th: Span = Span(Span::from_us(800)), Span(Span::ZERO) => Span(Span::from_secs(1)), "RFC 9332 appendix A.1: 800 us";
-        /// ramp: how much more delay until every packet is marked
-        range: Span = Span(Span::from_us(400)), Span(Span::from_ns(1)) => Span(Span::from_secs(1)), "RFC 9332 appendix A.1: 400 us";
+        /// ramp: how much more delay until every packet is marked (0: a step)
+        range: Span = Span(Span::from_us(400)), Span(Span::ZERO) => Span(Span::from_secs(1)), "RFC 9332 appendix A.1: 400 us";
         /// step: delay above which every packet is marked
         step: Span = Span(Span::from_ms(1)), Span(Span::ZERO) => Span(Span::from_secs(1)), "Linux: 1 ms";
         /// wire packets left in the L4S queue up to which its own AQM does not mark
         th_len: u64 = Count(1), Count(0) => Count(1000), "RFC 9332 appendix A.1: 1 packet";
         /// who is served when both queues have packets
-        scheduler: DualScheduler = Choice("wrr"), "RFC 9332 section 4.2.2; Linux";
+        scheduler: DualScheduler = Choice("wrr"), "RFC 9332 appendix A.2: WRR";
         /// wrr: the classic queue's part of the link
         classic_share: Ratio = Ratio(Ratio::from_billionths(100_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "Linux: classic_protection 10 %";
         /// tsfifo: how much longer a classic packet waits than an L4S one
-        tshift: Span = Span(Span::from_ms(50)), Span(Span::ZERO) => Span(Span::from_secs(100)), "ns-3 and the drafts of RFC 9332: 50 ms";
+        tshift: Span = Span(Span::from_ms(50)), Span(Span::ZERO) => Span(Span::from_secs(100)), "RFC 9332 appendix A.2: 50 ms";
         /// take every ECN-capable packet for L4S, not only ECT(1) and CE
-        any_ect: bool = Flag(false), "RFC 9331 section 5.1";
+        any_ect: bool = Flag(false), "RFC 9331 section 5.1: ECT(0) is classic";
         /// wire packets in both queues
         limit: u64 = Count(10_000), Count(1) => Count(u64::MAX), "Linux: 10000 packets";
-        /// bytes in both queues
-        limit_bytes: Bytes = Bytes(Bytes::new(u64::MAX)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(u64::MAX)), "none: packets are counted";
+        /// bytes in both queues, with room for a full packet of 1514 bytes
+        limit_bytes: Bytes = Bytes(Bytes::new(u64::MAX)), Bytes(Bytes::new(MTU)) => Bytes(Bytes::new(u64::MAX)), "none: packets are counted";
     }
 }
 
@@ -120,8 +125,8 @@ struct Queue {
 const ONE: u64 = 1_000_000_000_000_000_000;
 /// Bits of the scheduler's weights.
 const WEIGHT_BITS: u32 = 16;
-/// Bytes that are the head start of the queue with the larger weight.
-const MTU: i64 = 1514;
+/// Bytes of a full packet: what must fit, and the head start of the queue with the larger weight.
+const MTU: u64 = 1514;
 
 impl DisciplineAlgorithm for DualPi2 {
     type Params = DualPi2Params;
@@ -151,7 +156,8 @@ impl Discipline for DualPi2 {
     fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
         // RFC 9332 appendix A.1, dualpi2_enqueue.
         let packets = self.backlog.packets + u64::from(packet.segments);
-        let bytes = self.backlog.bytes + u64::from(packet.len);
+        // One MTU of space, not to favour small packets.
+        let bytes = self.backlog.bytes + u64::from(packet.len).max(MTU);
         if packets > self.params.limit || bytes > self.params.limit_bytes.as_u64() {
             cx.discard(packet, DropReason::Overflow);
             return;
@@ -322,10 +328,14 @@ impl DualPi2 {
             Laqm::Step if waited > self.params.step => ONE,
             Laqm::Step => 0,
             Laqm::Ramp => {
-                let above = waited.saturating_sub(self.params.min_th).as_ns();
+                // RFC 9332 appendix A.1, laqm; with a range of 0 there is no ramp to divide by it.
                 let range = self.params.range.as_ns();
-                if above >= range {
+                if waited >= self.params.min_th.saturating_add(self.params.range) {
                     return ONE;
+                }
+                let above = waited.saturating_sub(self.params.min_th).as_ns();
+                if above == 0 {
+                    return 0;
                 }
                 (u128::from(above) * u128::from(ONE) / u128::from(range)) as u64
             }
@@ -374,7 +384,7 @@ impl DualPi2 {
 
     /// The queue with the larger share begins (Linux).
     fn restart_turns(&mut self) {
-        self.credit = MTU * (2 * self.classic_weight() - (1 << WEIGHT_BITS));
+        self.credit = MTU as i64 * (2 * self.classic_weight() - (1 << WEIGHT_BITS));
     }
 }
 

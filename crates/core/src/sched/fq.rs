@@ -8,7 +8,7 @@
 //! Source: RFC 8290 ("FQ-CoDel"). Where it is silent or contradicts itself, `rfc` is settled so:
 //! 1. A turn ends when the credits are zero or less (section 3; section 4.2 says negative).
 //! 2. On overflow half of the fattest queue's packets are dropped, an odd number rounded down, at
-//!    least one and at most `drop_batch` (section 4.1.2 with the figures of section 5.2.8).
+//!    least one and at most `drop_batch` (section 4.1).
 //! 3. Queues with equally many bytes: the lowest number gives way.
 //! 4. One queue holds less than 4 GiB; a packet beyond that is refused.
 //! 5. A super-packet counts its segments against `limit` and `drop_batch`, its bytes against the
@@ -70,7 +70,7 @@ params! {
         /// number of queues
         flows: u64 = Count(1024), Count(1) => Count(65536), "RFC 8290 section 5.2.5: 1024";
         /// most packets that one overflow removes (`dummynet`: always 1)
-        drop_batch: u64 = Count(64), Count(1) => Count(65536), "RFC 8290 section 5.2.8: 64";
+        drop_batch: u64 = Count(64), Count(1) => Count(65536), "RFC 8290 section 4.1: 64";
         /// whose rules hold where they differ
         variant: Variant = Choice("rfc"), "the published text";
     } ; warnings FqParams::doubts

@@ -2,8 +2,11 @@
 //! implementation, packet for packet and nanosecond for nanosecond.
 //!
 //! [`rfc`] is RFC 8289 and RFC 8290 transcribed line by line; [`linux`] and [`dummynet`] are the
-//! plainest loops that follow the lists of their deviations; [`pie`] has the same for RFC 8033.
+//! plainest loops that follow the lists of their deviations; [`pie`] has the same for RFC 8033 and
+//! [`docsis`] RFC 8034, [`dualpi2`] RFC 9332.
 
+mod docsis;
+mod dualpi2;
 mod dummynet;
 mod link;
 mod linux;
@@ -365,6 +368,138 @@ fn pie_equals_its_linux_model() {
 #[test]
 fn pie_equals_its_dummynet_model() {
     compare_pie("dummynet");
+}
+
+/// RFC 8034 in floating point: its three states, delays from time stamps and from the tokens of a
+/// shaper that is as fast as the link, slower and faster.
+#[test]
+fn docsis_pie_equals_rfc_8034_in_floating_point() {
+    let plain = docsis::Modem {
+        limit: 1000,
+        shaper: None,
+        has_inactive: true,
+    };
+    let told = |msr, peak, burst| Some((msr, peak, burst));
+    let modems = [
+        plain,
+        docsis::Modem { limit: 90, ..plain },
+        docsis::Modem { limit: 40, ..plain },
+        docsis::Modem {
+            has_inactive: false,
+            ..plain
+        },
+        docsis::Modem {
+            has_inactive: false,
+            shaper: told(1_000_000, 1_000_000, 0),
+            ..plain
+        },
+        docsis::Modem {
+            limit: 90,
+            shaper: told(10_000_000, 20_000_000, 30_000),
+            ..plain
+        },
+        docsis::Modem {
+            limit: 200,
+            shaper: told(4_000_000, 10_000_000, 500_000),
+            ..plain
+        },
+    ];
+    for modem in modems {
+        let mut seen = Tally::default();
+        for scene in traces::all() {
+            if scene.name.contains("clock") {
+                continue;
+            }
+            let spec = modem.spec();
+            let controller = Box::new(docsis::Docsis::new(modem));
+            let mut model = pie::Plain::new(controller, modem.limit);
+            let mut ours = Ours::new(&spec);
+            let (expected, got) = (run(&scene, &mut model), run(&scene, &mut ours));
+            let name = scene.name;
+            same_updates(&ours.told, &model.told, &format!("`{spec}` on {name}"));
+            same_fates(&scene, &spec, &got, &expected);
+            let t = tally(&got);
+            seen.dropped += t.dropped;
+        }
+        assert!(seen.dropped > 200, "{modem:?}: {seen:?}");
+    }
+}
+
+/// RFC 9332 in floating point: classification, coupling, the ramp, the step, overload, both schedulers
+/// and the common limit.
+#[test]
+fn dualpi2_equals_rfc_9332_in_floating_point() {
+    let d = dualpi2::Settings::DEFAULTS;
+    let settings = [
+        d,
+        dualpi2::Settings {
+            is_tsfifo: true,
+            ..d
+        },
+        dualpi2::Settings {
+            min_th_us: 1000,
+            range_us: 0,
+            ..d
+        },
+        dualpi2::Settings {
+            min_th_us: 5_000,
+            range_us: 30_000,
+            th_len: 4,
+            ..d
+        },
+        dualpi2::Settings {
+            k: 1.0,
+            th_len: 0,
+            ..d
+        },
+        dualpi2::Settings { k: 4.0, ..d },
+        dualpi2::Settings {
+            any_ect: true,
+            limit: 30,
+            ..d
+        },
+        dualpi2::Settings {
+            limit_bytes: 20_000,
+            ..d
+        },
+    ];
+    for s in settings {
+        let mut seen = Tally::default();
+        let (mut most, spec) = (0.0f64, s.spec());
+        for scene in dualpi2::scenes() {
+            let mut model = dualpi2::DualPi2::new(s);
+            let mut ours = Ours::new(&spec);
+            let (expected, got) = (run(&scene, &mut model), run(&scene, &mut ours));
+            let what = format!("`{spec}` on {}", scene.name);
+            let mut told = ours.told.iter().peekable();
+            let mut last = 0.0;
+            for (due, expected) in &model.told {
+                // Updates that change nothing are left out while nothing is queued.
+                if let Some((_, p)) = told.next_if(|(at, _)| at == due) {
+                    last = *p;
+                }
+                let difference = (last - expected).abs();
+                assert!(
+                    difference <= 1e-12,
+                    "{what} at {due}: {last}, not {expected}"
+                );
+                most = most.max(*expected);
+            }
+            assert_eq!(told.next(), None, "{what}");
+            same_fates(&scene, &spec, &got, &expected);
+            let t = tally(&got);
+            seen.marked += t.marked;
+            seen.dropped += t.dropped;
+            seen.refused += t.refused;
+        }
+        let has_limit = s.limit < d.limit || s.limit_bytes < d.limit_bytes;
+        assert!(seen.marked > 500, "{spec}: {seen:?}");
+        assert!(
+            has_limit || (seen.dropped > 1000 && most > 0.5),
+            "{spec}: {seen:?}, {most}"
+        );
+        assert_eq!(has_limit, seen.refused > 0, "{spec}: {seen:?}");
+    }
 }
 
 /// In flow queues nobody calls the timers of idle queues; they must come out as if somebody did.

@@ -29,7 +29,7 @@ impl Sink for Fates<'_> {
     fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
         let at = now.as_ns();
         self.0[packet.slot as usize] = Some(match reason {
-            DropReason::Congestion => Fate::Dropped(at),
+            DropReason::Congestion | DropReason::Overload => Fate::Dropped(at),
             DropReason::Overflow => Fate::Refused(at),
             DropReason::Evicted => Fate::Evicted(at),
             other => panic!("no rule here drops for {other:?}"),
@@ -82,7 +82,7 @@ impl Queue for Ours {
         let mut cx = Cx::new(Time::from_ns(now), &mut self.rng, &mut sink);
         self.queue.on_timer(&mut cx);
         self.queue.state(&mut |queue, name, value| {
-            if (queue, name) == (0, "probability") {
+            if queue == 0 && matches!(name, "probability" | "p_base") {
                 self.told.push((now, value.as_f64()));
             }
         });

@@ -1,4 +1,4 @@
-//! RFC 8289 sections 5.3 to 5.6 and RFC 8290 section 4, transcribed line by line into the plainest
+//! RFC 8289 sections 5.2 to 5.6 and RFC 8290 section 4, transcribed line by line into the plainest
 //! Rust, with the silences of the RFCs settled as the module docs of `codel` and `fq` say.
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ pub struct Settings {
     pub ecn: bool,
 }
 
-/// RFC 8289 section 5.3.
+/// RFC 8289 sections 5.2 and 5.3.
 #[derive(Default)]
 struct CodelVars {
     first_above_time: i64,

@@ -118,16 +118,11 @@ fn linux_pie_updates_first_at_500_ms_and_the_others_at_once_per_tupdate() {
 
 #[test]
 fn docsis_pie_has_its_constants_and_extras() {
-    // RFC 8034 appendix A: A 0.25, B 2.5, target 10 ms, 16 ms, burst 142 ms.
-    let mut bed = Bed::<Pie>::new("pie preset docsis");
-    bed.hold(100);
-    assert_eq!(bed.value("burst_allowance"), 142e6);
-    // 142 ms last through nine updates of 16 ms, during which no probability builds up.
-    assert_eq!(steady(&mut bed, 14, 9), 0.0);
-    assert_eq!(bed.now, Time::ZERO + Span::from_ms(144));
-    // 0.25 * (0.040 - 0.010) + 2.5 * (0.040 - 0.014) = 0.0725, / 2048.
+    // RFC 8034 appendix A: A 0.25, B 2.5, target 10 ms, 16 ms.
+    let mut bed = Bed::<Pie>::new("pie preset docsis").warm();
+    // 0.25 * (0.040 - 0.010) + 2.5 * 0.040 = 0.1075, / 2048.
     let first = steady(&mut bed, 40, 1);
-    assert_near(first, 0.0725 / 2048.0, 1e-15, "first step");
+    assert_near(first, 0.1075 / 2048.0, 1e-15, "first step");
     // At 0.1 and above the step counts twice, and 0.02 more above 200 ms: at 210 ms,
     // 0.25 * 0.2 * 2 = 0.1 is capped to 0.02.
     steady(&mut bed, 40, 60);
@@ -141,9 +136,104 @@ fn docsis_pie_has_its_constants_and_extras() {
     );
     // It may rise to 0.85 * 1024 / 64 = 13.6.
     assert_near(steady(&mut bed, 900, 2000), 13.6, 1e-12, "limit");
-    // A target that is set stays.
-    let set = Bed::<Pie>::new("pie preset docsis max_burst 20ms");
-    assert_eq!(set.value("burst_allowance"), 20e6);
+    // Down again: from 10 on the step counts 32 times, 0.25 * -0.002 * 32 = -0.016; the change from
+    // 900 ms to 8 ms before it leads to 0 at once and is left out by a gain of 0.
+    let mut bed = Bed::<Pie>::new("pie preset docsis beta 0").warm();
+    assert_near(steady(&mut bed, 900, 2000), 13.6, 1e-12, "limit");
+    assert_near(steady(&mut bed, 8, 1), 13.584, 1e-12, "from 10 on");
+    while steady(&mut bed, 8, 1) >= 10.0 {}
+    let before = bed.value("probability");
+    // 0.25 * -0.002 * 8 = -0.004.
+    assert_near(steady(&mut bed, 8, 1), before - 0.004, 1e-12, "from 1 on");
+    // Below 5 ms twice: (p + 0.25 * -0.007 * 8) * 0.98.
+    steady(&mut bed, 3, 1);
+    let before = bed.value("probability");
+    let expected = (before - 0.014) * 0.98;
+    assert_near(steady(&mut bed, 3, 1), expected, 1e-12, "decay");
+}
+
+/// Arrivals until one is dropped, that one included.
+fn arrivals_to_a_drop(bed: &mut Bed<Pie>) -> u32 {
+    for n in 1.. {
+        if bed.arrive(Ecn::NotEct) != Verdict::Pass {
+            return n;
+        }
+    }
+    unreachable!("one is dropped at last")
+}
+
+/// RFC 8034 section 4.3 and appendix A, the course of one burst.
+#[test]
+fn docsis_pie_drops_once_before_the_burst_and_forgets_it_after_a_second() {
+    let mut bed = Bed::<Pie>::new("pie preset docsis").warm();
+    bed.queue.limit_bytes = 300_000;
+    let (inactive, quiescent, active) = (0.0, 1.0, 2.0);
+    // 40 ms for 40 updates.
+    assert!(steady(&mut bed, 40, 40) > 0.01);
+    assert_eq!(bed.value("activity"), inactive);
+    assert_eq!(bed.value("burst_allowance"), 0.0);
+    // Inactive below a third of the buffer, whatever the probability, and nothing accumulates.
+    bed.hold(99);
+    for _ in 0..10_000 {
+        assert_eq!(bed.arrive(Ecn::NotEct), Verdict::Pass);
+    }
+    assert_eq!(bed.value("activity"), inactive);
+    // From a third on one packet is dropped: not before 0.85 have accumulated, nor after 8.5.
+    bed.hold(100);
+    let p1 = bed.value("probability") * 1000.0 / 1024.0;
+    let n = f64::from(arrivals_to_a_drop(&mut bed));
+    assert!((0.85 / p1).floor() <= n && n <= (8.5 / p1).ceil(), "{n}");
+    assert_eq!(bed.value("activity"), active);
+    assert_eq!(bed.value("burst_allowance"), 142e6);
+    // 142 ms last through nine updates of 16 ms: eight leave 14 ms.
+    for left in [126, 110, 94, 78, 62, 46, 30, 14, 0] {
+        assert_eq!(bed.arrive(Ecn::NotEct), Verdict::Pass);
+        assert_eq!(steady(&mut bed, 4, 1), 0.0);
+        assert_eq!(bed.value("burst_allowance"), f64::from(left) * 1e6);
+    }
+    // 4 ms is below half the target, and below it already at the update before: quiet at once.
+    assert_eq!(bed.value("activity"), quiescent);
+    // 62 quiet updates are 0.992 s; the 63rd makes it more than 1 s.
+    assert_eq!(steady(&mut bed, 4, 62), 0.0);
+    assert_eq!(bed.value("activity"), quiescent);
+    steady(&mut bed, 4, 1);
+    assert_eq!(bed.value("activity"), inactive);
+    // Within that second a drop begins the next protection at once, however short the queue.
+    let mut bed = Bed::<Pie>::new("pie preset docsis noonoff max_burst 20ms").warm();
+    bed.hold(3);
+    assert!(steady(&mut bed, 40, 60) > 0.01);
+    assert_eq!(bed.value("activity"), quiescent);
+    arrivals_to_a_drop(&mut bed);
+    assert_eq!(bed.value("activity"), active);
+    assert_eq!(bed.value("burst_allowance"), 20e6);
+}
+
+/// RFC 8034 sections 3, 4.2 and A.2.
+#[test]
+fn docsis_pie_tells_the_delay_from_the_tokens_of_its_shaper() {
+    let shaper = "msr 8Mbit/s peak_rate 40Mbit/s msr_burst 50000";
+    let mut bed = Bed::<Pie>::new(&format!("pie preset docsis {shaper}"));
+    // 100 000 bytes, 50 000 of them at 5 bytes per us, the others at 1: 10 ms + 50 ms.
+    bed.hold(100);
+    bed.tick();
+    assert_eq!(bed.value("delay"), 60e6);
+    // 40 000 bytes are covered: 8 ms.
+    bed.hold(40);
+    bed.tick();
+    assert_eq!(bed.value("delay"), 8e6);
+    // 50 packets of 1000 bytes leave at once; the 16 ms to the next update earn 16 000 bytes:
+    // 16 000 / 5 + 24 000 = 27.2 ms.
+    for _ in 0..50 {
+        bed.leave(Span::ZERO, Ecn::NotEct);
+    }
+    bed.tick();
+    assert_eq!(bed.value("delay"), 27.2e6);
+    // The time that packets wait says nothing.
+    bed.leave(Span::from_ms(10), Ecn::NotEct);
+    assert_eq!(bed.value("delay"), 27.2e6);
+    // Another 16 ms earn 16 000 bytes, and 1000 were spent: 31 000 / 5 + 9000 = 15.2 ms.
+    bed.tick();
+    assert_eq!(bed.value("delay"), 15.2e6);
 }
 
 #[test]

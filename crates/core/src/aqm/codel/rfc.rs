@@ -6,7 +6,7 @@ use crate::event::Cx;
 use crate::packet::Packet;
 use crate::units::{Span, Time};
 
-/// The variables of RFC 8289 section 5.3. An instant of zero stands for none, as there.
+/// The variables of RFC 8289 section 5.2. An instant of zero stands for none, as there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rfc {
     /// When the sojourn time will have been above target for an interval.

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::{PieParams, Preset, variables};
+use super::{PieParams, variables};
 use crate::aqm::rest::first_after;
 use crate::aqm::{QueueView, Verdict};
 use crate::event::{Cx, DropReason, StateValue};
@@ -179,13 +179,7 @@ impl<N: Arithmetic> Classic<N> {
         } else if queue.bytes == 0 && !self.keeps_delay {
             self.delay = 0;
         }
-        let is_docsis = params.preset == Preset::Docsis;
-        if is_docsis && self.burst_allowance > 0 {
-            // RFC 8034: no probability builds up under the burst allowance.
-            self.probability = 0;
-        } else {
-            self.probability = N::control(params, self.probability, self.delay, self.old_delay);
-        }
+        self.probability = N::control(params, self.probability, self.delay, self.old_delay);
         self.old_delay = self.delay;
         let period = params.tupdate.as_ns() / N::UNIT_NS;
         self.burst_allowance = self.burst_allowance.saturating_sub(period);
@@ -265,8 +259,7 @@ impl<N: Arithmetic> Classic<N> {
         let half = params.target.as_ns() / N::UNIT_NS / 2;
         let is_calm = (self.old_delay < half && self.probability < N::ONE / 5)
             || queue.bytes <= 2 * params.mean_packet.as_u64();
-        // RFC 8034 accumulates also while it does not drop.
-        if is_calm && params.preset != Preset::Docsis {
+        if is_calm {
             return false;
         }
         let mut probability = self.probability;
@@ -279,7 +272,7 @@ impl<N: Arithmetic> Classic<N> {
         if params.derand {
             self.accumulated += probability;
         }
-        if is_calm || (params.derand && self.accumulated < N::ACCUMULATED_LOW) {
+        if params.derand && self.accumulated < N::ACCUMULATED_LOW {
             return false;
         }
         if params.derand && self.accumulated >= N::ACCUMULATED_HIGH {

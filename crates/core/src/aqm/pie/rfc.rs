@@ -1,7 +1,7 @@
 //! The arithmetic of RFC 8033: what its pseudo-code computes in real numbers, to 2^-56.
 
+use super::PieParams;
 use super::classic::Arithmetic;
-use super::{PieParams, Preset};
 use crate::aqm::probability::{self, ONE};
 use crate::param::Ratio;
 use crate::rng::Rng;
@@ -23,47 +23,20 @@ impl Arithmetic for Fixed56 {
     }
 
     fn control(params: &PieParams, probability: u64, delay: u64, old_delay: u64) -> u64 {
-        // RFC 8033 section 4.2: the smaller the probability, the smaller its steps.
-        let bands = [
-            (ONE / 1_000_000, 2048),
-            (ONE / 100_000, 512),
-            (ONE / 10_000, 128),
-            (ONE / 1_000, 32),
-            (ONE / 100, 8),
-            (ONE / 10, 2),
-        ];
-        let is_docsis = params.preset == Preset::Docsis;
-        let band = bands.iter().find(|(below, _)| probability < *below);
-        let (times, divisor) = match band {
-            Some((_, divisor)) => (1, *divisor),
-            // RFC 8034 appendix A goes on: 2 times from 0.1, 8 times from 1, 32 times from 10.
-            None if is_docsis && probability >= 10 * ONE => (32, 1),
-            None if is_docsis && probability >= ONE => (8, 1),
-            None if is_docsis => (2, 1),
-            None => (1, 1),
-        };
         let target = params.target.as_ns();
         let change = probability::gain(params.alpha, delay, target)
             + probability::gain(params.beta, delay, old_delay);
-        let mut step = change * times / divisor;
+        let mut step = change / divisor(probability).unwrap_or(1);
         // Section 5.5.
         if params.capdrop && probability >= ONE / 10 {
             step = step.min(i128::from(ONE / 50));
         }
         let mut next = i128::from(probability) + step;
-        let (low, high, limit) = if is_docsis {
-            // LATENCY_LOW 5 ms, LATENCY_HIGH 200 ms; 0.85 * 1024 / 64.
-            (5_000_000, 200_000_000, ONE / 10 * 136)
-        } else {
-            (1, u64::MAX, ONE)
-        };
-        if delay < low && old_delay < low {
+        if delay == 0 && old_delay == 0 {
             // Appendix A: decay without congestion, x 0.98.
             next -= next / 50;
-        } else if delay > high {
-            next += i128::from(ONE / 50);
         }
-        next.clamp(0, i128::from(limit)) as u64
+        next.clamp(0, i128::from(ONE)) as u64
     }
 
     fn average(old: u64, new: u64) -> u64 {
@@ -85,4 +58,18 @@ impl Arithmetic for Fixed56 {
             u128::from(probability) * u128::from(len) / u128::from(params.mean_packet.as_u64());
         scaled.min(u128::from(Self::ACCUMULATED_LOW)) as u64
     }
+}
+
+/// RFC 8033 section 4.2: the smaller the probability, the smaller its steps; none from a tenth on.
+pub(super) fn divisor(probability: u64) -> Option<i128> {
+    let bands = [
+        (ONE / 1_000_000, 2048),
+        (ONE / 100_000, 512),
+        (ONE / 10_000, 128),
+        (ONE / 1_000, 32),
+        (ONE / 100, 8),
+        (ONE / 10, 2),
+    ];
+    let band = bands.iter().find(|(below, _)| probability < *below);
+    band.map(|(_, divisor)| *divisor)
 }

@@ -166,6 +166,42 @@ fn the_step_marks_above_its_threshold() {
 }
 
 #[test]
+fn a_ramp_without_a_range_is_a_step() {
+    let params = DualPi2Params {
+        min_th: Span::from_ms(1),
+        range: Span::ZERO,
+        ..DualPi2Params::default()
+    };
+    // RFC 9332 appendix A.1, note c: 1 from maxTh = minTh on.
+    let bench = Bench::new(&params);
+    assert_eq!(bench.dualpi2.p_own(Span::ZERO), 0);
+    assert_eq!(bench.dualpi2.p_own(Span::from_ns(MS - 1)), 0);
+    assert_eq!(bench.dualpi2.p_own(Span::from_ms(1)), ONE);
+}
+
+/// RFC 9332 appendix A.1: `lq.byt() + cq.byt() + MTU > limit`, before the packet is looked at.
+#[test]
+fn a_packet_needs_the_room_of_a_full_one() {
+    let params = DualPi2Params {
+        limit_bytes: Bytes::new(4514),
+        ..DualPi2Params::default()
+    };
+    let mut bench = Bench::new(&params);
+    let mut offer = |slot, len| {
+        let packet = Packet::new(slot, len);
+        bench.call(|d, cx| d.enqueue(packet, cx));
+        bench.dualpi2.backlog().bytes
+    };
+    // 1500 + 1500 + 1514 are the limit; one byte more and a small packet is refused as a full one is.
+    assert_eq!(offer(0, 1500), 1500);
+    assert_eq!(offer(1, 1500), 3000);
+    assert_eq!(offer(2, 1), 3001);
+    assert_eq!(offer(3, 64), 3001);
+    assert_eq!(offer(4, 1514), 3001);
+    assert_eq!(bench.sink.drops.count(DropReason::Overflow), 2);
+}
+
+#[test]
 fn packets_are_classified_by_their_codepoint() {
     let mut bench = Bench::new(&DualPi2Params::default());
     for (slot, ecn) in [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce]
