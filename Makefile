@@ -10,7 +10,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build test lint fmt bench golden test-rust test-golden test-contributing test-live sanitize test-web test-python test-report test-exports reproduction clean
+.PHONY: help demo build test lint fmt bench golden test-rust test-golden test-contributing test-live sanitize test-web test-python test-report test-exports reproduction reproduction-sim clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -96,6 +96,10 @@ reproduction: build ## run the published experiments on both backends and make d
 	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds
 	-$(SLUICE) run scenarios/seeds --backend both -o $(RUNS)/seeds
 	-$(SLUICE) run scenarios/codel-paper -o $(RUNS)/codel-paper
+	$(SLUICE) reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
+
+reproduction-sim: build ## the same page with simulations by the present program, and the live runs that are in runs/seeds
+	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds
 	$(SLUICE) reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
 
 bench: build ## benchmarks, each beside something measured in the same minute

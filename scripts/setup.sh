@@ -65,13 +65,13 @@ python() {
 }
 
 chromium() {
-    command -v chromium >/dev/null || command -v chromium-browser >/dev/null ||
-        command -v google-chrome >/dev/null ||
+    # type -P: `command -v` would find this function.
+    { type -P chromium || type -P chromium-browser || type -P google-chrome; } >/dev/null ||
         system_packages "a Chromium (the report is looked at in it)" chromium
 }
 
 tshark() {
-    command -v tshark >/dev/null || system_packages "tshark (it reads the exported captures)" tshark
+    type -P tshark >/dev/null || system_packages "tshark (it reads the exported captures)" tshark
 }
 
 # In an environment of its own: nothing of Sluice needs it.

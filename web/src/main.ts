@@ -1,6 +1,8 @@
 import { h } from "./dom.ts";
 import { readEmbedded } from "./embed.ts";
+import type { Report } from "./model.ts";
 import { Bench } from "./page/bench.ts";
+import { MOST_DRAWN, overview } from "./page/overview.ts";
 import { summary } from "./page/summary.ts";
 import { accuracy, expectations, header, scenario, verdicts } from "./page/top.ts";
 import { watchTheme } from "./theme.ts";
@@ -13,16 +15,21 @@ async function draw(into: HTMLElement): Promise<void> {
     const report = await readEmbedded(embedded);
     document.title = report.title;
     watchTheme();
-    const bench = new Bench(report);
-    const sections = [
-      header(report),
-      verdicts(report),
-      expectations(report),
+    const each = (report: Report) => [
       scenario(report),
       summary(report),
       accuracy(report),
-      bench.element,
+      new Bench(report).element,
     ];
+    // Of many runs those that are picked are told and drawn.
+    const sections =
+      report.runs.length > MOST_DRAWN
+        ? [
+            header(report),
+            expectations(report),
+            ...overview(report, (picked) => [verdicts(picked), ...each(picked)]),
+          ]
+        : [header(report), verdicts(report), expectations(report), ...each(report)];
     into.replaceChildren(...sections.filter((section) => section !== null));
     into.dataset["state"] = "drawn";
   } catch (error) {

@@ -113,7 +113,12 @@ test("a partial run is named as such and has no part in the comparison", () => {
 });
 
 test("a short queue that wastes the link is not called the best, and the best is told why", () => {
-  const with_wait = (ms: number) => ({ sent: 0, drops: [], marks: [], sojourn_ms: { p50: ms } });
+  const with_wait = (ms: number) => ({
+    sent: 0,
+    drops: [],
+    marks: [],
+    sojourn_ms: { p50: ms, p95: ms, p99: ms },
+  });
   const told = (name: string, p50: number, up: number, ms: number) =>
     ({ ...run(name, { p50, up }), queues: [with_wait(ms)] }) as unknown as Run;
   const { overall } = judge([
@@ -127,6 +132,35 @@ test("a short queue that wastes the link is not called the best, and the best is
     "Best here: codel. 95 % of its pings take at most 25.0 ms at 99.0 % of the most goodput, against 800 ms over fifo. " +
       "Packets wait 5.00 ms in its queue at the median, 780 ms in that of fifo.",
   );
+});
+
+test("without pings the wait in the queue decides, and a far shorter one is worth some goodput", () => {
+  const told = (name: string, up: number, p95: number) =>
+    ({
+      ...run(name, { up }),
+      queues: [{ sent: 0, drops: [], marks: [], sojourn_ms: { p50: p95 / 2, p95, p99: p95 } }],
+    }) as unknown as Run;
+  const droptail = told("droptail", 41.5, 492);
+  const { overall, perRun } = judge([droptail, told("red", 31.6, 42.8), told("codel", 30.8, 13.9)]);
+  assert.equal(
+    plainly(overall[0]),
+    // 30.8 / 41.5 = 74.2 %, above 65 %, and 492 / 13.9 is more than ten.
+    "Best here: codel. 95 % of the packets in its queue wait at most 13.9 ms at 74.2 % of the most goodput, " +
+      "against 492 ms over droptail.",
+  );
+  assert.match(plainly(perRun[0]), /^Packets wait 246 ms at the median, 99 % at most 492 ms\. Goodput/);
+  // 25.0 / 41.5 = 60 %: no delay is worth that, so neither stands out.
+  assert.match(judge([droptail, told("short", 25, 1)]).overall[0] ?? "", /^Most goodput up: droptail/);
+});
+
+test("losses are told of the queues that lost", () => {
+  const queue = (sent: number, packets: number) => ({
+    sent,
+    drops: [{ reason: "overflow", packets }],
+    marks: [],
+  });
+  const both = { ...run("x", {}), queues: [queue(95, 5), queue(900, 0)] } as unknown as Run;
+  assert.match(plainly(judge([both]).perRun[0]), /5 of 100 packets \(5\.00 %\) dropped/);
 });
 
 test("a contour has the moments of its Gaussian", () => {

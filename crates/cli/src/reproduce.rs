@@ -35,8 +35,14 @@ pub enum Error {
 /// [`Error`].
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let missing = reproduction::write(&args.list, &args.runs, &args.output)?;
-    for dir in &missing {
-        eprintln!("sluice: {} is not there; the page says so", dir.display());
+    match missing.as_slice() {
+        [] => {}
+        [one] => eprintln!("sluice: {} is not there; the page says so", one.display()),
+        [first, rest @ ..] => eprintln!(
+            "sluice: {} and {} other runs are not there; the page says so",
+            first.display(),
+            rest.len()
+        ),
     }
     crate::print(&format!("{}\n", args.output.display()))?;
     Ok(ExitCode::SUCCESS)

@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "BACKEND")]
     backend: Option<BackendWord>,
     /// Run each variant so many times, with seeds one apart: medians and spread
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_once)]
     repeat: NonZeroU32,
     /// Where all randomness comes from; the same as --set seed=N
     #[arg(long, value_name = "N")]
@@ -289,3 +289,8 @@ pub(crate) fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
 
 /// The customary status after SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
+
+fn at_least_once(text: &str) -> Result<NonZeroU32, String> {
+    let number = text.parse();
+    number.map_err(|_| format!("expected a number from 1 to {}", u32::MAX))
+}

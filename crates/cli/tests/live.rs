@@ -3,6 +3,9 @@
 //! These tests need root or unprivileged user namespaces, and fail without. They run one at a time
 //! (`make test-live`), since they measure.
 
+#[path = "live/seeds.rs"]
+mod seeds;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -503,39 +506,7 @@ max = "40ms"
     );
 }
 
-/// A scenario of `scenarios` in a shortened form: its text without its expectations, in which each text of
-/// `changes` stands in the place of another, and each line of `lines` in the place of those that begin alike.
-/// What must come out of that is in `expect`.
-fn shortened(name: &str, changes: &[(&str, &str)], lines: &[&str], expect: &str) {
-    let text = fs::read_to_string(scenario(name)).expect("the scenario");
-    let mut text = text
-        .split("[[expect]]")
-        .next()
-        .expect("the traffic")
-        .to_owned();
-    for (from, to) in changes {
-        assert!(text.contains(from), "{name} has `{from}`");
-        text = text.replace(from, to);
-    }
-    for line in lines {
-        let key = line.split_inclusive('=').next().expect("a key");
-        let is_it = |old: &str| old.starts_with(key);
-        assert!(text.lines().any(is_it), "{name} has `{key}`");
-        let new = text.lines().map(|old| if is_it(old) { line } else { old });
-        text = new.collect::<Vec<_>>().join("\n");
-    }
-    let temp = tempfile::tempdir().expect("a folder");
-    let file = temp.path().join("s.toml");
-    fs::write(&file, format!("{text}\n{expect}")).expect("writable");
-    let figures = run_until_undisturbed(&file, &temp.path().join("out"));
-    let results = figures.as_array().expect("variants");
-    assert!(!results.is_empty(), "{name}");
-    for result in results {
-        assert_eq!(result["runs"][0]["status"], "complete", "{name}: {result}");
-    }
-}
-
-/// An expectation as a scenario has it: `goodput of bulk in codel` and so on would say less.
+/// An expectation as a scenario has it: a figure, the variant or none, and the bounds.
 fn expect(metric: &str, variant: &str, bounds: &str) -> String {
     let of_it = match variant {
         "" => String::new(),
@@ -544,205 +515,51 @@ fn expect(metric: &str, variant: &str, bounds: &str) -> String {
     format!("[[expect]]\nmetric = \"{metric}\"\n{of_it}{bounds}\n")
 }
 
-// The seeds in a shortened form: seconds where they have minutes, with bounds as wide as that asks for. What
-// the full length must show is in the scenarios themselves.
-
+/// 55 segments over 100 ms: handshake, then flights of 3, 6, 12, 24 and 10 segments, or of 30 and 25. A flight
+/// more would be 100 ms more.
 #[test]
-fn the_codel_seeds_hold_live_in_a_shortened_form() {
-    let short = [("duration = \"60s\"", "duration = \"7s\"")];
-    for (name, queue) in [
-        (
-            "000-1-newreno-codel-20ms",
-            "dummynet = \"codel noecn variant dummynet\"",
-        ),
-        (
-            "000-2-newreno-codel-40ms",
-            "linux = \"codel noecn variant linux\"",
-        ),
-    ] {
-        // RFC 8289 section 3.2 gives Reno 0.83 of 9.65 Mbit/s over 40 ms in the long run; slow start and one
-        // loss weigh more in 6 s.
-        let bounds = [
-            expect("newreno.goodput", "", "min = \"6Mbit/s\""),
-            expect("up.sojourn.p50", "", "max = \"10ms\""),
-            expect("up.drops.congestion", "", "min = 1"),
-        ];
-        let line = format!("\"link.queue\" = {{ {queue} }}");
-        shortened(
-            &format!("seeds/{name}.toml"),
-            &short,
-            &[&line],
-            &bounds.concat(),
-        );
-    }
-    let line = "\"link.queue\" = { rfc = \"codel target 10ms ecn\" }";
-    let bounds = [
-        expect("up.drops", "", "max = 0"),
-        expect("up.marks", "", "min = 1"),
+fn live_flows_begin_with_the_initial_window_that_they_ask_for() {
+    let temp = tempfile::tempdir().expect("a folder");
+    let file = temp.path().join("s.toml");
+    let flow = |name: &str, window: u32| {
+        format!(
+            "[[flow]]\ntype = \"tcp\"\nname = \"{name}\"\ncc = \"reno\"\ninitial_window = {window}\n\
+             bytes = \"79640B\"\n"
+        )
+    };
+    let text = [
+        "duration = \"3s\"\n[link]\nrate = \"100Mbit/s\"\nrtt = \"100ms\"\n".to_owned(),
+        flow("three", 3),
+        flow("thirty", 30),
+        expect("three.fct", "", "min = \"550ms\"\nmax = \"640ms\""),
+        expect("thirty.fct", "", "min = \"250ms\"\nmax = \"340ms\""),
     ];
-    shortened(
-        "seeds/000-3-cubic-codel-ecn.toml",
-        &short,
-        &[line],
-        &bounds.concat(),
+    fs::write(&file, text.concat()).expect("writable");
+    run_until_undisturbed(&file, &temp.path().join("out"));
+}
+
+/// What only the simulator has is refused by name.
+#[test]
+fn a_congestion_control_that_only_the_simulator_has_is_refused() {
+    let temp = tempfile::tempdir().expect("a folder");
+    let file = temp.path().join("s.toml");
+    let text = "duration = \"1s\"\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"tcp\"\ncc = \"ledbat\"\n";
+    fs::write(&file, text).expect("writable");
+    let output = sluice()
+        .args(["run", "--backend", "live", "--check"])
+        .arg(&file)
+        .output()
+        .expect("the binary starts");
+    assert!(!output.status.success());
+    let told = stderr(&output);
+    assert!(
+        told.contains("the kernel has no congestion control \"ledbat\""),
+        "{told}"
     );
-}
-
-#[test]
-fn the_fq_codel_seeds_share_evenly_live_in_a_shortened_form() {
-    let times = [
-        ("\"10s\"", "\"1s\""),
-        ("\"20s\"", "\"2s\""),
-        ("\"30s\"", "\"3s\""),
-        ("\"60s\"", "\"9s\""),
-        ("\"70s\"", "\"10s\""),
-        ("\"80s\"", "\"11s\""),
-        ("\"90s\"", "\"12s\""),
-    ];
-    // Slow start is a tenth of each flow here; a spread of 23 % of the mean is an index of 0.95.
-    let line = "\"link.queue\" = { dummynet = \"fq_codel noecn variant dummynet\" }";
-    for rate in ["10mbit", "1mbit"] {
-        let name = format!(
-            "seeds/000-{}-cubic-fq_codel-{rate}.toml",
-            if rate == "10mbit" { 4 } else { 5 }
-        );
-        shortened(
-            &name,
-            &times,
-            &[line],
-            &expect("jain.mean", "", "min = 0.95"),
-        );
-    }
-}
-
-#[test]
-fn the_dummynet_seeds_hold_live_in_a_shortened_form() {
-    let bare = [
-        ("\"24s\"", "\"4s\""),
-        ("\"11s\"", "\"2s\""),
-        ("\"12s\"", "\"3s\""),
-    ];
-    let bounds = expect("alone.p50", "", "max = \"1ms\"");
-    shortened("seeds/001-0-bare.toml", &bare, &[], &bounds);
-    let fifo = [
-        ("stop = \"11s\"", "stop = \"2s\""),
-        (
-            "start = \"11s\"\nstop = \"23s\"",
-            "start = \"2s\"\nstop = \"7s\"",
-        ),
-        (
-            "start = \"12s\"\nstop = \"23s\"",
-            "start = \"3s\"\nstop = \"7s\"",
-        ),
-        (
-            "start = \"33s\"\nstop = \"46s\"",
-            "start = \"8s\"\nstop = \"12s\"",
-        ),
-        (
-            "start = \"34s\"\nstop = \"45s\"",
-            "start = \"9s\"\nstop = \"12s\"",
-        ),
-        ("\"46s\"", "\"13s\""),
-    ];
-    // 10 ms, and up to 50 packets of 1.2 ms.
-    let bounds = [
-        expect("idle.p50", "", "min = \"10ms\"\nmax = \"12ms\""),
-        expect("behind_tcp.max", "", "min = \"40ms\"\nmax = \"75ms\""),
-        expect("behind_udp.p50", "", "min = \"50ms\"\nmax = \"75ms\""),
-    ];
-    shortened("seeds/001-1-fifo.toml", &fifo, &[], &bounds.concat());
-    let wf2q = [
-        ("stop = \"10s\"", "stop = \"3s\""),
-        ("start = \"11s\"", "start = \"3s\""),
-        (
-            "start = \"12s\"\nstop = \"35s\"",
-            "start = \"4s\"\nstop = \"10s\"",
-        ),
-        ("duration = \"36s\"", "duration = \"10s\""),
-    ];
-    // 6.73 and 2.97 Mbit/s are the shares by weight; TCP takes a second of seven to find its own.
-    let bounds = [
-        expect("bulk.goodput", "", "min = \"5.4Mbit/s\"\nmax = \"7Mbit/s\""),
-        expect(
-            "flood.goodput",
-            "",
-            "min = \"2.8Mbit/s\"\nmax = \"4.4Mbit/s\"",
-        ),
-        expect("ping.max", "", "max = \"22ms\""),
-        expect("ping.loss", "", "max = 0"),
-    ];
-    shortened("seeds/001-2-wf2q.toml", &wf2q, &[], &bounds.concat());
-}
-
-#[test]
-fn the_changing_link_seeds_hold_live_in_a_shortened_form() {
-    // Steps of 3 s: tail drop holds a second of packets or more when the rate is 1 Mbit/s.
-    let steps = [
-        ("\"15s\", \"10Mbit/s\"", "\"3s\", \"10Mbit/s\""),
-        ("\"30s\"", "\"6s\""),
-        ("\"45s\"", "\"9s\""),
-        ("\"60s\"", "\"12s\""),
-        ("\"75s\"", "\"15s\""),
-        ("duration = \"90s\"", "duration = \"18s\""),
-    ];
-    let line = "\"link.up.queue\" = { droptail = \"fifo limit 830\", codel = \"codel limit 830\" }";
-    let bounds = [
-        expect("up.sojourn.max", "droptail", "min = \"1s\""),
-        expect("up.sojourn.p50", "codel", "max = \"20ms\""),
-    ];
-    shortened(
-        "seeds/002-1-changing-rate.toml",
-        &steps,
-        &[line],
-        &bounds.concat(),
+    assert!(
+        told.contains("the simulator (`--backend sim`) has it"),
+        "{told}"
     );
-    let line = "\"link.queue\" = { fq_codel = \"fq_codel target 35ms quantum 300 noecn\" }";
-    let bounds = expect("talk.mos", "", "min = 3.5");
-    let short = [("duration = \"60s\"", "duration = \"8s\"")];
-    shortened("seeds/002-2-other-traffic.toml", &short, &[line], &bounds);
-    let lines = [
-        "\"link.up.queue\" = { codel = \"codel\" }",
-        "\"hop.2.up.queue\" = { then_fq_codel = \"fq_codel noecn\" }",
-    ];
-    // 40 ms without queues; 240 ms behind one FIFO of the scenario.
-    let bounds = expect("ping.p50", "", "max = \"90ms\"");
-    let short = [("duration = \"30s\"", "duration = \"6s\"")];
-    shortened("seeds/002-3-two-routers.toml", &short, &lines, &bounds);
-}
-
-#[test]
-fn the_front_drop_and_rrul_seeds_hold_live_in_a_shortened_form() {
-    let bounds = [
-        expect("up.drops.overflow", "tail", "min = 1"),
-        expect("up.drops.overflow", "front", "max = 0"),
-        expect("up.drops.evicted", "front", "min = 1"),
-    ];
-    let short = [("duration = \"60s\"", "duration = \"8s\"")];
-    shortened("seeds/003-1-front-drop.toml", &short, &[], &bounds.concat());
-    let short = [
-        ("duration = \"70s\"", "duration = \"8s\""),
-        ("\"5s\"", "\"2s\""),
-        ("\"65s\"", "\"7s\""),
-    ];
-    let line = "\"link.driver\" = { bql_1500 = \"1500B\" }";
-    // 2.5 ms and 1.2 ms of another packet each way; behind the FIFO hundreds of them.
-    let bounds = [
-        expect("rr.max", "pfifo_fast bql_1500", "min = \"100ms\""),
-        expect("rr.p95", "fq_codel bql_1500", "max = \"8ms\""),
-    ];
-    shortened(
-        "seeds/004-1-request-response.toml",
-        &short,
-        &[line],
-        &bounds.concat(),
-    );
-    let line = "\"link.rate\" = { at_10 = \"10Mbit/s\" }";
-    let bounds = [
-        expect("icmp.p50", "at_10 pfifo", "min = \"100ms\""),
-        expect("icmp.p50", "at_10 fq_codel", "max = \"40ms\""),
-    ];
-    let short = [("duration = \"30s\"", "duration = \"7s\"")];
-    shortened("seeds/004-2-rrul.toml", &short, &[line], &bounds.concat());
 }
 
 /// Traffic of a capture: what the simulator exported, sent live.

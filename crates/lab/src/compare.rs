@@ -12,11 +12,12 @@ use std::fmt::Write as _;
 
 use serde::{Serialize, Serializer};
 
-use crate::figures::{Repeated, repeated};
+use crate::expect::Outcome;
+use crate::figures::{Repeated, repeated, rounded};
 use crate::metrics::Unit;
 use crate::results::VariantResult;
 use crate::runs::{Found, Place};
-use crate::scenario::Backend;
+use crate::scenario::{Backend, Flow};
 
 /// Two sets of runs, held against each other.
 #[derive(Debug, Serialize)]
@@ -38,8 +39,11 @@ pub struct Pair {
     pub runs: [usize; 2],
     /// Whether a run of it ended early.
     pub is_partial: bool,
-    /// What was run differently: lines of the scenario that one has and the other has not.
+    /// What was run differently: lines of the scenario that one has and the other has not, but
+    /// for expectations.
     pub differences: Vec<Line>,
+    /// Expectations that both have, and only one meets.
+    pub expectations: Vec<Turned>,
     /// All figures.
     pub figures: Vec<Compared>,
 }
@@ -51,6 +55,17 @@ pub struct Line {
     pub is_first: bool,
     /// The line.
     pub text: String,
+}
+
+/// An expectation that one of both meets and the other does not.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub struct Turned {
+    /// The figure.
+    pub metric: String,
+    /// The bounds in words.
+    pub bounds: String,
+    /// Whether it is the second that meets it.
+    pub is_met: bool,
 }
 
 /// A figure of both.
@@ -69,6 +84,9 @@ pub struct Compared {
     pub change: Option<f64>,
     /// What to make of it.
     pub verdict: Verdict,
+    /// Whether it is of one of several flows that are alike, whose figures together are there too.
+    #[serde(skip)]
+    pub is_of_member: bool,
 }
 
 fn unit_name<S: Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Error> {
@@ -176,6 +194,11 @@ fn pair(a: &Found, b: &Found, has_places: bool, tolerance: f64) -> Pair {
             figures.push(compared(&metric, None, Some(second), tolerance));
         }
     }
+    let members: Vec<String> = [a, b].iter().flat_map(|found| members(found)).collect();
+    for figure in &mut figures {
+        let is_its = |name: &String| figure.metric.strip_prefix(name.as_str()).is_some();
+        figure.is_of_member = members.iter().any(is_its);
+    }
     Pair {
         name: match names[0] == names[1] {
             true => names[0].clone(),
@@ -184,8 +207,38 @@ fn pair(a: &Found, b: &Found, has_places: bool, tolerance: f64) -> Pair {
         runs: [a, b].map(|found| found.result.runs.len()),
         is_partial: a.result.is_partial() || b.result.is_partial(),
         differences: differences(a, b),
+        expectations: turned(a, b),
         figures,
     }
+}
+
+/// What the figures of flows begin with of which there are several alike: `bulk-1.`.
+fn members(found: &Found) -> Vec<String> {
+    let flows = &found.recording.run().scenario.flows;
+    let of = |flow: &Flow| -> Vec<String> {
+        let numbers = 1..=flow.count;
+        let name = |number| format!("{}-{number}.", flow.name);
+        numbers.filter(|_| flow.count > 1).map(name).collect()
+    };
+    flows.iter().flat_map(of).collect()
+}
+
+/// The expectations of both that only one meets.
+fn turned(a: &Found, b: &Found) -> Vec<Turned> {
+    let turn = |first: &Outcome| {
+        let is_same = |second: &&Outcome| {
+            second.metric == first.metric
+                && second.bounds == first.bounds
+                && second.passed != first.passed
+        };
+        let second = b.result.expect.iter().find(is_same)?;
+        Some(Turned {
+            metric: first.metric.clone(),
+            bounds: first.bounds.clone(),
+            is_met: second.passed,
+        })
+    };
+    a.result.expect.iter().filter_map(turn).collect()
 }
 
 fn compared(
@@ -215,6 +268,7 @@ fn compared(
     };
     Compared {
         metric: metric.to_owned(),
+        is_of_member: false,
         unit: unit.expect("one of both has the figure"),
         first,
         second,
@@ -223,18 +277,46 @@ fn compared(
     }
 }
 
-/// Lines of the scenarios that only one has, and programs and kernels if they differ.
+/// The settings of a scenario, each with the place where it stands: `flow.bulk.cc = "cubic"`. What is
+/// expected is none.
+fn settings(scenario_toml: &str) -> Vec<String> {
+    let mut settings = Vec::new();
+    let (mut place, mut hops) = (String::new(), 1);
+    let mut lines = scenario_toml.lines();
+    while let Some(line) = lines.next() {
+        match line {
+            "[[expect]]" => place = "expect.".into(),
+            "[[hop]]" => {
+                hops += 1;
+                place = format!("hop.{hops}.");
+            }
+            "[[flow]]" => {
+                // Its name is among the first lines.
+                let named = lines.clone().find_map(|line| line.strip_prefix("name = "));
+                place = format!("flow.{}.", named.unwrap_or_default().trim_matches('"'));
+            }
+            _ if line.starts_with('[') => {
+                let table = line.trim_matches(['[', ']']);
+                // Directions of a hop stand behind it.
+                place = match table.strip_prefix("hop.") {
+                    Some(direction) => format!("hop.{hops}.{direction}."),
+                    None => format!("{table}."),
+                };
+            }
+            _ if line.is_empty() || place == "expect." => {}
+            _ => settings.push(format!("{place}{line}")),
+        }
+    }
+    settings
+}
+
+/// Settings of the scenarios that only one has, and programs and kernels if they differ.
 fn differences(a: &Found, b: &Found) -> Vec<Line> {
     let lines = |found: &Found| -> Vec<String> {
         let run = found.recording.run();
         let here = &run.environment;
-        let seed = |line: &&str| !line.starts_with("seed =");
-        let mut lines: Vec<String> = run
-            .scenario_toml
-            .lines()
-            .filter(seed)
-            .map(str::to_owned)
-            .collect();
+        let mut lines = settings(&run.scenario_toml);
+        lines.retain(|line| !line.starts_with("seed ="));
         let program = here.program_sha256.as_deref().unwrap_or("unknown");
         let short = program.get(..12).unwrap_or(program);
         lines.push(format!("# program: {} ({short})", here.program));
@@ -245,7 +327,7 @@ fn differences(a: &Found, b: &Found) -> Vec<Line> {
     };
     let (first, second) = (lines(a), lines(b));
     let only = |these: &[String], those: &[String], is_first| -> Vec<Line> {
-        let is_missing = |line: &&String| !line.is_empty() && !those.contains(line);
+        let is_missing = |line: &&String| !those.contains(line);
         let line = |text: &String| Line {
             is_first,
             text: text.clone(),
@@ -300,17 +382,33 @@ fn write_pair(out: &mut String, pair: &Pair, is_all: bool) {
     let _ = writeln!(out, "{}: {a} run{plural} against {b}{partial}", pair.name);
     for line in &pair.differences {
         let sign = if line.is_first { '-' } else { '+' };
-        let text: String = line.text.chars().take(MOST_TEXT).collect();
-        let _ = writeln!(out, "  {sign} {text}");
+        let _ = writeln!(out, "  {sign} {}", cut(&line.text, MOST_TEXT));
+    }
+    for Turned {
+        metric,
+        bounds,
+        is_met,
+    } in &pair.expectations
+    {
+        let turn = match is_met {
+            true => "not met, then met",
+            false => "met, then not met",
+        };
+        let room = MOST_TEXT - turn.len();
+        let _ = writeln!(
+            out,
+            "  {turn}: {}",
+            cut(&format!("{metric} {bounds}"), room)
+        );
     }
     let shown: Vec<&Compared> = pair
         .figures
         .iter()
-        .filter(|figure| is_all || figure.verdict.is_change())
+        .filter(|figure| is_all || (figure.verdict.is_change() && !figure.is_of_member))
         .collect();
     for figure in &shown {
         let value = |side: &Option<Repeated>| match side {
-            Some(side) => figure.unit.show(four_digits(side.spread.median)),
+            Some(side) => figure.unit.show(rounded(side.spread.median)),
             None => "-".into(),
         };
         let change = match figure.change {
@@ -327,26 +425,24 @@ fn write_pair(out: &mut String, pair: &Pair, is_all: bool) {
             figure.verdict.words()
         );
     }
-    let changed = pair
-        .figures
-        .iter()
-        .filter(|f| f.verdict.is_change())
-        .count();
+    let changed = || pair.figures.iter().filter(|f| f.verdict.is_change());
+    let hidden = changed().filter(|f| f.is_of_member && !is_all).count();
     let all = pair.figures.len();
-    let _ = match changed {
-        0 => writeln!(out, "  nothing has changed in {all} figures"),
-        n => writeln!(out, "  {n} of {all} figures have changed"),
+    let _ = match (changed().count(), hidden) {
+        (0, _) => writeln!(out, "  nothing has changed in {all} figures"),
+        (n, 0) => writeln!(out, "  {n} of {all} figures have changed"),
+        (n, hidden) => writeln!(
+            out,
+            "  {n} of {all} figures have changed; {hidden} of single flows are left out (--all)"
+        ),
     };
 }
 
-/// What a table has room for.
-fn four_digits(x: f64) -> f64 {
-    match x.abs() {
-        a if a > 0.0 && a.is_finite() => {
-            let unit = 10_f64.powf(a.log10().floor() - 3.0);
-            (x / unit).round() * unit
-        }
-        _ => x,
+/// What of a text has room in a line.
+fn cut(text: &str, room: usize) -> String {
+    match text.char_indices().nth(room) {
+        Some(_) => text.chars().take(room - 1).chain(['\u{2026}']).collect(),
+        None => text.to_owned(),
     }
 }
 

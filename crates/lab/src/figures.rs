@@ -81,6 +81,11 @@ impl Repeated {
     }
 }
 
+/// To four significant digits, which is more than two runs share.
+pub(crate) fn rounded(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
+}
+
 /// The median of `values`, as of [`Spread`]; none of none.
 pub fn median(values: &[f64]) -> Option<f64> {
     Spread::of(values).map(|spread| spread.median)

@@ -5,9 +5,94 @@
 //! here tells which packets have a row.
 
 use sluice_core::record::{PacketRecord, Tracer};
-use sluice_core::{DropReason, Event, Packet, Time};
+use sluice_core::{DropReason, Event, Packet, Sink, Time};
 
 use crate::scenario::Direction;
+
+/// What keeps rows, and hears what becomes of packets.
+pub(crate) trait Rows {
+    /// A queue told an event.
+    fn on_event(&mut self, now: Time, event: &Event<'_>);
+
+    /// A queue, a link or a rule dropped a packet.
+    fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason);
+}
+
+/// Lets rows hear what an algorithm tells, and passes on to the host what is for the host.
+pub(crate) struct Witness<'a, R> {
+    pub rows: &'a mut R,
+    pub sink: &'a mut dyn Sink,
+}
+
+impl<R: Rows> Sink for Witness<'_, R> {
+    fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
+        self.rows.on_discard(now, &packet, reason);
+        self.sink.discard(now, packet, reason);
+    }
+
+    fn copy(&mut self, now: Time, packet: &Packet) -> Option<u32> {
+        self.sink.copy(now, packet)
+    }
+
+    fn corrupt(&mut self, now: Time, packet: &Packet, bit: u64) {
+        self.sink.corrupt(now, packet, bit);
+    }
+
+    fn is_pure_ack(&self, packet: &Packet) -> bool {
+        self.sink.is_pure_ack(packet)
+    }
+
+    fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
+        self.sink.supersedes(newer, older)
+    }
+
+    fn is_listening(&self) -> bool {
+        true
+    }
+
+    fn on_event(&mut self, now: Time, event: &Event<'_>) {
+        self.rows.on_event(now, event);
+    }
+}
+
+/// The rows of a link, which makes copies of packets.
+#[derive(Default)]
+pub(crate) struct LinkRows(pub PacketRows);
+
+impl LinkRows {
+    /// A packet of which was told may have no row yet: a copy that the link has made.
+    fn find_copy(&mut self, now: Time, packet: &Packet) {
+        if !self.0.has_row(packet) {
+            let mut row = copy(packet);
+            row.arrival = now;
+            self.0.arrive(&row, packet.flow);
+        }
+    }
+}
+
+impl Rows for LinkRows {
+    fn on_event(&mut self, now: Time, event: &Event<'_>) {
+        if let Event::Enqueue { packet } | Event::Mark { packet } = event {
+            self.find_copy(now, packet);
+        }
+        self.0.on_event(now, event);
+    }
+
+    fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason) {
+        self.find_copy(now, packet);
+        self.0.discard(now, packet, reason);
+    }
+}
+
+impl Rows for RuleRows {
+    fn on_event(&mut self, now: Time, event: &Event<'_>) {
+        RuleRows::on_event(self, now, event);
+    }
+
+    fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason) {
+        self.discard(now, packet, reason);
+    }
+}
 
 /// The rows of one queue.
 #[derive(Default)]

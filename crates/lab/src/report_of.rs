@@ -257,9 +257,17 @@ fn facts(file: &RunFile) -> Vec<Fact> {
         Fact::new("program", &file.environment.program),
         Fact::new("host", &file.environment.host),
         Fact::new("kernel", &file.environment.kernel),
-        Fact::new("started", &file.environment.started_at),
+        Fact::new("started", to_the_second(&file.environment.started_at)),
     ]);
     facts
+}
+
+/// A time as RFC 3339 writes it, without fractions of a second.
+fn to_the_second(time: &str) -> String {
+    let (seconds, _) = time
+        .split_once('.')
+        .unwrap_or((time.trim_end_matches('Z'), ""));
+    seconds.replacen('T', " ", 1) + " UTC"
 }
 
 fn accuracy(summary: &Summary) -> Accuracy {

@@ -23,6 +23,14 @@
 //! The live run of a folder `R` is the folder `R.live`, as `sluice run --backend both` leaves it; further
 //! runs of either with other seeds, which `--repeat` leaves in `R.seed-N` and `R.live.seed-N`, make of a figure a
 //! median with its smallest and largest.
+//!
+//! The runs may be of different programs, so that simulations can be renewed beside live runs that are
+//! kept; the page says which program made which, and a live run of another scenario than its simulation is
+//! not shown.
+
+mod provenance;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -31,10 +39,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::figures::rounded;
 use crate::metrics::{Metric, Summary};
 use crate::recording::{ReadError, Recording, Status};
 use crate::report::{self, Figure, FigureError, FigureKind, FlowLines};
 use crate::report_of::report_of;
+use crate::scenario::Scenario;
+use provenance::Provenance;
 
 /// What to compare.
 #[derive(Clone, Debug, Deserialize)]
@@ -154,6 +165,29 @@ pub enum ReproductionError {
         /// What is wrong with it.
         reason: String,
     },
+    /// None of the runs is there.
+    #[error(
+        "none of the runs that `{}` names is in `{}`: `sluice run DIR --backend both -o {}` makes them",
+        list.display(), runs.display(), runs.display()
+    )]
+    NoRuns {
+        /// The list.
+        list: PathBuf,
+        /// Where they were looked for.
+        runs: PathBuf,
+    },
+    /// A live run is of another scenario than the simulation that it would stand beside.
+    #[error(
+        "`{}` is a run of another scenario than `{}`: `sluice compare` of both shows what differs; \
+         run the older of both anew",
+        run.display(), other.display()
+    )]
+    Scenario {
+        /// The live run.
+        run: PathBuf,
+        /// The simulated one.
+        other: PathBuf,
+    },
     /// A file cannot be written.
     #[error("cannot write `{}`: {error}", path.display())]
     Write {
@@ -182,6 +216,17 @@ pub fn write(list: &Path, runs: &Path, page: &Path) -> Result<Vec<PathBuf>, Repr
         path: list.to_owned(),
         error: Box::new(error),
     })?;
+    let mut named = evidence.experiment.iter().flat_map(|e| &e.runs);
+    let is_there = |run: &PathBuf| {
+        let mut folders = BACKENDS.iter().map(|(_, ending)| folder(runs, run, ending));
+        folders.any(|dir| dir.join("run.json").is_file())
+    };
+    if !named.any(is_there) {
+        return Err(ReproductionError::NoRuns {
+            list: list.to_owned(),
+            runs: runs.to_owned(),
+        });
+    }
     let images = page.parent().unwrap_or(Path::new("")).join(IMAGES);
     let create = |error| ReproductionError::Write {
         path: images.clone(),
@@ -193,10 +238,13 @@ pub fn write(list: &Path, runs: &Path, page: &Path) -> Result<Vec<PathBuf>, Repr
         images: &images,
         text: format!("{HEAD}\n{}\n", evidence.introduction.trim()),
         missing: Vec::new(),
+        provenance: Provenance::default(),
     };
     for experiment in &evidence.experiment {
         writer.section(experiment)?;
     }
+    let made = writer.provenance.section();
+    writer.text.push_str(&made);
     write_file(page, writer.text.as_bytes())?;
     Ok(writer.missing)
 }
@@ -206,6 +254,7 @@ struct Writer<'a> {
     images: &'a Path,
     text: String,
     missing: Vec<PathBuf>,
+    provenance: Provenance,
 }
 
 /// The runs of an experiment on one backend.
@@ -229,10 +278,10 @@ impl Writer<'_> {
             self.text,
             "\n## {title}\n\n**Published** ({source}). {shown}\n\n**Ours.** {why}\n"
         );
-        let sides = BACKENDS
-            .into_iter()
-            .map(|(word, ending)| self.side(experiment, word, ending))
-            .collect::<Result<Vec<Side>, _>>()?;
+        let mut sides = Vec::new();
+        for (word, ending) in BACKENDS {
+            sides.push(self.side(experiment, word, ending, sides.first())?);
+        }
         for side in &sides {
             let there: Vec<&Recording> = side
                 .recordings
@@ -313,12 +362,12 @@ impl Writer<'_> {
         experiment: &Experiment,
         word: &'static str,
         ending: &str,
+        simulated: Option<&Side>,
     ) -> Result<Side, ReproductionError> {
         let mut recordings = Vec::new();
-        for run in &experiment.runs {
-            let mut name = self.runs.join(run).into_os_string();
-            name.push(ending);
-            let dir = PathBuf::from(name);
+        for (place, run) in experiment.runs.iter().enumerate() {
+            let others = simulated.and_then(|side| side.recordings[place].first());
+            let dir = folder(self.runs, run, ending);
             let mut all = Vec::new();
             for dir in std::iter::once(dir.clone()).chain(repeats(&dir)) {
                 if dir.join("run.json").is_file() {
@@ -326,11 +375,38 @@ impl Writer<'_> {
                 }
             }
             if all.is_empty() {
-                self.missing.push(dir);
+                self.missing.push(dir.clone());
             }
+            if let (Some(other), Some(here)) = (others, all.first())
+                && of_any_seed(other) != of_any_seed(here)
+            {
+                return Err(ReproductionError::Scenario {
+                    run: dir,
+                    other: other.dir().to_owned(),
+                });
+            }
+            self.provenance.add(word, &all);
             recordings.push(all);
         }
         Ok(Side { word, recordings })
+    }
+}
+
+/// The folder of a run on the backend that `ending` says.
+fn folder(runs: &Path, run: &Path, ending: &str) -> PathBuf {
+    let mut name = runs.join(run).into_os_string();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// What was run, whatever the seed, and whatever was expected or said of it.
+fn of_any_seed(recording: &Recording) -> Scenario {
+    Scenario {
+        title: String::new(),
+        about: None,
+        seed: 0,
+        expect: Vec::new(),
+        ..recording.run().scenario.clone()
     }
 }
 
@@ -378,27 +454,25 @@ fn cell(
         is_partial |= recording.run().status != Status::Complete;
     }
     values.sort_by(f64::total_cmp);
-    let show = |value: f64| metric.unit().show(rounded(value));
-    let text = match values.as_slice() {
+    let text = spread(&values, |value| metric.unit().show(rounded(value)));
+    let partial = if is_partial { " (partial run)" } else { "" };
+    Ok(text + partial)
+}
+
+/// Sorted values as people write them: of several the median and both ends, which may be the same.
+fn spread(values: &[f64], show: impl Fn(f64) -> String) -> String {
+    match values {
         [] => "not measured".into(),
         [one] => show(*one),
         [least, .., most] => {
             let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
             let (median, count) = (show((low + high) / 2.0), values.len());
-            format!(
-                "{median} ({} to {}, {count} runs)",
-                show(*least),
-                show(*most)
-            )
+            match (show(*least), show(*most)) {
+                (least, most) if least == most => format!("{median} ({count} runs)"),
+                (least, most) => format!("{median} ({least} to {most}, {count} runs)"),
+            }
         }
-    };
-    let partial = if is_partial { " (partial run)" } else { "" };
-    Ok(text + partial)
-}
-
-/// To four significant digits, which is more than two runs share.
-fn rounded(value: f64) -> f64 {
-    format!("{value:.3e}").parse().unwrap_or(value)
+    }
 }
 
 impl Kind {
@@ -443,85 +517,3 @@ const HEAD: &str = "\
 
 Made by `make reproduction`; do not edit. The list is `docs/reproduction.toml`.
 ";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::metrics::tests::recording;
-
-    const LIST: &str = r#"
-        introduction = "Two of them."
-        [[experiment]]
-        name = "one"
-        title = "A flow"
-        source = "a paper, figure 1"
-        shown = "It stays."
-        why = "Same numbers."
-        runs = ["one/fifo"]
-        figures = ["flows"]
-        [[experiment.number]]
-        what = "goodput"
-        published = "1 Mbit/s"
-        metric = "bulk.goodput"
-        why = "exact"
-        [[experiment.number]]
-        what = "score"
-        published = "-"
-        metric = "udp.mos"
-    "#;
-
-    fn page(list: &str) -> (tempfile::TempDir, Result<Vec<PathBuf>, ReproductionError>) {
-        let temp = tempfile::tempdir().unwrap();
-        recording(&temp.path().join("runs/one/fifo"));
-        fs::write(temp.path().join("list.toml"), list).unwrap();
-        let at = |name: &str| temp.path().join(name);
-        let written = write(&at("list.toml"), &at("runs"), &at("page.md"));
-        (temp, written)
-    }
-
-    #[test]
-    fn a_page_holds_what_was_published_beside_what_came_out() {
-        let (temp, missing) = page(LIST);
-        assert_eq!(missing.unwrap(), [temp.path().join("runs/one/fifo.live")]);
-        let text = fs::read_to_string(temp.path().join("page.md")).unwrap();
-        assert!(text.contains("## A flow\n\n**Published** (a paper, figure 1). It stays."));
-        assert!(
-            text.contains("| goodput (`bulk.goodput`) | 1 Mbit/s | 1Mbit/s | not run | exact |")
-        );
-        assert!(text.contains("| score (`udp.mos`) | - | not measured | not run |  |"));
-        assert!(text.contains("](images/reproduction/one-flows-sim.png)"));
-        let picture = temp.path().join("images/reproduction/one-flows-sim.png");
-        assert!(fs::metadata(picture).unwrap().len() > 1000);
-    }
-
-    #[test]
-    fn a_figure_of_several_runs_is_their_median_with_both_ends() {
-        let temp = tempfile::tempdir().unwrap();
-        for run in ["fifo", "fifo.seed-2", "fifo.seed-10", "fifo.live"] {
-            recording(&temp.path().join("runs/one").join(run));
-        }
-        let at = |name: &str| temp.path().join(name);
-        fs::write(at("list.toml"), LIST).unwrap();
-        write(&at("list.toml"), &at("runs"), &at("page.md")).unwrap();
-        let text = fs::read_to_string(at("page.md")).unwrap();
-        let row = "| 1 Mbit/s | 1Mbit/s (1Mbit/s to 1Mbit/s, 3 runs) | 1Mbit/s | exact |";
-        assert!(text.contains(row), "{text}");
-        let dirs = repeats(&at("runs/one/fifo"));
-        let names: Vec<_> = dirs.iter().filter_map(|dir| dir.file_name()).collect();
-        assert_eq!(names, ["fifo.seed-2", "fifo.seed-10"]);
-        assert_eq!(rounded(0.123_449), 0.1234);
-    }
-
-    #[test]
-    fn what_is_wrong_in_the_list_is_said_with_its_experiment() {
-        let (_temp, error) = page(&LIST.replace("udp.mos", "udp.moss"));
-        let error = error.unwrap_err().to_string();
-        assert!(
-            error.starts_with("experiment `one`: `udp.moss` is no figure of"),
-            "{error}"
-        );
-        let (_temp, error) = page(&LIST.replace("shown =", "show ="));
-        let error = error.unwrap_err().to_string();
-        assert!(error.contains("unknown field `show`"), "{error}");
-    }
-}

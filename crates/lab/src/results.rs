@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::expect::{self, Outcome};
-use crate::figures::{Repeated, repeated};
+use crate::figures::{Repeated, repeated, rounded};
 use crate::metrics::Summary;
 use crate::recording::{Recording, Status};
 use crate::scenario::Backend;
@@ -111,7 +111,7 @@ impl VariantResult {
         };
         let words = |(name, figure): (String, Repeated)| {
             let [median, min, max] = [figure.spread.median, figure.spread.min, figure.spread.max]
-                .map(|value| figure.unit.show(value));
+                .map(|value| figure.unit.show(rounded(value)));
             (
                 name,
                 format!("{median} ({min} to {max}) in {} runs", figure.spread.count),

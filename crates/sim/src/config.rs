@@ -245,6 +245,7 @@ impl Tcp {
             config: tcp::Config {
                 congestion_control,
                 ecn,
+                initial_window: congestion_control.initial_window,
                 ..tcp::Config::default()
             },
             ..Tcp::default()

@@ -2,14 +2,21 @@
  * Sentences about the runs. Each is computed from the numbers of the report and claims nothing
  * beyond them; what was not measured is not mentioned.
  */
-import type { Count, Direction, Ping, Run } from "../model.ts";
+import type { Count, Direction, Ping, Quantiles, Run } from "../model.ts";
 import { enumerate, megabits, milliseconds, percent, whole } from "./format.ts";
 
 /** Below this distance two values of a comparison are called equal. */
 const SAME_DELAY_MS = 1;
 const SAME_SHARE = 0.01;
-/** With this part of the most goodput a run is still one to recommend. */
-const NEARLY_ALL = 0.95;
+/**
+ * With this part of the most goodput a run is still one to recommend, if its delay is so many times shorter
+ * than that of runs with more. As in the index of runs.
+ */
+const ENOUGH = [
+  { share: 0.95, times: 0 },
+  { share: 0.8, times: 3 },
+  { share: 0.65, times: 10 },
+];
 /** A sentence that names more runs than this is not read. */
 const MOST_NAMES = 4;
 
@@ -41,7 +48,7 @@ export function mainPing(run: Run): Ping | null {
 }
 
 function describe(run: Run): string {
-  const parts = [describePing(run), describeGoodput(run), describeSignals(run)];
+  const parts = [describePing(run) ?? describeWait(run), describeGoodput(run), describeSignals(run)];
   const said = parts.filter((part) => part !== null).join(" ");
   return run.partial === null ? said : `Partial run (${run.partial}), so these are not totals. ${said}`;
 }
@@ -63,6 +70,13 @@ function describePing(run: Run): string | null {
   return `${median}, ${tail}${lost}.`;
 }
 
+/** Where there are no pings. */
+function describeWait(run: Run): string | null {
+  const waits = wait(run);
+  if (waits === null) return null;
+  return `Packets wait ${milliseconds(waits.p50)} at the median, 99 % at most ${milliseconds(waits.p99)}.`;
+}
+
 function describeGoodput(run: Run): string | null {
   const said = run.directions
     .filter((total) => total.goodput_mbps > 0)
@@ -74,10 +88,12 @@ function describeSignals(run: Run): string | null {
   if (run.queues.length === 0) return null;
   const marks = run.queues.flatMap((queue) => queue.marks);
   const drops = run.queues.flatMap((queue) => queue.drops);
-  const sent = run.queues.reduce((total, queue) => total + queue.sent, 0);
   const dropped = packetsOf(drops);
-  const offered = sent + dropped;
-  if (offered === 0) return "No packet reached a queue.";
+  if (run.queues.every((queue) => queue.sent + packetsOf(queue.drops) === 0))
+    return "No packet reached a queue.";
+  // A queue without losses, such as that of the acknowledgements, does not make those of another less.
+  const losing = run.queues.filter((queue) => packetsOf(queue.drops) > 0);
+  const offered = losing.reduce((total, queue) => total + queue.sent, dropped);
   const dropPart =
     dropped === 0 ? "Nothing was dropped" : `${amount(dropped, offered)} dropped (${reasons(drops)})`;
   const marked = packetsOf(marks);
@@ -109,37 +125,73 @@ function totalOf(run: Run): number {
 }
 
 /** The queue in which packets waited longest, at the median. */
-function wait(run: Run): number | null {
-  const waits = run.queues.map((queue) => queue.sojourn_ms?.p50 ?? null).filter((ms) => ms !== null);
-  return waits.length === 0 ? null : Math.max(...waits);
+function wait(run: Run): Quantiles | null {
+  const waits = run.queues.flatMap((queue) => queue.sojourn_ms ?? []);
+  return waits.reduce<Quantiles | null>(
+    (most, own) => (most === null || own.p50 > most.p50 ? own : most),
+    null,
+  );
+}
+
+interface Measured {
+  run: Run;
+  delay: Quantiles;
+  mbps: number;
+}
+
+/** The delays of runs: of pings if there are any, else of the packets in the queue. */
+function delaysOf(runs: Run[]): { measured: Measured[]; hasPings: boolean } {
+  const hasPings = runs.some((run) => mainPing(run) !== null);
+  const measured = runs.flatMap((run) => {
+    const delay = hasPings ? (mainPing(run)?.two_way ?? null) : wait(run);
+    return delay === null ? [] : [{ run, delay, mbps: totalOf(run) }];
+  });
+  return { measured, hasPings };
 }
 
 /**
- * Which run is better, and why: of those with nearly the most goodput, the one whose pings take least,
- * judged by what 95 % of them stay within. Says nothing where no run stands out.
+ * The runs that carry enough: nearly the most goodput, or less of it for a delay that is far shorter
+ * than that of all before.
+ */
+function carriesEnough(measured: Measured[]): Measured[] {
+  const most = Math.max(0, ...measured.map(({ mbps }) => mbps));
+  let enough: Measured[] = [];
+  for (const { share, times } of ENOUGH) {
+    const shortest = Math.min(...enough.map(({ delay }) => delay.p95));
+    enough = measured.filter(
+      (one) => enough.includes(one) || (one.mbps >= share * most && one.delay.p95 * times <= shortest),
+    );
+  }
+  return enough;
+}
+
+/**
+ * Which run is better, and why: of those that carry enough, the one whose pings take least, judged by
+ * what 95 % of them stay within. Says nothing where no run stands out.
  */
 function compareBoth(runs: Run[]): string | null {
-  const measured = runs.flatMap((run) => {
-    const p95 = mainPing(run)?.two_way?.p95;
-    return p95 === undefined ? [] : [{ run, p95, mbps: totalOf(run) }];
-  });
+  const { measured, hasPings } = delaysOf(runs);
   const most = Math.max(0, ...measured.map(({ mbps }) => mbps));
-  const eligible = measured.filter(({ mbps }) => mbps >= NEARLY_ALL * most).sort((a, b) => a.p95 - b.p95);
+  const eligible = carriesEnough(measured).sort((a, b) => a.delay.p95 - b.delay.p95);
   const best = eligible[0];
   if (best === undefined) return null;
-  const close = eligible.filter(({ p95 }) => p95 - best.p95 < SAME_DELAY_MS);
-  const worse = measured.filter((run) => !close.includes(run) && run.p95 - best.p95 >= SAME_DELAY_MS);
-  const worst = worse.sort((a, b) => b.p95 - a.p95)[0];
+  const isClose = ({ delay }: Measured) => delay.p95 - best.delay.p95 < SAME_DELAY_MS;
+  const close = eligible.filter(isClose);
+  const worse = measured.filter((one) => !close.includes(one) && !isClose(one));
+  const worst = worse.sort((a, b) => b.delay.p95 - a.delay.p95)[0];
   if (worst === undefined) return null;
   const names = some(close.map(({ run }) => run.name));
   const share = most > 0 ? ` at ${percent(best.mbps / most)} of the most goodput` : "";
-  const [here, there] = [wait(best.run), wait(worst.run)];
+  const [here, there] = [wait(best.run)?.p50 ?? null, wait(worst.run)?.p50 ?? null];
   const why =
-    here !== null && there !== null && there - here >= SAME_DELAY_MS
+    hasPings && here !== null && there !== null && there - here >= SAME_DELAY_MS
       ? ` Packets wait ${milliseconds(here)} in its queue at the median, ${milliseconds(there)} in that of ${worst.run.name}.`
       : "";
-  const verb = close.length > 1 ? `95 % of the pings over ${best.run.name} take` : "95 % of its pings take";
-  return `Best here: ${names}. ${verb} at most ${milliseconds(best.p95)}${share}, against ${milliseconds(worst.p95)} over ${worst.run.name}.${why}`;
+  const it = close.length > 1 ? best.run.name : "";
+  const delays = hasPings
+    ? `95 % of ${it === "" ? "its pings" : `the pings over ${it}`} take`
+    : `95 % of the packets ${it === "" ? "in its queue" : `in the queue of ${it}`} wait`;
+  return `Best here: ${names}. ${delays} at most ${milliseconds(best.delay.p95)}${share}, against ${milliseconds(worst.delay.p95)} over ${worst.run.name}.${why}`;
 }
 
 function compareDelay(runs: Run[]): string | null {

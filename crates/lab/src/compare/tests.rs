@@ -23,6 +23,9 @@ size = 500
 [[flow]]
 type = "ping"
 interval = "50ms"
+[[expect]]
+metric = "total.goodput"
+min = "700kbit/s"
 "#;
 
 fn run(folder: &Path, name: &str, sets: &[&str], repeat: u32) -> Vec<Place> {
@@ -105,11 +108,54 @@ fn a_change_is_told_from_what_seeds_do() {
             .iter()
             .any(|line| !line.is_first && line.text.contains("500kbit/s"))
     );
+    // 1 Mbit/s carries more than is expected, 500 kbit/s cannot.
+    let turned = Turned {
+        metric: "total.goodput".into(),
+        bounds: "at least 700kbit/s".into(),
+        is_met: false,
+    };
+    assert_eq!(changed.pairs[0].expectations, [turned]);
     let text = changed.text(true);
+    assert!(
+        text.contains("  met, then not met: total.goodput at least 700kbit/s\n"),
+        "{text}"
+    );
+    assert!(text.contains("  - link.rate = \"1Mbit/s\"\n"), "{text}");
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"
     );
+}
+
+#[test]
+fn what_is_expected_is_no_difference_and_settings_have_their_places() {
+    let toml = "duration = \"2s\"\n\n[link.up]\nrate = \"1Mbit/s\"\n\n[[hop]]\n\n[hop.up]\nrate = \"2Mbit/s\"\n\n\
+        [[flow]]\ntype = \"tcp\"\nname = \"bulk\"\n\n[[expect]]\nmetric = \"jain\"\nmin = 0.9\n";
+    let expected = [
+        "duration = \"2s\"",
+        "link.up.rate = \"1Mbit/s\"",
+        "hop.2.up.rate = \"2Mbit/s\"",
+        "flow.bulk.type = \"tcp\"",
+        "flow.bulk.name = \"bulk\"",
+    ];
+    assert_eq!(settings(toml), expected);
+}
+
+#[test]
+fn single_flows_of_several_alike_are_left_out_of_the_text() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let count = "flow.udp.count=2";
+    let first = run(folder.path(), "a", &[count], 1);
+    let second = run(folder.path(), "b", &[count, "link.rate=500kbit/s"], 1);
+    let comparison = compare(&first, &second, 0.0);
+    let text = comparison.text(false);
+    assert!(text.contains("  udp.goodput "), "{text}");
+    assert!(!text.contains("udp-1."), "{text}");
+    assert!(
+        text.contains("of single flows are left out (--all)"),
+        "{text}"
+    );
+    assert!(comparison.text(true).contains("udp-1.goodput"));
 }
 
 #[test]

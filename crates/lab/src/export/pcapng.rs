@@ -9,14 +9,15 @@
 //! A packet leaves when it is transmitted and has crossed the delay of its link. Packets that were still
 //! queued when the run ended appear where they came in.
 //!
-//! The format is pcapng (draft-ietf-opsawg-pcapng): one section with one interface of link type 101
-//! (raw IP), times in nanoseconds.
+//! The format is pcapng ([`AnnotatedWriter`]): one interface of link type 101 (raw IP), times in
+//! nanoseconds.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Ecn, Time};
+use sluice_net::capture::{Annotated, AnnotatedWriter, link_type};
 use sluice_net::frame::Sum;
 
 use super::{ExportError, write_whole};
@@ -199,78 +200,23 @@ fn with_checksum(mut header: Header) -> Header {
 }
 
 fn write_capture(out: &mut impl Write, port: &str, sights: &[Sight]) -> io::Result<()> {
-    // Section header: byte order magic, version 1.0, length of the section not given.
-    let mut body = Vec::new();
-    body.extend(0x1A2B_3C4D_u32.to_le_bytes());
-    body.extend([1, 0, 0, 0]);
-    body.extend(u64::MAX.to_le_bytes());
     let program = concat!("sluice ", env!("CARGO_PKG_VERSION"));
-    option(&mut body, USER_APPLICATION, program.as_bytes());
-    end_options(&mut body);
-    block(out, 0x0A0D_0D0A, &body)?;
-
-    body.clear();
-    body.extend(LINKTYPE_RAW.to_le_bytes());
-    body.extend([0, 0]);
-    body.extend((Header::default().len() as u32).to_le_bytes());
-    option(&mut body, INTERFACE_NAME, port.as_bytes());
-    option(&mut body, TIME_RESOLUTION, &[9]);
-    end_options(&mut body);
-    block(out, 1, &body)?;
-
+    let most = Header::default().len() as u32;
+    let mut writer = AnnotatedWriter::new(out, program, port, link_type::RAW, most)?;
     for sight in sights {
-        body.clear();
-        body.extend(0_u32.to_le_bytes());
-        body.extend(((sight.time_ns >> 32) as u32).to_le_bytes());
-        body.extend((sight.time_ns as u32).to_le_bytes());
         let captured = sight.header.len().min(sight.len as usize);
-        body.extend((captured as u32).to_le_bytes());
-        body.extend(sight.len.to_le_bytes());
-        body.extend(&sight.header[..captured]);
-        pad(&mut body);
-        let way: u32 = if sight.is_inbound { 1 } else { 2 };
-        option(&mut body, PACKET_FLAGS, &way.to_le_bytes());
-        if let Some(comment) = &sight.comment {
-            option(&mut body, COMMENT, comment.as_bytes());
-        }
-        end_options(&mut body);
-        block(out, 6, &body)?;
+        writer.packet(&Annotated {
+            time_ns: sight.time_ns,
+            bytes: &sight.header[..captured],
+            original_len: sight.len,
+            is_inbound: sight.is_inbound,
+            comment: sight.comment.as_deref(),
+        })?;
     }
     Ok(())
-}
-
-/// A block: its type, its length at both ends, and what is between them.
-fn block(out: &mut impl Write, kind: u32, body: &[u8]) -> io::Result<()> {
-    let length = (body.len() as u32 + 12).to_le_bytes();
-    out.write_all(&kind.to_le_bytes())?;
-    out.write_all(&length)?;
-    out.write_all(body)?;
-    out.write_all(&length)
-}
-
-fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
-    body.extend(code.to_le_bytes());
-    body.extend((value.len() as u16).to_le_bytes());
-    body.extend(value);
-    pad(body);
-}
-
-fn end_options(body: &mut Vec<u8>) {
-    body.extend([0; 4]);
-}
-
-/// Everything in a block begins at a multiple of four bytes.
-fn pad(body: &mut Vec<u8>) {
-    body.resize(body.len().next_multiple_of(4), 0);
 }
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 /// RFC 3692: for experiments.
 const EXPERIMENT: u8 = 253;
-const LINKTYPE_RAW: u16 = 101;
-const COMMENT: u16 = 1;
-const USER_APPLICATION: u16 = 4;
-const INTERFACE_NAME: u16 = 2;
-const TIME_RESOLUTION: u16 = 9;
-const PACKET_FLAGS: u16 = 2;

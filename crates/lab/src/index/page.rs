@@ -176,6 +176,9 @@ fn verdict(
     let purposes: Vec<&str> = judgement.good_for.iter().map(|p| p.words()).collect();
     let good_for = match (purposes.is_empty(), has_rivals) {
         (false, _) => format!("<b>best for {}</b>: ", purposes.join(", and for ")),
+        (true, true) if judgement.is_draw => {
+            "neither better nor worse than the others: ".to_owned()
+        }
         (true, true) => "another does better here: ".to_owned(),
         (true, false) => String::new(),
     };

@@ -255,3 +255,29 @@ fn queues_that_do_alike_share_a_sentence() {
     );
     assert_eq!(page.matches("<b>best for").count(), 1, "{page}");
 }
+
+#[test]
+fn nothing_speaks_for_queues_that_all_do_alike() {
+    let rows = vec![
+        row("rfc", 9.6, 20.0, Some(0.99), 0.0),
+        row("linux", 9.6, 20.0, Some(0.99), 0.0),
+        row("dummynet", 9.5, 21.0, Some(0.985), 0.0),
+    ];
+    let all = judge(&rows);
+    assert!(all.iter().all(|one| one.good_for.is_empty() && one.is_draw));
+    assert!(
+        all[0]
+            .why
+            .starts_with("about the same delay with all: 95 % of pings within 20.0 ms"),
+        "{}",
+        all[0].why
+    );
+    let kinds = overall(&[entry(rows)]);
+    assert!(
+        kinds[0]
+            .sentence()
+            .starts_with("neither better nor worse than others"),
+        "{}",
+        kinds[0].sentence()
+    );
+}

@@ -2,10 +2,10 @@
 //!
 //! The rule: of the queues that reach at least [`NEARLY`] of the best goodput, the one with the lowest
 //! 95th percentile of delay is the better one for whatever waits for an answer. A queue that gives up
-//! more goodput than that, but no more than down to [`BARELY`], has to be shorter by [`FAR`]: then the
-//! goodput of the others is only what a standing queue makes of a changing link. What else may speak for
-//! a queue: goodput that the others do not reach, more equal shares, fewer losses. Only variants that
-//! differ in nothing but their queues are compared.
+//! more goodput than that has to be the shorter for it, as [`ENOUGH`] says: then the goodput of the others
+//! is only what a standing queue makes of a changing link. What else may speak for
+//! a queue: goodput that the others do not reach, more equal shares, fewer losses. What is true of all
+//! speaks for none. Only variants that differ in nothing but their queues are compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +17,8 @@ use crate::figures::median;
 pub(super) struct Judgement {
     /// What it is good for here; nothing if another one does everything better.
     pub good_for: Vec<Purpose>,
+    /// Whether all do about alike.
+    pub is_draw: bool,
     /// Why.
     pub why: String,
 }
@@ -47,10 +49,9 @@ impl Purpose {
 
 /// A part of the best goodput that counts as reaching it.
 const NEARLY: f64 = 0.95;
-/// The part of it that is not given up for any delay.
-const BARELY: f64 = 0.8;
-/// How many times shorter a delay must be to be worth more goodput.
-const FAR: f64 = 3.0;
+/// A part of the best goodput that is enough, and how many times shorter than the delays of those with
+/// more a delay must be to be worth the rest. As in the report's page.
+const ENOUGH: [(f64, f64); 3] = [(NEARLY, 0.0), (0.8, 3.0), (0.65, 10.0)];
 /// Delays no further apart than this factor are about the same.
 const ABOUT: f64 = 1.1;
 
@@ -81,6 +82,7 @@ fn judge_one(rivals: &[&Row], own: usize) -> Judgement {
         _ => good_for(figures, &best),
     };
     Judgement {
+        is_draw: best.is_draw && good_for.is_empty(),
         good_for,
         why: match why.is_empty() {
             true => "nothing was measured".into(),
@@ -92,15 +94,18 @@ fn judge_one(rivals: &[&Row], own: usize) -> Judgement {
 /// The best of several queues.
 struct Best {
     goodput: Option<f64>,
-    /// Lowest 95th percentile of those that reach nearly the best goodput.
-    full: Option<f64>,
+    /// For each part of [`ENOUGH`] the longest delay that is worth the rest; none for any.
+    bounds: [Option<f64>; 3],
     /// Lowest 95th percentile of those that reach enough of it.
     p95: Option<f64>,
     /// How many have about that.
     as_low: usize,
+    /// Whether all of several have.
+    is_draw: bool,
     /// The largest Jain index of those, and the largest of all.
     winners_jain: Option<f64>,
     jain: Option<f64>,
+    least_jain: Option<f64>,
     /// The smallest part of packets lost by those.
     winners_loss: Option<f64>,
     winners_goodput: Option<f64>,
@@ -112,26 +117,27 @@ impl Best {
         let least = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::min);
         let all = || rows.iter().map(|row| &row.figures);
         let goodput = most(&mut all().filter_map(|f| f.goodput));
-        let full = least(
-            &mut all()
-                .filter(|f| part(f, goodput) >= NEARLY)
-                .filter_map(|f| f.p95),
-        );
-        let is_enough = |f: &&Figures| {
-            let is_far = f.p95.zip(full).is_some_and(|(own, full)| own * FAR <= full);
-            part(f, goodput) >= if is_far { BARELY } else { NEARLY }
-        };
+        let mut bounds: [Option<f64>; 3] = [None; 3];
+        for step in 1..ENOUGH.len() {
+            let so_far = all().filter(|f| is_enough(f, goodput, &bounds[..step]));
+            let shortest = least(&mut so_far.filter_map(|f| f.p95));
+            // Without a delay to compare with, none is short enough.
+            bounds[step] = Some(shortest.map_or(0.0, |p95| p95 / ENOUGH[step].1));
+        }
+        let is_enough = |f: &&Figures| is_enough(f, goodput, &bounds);
         let p95 = least(&mut all().filter(is_enough).filter_map(|f| f.p95));
         let is_low = |f: &&Figures| f.p95.zip(p95).is_some_and(|(own, p95)| own <= ABOUT * p95);
         let has_won = |f: &&Figures| is_enough(f) && is_low(f);
         let winners = || all().filter(has_won);
         Best {
             goodput,
-            full,
+            bounds,
             p95,
             as_low: winners().count(),
+            is_draw: rows.len() > 1 && winners().count() == rows.len(),
             winners_jain: most(&mut winners().filter_map(|f| f.jain)),
             jain: most(&mut all().filter_map(|f| f.jain)),
+            least_jain: least(&mut all().filter_map(|f| f.jain)),
             winners_loss: least(&mut winners().filter_map(loss)),
             winners_goodput: most(&mut winners().filter_map(|f| f.goodput)),
         }
@@ -139,16 +145,20 @@ impl Best {
 
     /// Whether the delay is about the lowest at enough goodput.
     fn has_won(&self, figures: &Figures) -> bool {
-        let is_within = |bound: Option<f64>, factor: f64| {
-            let both = figures.p95.zip(bound);
-            both.is_some_and(|(own, bound)| own <= factor * bound)
-        };
-        let enough = match is_within(self.full, 1.0 / FAR) {
-            true => BARELY,
-            false => NEARLY,
-        };
-        part(figures, self.goodput) >= enough && is_within(self.p95, ABOUT)
+        let both = figures.p95.zip(self.p95);
+        let is_low = both.is_some_and(|(own, lowest)| own <= ABOUT * lowest);
+        is_low && is_enough(figures, self.goodput, &self.bounds)
     }
+}
+
+/// Whether the goodput is enough for the delay, by as many parts of [`ENOUGH`] as there are `bounds`.
+fn is_enough(figures: &Figures, best: Option<f64>, bounds: &[Option<f64>]) -> bool {
+    let part = part(figures, best);
+    let mut steps = ENOUGH.iter().zip(bounds);
+    steps.any(|((least, _), bound)| {
+        let is_short = |bound: &f64| figures.p95.is_some_and(|own| own <= *bound);
+        part >= *least && bound.as_ref().is_none_or(is_short)
+    })
 }
 
 /// The goodput as a part of the best; all of it where there is none to compare.
@@ -167,7 +177,7 @@ fn loss(figures: &Figures) -> Option<f64> {
 fn good_for(figures: &Figures, best: &Best) -> Vec<Purpose> {
     let has_won = best.has_won(figures);
     let mut purposes = Vec::new();
-    if has_won {
+    if has_won && !best.is_draw {
         purposes.push(Purpose::Waiting);
     }
     let winners = best.winners_goodput.unwrap_or(0.0);
@@ -181,7 +191,8 @@ fn good_for(figures: &Figures, best: &Best) -> Vec<Purpose> {
             // Only more equal shares than the queue with the low delay has speak for another one.
             false => best.winners_jain.unwrap_or(0.0) + 0.03,
         };
-        if jain >= 0.95 && jain >= most - 0.01 && jain > others {
+        let is_draw = best.least_jain.is_some_and(|least| least >= most - 0.01);
+        if !is_draw && jain >= 0.95 && jain >= most - 0.01 && jain > others {
             purposes.push(Purpose::Shares);
         }
     }
@@ -210,7 +221,8 @@ fn delay_words(rivals: &[&Row], own: usize, best: &Best) -> String {
         let how = match (best.as_low, rivals.iter().any(is_lower)) {
             (1, false) => "the lowest delay of all",
             (1, true) => "the lowest delay of those that carry enough",
-            _ => "as low a delay as any",
+            _ if best.is_draw => "about the same delay with all",
+            _ => "one of the lowest delays",
         };
         return format!("{how}: 95 % of {of} within {shown}");
     }
@@ -266,6 +278,8 @@ pub(super) struct Overall {
     pub scenarios: usize,
     /// What it is good for, and in how many of them.
     pub good_for: Vec<(Purpose, usize)>,
+    /// In how many all do about alike.
+    pub draws: usize,
     /// Median over the scenarios of its delay against the lowest.
     pub delay_factor: Option<f64>,
     /// Median of its goodput against the best.
@@ -287,6 +301,7 @@ pub(super) fn overall(entries: &[Entry]) -> Vec<Overall> {
             let own = rivals.iter().filter(|row| row.algorithm == algorithm);
             let sum = sums.entry(algorithm).or_default();
             sum.scenarios += 1;
+            sum.draws += usize::from(best.is_draw);
             let mut purposes = BTreeSet::new();
             for figures in own.map(|row| &row.figures) {
                 purposes.extend(good_for(figures, &best));
@@ -303,6 +318,7 @@ pub(super) fn overall(entries: &[Entry]) -> Vec<Overall> {
     let overall = |(algorithm, sum): (&str, Sum)| Overall {
         algorithm: algorithm.to_owned(),
         scenarios: sum.scenarios,
+        draws: sum.draws,
         good_for: sum.good_for.into_iter().collect(),
         delay_factor: median(&sum.factors),
         goodput_part: median(&sum.parts),
@@ -334,6 +350,7 @@ fn comparable(entry: &Entry) -> Vec<Vec<&Row>> {
 #[derive(Default)]
 struct Sum {
     scenarios: usize,
+    draws: usize,
     good_for: BTreeMap<Purpose, usize>,
     factors: Vec<f64>,
     parts: Vec<f64>,
@@ -353,10 +370,13 @@ impl Overall {
             format!("{} in {times} of {}", purpose.words(), self.scenarios)
         };
         let purposes: Vec<String> = self.good_for.iter().map(purpose).collect();
-        let mut sentence = match (purposes.is_empty(), self.scenarios) {
-            (true, 1) => "another does better in the one scenario".to_owned(),
-            (true, n) => format!("others do better in all {n} scenarios"),
-            (false, _) => format!("best for {}", purposes.join(", for ")),
+        let beaten = self.scenarios - self.draws;
+        let mut sentence = match (purposes.is_empty(), beaten, self.draws) {
+            (true, 0, _) => "neither better nor worse than others".to_owned(),
+            (true, 1, 0) => "another does better in the one scenario".to_owned(),
+            (true, n, 0) => format!("others do better in all {n} scenarios"),
+            (true, n, _) => format!("others do better in {n} of {} scenarios", self.scenarios),
+            (false, ..) => format!("best for {}", purposes.join(", for ")),
         };
         let mut typical = Vec::new();
         if let Some(factor) = self.delay_factor {

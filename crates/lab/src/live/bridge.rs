@@ -1,14 +1,14 @@
 //! What queues the packets of a live run whose router has rules: the engine between both ports.
 
 use sluice_core::record::PacketRecord;
-use sluice_core::{Backlog, Cx, DropReason, Event, Packet, Rate, Sink, Time};
+use sluice_core::{Backlog, Cx, Packet, Rate, Time};
 use sluice_ipfw::{Headers, InterfaceId};
 use sluice_net::frame::View;
 use sluice_router::forward::{Departure, PortNumber, Queueing};
 use sluice_router::process::Ruled;
 
 use super::chain::{Recorded, Sample};
-use crate::packet_rows::RuleRows;
+use crate::packet_rows::{RuleRows, Witness};
 use crate::scenario::{Direction, PipeId, Rules};
 
 /// The rule engine, and what is recorded of its queues.
@@ -95,42 +95,5 @@ impl Recorded for Bridge {
             (direction.into(), rows.into_rows().collect())
         };
         vec![rows(Direction::Up), rows(Direction::Down)]
-    }
-}
-
-/// Records what the queues of the engine tell, and passes it on.
-struct Witness<'a> {
-    rows: &'a mut RuleRows,
-    sink: &'a mut dyn Sink,
-}
-
-impl Sink for Witness<'_> {
-    fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
-        self.rows.discard(now, &packet, reason);
-        self.sink.discard(now, packet, reason);
-    }
-
-    fn copy(&mut self, now: Time, packet: &Packet) -> Option<u32> {
-        self.sink.copy(now, packet)
-    }
-
-    fn corrupt(&mut self, now: Time, packet: &Packet, bit: u64) {
-        self.sink.corrupt(now, packet, bit);
-    }
-
-    fn is_pure_ack(&self, packet: &Packet) -> bool {
-        self.sink.is_pure_ack(packet)
-    }
-
-    fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
-        self.sink.supersedes(newer, older)
-    }
-
-    fn is_listening(&self) -> bool {
-        true
-    }
-
-    fn on_event(&mut self, now: Time, event: &Event<'_>) {
-        self.rows.on_event(now, event);
     }
 }

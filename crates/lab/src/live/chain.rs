@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, VecDeque};
 use sluice_core::event::StateValue;
 use sluice_core::link::{Link, PipeParams};
 use sluice_core::record::PacketRecord;
-use sluice_core::{Backlog, Cx, DropReason, Event, Packet, Rate, Rng, Sink, Span, Time, Wake};
+use sluice_core::{Backlog, Cx, Packet, Rate, Rng, Span, Time, Wake};
 use sluice_net::frame::{Addresses, View};
 use sluice_router::forward::{Departure, PortNumber, Queueing};
 
 use super::topology::way_of;
-use crate::packet_rows::{PacketRows, copy};
+use crate::packet_rows::{LinkRows, Witness};
 use crate::scenario::{Direction, Pipe, PipeId, Schedule};
 
 /// What a flow passes: its packets bear the addresses of its way.
@@ -26,6 +26,8 @@ pub(crate) struct Way {
     pub extra: Span,
     /// The class of its packets.
     pub class: u32,
+    /// The initial window of its connections in segments, if not the kernel's.
+    pub initial_window: Option<u32>,
 }
 
 /// The links of one direction.
@@ -58,7 +60,7 @@ struct Stage {
     has_effects: bool,
     /// Later delays, the next one last.
     delays: Vec<(Time, Span)>,
-    rows: PacketRows,
+    rows: LinkRows,
 }
 
 /// What queues packets and records what becomes of them.
@@ -112,7 +114,7 @@ impl Chain {
                 rate: pipe.rate.clone(),
                 has_effects: !pipe.effects.to_string().is_empty() || pipe.profile.is_some(),
                 delays,
-                rows: PacketRows::default(),
+                rows: LinkRows::default(),
             }
         };
         let mut stages: Vec<Stage> = (0..)
@@ -185,7 +187,7 @@ impl Chain {
 
     fn enter(&mut self, number: usize, packet: Packet, at: Time, cx: &mut Cx<'_>) {
         let stage = &mut self.stages[number];
-        stage.rows.arrive(&packet, packet.flow);
+        stage.rows.0.arrive(&packet, packet.flow);
         stage.with(at, cx, |link, cx| link.enqueue(packet, cx));
     }
 
@@ -231,58 +233,6 @@ pub(super) fn way_in(view: &View, ways: usize) -> u8 {
     };
     let way = way_of(source).filter(|way| usize::from(*way) < ways);
     way.unwrap_or(0)
-}
-
-/// Records what a link tells, and passes it on.
-struct Witness<'a> {
-    rows: &'a mut PacketRows,
-    sink: &'a mut dyn Sink,
-}
-
-impl Witness<'_> {
-    /// A queue has taken a packet that may have no row yet: a copy that the link has made.
-    fn find_copy(&mut self, now: Time, packet: &Packet) {
-        if !self.rows.has_row(packet) {
-            let mut row = copy(packet);
-            row.arrival = now;
-            self.rows.arrive(&row, packet.flow);
-        }
-    }
-}
-
-impl Sink for Witness<'_> {
-    fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
-        self.find_copy(now, &packet);
-        self.rows.discard(now, &packet, reason);
-        self.sink.discard(now, packet, reason);
-    }
-
-    fn copy(&mut self, now: Time, packet: &Packet) -> Option<u32> {
-        self.sink.copy(now, packet)
-    }
-
-    fn corrupt(&mut self, now: Time, packet: &Packet, bit: u64) {
-        self.sink.corrupt(now, packet, bit);
-    }
-
-    fn is_pure_ack(&self, packet: &Packet) -> bool {
-        self.sink.is_pure_ack(packet)
-    }
-
-    fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
-        self.sink.supersedes(newer, older)
-    }
-
-    fn is_listening(&self) -> bool {
-        true
-    }
-
-    fn on_event(&mut self, now: Time, event: &Event<'_>) {
-        if let Event::Enqueue { packet } | Event::Mark { packet } = event {
-            self.find_copy(now, packet);
-        }
-        self.rows.on_event(now, event);
-    }
 }
 
 impl Queueing for Chain {
@@ -361,14 +311,14 @@ impl Recorded for Chain {
             Sample {
                 pipe: stage.id,
                 queue: Some((stage.link.backlog(), state)),
-                rows: stage.rows.take_settled().collect(),
+                rows: stage.rows.0.take_settled().collect(),
             }
         };
         self.stages.iter_mut().map(sample).collect()
     }
 
     fn into_rows(self) -> Vec<(PipeId, Vec<PacketRecord>)> {
-        let rows = |stage: Stage| (stage.id, stage.rows.into_rows().collect());
+        let rows = |stage: Stage| (stage.id, stage.rows.0.into_rows().collect());
         self.stages.into_iter().map(rows).collect()
     }
 }

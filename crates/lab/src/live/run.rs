@@ -41,6 +41,14 @@ pub enum LiveError {
         /// What.
         what: String,
     },
+    /// The simulator has what a flow asks for, the kernel does not.
+    #[error("flow `{flow}`: {error}; the simulator (`--backend sim`) has it")]
+    OnlySimulated {
+        /// Which flow.
+        flow: String,
+        /// What the kernel lacks.
+        error: TrafficError,
+    },
     /// A flow could not start, or broke off.
     #[error("flow `{flow}`: {error}")]
     Traffic {
@@ -87,10 +95,14 @@ pub fn check(scenario: &Scenario) -> Result<(), LiveError> {
     let here = sluice_net::namespace::Namespace::current()?;
     for instance in scenario.instances() {
         if let Some(name) = hosts::congestion_control(instance.flow) {
-            tcp::check_congestion_control(&here, name).map_err(|error| LiveError::Traffic {
-                flow: instance.name.clone(),
-                error,
-            })?;
+            let refused = |error| {
+                let flow = instance.name.clone();
+                match sluice_tcp::cc::find(name) {
+                    Some(_) => LiveError::OnlySimulated { flow, error },
+                    None => LiveError::Traffic { flow, error },
+                }
+            };
+            tcp::check_congestion_control(&here, name).map_err(refused)?;
         }
     }
     Ok(())
@@ -101,7 +113,16 @@ fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
     let ways = ways(scenario).0.len();
     if ways > MOST_WAYS {
         return refuse(format!(
-            "a run with {ways} different `rtt`, `class` and `hops` of flows"
+            "a run with {ways} different `rtt`, `class`, `hops` and `initial_window` of flows"
+        ));
+    }
+    // Those have addresses of their own, which the rules do not know.
+    let mut flows = scenario.flows.iter();
+    let has_window = flows.find(|flow| flow.kind.initial_window().is_some());
+    if let (Some(_), Some(flow)) = (&scenario.rules, has_window) {
+        return refuse(format!(
+            "the `initial_window` of flow `{}` behind `rules`",
+            flow.name
         ));
     }
     Ok(())
@@ -123,12 +144,14 @@ fn ways(scenario: &Scenario) -> (Vec<Way>, Vec<usize>) {
         hops: 0..scenario.hops.len() + 1,
         extra: Span::ZERO,
         class: 0,
+        initial_window: None,
     }];
     let number = |flow: &Flow| {
         let way = Way {
             hops: scenario.hops_of(flow),
             extra: scenario.extra_rtt(flow),
             class: flow.class as u32,
+            initial_window: flow.kind.initial_window(),
         };
         let known = ways.iter().position(|other| *other == way);
         known.unwrap_or_else(|| {
@@ -152,6 +175,11 @@ pub fn run(
     check(scenario)?;
     let (ways, way_of_flow) = ways(scenario);
     let topology = Topology::create(ways.len() as u8)?;
+    for (number, way) in (0..).zip(&ways) {
+        if let Some(segments) = way.initial_window {
+            topology.set_initial_window(number, segments)?;
+        }
+    }
     // The memory is made resident first, which takes a while if there is much of it.
     let pool = Pool::new(pool_size(scenario))?;
     let clock = Clock::starting_in(LEAD);

@@ -87,6 +87,18 @@ impl Topology {
         &self.router
     }
 
+    /// Lets connections on a way begin with so many segments, from either host.
+    ///
+    /// # Errors
+    /// When the kernel does not take the route that says so.
+    pub fn set_initial_window(&self, way: u8, segments: u32) -> Result<(), TopologyError> {
+        for (host, other) in [(&self.h2, &self.h3), (&self.h3, &self.h2)] {
+            let mut links = host.namespace.links()?;
+            links.set_initial_window(INTERFACE, other.address(way), segments)?;
+        }
+        Ok(())
+    }
+
     fn connect(&self, host: &Host, ways: u8) -> Result<(), TopologyError> {
         let number = host.number;
         let name = host.namespace.name();

@@ -40,7 +40,7 @@ pub enum ReadError {
         error: io::Error,
     },
     /// A JSON file makes no sense.
-    #[error("`{}`: {error}", path.display())]
+    #[error("`{}` is not whole, or not what `sluice run` wrote: {error}", path.display())]
     Json {
         /// The file.
         path: PathBuf,

@@ -92,7 +92,8 @@ pub(crate) const KEYS: &[KeyDecl] = &[
     KeyDecl {
         name: "variant",
         kind: "name or list of names",
-        doc: "the variants that it holds for; all if it is not given",
+        doc: "the variants that it holds for, by their names, or all of some values by the names of those: \
+              `codel` of `iw3 codel`; all if it is not given",
         presence: || Presence::Optional,
         range: || None,
     },
@@ -167,7 +168,7 @@ fn read(
     let holds = match table.node("variant") {
         Some(node) => read_variants(node, variants, problems)?
             .iter()
-            .any(|name| name == variant),
+            .any(|name| stands_for(name, variant, variants)),
         None => true,
     };
     let Some(entry) = table.find("metric") else {
@@ -229,7 +230,8 @@ fn read_variants(node: &Node, variants: &[String], problems: &mut Problems) -> O
             problems.push(wrong_type("variant", item, "a name or a list of names"));
             return None;
         };
-        if !variants.is_empty() && !variants.contains(name) {
+        let mut known = variants.iter();
+        if !variants.is_empty() && !known.any(|variant| stands_for(name, variant, variants)) {
             let problem = Problem::new(item.at.clone(), format!("there is no variant `{name}`"));
             problems.push(problem.nearest(name, variants.iter().map(String::as_str)));
             return None;
@@ -237,6 +239,20 @@ fn read_variants(node: &Node, variants: &[String], problems: &mut Problems) -> O
         names.push(name.clone());
     }
     Some(names)
+}
+
+/// Whether `name` means `variant`: it is its name, or that of none and a part of its name, since a variant
+/// of several keys is named after the values of each.
+fn stands_for(name: &str, variant: &str, variants: &[String]) -> bool {
+    if name == variant {
+        return true;
+    }
+    let is_whole = variants.iter().any(|other| other == name);
+    let is_part = |(at, _): (usize, &str)| {
+        let (before, after) = (&variant[..at], &variant[at + name.len()..]);
+        (before.is_empty() || before.ends_with(' ')) && (after.is_empty() || after.starts_with(' '))
+    };
+    !is_whole && !name.is_empty() && variant.match_indices(name).any(is_part)
 }
 
 impl Expect {
@@ -283,5 +299,27 @@ impl Expect {
             table.push("backend", Value::text(backend));
         }
         table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stands_for;
+
+    #[test]
+    fn a_name_is_that_of_a_variant_or_of_some_of_its_values() {
+        let crossed = ["iw3 codel", "iw10 codel", "iw3 fq_codel"].map(str::to_owned);
+        let meant = |name: &str| -> Vec<usize> {
+            let is_meant = |place: &usize| stands_for(name, &crossed[*place], &crossed);
+            (0..crossed.len()).filter(is_meant).collect()
+        };
+        assert_eq!(meant("iw3 codel"), [0]);
+        assert_eq!(meant("codel"), [0, 1]);
+        assert_eq!(meant("iw3"), [0, 2]);
+        assert!(meant("iw").is_empty() && meant("").is_empty() && meant("code").is_empty());
+        // A whole name means itself only.
+        let plain = ["codel", "codel ecn"].map(str::to_owned);
+        assert!(stands_for("codel", "codel", &plain));
+        assert!(!stands_for("codel", "codel ecn", &plain));
     }
 }

@@ -278,6 +278,19 @@ flow_types! {
     pcap::Pcap,
 }
 
+impl FlowKind {
+    /// The initial window of its connections in segments, if it says one.
+    pub fn initial_window(&self) -> Option<u32> {
+        let segments = match self {
+            FlowKind::Tcp(flow) => flow.initial_window,
+            FlowKind::Rr(flow) => flow.initial_window,
+            FlowKind::Web(flow) => flow.initial_window,
+            FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) | FlowKind::Pcap(_) => None,
+        };
+        segments.map(|segments| segments as u32)
+    }
+}
+
 impl Flow {
     /// How long each of them lasts, unless the run ends before.
     pub fn life(&self) -> Span {

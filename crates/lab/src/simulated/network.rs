@@ -216,6 +216,9 @@ fn tcp_config(
         name: name.0.clone(),
     })?;
     let mut config = Tcp::bulk(found).config;
+    if let Some(segments) = instance.flow.kind.initial_window() {
+        config.initial_window = segments;
+    }
     match ecn {
         TcpEcn::Off => {}
         TcpEcn::On if config.ecn == EcnMode::Off => config.ecn = EcnMode::Classic,

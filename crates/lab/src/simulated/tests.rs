@@ -303,7 +303,7 @@ fn an_unknown_congestion_control_is_named_with_its_place() {
         error,
         format!(
             "{place}:8:6: flow `bulk`: the simulator has no congestion control `cubik`; did you \
-             mean `cubic`? it has reno, cubic, bbr, dctcp, prague; `--backend live` takes what \
+             mean `cubic`? it has reno, cubic, bbr, dctcp, prague, ledbat, ledbat_5ms; `--backend live` takes what \
              the kernel has"
         )
     );
@@ -321,4 +321,51 @@ fn there_is_no_threshold_before_the_first_reduction() {
         .collect();
     assert!(rows.iter().any(|row| row.cwnd.is_some()));
     assert!(rows.iter().all(|row| row.ssthresh.is_none()));
+}
+
+#[test]
+fn a_short_transfer_takes_as_many_rounds_as_its_initial_window_asks_for() {
+    // 55 segments over 100 ms: a round trip for the handshake, one for each flight but the last, and half
+    // of one for that; sending all of them takes 6.6 ms. Flights are 3, 6, 12, 24 and 10; 10, 20 and 25; 30 and 25.
+    for (window, ms) in [("3", 550.0), ("10", 350.0), ("30", 250.0)] {
+        let (_folder, recording) = simulate(&format!(
+            r#"
+duration = "5s"
+[link]
+rate = "100Mbit/s"
+rtt = "100ms"
+[[flow]]
+type = "tcp"
+name = "short"
+cc = "reno"
+initial_window = {window}
+bytes = "79640B"
+"#
+        ));
+        let fct = metric(&recording, "short.fct") / MS;
+        assert!((ms..ms + 10.0).contains(&fct), "{window}: {fct} ms");
+    }
+}
+
+#[test]
+fn ledbat_alone_holds_the_delay_at_its_target_and_beside_reno_makes_way() {
+    // RFC 6817 section 2.5: TARGET is 100 ms, and the window of 83 segments behind it is approached with
+    // a time constant of 83 round trips of at most 120 ms, 10 s, of which 50 s are five: 99.3 ms, less the
+    // 1.2 ms that an ACK waits for a second segment.
+    let scenario = |flows: &str| {
+        format!(
+            "duration = \"80s\"\n[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"fifo limit 1000\"\n\
+             [measure]\nwarmup = \"50s\"\n[[flow]]\ntype = \"tcp\"\nname = \"ledbat\"\ncc = \"ledbat\"\n{flows}"
+        )
+    };
+    let (_folder, recording) = simulate(&scenario(""));
+    let wait = metric(&recording, "up.sojourn.p50") / MS;
+    assert!((95.0..101.0).contains(&wait), "{wait} ms");
+    assert!(metric(&recording, "up.utilisation") > 0.99);
+    // Reno fills the buffer of 1.2 s, twelve times the target: LEDBAT goes to its least window of two
+    // segments in a round trip of half a second and more, which is under 50 kbit/s.
+    let reno = "[[flow]]\ntype = \"tcp\"\nname = \"reno\"\ncc = \"reno\"\nstart = \"20s\"\n";
+    let (_folder, recording) = simulate(&scenario(reno));
+    let goodput = metric(&recording, "ledbat.goodput");
+    assert!(goodput < 100_000.0, "{goodput} bit/s");
 }

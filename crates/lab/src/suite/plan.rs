@@ -44,6 +44,21 @@ pub enum PlanError {
         /// What the system said.
         error: io::Error,
     },
+    /// A folder holds runs and no scenario.
+    #[error(
+        "`{}` holds runs, and no scenario (*.toml); `sluice report`, `index` and `compare` show runs",
+        path.display()
+    )]
+    Runs {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A scenario is named twice.
+    #[error("`{}` is named twice; `--repeat` runs it several times", path.display())]
+    Twice {
+        /// The scenario.
+        path: PathBuf,
+    },
     /// There is no scenario in a folder.
     #[error("there is no scenario (*.toml) in `{}` nor in the folders in it", path.display())]
     Empty {
@@ -125,7 +140,11 @@ impl Request {
             let mut found = Vec::new();
             find(path, &mut found)?;
             if found.is_empty() {
-                return Err(PlanError::Empty { path: path.clone() });
+                let path = path.clone();
+                return Err(match crate::runs::runs_in(&path) {
+                    Ok(_) => PlanError::Runs { path },
+                    Err(_) => PlanError::Empty { path },
+                });
             }
             // With several arguments each keeps its own name above those of its files.
             let prefix = match self.paths.len() {
@@ -169,6 +188,9 @@ impl Request {
                 false => suite.root.clone(),
             };
             if let Some(first) = taken.insert(output.clone(), file.clone()) {
+                if first == file {
+                    return Err(PlanError::Twice { path: file });
+                }
                 return Err(PlanError::Clash {
                     first,
                     second: file,

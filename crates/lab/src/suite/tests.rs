@@ -141,6 +141,19 @@ fn two_scenarios_of_one_name_are_refused() {
 }
 
 #[test]
+fn a_scenario_that_is_named_twice_and_a_folder_of_runs_are_told_as_such() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let mut request = place.request("s.toml");
+    request.paths.push(place.path("s.toml"));
+    let error = request.plan().expect_err("they share a folder");
+    assert!(matches!(error, PlanError::Twice { .. }), "{error}");
+    crate::metrics::tests::recording(&place.path("runs/fifo"));
+    let error = place.request("runs").plan().expect_err("no scenario");
+    assert!(error.to_string().contains("holds runs"), "{error}");
+}
+
+#[test]
 fn a_broken_scenario_does_not_stop_the_others() {
     let place = Place::new();
     place.write("s/a.toml", "duration = \"1x\"");

@@ -1,15 +1,18 @@
-//! Packet captures: reading pcap and pcapng, writing pcap.
+//! Packet captures: reading pcap and pcapng, writing both.
 //!
 //! The one home of capture files: the [`pcap` port](crate::port::pcap), `sluice replay` and the
 //! exports use it. Reading is that of `pcap-parser`; times become nanoseconds since 1970 whatever the
-//! file counts in. What is written is classic pcap with nanoseconds.
+//! file counts in. What is written is classic pcap with nanoseconds, or pcapng where packets have
+//! comments.
 
+mod annotated;
 mod read;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
+pub use annotated::{Annotated, AnnotatedWriter};
 pub use read::{ReadError, Reader, Record, is_capture};
 pub use write::Writer;
 

@@ -13,7 +13,8 @@ use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol,
+    RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -340,24 +341,9 @@ impl Links {
         prefix_len: u8,
         gateway: Option<IpAddr>,
     ) -> Result<(), LinkError> {
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(prefix);
-        message.header.destination_prefix_length = prefix_len;
-        message.header.table = RouteHeader::RT_TABLE_MAIN;
-        message.header.protocol = RouteProtocol::Static;
-        message.header.kind = RouteType::Unicast;
-        message.header.scope = if gateway.is_some() {
-            RouteScope::Universe
-        } else {
-            RouteScope::Link
-        };
-        message
-            .attributes
-            .push(RouteAttribute::Oif(self.interface(name)?.index));
-        if prefix_len > 0 {
-            message
-                .attributes
-                .push(RouteAttribute::Destination(RouteAddress::from(prefix)));
+        let mut message = self.route(name, prefix, prefix_len)?;
+        if gateway.is_some() {
+            message.header.scope = RouteScope::Universe;
         }
         let mut what = format!("add a route to {prefix}/{prefix_len} by interface {name:?}");
         if let Some(gateway) = gateway {
@@ -371,6 +357,57 @@ impl Links {
             NLM_F_CREATE | NLM_F_EXCL,
             &what,
         )
+    }
+
+    /// Lets TCP connections to an address on the link begin with so many segments, by a route of
+    /// its own.
+    ///
+    /// # Errors
+    /// When there is such a route already, or the process may not.
+    pub fn set_initial_window(
+        &mut self,
+        name: &str,
+        address: IpAddr,
+        segments: u32,
+    ) -> Result<(), LinkError> {
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let mut message = self.route(name, address, bits)?;
+        message
+            .attributes
+            .push(RouteAttribute::Metrics(vec![RouteMetric::InitCwnd(
+                segments,
+            )]));
+        let what = format!("set the initial window towards {address} to {segments}");
+        self.request(
+            RouteNetlinkMessage::NewRoute(message),
+            NLM_F_CREATE | NLM_F_EXCL,
+            &what,
+        )
+    }
+
+    /// A route to a prefix on the link of an interface.
+    fn route(
+        &mut self,
+        name: &str,
+        prefix: IpAddr,
+        prefix_len: u8,
+    ) -> Result<RouteMessage, LinkError> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(prefix);
+        message.header.destination_prefix_length = prefix_len;
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.kind = RouteType::Unicast;
+        message.header.scope = RouteScope::Link;
+        message
+            .attributes
+            .push(RouteAttribute::Oif(self.interface(name)?.index));
+        if prefix_len > 0 {
+            message
+                .attributes
+                .push(RouteAttribute::Destination(RouteAddress::from(prefix)));
+        }
+        Ok(message)
     }
 
     /// Says for good which Ethernet address a neighbour has, so that no resolution takes place.

@@ -12,6 +12,7 @@ pub mod bbr;
 pub mod cubic;
 pub mod dctcp;
 pub mod hystart;
+pub mod ledbat;
 pub mod prague;
 pub mod reno;
 #[cfg(test)]
@@ -86,6 +87,9 @@ pub struct Ack {
     pub nxt: u64,
     /// RTT of the last segment acknowledged, if it was sent once only.
     pub rtt: Option<Span>,
+    /// Between the two timestamps of the ACK: the way of the segment that it echoes, and the time
+    /// that the ACK waited.
+    pub delay: Option<Span>,
     /// Smoothed RTT; zero before the first sample.
     pub srtt: Span,
     /// Least RTT of the last minutes; [`Span::MAX`] before the first sample.
@@ -202,6 +206,8 @@ pub struct Descriptor {
     pub paces: bool,
     /// How Linux ends its slow start.
     pub slow_start: SlowStart,
+    /// Segments of the initial window, if nothing else is asked for.
+    pub initial_window: u32,
     /// Makes the state of one connection.
     pub create: fn(&Params) -> Box<dyn CongestionControl>,
 }
@@ -220,6 +226,7 @@ pub static RENO: Descriptor = Descriptor {
     ecn: EcnMode::Classic,
     paces: false,
     slow_start: SlowStart::Standard,
+    initial_window: INITIAL_WINDOW,
     create: |params| Box::new(reno::Reno::new(params)),
 };
 
@@ -231,6 +238,7 @@ pub static CUBIC: Descriptor = Descriptor {
     ecn: EcnMode::Classic,
     paces: false,
     slow_start: SlowStart::Hystart,
+    initial_window: INITIAL_WINDOW,
     create: |params| Box::new(cubic::Cubic::new(params)),
 };
 
@@ -242,6 +250,7 @@ pub static BBR: Descriptor = Descriptor {
     ecn: EcnMode::Off,
     paces: true,
     slow_start: SlowStart::Standard,
+    initial_window: INITIAL_WINDOW,
     create: |params| Box::new(bbr::Bbr::new(params)),
 };
 
@@ -253,6 +262,7 @@ pub static DCTCP: Descriptor = Descriptor {
     ecn: EcnMode::Dctcp,
     paces: false,
     slow_start: SlowStart::Standard,
+    initial_window: INITIAL_WINDOW,
     create: |params| Box::new(dctcp::Dctcp::new(params)),
 };
 
@@ -264,11 +274,36 @@ pub static PRAGUE: Descriptor = Descriptor {
     ecn: EcnMode::Accurate,
     paces: true,
     slow_start: SlowStart::Standard,
+    initial_window: INITIAL_WINDOW,
     create: |params| Box::new(prague::Prague::new(params)),
 };
 
+/// LEDBAT.
+pub static LEDBAT: Descriptor = Descriptor {
+    name: "ledbat",
+    summary: "LEDBAT: adds at most 100 ms of delay and makes way for others; not in Linux",
+    source: "RFC 6817",
+    ecn: EcnMode::Classic,
+    paces: false,
+    slow_start: SlowStart::Standard,
+    initial_window: ledbat::INIT_CWND,
+    create: |params| Box::new(ledbat::Ledbat::new(params, ledbat::Settings::RFC_6817)),
+};
+
+/// LEDBAT as RFC 7928 wants it for tests of AQMs.
+pub static LEDBAT_5MS: Descriptor = Descriptor {
+    name: "ledbat_5ms",
+    summary: "LEDBAT with a target of 5 ms and a gain of 10; not in Linux",
+    source: "RFC 6817, RFC 7928 section 5.4",
+    create: |params| Box::new(ledbat::Ledbat::new(params, ledbat::Settings::RFC_7928)),
+    ..LEDBAT
+};
+
 /// All algorithms.
-pub static REGISTRY: &[&Descriptor] = &[&RENO, &CUBIC, &BBR, &DCTCP, &PRAGUE];
+pub static REGISTRY: &[&Descriptor] = &[&RENO, &CUBIC, &BBR, &DCTCP, &PRAGUE, &LEDBAT, &LEDBAT_5MS];
+
+/// RFC 6928 §2: ten segments.
+pub const INITIAL_WINDOW: u32 = 10;
 
 /// The algorithm called `name`.
 ///

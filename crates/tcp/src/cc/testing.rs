@@ -34,6 +34,7 @@ pub fn ack(delivered: u64) -> Ack {
         una: 0,
         nxt: 0,
         rtt: Some(Span::from_ms(20)),
+        delay: Some(Span::from_ms(10)),
         srtt: Span::from_ms(20),
         min_rtt: Span::from_ms(20),
         prior_in_flight: 0,

@@ -101,6 +101,7 @@ impl Sender {
             una: self.board.una(),
             nxt: self.board.nxt(),
             rtt,
+            delay: (segment.ts_echo > Time::ZERO).then(|| segment.ts.since(segment.ts_echo)),
             srtt: self.rtt.srtt().unwrap_or(Span::ZERO),
             min_rtt: self.rtt.min(),
             prior_in_flight,

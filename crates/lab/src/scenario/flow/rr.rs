@@ -18,6 +18,9 @@ keys! {
         think: Span = Span::ZERO, Span::ZERO => Span::from_secs(3600);
         /// congestion control of both ends
         cc: Word = Word::new("cubic");
+        /// segments that each end may send before the first acknowledgement; if it is not given, what the
+        /// congestion control starts with: 10 (RFC 6928), `ledbat` 2
+        initial_window: Option<u64>, 1 => 1000;
         /// negotiate ECN (RFC 3168), or accurate ECN (RFC 9768)
         ecn: TcpEcn = TcpEcn::Off;
         /// codepoint of its packets: a number or a word such as `ef`

@@ -14,6 +14,9 @@ keys! {
     pub struct Tcp {
         /// congestion control of the sender, as the kernel or the simulator calls it
         cc: Word = Word::new("cubic");
+        /// segments that the sender may send before the first acknowledgement; if it is not given, what the
+        /// congestion control starts with: 10 (RFC 6928), `ledbat` 2
+        initial_window: Option<u64>, 1 => 1000;
         /// negotiate ECN (RFC 3168), or accurate ECN (RFC 9768)
         ecn: TcpEcn = TcpEcn::Off;
         /// end after so many bytes of payload; without it the flow sends until it is stopped

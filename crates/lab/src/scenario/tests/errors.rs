@@ -33,7 +33,7 @@ error: unknown key `colour` in a flow of type `tcp`
   --> x.toml:10:1
    |
 10 | colour = \"blue\"
-   | ^^^^^^ one of: type, name, count, stagger, direction, start, stop, rtt, hops, class, cc, ecn, bytes, pause, dscp"
+   | ^^^^^^ one of: type, name, count, stagger, direction, start, stop, rtt, hops, class, cc, initial_window, ecn, bytes, pause, dscp"
     );
 }
 

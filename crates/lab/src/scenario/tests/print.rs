@@ -144,15 +144,19 @@ fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Fl
     let dscp = || (0_u8..64).prop_map(|n| Dscp::new(n).unwrap());
     let ecn = || prop::sample::select(vec![TcpEcn::Off, TcpEcn::On, TcpEcn::Accurate]);
     let cc = || "[a-z0-9_]{1,8}".prop_map(|word| Word::new(&word));
+    let window = || option::of(1..=1000_u64);
     let sized = option::of((1..1_u64 << 40, option::of(span(0, SECOND))));
     let kind = prop_oneof![
-        (cc(), ecn(), sized, dscp()).prop_map(|(cc, ecn, sized, dscp)| FlowKind::Tcp(Tcp {
-            cc,
-            ecn,
-            bytes: sized.map(|(bytes, _)| Bytes::new(bytes)),
-            pause: sized.and_then(|(_, pause)| pause),
-            dscp,
-        })),
+        (cc(), ecn(), sized, window(), dscp()).prop_map(
+            |(cc, ecn, sized, initial_window, dscp)| FlowKind::Tcp(Tcp {
+                cc,
+                initial_window,
+                ecn,
+                bytes: sized.map(|(bytes, _)| Bytes::new(bytes)),
+                pause: sized.and_then(|(_, pause)| pause),
+                dscp,
+            })
+        ),
         (
             1..1_u64 << 39,
             24..=1472_u64,
@@ -189,16 +193,25 @@ fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Fl
                 dscp,
             })
         }),
-        (1..1_u64 << 30, span(0, SECOND), cc(), ecn(), dscp()).prop_map(
-            |(bytes, think, cc, ecn, dscp)| FlowKind::Rr(Rr {
-                request: Bytes::new(bytes),
-                response: Bytes::new(1),
-                think,
-                cc,
-                ecn,
-                dscp,
-            })
-        ),
+        (
+            1..1_u64 << 30,
+            span(0, SECOND),
+            cc(),
+            window(),
+            ecn(),
+            dscp()
+        )
+            .prop_map(
+                |(bytes, think, cc, initial_window, ecn, dscp)| FlowKind::Rr(Rr {
+                    request: Bytes::new(bytes),
+                    response: Bytes::new(1),
+                    think,
+                    cc,
+                    initial_window,
+                    ecn,
+                    dscp,
+                })
+            ),
         (span(10_000, SECOND), 1..=1000_u64, size(), ecn()).prop_map(
             |(interval, objects, size, ecn)| FlowKind::Web(Web {
                 interval,
@@ -206,6 +219,7 @@ fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Fl
                 size,
                 request: Bytes::new(objects),
                 cc: Word::new("reno"),
+                initial_window: Some(objects),
                 ecn,
                 dscp: Dscp::default(),
             })
