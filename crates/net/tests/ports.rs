@@ -3,15 +3,16 @@
 mod common;
 
 use common::forwarder::{Forwarder, Mode};
+use common::wire::{self, frame, put, receive, receive_for, take_first};
 use common::{H2, H3, mac, require_privilege};
 use sluice_core::{Span, Time};
 use sluice_net::Clock;
-use sluice_net::frame::{Link, VnetHeader};
-use sluice_net::namespace::{Namespace, VethEnd, create_veth};
+use sluice_net::frame::Link;
+use sluice_net::namespace::Namespace;
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::tun::TunOptions;
 use sluice_net::port::{
-    Interest, Loss, PacketPort, Pool, PoolSize, Port, Slot, Spin, TunPort, Waiter, Watch,
+    Interest, Loss, PacketPort, Pool, PoolSize, Port, Spin, TunPort, Waiter, Watch,
 };
 use sluice_net::traffic::Stop;
 use sluice_net::traffic::ping::Ping;
@@ -28,18 +29,7 @@ struct Wire {
 
 impl Wire {
     fn new(options: PacketOptions) -> Wire {
-        require_privilege();
-        let namespace = Namespace::create("wire").unwrap();
-        namespace.silence_ipv6().unwrap();
-        let end = |name, number| VethEnd {
-            namespace: &namespace,
-            name,
-            mac: mac(number),
-        };
-        create_veth(end("left", 1), end("right", 2)).unwrap();
-        let mut links = namespace.links().unwrap();
-        links.set_up("left", true).unwrap();
-        links.set_up("right", true).unwrap();
+        let namespace = wire::namespace();
         let ports =
             ["left", "right"].map(|name| PacketPort::open(&namespace, name, options).unwrap());
         let size = PoolSize {
@@ -55,56 +45,16 @@ impl Wire {
 
     /// Sends `frame` on the left; how many slots the port took.
     fn send(&mut self, frame: &[u8]) -> usize {
-        let slot = self.pool.allocate().unwrap();
-        self.pool.room_mut(slot)[..frame.len()].copy_from_slice(frame);
-        self.pool
-            .set_frame(slot, frame.len() as u32, VnetHeader::default());
+        let slot = put(&mut self.pool, frame);
         self.ports[0].transmit(&mut self.pool, &[slot])
     }
 
     /// The next frame on the right, within a second.
     fn next(&mut self) -> Option<Vec<u8>> {
-        let mut slots = Vec::new();
         let [_, right] = &mut self.ports;
-        receive(right, &mut self.pool, &mut slots, 1);
-        let frame = slots.first().map(|slot| self.pool.head(*slot).to_vec());
-        slots.into_iter().for_each(|slot| self.pool.free(slot));
-        frame
+        let slots = receive(right, &mut self.pool, 1);
+        take_first(&mut self.pool, slots)
     }
-}
-
-/// Receives until there are `count` frames, for a second at most.
-fn receive(port: &mut impl Port, pool: &mut Pool, into: &mut Vec<Slot>, count: usize) {
-    receive_for(port, pool, into, count, Span::from_secs(1));
-}
-
-fn receive_for(
-    port: &mut impl Port,
-    pool: &mut Pool,
-    into: &mut Vec<Slot>,
-    count: usize,
-    most: Span,
-) {
-    let mut waiter = Waiter::new(Spin::None);
-    let clock = Clock::start();
-    let end = Time::ZERO + most;
-    while into.len() < count && clock.now() < end {
-        let watch = Watch {
-            descriptor: port.as_fd(),
-            interest: Interest::Readable,
-        };
-        waiter.wait(&[watch], Some(end), &clock);
-        port.receive(pool, into);
-    }
-}
-
-/// A frame of an experimental type (IEEE 802, 0x88b5), so that no stack answers it.
-fn frame(tags: &[[u8; 4]], length: usize) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
-    frame.extend(tags.iter().flatten());
-    frame.extend([0x88, 0xb5]);
-    frame.extend((0..).map(|number: usize| number as u8).take(length));
-    frame
 }
 
 #[test]
@@ -140,9 +90,8 @@ fn an_exhausted_pool_is_a_counted_reason() {
     for _ in 0..40 {
         wire.send(&frame(&[], 100));
     }
-    let mut held = Vec::new();
     let [_, right] = &mut wire.ports;
-    receive(right, &mut small, &mut held, 6);
+    let mut held = receive(right, &mut small, 6);
     assert_eq!(held.len(), 6);
     // 34 wait, and no slot is left: they are dropped in batches, not left to age.
     for _ in 0..9 {
@@ -156,8 +105,7 @@ fn an_exhausted_pool_is_a_counted_reason() {
     held.drain(..).for_each(|slot| small.free(slot));
     wire.send(&frame(&[], 100));
     let [_, right] = &mut wire.ports;
-    receive(right, &mut small, &mut held, 1);
-    assert_eq!(held.len(), 1);
+    assert_eq!(receive(right, &mut small, 1).len(), 1);
 }
 
 #[test]
@@ -185,9 +133,8 @@ fn long_frames_need_large_slots_and_say_so() {
         large: 2,
     };
     let mut small = Pool::new(size).unwrap();
-    let mut held = Vec::new();
     let [_, right] = &mut wire.ports;
-    receive(right, &mut small, &mut held, 2);
+    let held = receive(right, &mut small, 2);
     assert_eq!(held.len(), 2);
     for slot in &held {
         assert_eq!(small.frame_len(*slot), 14 + 20 + 8 + 5000);
@@ -199,8 +146,7 @@ fn long_frames_need_large_slots_and_say_so() {
     // A short frame needs none.
     wire.send(&frame(&[], 100));
     let [_, right] = &mut wire.ports;
-    receive(right, &mut small, &mut held, 3);
-    assert_eq!(held.len(), 3);
+    assert_eq!(receive(right, &mut small, 1).len(), 1);
 }
 
 #[test]
@@ -267,31 +213,16 @@ fn an_interface_that_is_made_again_is_found_again() {
     wire.namespace.links().unwrap().remove("left").unwrap();
     assert_eq!(wire.send(&sent), 1, "taken, and counted as lost");
     assert!(wire.ports[0].counters().lost(Loss::Down) > 0);
-    let end = |name, number| VethEnd {
-        namespace: &wire.namespace,
-        name,
-        mac: mac(number),
-    };
-    create_veth(end("left", 1), end("right", 2)).unwrap();
+    wire::connect(&wire.namespace);
     let mut links = wire.namespace.links().unwrap();
     links.set_mtu("left", 1400).unwrap();
-    links.set_up("left", true).unwrap();
-    links.set_up("right", true).unwrap();
     // Both look for theirs within a tenth of a second; frames sent before are lost.
     let arrived = (0..100).find_map(|_| {
-        let mut slots = Vec::new();
-        wire.ports[0].receive(&mut wire.pool, &mut slots);
+        wire.ports[0].receive(&mut wire.pool, &mut Vec::new());
         wire.send(&sent);
-        receive_for(
-            &mut wire.ports[1],
-            &mut wire.pool,
-            &mut slots,
-            1,
-            Span::from_ms(20),
-        );
-        let frame = slots.first().map(|slot| wire.pool.head(*slot).to_vec());
-        slots.into_iter().for_each(|slot| wire.pool.free(slot));
-        frame
+        let [_, right] = &mut wire.ports;
+        let slots = receive_for(right, &mut wire.pool, 1, Span::from_ms(20));
+        take_first(&mut wire.pool, slots)
     });
     assert_eq!(arrived, Some(sent));
     assert_eq!(wire.ports[0].capabilities().mtu, 1400);
@@ -392,14 +323,13 @@ fn arrivals_are_stamped_by_the_kernel_and_not_by_the_reader() {
         ..PacketOptions::default()
     });
     // The kernel switches its timestamps on in the background; until then there are none.
-    let mut held = Vec::new();
     for _ in 0..100 {
         let before = clock.now();
         wire.send(&frame(&[], 100));
         let after = clock.now();
         let late = clock.sleep_until(after + Span::from_ms(20), Span::ZERO);
         let [_, right] = &mut wire.ports;
-        receive(right, &mut wire.pool, &mut held, 1);
+        let mut held = receive(right, &mut wire.pool, 1);
         let slot = held.pop().expect("the frame has arrived");
         let arrival = wire.pool.arrival(slot);
         wire.pool.free(slot);

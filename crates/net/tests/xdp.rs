@@ -3,21 +3,18 @@
 mod common;
 
 use common::forwarder::{Forwarder, Mode};
-use common::{H2, H2_V6, H3, H3_V6, Topology, mac, require_privilege};
+use common::wire::{self, frame, put, receive, receive_for, take_first};
+use common::{H2, H2_V6, H3, H3_V6, Topology};
 use sluice_core::{Span, Time};
 use sluice_net::Clock;
-use sluice_net::frame::VnetHeader;
-use sluice_net::namespace::{Namespace, Offloads, VethEnd, create_veth};
+use sluice_net::namespace::{Namespace, Offloads};
 use sluice_net::port::choose::{self, Kind, choose};
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::xdp::{XdpError, XdpMode, XdpOptions};
-use sluice_net::port::{
-    Interest, Loss, PacketPort, Pool, PoolSize, Port, Slot, Spin, Waiter, Watch, XdpPort,
-};
+use sluice_net::port::{Loss, PacketPort, Pool, PoolSize, Port, XdpPort};
 use sluice_net::traffic::Stop;
 use sluice_net::traffic::ping::Ping;
 use sluice_net::traffic::tcp::TcpFlow;
-use std::os::fd::AsFd;
 
 fn size(slots: u32) -> PoolSize {
     PoolSize { slots, large: 1 }
@@ -28,55 +25,11 @@ fn pool(slots: u32) -> Pool {
 }
 
 /// A pair of interfaces: a packet port on the left, an AF_XDP port on the right.
-fn wire(pool: &mut Pool, options: XdpOptions) -> (Namespace, PacketPort, XdpPort) {
-    require_privilege();
-    let namespace = Namespace::create("wire").unwrap();
-    namespace.silence_ipv6().unwrap();
-    let end = |name, number| VethEnd {
-        namespace: &namespace,
-        name,
-        mac: mac(number),
-    };
-    create_veth(end("left", 1), end("right", 2)).unwrap();
-    let mut links = namespace.links().unwrap();
-    links.set_up("left", true).unwrap();
-    links.set_up("right", true).unwrap();
+fn ports(pool: &mut Pool, options: XdpOptions) -> (Namespace, PacketPort, XdpPort) {
+    let namespace = wire::namespace();
     let left = PacketPort::open(&namespace, "left", PacketOptions::default()).unwrap();
     let right = XdpPort::open(&namespace, "right", pool, options).unwrap();
     (namespace, left, right)
-}
-
-fn receive(port: &mut impl Port, pool: &mut Pool, count: usize) -> Vec<Slot> {
-    let mut slots = Vec::new();
-    let mut waiter = Waiter::new(Spin::None);
-    let clock = Clock::start();
-    let end = Time::from_ns(1_000_000_000);
-    port.receive(pool, &mut slots);
-    while slots.len() < count && clock.now() < end {
-        let watch = Watch {
-            descriptor: port.as_fd(),
-            interest: Interest::Readable,
-        };
-        waiter.wait(&[watch], Some(end), &clock);
-        port.receive(pool, &mut slots);
-    }
-    slots
-}
-
-/// A frame of an experimental type (IEEE 802, 0x88b5), so that no stack answers it.
-fn frame(tags: &[[u8; 4]], length: usize) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
-    frame.extend(tags.iter().flatten());
-    frame.extend([0x88, 0xb5]);
-    frame.extend((0..).map(|number: usize| number as u8).take(length));
-    frame
-}
-
-fn put(pool: &mut Pool, frame: &[u8]) -> Slot {
-    let slot = pool.allocate().unwrap();
-    pool.room_mut(slot)[..frame.len()].copy_from_slice(frame);
-    pool.set_frame(slot, frame.len() as u32, VnetHeader::default());
-    slot
 }
 
 #[test]
@@ -88,7 +41,7 @@ fn frames_cross_byte_for_byte_both_ways_in_every_mode_that_veth_has() {
             mode: Some(mode),
             ..XdpOptions::default()
         };
-        let (_namespace, mut left, mut right) = wire(&mut pool, options);
+        let (_namespace, mut left, mut right) = ports(&mut pool, options);
         assert_eq!(right.mode(), mode);
         let (customer, service) = ([0x81, 0, 0x20, 5], [0x88, 0xa8, 0, 9]);
         for tags in [&[][..], &[customer], &[service, customer]] {
@@ -119,7 +72,7 @@ fn the_halves_of_an_interface_keep_their_frames_in_two_pools() {
         ..XdpOptions::default()
     };
     let mut common = pool(512);
-    let (namespace, mut left, mut right) = wire(&mut common, options);
+    let (namespace, mut left, mut right) = ports(&mut common, options);
     right.release(&mut common);
     drop(right);
     let (mut into, mut from) = Pool::pair(size(256)).unwrap();
@@ -147,10 +100,109 @@ fn the_halves_of_an_interface_keep_their_frames_in_two_pools() {
     assert_eq!((into.available(), from.available()), (256, 256));
 }
 
+/// Sends until a frame arrives, for 2 s at most: both ports look for their interface ten times a second.
+fn crosses(
+    sent: &[u8],
+    (from, from_pool): (&mut impl Port, &mut Pool),
+    (to, to_pool): (&mut impl Port, &mut Pool),
+) -> bool {
+    (0..100).any(|_| {
+        let slot = put(from_pool, sent);
+        if from.transmit(from_pool, &[slot]) == 0 {
+            from_pool.free(slot);
+        }
+        let slots = receive_for(to, to_pool, 1, Span::from_ms(20));
+        take_first(to_pool, slots).as_deref() == Some(sent)
+    })
+}
+
+#[test]
+fn an_interface_that_is_made_again_is_found_again() {
+    let (mut common, mut own) = (pool(512), pool(512));
+    let options = XdpOptions {
+        ready: 64,
+        ..XdpOptions::default()
+    };
+    let (namespace, mut left, mut right) = ports(&mut common, options);
+    let sent = frame(&[], 100);
+    for round in 0..3 {
+        let (to, back) = ((&mut right, &mut common), (&mut left, &mut own));
+        assert!(crosses(&sent, back, to), "round {round}");
+        let (from, to) = ((&mut right, &mut common), (&mut left, &mut own));
+        assert!(crosses(&sent, from, to), "back, round {round}");
+        namespace.links().unwrap().remove("left").unwrap();
+        let before = right.counters();
+        let slot = put(&mut common, &sent);
+        assert_eq!(right.transmit(&mut common, &[slot]), 1);
+        let after = right.counters();
+        assert_eq!(after.lost(Loss::Down), before.lost(Loss::Down) + 1);
+        assert_eq!(after.sent, before.sent, "what was lost was not sent");
+        assert_eq!(common.available(), 512, "the kernel keeps no slot");
+        wire::connect(&namespace);
+    }
+    left.release(&mut own);
+    right.release(&mut common);
+    assert_eq!((common.available(), own.available()), (512, 512));
+}
+
+#[test]
+fn both_halves_find_an_interface_that_is_made_again() {
+    let namespace = wire::namespace();
+    let (mut into, mut from) = Pool::pair(size(256)).unwrap();
+    let mut common = pool(512);
+    let mut left = PacketPort::open(&namespace, "left", PacketOptions::default()).unwrap();
+    let options = XdpOptions {
+        ready: 64,
+        ..XdpOptions::default()
+    };
+    let (mut receiving, mut sending) =
+        XdpPort::open_halves(&namespace, "right", &mut into, &from, options).unwrap();
+    let sent = frame(&[], 100);
+    for round in 0..3 {
+        let (near, far) = ((&mut left, &mut common), (&mut receiving, &mut into));
+        assert!(crosses(&sent, near, far), "round {round}");
+        let (far, near) = ((&mut sending, &mut from), (&mut left, &mut common));
+        assert!(crosses(&sent, far, near), "back, round {round}");
+        namespace.links().unwrap().remove("right").unwrap();
+        wire::connect(&namespace);
+    }
+    assert!(sending.counters().lost(Loss::Down) > 0);
+    sending.release(&mut from);
+    receiving.release(&mut into);
+    assert_eq!((into.available(), from.available()), (256, 256));
+}
+
+#[test]
+fn ports_on_one_memory_lose_their_interfaces_one_after_the_other() {
+    let namespace = wire::namespace();
+    let mut common = pool(512);
+    let options = XdpOptions {
+        ready: 64,
+        ..XdpOptions::default()
+    };
+    let mut left = XdpPort::open(&namespace, "left", &mut common, options).unwrap();
+    let mut right = XdpPort::open(&namespace, "right", &mut common, options).unwrap();
+    // Both ends of the wire go; either port may find its interface first.
+    namespace.links().unwrap().remove("left").unwrap();
+    wire::connect(&namespace);
+    let sent = frame(&[], 100);
+    let arrived = (0..100).any(|_| {
+        right.receive(&mut common, &mut Vec::new());
+        let slot = put(&mut common, &sent);
+        assert_eq!(left.transmit(&mut common, &[slot]), 1);
+        let slots = receive_for(&mut right, &mut common, 1, Span::from_ms(20));
+        take_first(&mut common, slots).as_deref() == Some(&sent[..])
+    });
+    assert!(arrived);
+    left.release(&mut common);
+    right.release(&mut common);
+    assert_eq!(common.available(), 512);
+}
+
 #[test]
 fn the_best_mode_is_taken_and_what_cannot_be_is_refused() {
     let mut pool = pool(64);
-    let (namespace, _left, right) = wire(&mut pool, XdpOptions::default());
+    let (namespace, _left, right) = ports(&mut pool, XdpOptions::default());
     assert_eq!(right.mode(), XdpMode::Copy, "veth has no zero-copy");
     let taken = XdpPort::open(&namespace, "right", &mut pool, XdpOptions::default());
     assert!(
@@ -171,7 +223,7 @@ fn what_finds_no_slot_is_counted() {
         ready: 8,
         ..XdpOptions::default()
     };
-    let (_namespace, mut left, mut right) = wire(&mut pool, options);
+    let (_namespace, mut left, mut right) = ports(&mut pool, options);
     for _ in 0..20 {
         let slot = put(&mut pool, &frame(&[], 100));
         assert_eq!(left.transmit(&mut pool, &[slot]), 1);

@@ -1,5 +1,6 @@
 //! Hostile frames through the whole loop, without privileges: parse, classify, queue, split, send.
 
+mod rules;
 mod zoo;
 
 use std::cell::RefCell;
@@ -11,15 +12,14 @@ use std::rc::Rc;
 use proptest::prelude::*;
 use sluice_core::link::PipeParams;
 use sluice_core::registry::Spec;
-use sluice_core::{Cx, DropCounter, Packet, Rate, Rng, Span, Time};
-use sluice_ipfw::{Firewall, Interface};
+use sluice_core::{Cx, Packet, Rate, Rng, Span, Time};
 use sluice_net::Clock;
 use sluice_net::frame::{Link, View, VnetHeader};
 use sluice_net::port::{Arrival, Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin};
 use sluice_router::forward::{
     Departure, FileTime, Forwarder, LaneCounts, LaneOptions, LostFrame, Piped, PortNumber, Queueing,
 };
-use sluice_router::process::{Config, Ruled};
+use sluice_router::process::Ruled;
 use zoo::{Beast, Fate};
 
 type Frames = VecDeque<(Vec<u8>, VnetHeader)>;
@@ -225,24 +225,7 @@ add 800 pipe 1 ip from any to any out
 ";
 
 fn ruled() -> Ruled {
-    let mut firewall = Firewall::new(&sluice_ipfw::Settings {
-        accepts_by_default: true,
-        ..sluice_ipfw::Settings::default()
-    });
-    let interfaces = ["left", "right"].map(|name| Interface {
-        name: name.into(),
-        addresses: Vec::new(),
-    });
-    firewall.set_interfaces(interfaces.to_vec());
-    let config = Config {
-        text: RULES.into(),
-        ..Config::default()
-    };
-    let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
-    let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
-    let (_, result) = config.apply(&mut firewall, &mut cx);
-    result.expect("the rules are written right");
-    Ruled::new(firewall, vec![1, 0], Rate::from_bps(1_000_000_000))
+    rules::between_left_and_right(RULES)
 }
 
 fn plain(beasts: &[Beast]) -> Frames {

@@ -10,13 +10,14 @@ use sluice_net::namespace::Privilege;
 use sluice_net::port::{Loss, Spin};
 use sluice_net::traffic::Stop;
 use sluice_net::traffic::ping::Ping;
+use sluice_net::traffic::udp::UdpFlow;
 use sluice_router::forward::LostFrame;
 
 use super::contender::LoopReport;
 use super::figures::{Figures, median, quantile};
 use super::network::{H2, H3};
 use super::time::through;
-use super::traffic::{Hosts, transfers, udp};
+use super::traffic::{Hosts, transfers, udp, udp_flow};
 use super::{BenchError, Plan, Steps};
 
 /// Sixteen CUBIC transfers and a ping through fq_codel at 1 Gbit/s; medians over the rounds.
@@ -127,7 +128,11 @@ pub fn overload(length: Span, interrupt: &Stop) -> Result<Accounts, BenchError> 
             resident_bytes()
         });
         let rate = Rate::from_bps(OVERLOADED_BPS * 10);
-        udp(network, 64, rate, length, u64::MAX, interrupt)?;
+        let flow = UdpFlow {
+            sample_every: u64::MAX,
+            ..udp_flow(64, rate, length)
+        };
+        udp(network, &flow, interrupt)?;
         let ping = ping.join()?;
         let before = resident.join().unwrap_or_default();
         let pings = (ping.samples.len() as u64, ping.received);

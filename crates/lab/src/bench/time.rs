@@ -9,12 +9,12 @@ use sluice_net::Clock;
 use sluice_net::namespace::Offloads;
 use sluice_net::port::{Pool, Spin};
 use sluice_net::traffic::Stop;
-use sluice_net::traffic::udp::UdpSample;
+use sluice_net::traffic::udp::{Spacing, UdpFlow, UdpSample};
 
 use super::contender::{Loop, LoopReport, POOL, Pipes, packet_ports};
 use super::figures::{Figures, median};
 use super::network::Network;
-use super::traffic::{Hosts, idle_ping_us, p50_p99, transfers, udp};
+use super::traffic::{Hosts, idle_ping_us, p50_p99, transfers, udp, udp_flow};
 use super::{BenchError, Plan, Steps};
 
 /// How far a delay of 10 ms was from 10 ms; medians over the rounds.
@@ -148,7 +148,12 @@ fn delay(spin: Spin, name: &'static str, interrupt: &Stop) -> Result<DelayFigure
         });
         let measured = through(up, "fifo", spin, |network| {
             let rate = Rate::from_bps(DELAYED_PPS * DELAYED_SIZE as u64 * 8);
-            udp(network, DELAYED_SIZE, rate, DELAYED_FOR, 1, interrupt)
+            // At random instants: with a packet every millisecond, each would be due when another arrives.
+            let flow = UdpFlow {
+                spacing: Spacing::Poisson,
+                ..udp_flow(DELAYED_SIZE, rate, DELAYED_FOR)
+            };
+            udp(network, &flow, interrupt)
         });
         busy.store(false, Ordering::Relaxed);
         measured
@@ -183,7 +188,7 @@ fn udp_rate(
     // A fifth too much, so that the link is never idle.
     let offered = Rate::from_bps(bps + bps / 5);
     let (report, _) = through(up, "fifo limit 50", plan.spin, |network| {
-        udp(network, size, offered, plan.rate, 1, interrupt)
+        udp(network, &udp_flow(size, offered, plan.rate), interrupt)
     })?;
     let arrivals = spaced(&report.samples);
     let bits = (size * 8) as f64;

@@ -143,7 +143,11 @@ pub fn flood(
 ) -> Result<Flood, BenchError> {
     // The sender works off what is due, so a flood takes longer if it cannot keep up.
     let rate = Rate::from_bps((pps.unwrap_or(FLOOD_PPS) * size as f64 * 8.0) as u64);
-    let report = udp(network, size, rate, length, SAMPLED, interrupt)?;
+    let flow = UdpFlow {
+        sample_every: SAMPLED,
+        ..udp_flow(size, rate, length)
+    };
+    let report = udp(network, &flow, interrupt)?;
     let offered = (report.sent - report.refused - report.overflowed).max(1) as f64;
     let arrivals = report.samples.iter().filter_map(|sample| sample.received);
     let took = match (arrivals.clone().min(), arrivals.max()) {
@@ -156,23 +160,19 @@ pub fn flood(
     })
 }
 
-/// Sends packets of `size` bytes, IP header included, at `rate`, and keeps every n-th as a sample.
-pub fn udp(
-    network: &Network,
-    size: usize,
-    rate: Rate,
-    length: Span,
-    sample_every: u64,
-    interrupt: &Stop,
-) -> Result<UdpReport, BenchError> {
-    let clock = Clock::start();
+/// Packets of `size` bytes, IP header included, at `rate`.
+pub fn udp_flow(size: usize, rate: Rate, length: Span) -> UdpFlow {
     let start = Time::ZERO + LEAD;
-    let flow = UdpFlow {
+    UdpFlow {
         stop: Some(start + length),
-        sample_every,
         linger: LINGER,
         ..UdpFlow::new(H2, H3, rate, size - UDP_HEADERS, start)
-    };
+    }
+}
+
+/// Sends a flow.
+pub fn udp(network: &Network, flow: &UdpFlow, interrupt: &Stop) -> Result<UdpReport, BenchError> {
+    let clock = Clock::start();
     let running = flow.start(&network.h2, &network.h3, &clock, interrupt)?;
     Ok(running.join()?)
 }

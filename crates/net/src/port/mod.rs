@@ -68,9 +68,9 @@ pub trait Port: AsFd {
         Arrival::Unknown
     }
 
-    /// Whether the port waits for its interface to come back, which no descriptor tells: then
-    /// [`Port::receive`] is to be called now and then, ready or not.
-    fn is_absent(&self) -> bool {
+    /// Whether [`Port::receive`] is to be called now and then, ready or not: the port waits for its
+    /// interface to come back, or no descriptor would tell that it has gone.
+    fn wants_looks(&self) -> bool {
         false
     }
 
@@ -126,8 +126,8 @@ impl<P: Port + ?Sized> Port for Box<P> {
         (**self).next_arrival()
     }
 
-    fn is_absent(&self) -> bool {
-        (**self).is_absent()
+    fn wants_looks(&self) -> bool {
+        (**self).wants_looks()
     }
 
     fn set_time(&mut self, now: Time) {

@@ -436,7 +436,7 @@ impl Port for PacketPort {
         self.counters
     }
 
-    fn is_absent(&self) -> bool {
+    fn wants_looks(&self) -> bool {
         self.absence.is_some()
     }
 

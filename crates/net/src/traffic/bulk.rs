@@ -5,8 +5,11 @@
 //! until some of its connections are ready, and gives every one of those one block of 128 KiB, a real copy
 //! both ways. [`TcpFlow`](super::tcp::TcpFlow) is for flows that have a thread, a start and samples of their own.
 
-use super::tcp::{Client, Ecn, Goodput, connect, is_transient, listen, local_address};
-use super::{Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, run_pair};
+use super::tcp::{Client, Ecn, Goodput, connect, is_transient, listening};
+use super::tcp_info::TcpInfo;
+use super::{
+    Context, Identity, Running, STOP_CHECK, Side, Stop, TrafficError, check_families, start_pair,
+};
 use crate::clock::{Clock, precise_wakeups};
 use crate::namespace::Namespace;
 use crate::sys;
@@ -15,7 +18,6 @@ use socket2::Socket;
 use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -41,7 +43,8 @@ pub struct Bulk {
 /// What the transfers did.
 #[derive(Clone, Debug, Default)]
 pub struct BulkReport {
-    /// For each, what had reached the receiver's application over time; the last entry is the end.
+    /// For each, what had reached the receiver's TCP over time; the last entry is the end. Not what its
+    /// application had read, which may be milliseconds behind on a busy machine.
     pub goodput: Vec<Vec<Goodput>>,
     /// Why connections broke, when neither side meant it to.
     pub broken: Vec<String>,
@@ -73,21 +76,12 @@ impl Bulk {
         clock: &Clock,
         stop: &Stop,
     ) -> Result<Running<BulkReport>, TrafficError> {
-        if self.source.is_ipv4() != self.destination.is_ipv4() {
-            return Err(TrafficError::Families {
-                source_address: self.source,
-                destination: self.destination,
-            });
-        }
+        check_families(self.source, self.destination)?;
         if self.goodput_interval == Span::ZERO {
             return Err(TrafficError::Interval("goodput"));
         }
         let receiver = Context::new(to, clock, stop);
-        let listener = to
-            .enter(|| listen(self.destination))?
-            .map_err(receiver.error(format!("listen on {}", self.destination)))?;
-        let destination =
-            local_address(&listener).map_err(receiver.error("read the listening port"))?;
+        let (listener, destination) = listening(to, self.destination, &receiver)?;
         let sender = Context::new(from, clock, stop);
         let client = Client {
             address: self.source,
@@ -100,35 +94,26 @@ impl Bulk {
                 .collect::<Result<Vec<Socket>, TrafficError>>()
         })??;
 
-        let finished = Arc::new(AtomicBool::new(false));
-        let sender_done = Arc::new(AtomicBool::new(false));
-        let bulk = self.clone();
-        let done = SetOnDrop(sender_done.clone());
-        let source_thread = from.spawn("bulk-send", move || {
-            let _done = done;
-            bulk.send(sockets, destination, &sender)
-        })?;
-        let bulk = self.clone();
-        let done = SetOnDrop(finished.clone());
-        let sink_thread = to.spawn("bulk-receive", move || {
-            let _done = done;
-            bulk.receive(&listener, &receiver, &sender_done)
-        })?;
         let identity = Identity {
             protocol: libc::IPPROTO_TCP as u8,
             // Every transfer has a port of its own.
             source: SocketAddr::new(self.source, 0),
             destination,
         };
+        let bulk = self.clone();
+        let source = Side {
+            namespace: from,
+            name: "bulk-send",
+            work: move || bulk.send(sockets, destination, &sender),
+        };
+        let bulk = self.clone();
+        let sink = Side {
+            namespace: to,
+            name: "bulk-receive",
+            work: move |done: &AtomicBool| bulk.receive(&listener, &receiver, done),
+        };
         let merge = |broken, goodput| BulkReport { goodput, broken };
-        Ok(run_pair(
-            identity,
-            stop,
-            source_thread,
-            sink_thread,
-            finished,
-            merge,
-        ))
+        start_pair(identity, stop, source, sink, merge)
     }
 
     /// Sends until the end; why connections broke.
@@ -290,7 +275,8 @@ impl Arriving {
     }
 
     fn note(&mut self, time: Time) {
-        let bytes = self.bytes;
+        let arrived = TcpInfo::read(&self.socket).map_or(0, |info| info.bytes_received);
+        let bytes = self.bytes.max(arrived);
         self.goodput.push(Goodput { time, bytes });
     }
 }

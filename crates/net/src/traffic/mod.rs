@@ -23,10 +23,9 @@ use crate::clock::Clock;
 use crate::namespace::{Namespace, NamespaceError};
 use sluice_core::{Rng, Span, Time};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 /// A request to end early, shared by everything that should end together.
 #[derive(Clone, Debug, Default)]
@@ -100,9 +99,9 @@ pub enum TrafficError {
     #[error("source {source_address} and destination {destination} are not of one IP version")]
     Families {
         /// Where from.
-        source_address: std::net::IpAddr,
+        source_address: IpAddr,
         /// Where to.
-        destination: std::net::IpAddr,
+        destination: IpAddr,
     },
     /// An interval of zero.
     #[error("the {0} interval must be more than zero")]
@@ -204,19 +203,36 @@ impl Context {
     }
 }
 
-/// Two threads that end together: the source's and the sink's.
-fn run_pair<S, K, R>(
+/// One of the two threads of a flow.
+struct Side<'a, W> {
+    namespace: &'a Namespace,
+    name: &'static str,
+    work: W,
+}
+
+/// Starts the two threads of a flow, which end together: the sink is told when the source has ended.
+fn start_pair<S, K, R>(
     identity: Identity,
     stop: &Stop,
-    source: JoinHandle<Result<S, TrafficError>>,
-    sink: JoinHandle<Result<K, TrafficError>>,
-    finished: Arc<AtomicBool>,
+    source: Side<'_, impl FnOnce() -> Result<S, TrafficError> + Send + 'static>,
+    sink: Side<'_, impl FnOnce(&AtomicBool) -> Result<K, TrafficError> + Send + 'static>,
     merge: impl FnOnce(S, K) -> R + Send + 'static,
-) -> Running<R>
+) -> Result<Running<R>, TrafficError>
 where
     S: Send + 'static,
     K: Send + 'static,
 {
+    let (finished, source_done) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let (work, done) = (source.work, SetOnDrop(source_done.clone()));
+    let source = source.namespace.spawn(source.name, move || {
+        let _done = done;
+        work()
+    })?;
+    let (work, done) = (sink.work, SetOnDrop(finished.clone()));
+    let sink = sink.namespace.spawn(sink.name, move || {
+        let _done = done;
+        work(&source_done)
+    })?;
     let join = move || {
         let source = source
             .join()
@@ -226,12 +242,12 @@ where
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         Ok(merge(source?, sink?))
     };
-    Running {
+    Ok(Running {
         identity,
         stop: stop.clone(),
         finished,
         join: Box::new(join),
-    }
+    })
 }
 
 /// Sets a flag when its thread ends, however it ends.
@@ -241,6 +257,16 @@ impl Drop for SetOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
     }
+}
+
+fn check_families(source_address: IpAddr, destination: IpAddr) -> Result<(), TrafficError> {
+    if source_address.is_ipv4() != destination.is_ipv4() {
+        return Err(TrafficError::Families {
+            source_address,
+            destination,
+        });
+    }
+    Ok(())
 }
 
 fn check_field(field: &'static str, value: u8, most: u8) -> Result<(), TrafficError> {

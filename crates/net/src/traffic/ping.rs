@@ -9,7 +9,8 @@ use super::receive::{Arrival, TimedReceiver};
 use super::tcp::set_traffic_class;
 use super::udp::{Order, Seen, words};
 use super::{
-    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field, run_pair,
+    Context, Identity, Running, STOP_CHECK, Side, Stop, TrafficError, check_families, check_field,
+    start_pair,
 };
 use crate::clock::{Clock, precise_wakeups};
 use crate::namespace::Namespace;
@@ -19,7 +20,6 @@ use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::time::Duration;
 
@@ -142,12 +142,7 @@ impl Ping {
         stop: &Stop,
     ) -> Result<Running<PingReport>, TrafficError> {
         check_field("dscp", self.dscp, 63)?;
-        if self.source.is_ipv4() != self.destination.is_ipv4() {
-            return Err(TrafficError::Families {
-                source_address: self.source,
-                destination: self.destination,
-            });
-        }
+        check_families(self.source, self.destination)?;
         if self.interval == Span::ZERO {
             return Err(TrafficError::Interval("ping"));
         }
@@ -184,21 +179,7 @@ impl Ping {
 
         static NEXT_ID: AtomicU16 = AtomicU16::new(1);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let finished = Arc::new(AtomicBool::new(false));
-        let sender_done = Arc::new(AtomicBool::new(false));
-        let ping = self.clone();
-        let done = SetOnDrop(sender_done.clone());
         let is_v4 = self.source.is_ipv4();
-        let carrier = Carrier::Icmp { id, is_v4 };
-        let source_thread = from.spawn("ping", move || {
-            let _done = done;
-            ping.run(&sender, timed, carrier, &near)
-        })?;
-        let done = SetOnDrop(finished.clone());
-        let sink_thread = to.spawn("ping-observe", move || {
-            let _done = done;
-            observe(&observer, observed, carrier, &far, &sender_done)
-        })?;
         let protocol = if is_v4 {
             libc::IPPROTO_ICMP
         } else {
@@ -209,14 +190,19 @@ impl Ping {
             source: SocketAddr::new(self.source, id),
             destination: SocketAddr::new(self.destination, id),
         };
-        Ok(run_pair(
-            identity,
-            stop,
-            source_thread,
-            sink_thread,
-            finished,
-            merge,
-        ))
+        let carrier = Carrier::Icmp { id, is_v4 };
+        let ping = self.clone();
+        let source = Side {
+            namespace: from,
+            name: "ping",
+            work: move || ping.run(&sender, timed, carrier, &near),
+        };
+        let sink = Side {
+            namespace: to,
+            name: "ping-observe",
+            work: move |done: &AtomicBool| observe(&observer, observed, carrier, &far, done),
+        };
+        start_pair(identity, stop, source, sink, merge)
     }
 
     fn start_udp(
@@ -252,32 +238,23 @@ impl Ping {
         answerer
             .connect(&source.into())
             .map_err(far.error(format!("connect to {source}")))?;
-        let finished = Arc::new(AtomicBool::new(false));
-        let sender_done = Arc::new(AtomicBool::new(false));
-        let ping = self.clone();
-        let done = SetOnDrop(sender_done.clone());
-        let source_thread = from.spawn("ping", move || {
-            let _done = done;
-            ping.run(&sender, timed, Carrier::Udp, &near)
-        })?;
-        let done = SetOnDrop(finished.clone());
-        let sink_thread = to.spawn("ping-answer", move || {
-            let _done = done;
-            observe(&answerer, answered, Carrier::Udp, &far, &sender_done)
-        })?;
         let identity = Identity {
             protocol: libc::IPPROTO_UDP as u8,
             source,
             destination,
         };
-        Ok(run_pair(
-            identity,
-            stop,
-            source_thread,
-            sink_thread,
-            finished,
-            merge,
-        ))
+        let ping = self.clone();
+        let source = Side {
+            namespace: from,
+            name: "ping",
+            work: move || ping.run(&sender, timed, Carrier::Udp, &near),
+        };
+        let sink = Side {
+            namespace: to,
+            name: "ping-answer",
+            work: move |done: &AtomicBool| observe(&answerer, answered, Carrier::Udp, &far, done),
+        };
+        start_pair(identity, stop, source, sink, merge)
     }
 
     fn due(&self, number: u64) -> Time {

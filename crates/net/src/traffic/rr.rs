@@ -3,9 +3,11 @@
 //! What is measured is the time from the write of a request to the read of the last byte of its
 //! response, both in the requesting program, whose waking up is part of it.
 
-use super::tcp::{Client, Ecn, accept, connect, is_transient, listen, local_address, set_up, wait};
+use super::tcp::{
+    Client, Ecn, accept, connect, is_transient, listening, local_address, set_up, wait,
+};
 use super::{
-    Context, Identity, Running, SetOnDrop, Stop, TrafficError, Transfer, check_field, run_pair,
+    Context, Identity, Running, Side, Stop, TrafficError, Transfer, check_field, start_pair,
 };
 use crate::clock::{Clock, precise_wakeups};
 use crate::namespace::Namespace;
@@ -13,7 +15,6 @@ use sluice_core::{Span, Time};
 use socket2::Socket;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One series of requests.
@@ -66,11 +67,8 @@ impl RrFlow {
         check_field("dscp", self.dscp, 63)?;
         let far = Context::new(to, clock, stop);
         let cc = self.congestion_control.as_deref();
-        let listener = to
-            .enter(|| listen(self.destination))?
-            .map_err(far.error(format!("listen on {}", self.destination)))?;
+        let (listener, destination) = listening(to, self.destination, &far)?;
         set_up(&listener, self.destination, cc, self.dscp, &far)?;
-        let destination = local_address(&listener).map_err(far.error("read the listening port"))?;
         let near = Context::new(from, clock, stop);
         let client = Client {
             address: self.source,
@@ -82,34 +80,24 @@ impl RrFlow {
             .map_err(TrafficError::from)
             .flatten()?;
         let source = local_address(&socket).map_err(near.error("read the sending port"))?;
-
-        let finished = Arc::new(AtomicBool::new(false));
-        let client_done = Arc::new(AtomicBool::new(false));
-        let flow = self.clone();
-        let done = SetOnDrop(client_done.clone());
-        let source_thread = from.spawn("rr-ask", move || {
-            let _done = done;
-            flow.ask(&socket, destination, &near)
-        })?;
-        let flow = self.clone();
-        let done = SetOnDrop(finished.clone());
-        let sink_thread = to.spawn("rr-answer", move || {
-            let _done = done;
-            flow.answer(&listener, &far, &client_done)
-        })?;
         let identity = Identity {
             protocol: libc::IPPROTO_TCP as u8,
             source,
             destination,
         };
-        Ok(run_pair(
-            identity,
-            stop,
-            source_thread,
-            sink_thread,
-            finished,
-            |report: RrReport, ()| report,
-        ))
+        let flow = self.clone();
+        let source = Side {
+            namespace: from,
+            name: "rr-ask",
+            work: move || flow.ask(&socket, destination, &near),
+        };
+        let flow = self.clone();
+        let sink = Side {
+            namespace: to,
+            name: "rr-answer",
+            work: move |done: &AtomicBool| flow.answer(&listener, &far, done),
+        };
+        start_pair(identity, stop, source, sink, |report: RrReport, ()| report)
     }
 
     fn ask(

@@ -9,8 +9,8 @@
 
 pub use super::tcp_info::TcpSample;
 use super::{
-    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, Transfer, check_field,
-    run_pair,
+    Context, Identity, Running, STOP_CHECK, Side, Stop, TrafficError, Transfer, check_families,
+    check_field, start_pair,
 };
 
 use super::tcp_info::TcpInfo;
@@ -22,8 +22,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// One bulk transfer.
@@ -139,12 +139,7 @@ impl TcpFlow {
         stop: &Stop,
     ) -> Result<Running<TcpReport>, TrafficError> {
         check_field("dscp", self.dscp, 63)?;
-        if self.source.is_ipv4() != self.destination.is_ipv4() {
-            return Err(TrafficError::Families {
-                source_address: self.source,
-                destination: self.destination,
-            });
-        }
+        check_families(self.source, self.destination)?;
         for (name, interval) in [
             ("TCP_INFO", self.info_interval),
             ("goodput", self.goodput_interval),
@@ -154,11 +149,7 @@ impl TcpFlow {
             }
         }
         let receiver = Context::new(to, clock, stop);
-        let listener = to
-            .enter(|| listen(self.destination))?
-            .map_err(receiver.error(format!("listen on {}", self.destination)))?;
-        let destination =
-            local_address(&listener).map_err(receiver.error("read the listening port"))?;
+        let (listener, destination) = listening(to, self.destination, &receiver)?;
         let sender = Context::new(from, clock, stop);
         let socket = from
             .enter(|| self.client().socket(&sender))
@@ -166,20 +157,6 @@ impl TcpFlow {
             .flatten()?;
         let source = local_address(&socket).map_err(sender.error("read the sending port"))?;
 
-        let finished = Arc::new(AtomicBool::new(false));
-        let sender_done = Arc::new(AtomicBool::new(false));
-        let flow = self.clone();
-        let done = SetOnDrop(sender_done.clone());
-        let source_thread = from.spawn("tcp-send", move || {
-            let _done = done;
-            flow.send(socket, destination, &sender)
-        })?;
-        let flow = self.clone();
-        let done = SetOnDrop(finished.clone());
-        let sink_thread = to.spawn("tcp-receive", move || {
-            let _done = done;
-            flow.receive(listener, &receiver, &sender_done)
-        })?;
         let merge = move |sent: Sent, received: Received| TcpReport {
             connection: Some((source, destination)),
             connected: sent.connected,
@@ -199,14 +176,19 @@ impl TcpFlow {
             // Every transfer has a port of its own.
             identity.source.set_port(0);
         }
-        Ok(run_pair(
-            identity,
-            stop,
-            source_thread,
-            sink_thread,
-            finished,
-            merge,
-        ))
+        let flow = self.clone();
+        let source = Side {
+            namespace: from,
+            name: "tcp-send",
+            work: move || flow.send(socket, destination, &sender),
+        };
+        let flow = self.clone();
+        let sink = Side {
+            namespace: to,
+            name: "tcp-receive",
+            work: move |done: &AtomicBool| flow.receive(listener, &receiver, done),
+        };
+        start_pair(identity, stop, source, sink, merge)
     }
 
     fn client(&self) -> Client<'_> {
@@ -543,7 +525,20 @@ impl Received {
     }
 }
 
-pub(super) fn listen(address: IpAddr) -> io::Result<Socket> {
+/// A listener on a port of its own, and its address.
+pub(super) fn listening(
+    namespace: &Namespace,
+    address: IpAddr,
+    context: &Context,
+) -> Result<(Socket, SocketAddr), TrafficError> {
+    let listener = namespace
+        .enter(|| listen(address))?
+        .map_err(context.error(format!("listen on {address}")))?;
+    let own = local_address(&listener).map_err(context.error("read the listening port"))?;
+    Ok((listener, own))
+}
+
+fn listen(address: IpAddr) -> io::Result<Socket> {
     let address = SocketAddr::new(address, 0);
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;

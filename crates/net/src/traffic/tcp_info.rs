@@ -85,7 +85,8 @@ pub(super) struct TcpInfo {
     pacing_rate: u64,
     max_pacing_rate: u64,
     bytes_acked: u64,
-    bytes_received: u64,
+    /// Payload bytes that have come in order so far, read by the application or not.
+    pub(super) bytes_received: u64,
     segs_out: u32,
     segs_in: u32,
     notsent_bytes: u32,

@@ -9,8 +9,8 @@
 use super::receive::{Arrival, TimedReceiver};
 use super::tcp::set_traffic_class;
 use super::{
-    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, check_field,
-    exponential, run_pair,
+    Context, Identity, Running, STOP_CHECK, Side, Stop, TrafficError, check_families, check_field,
+    exponential, start_pair,
 };
 use crate::clock::{Clock, precise_wakeups};
 use crate::namespace::Namespace;
@@ -174,12 +174,7 @@ impl UdpFlow {
         stop: &Stop,
     ) -> Result<Running<UdpReport>, TrafficError> {
         check_field("dscp", self.dscp, 63)?;
-        if self.source.is_ipv4() != self.destination.is_ipv4() {
-            return Err(TrafficError::Families {
-                source_address: self.source,
-                destination: self.destination,
-            });
-        }
+        check_families(self.source, self.destination)?;
         if self.rate.is_unlimited() || self.sample_every == 0 {
             return Err(TrafficError::Interval("packet or sample"));
         }
@@ -219,21 +214,6 @@ impl UdpFlow {
         let source_address = address(&source)
             .map_err(sender.error("read the sending port"))?
             .expect("an IP socket has an IP address");
-
-        let finished = Arc::new(AtomicBool::new(false));
-        let sender_done = Arc::new(AtomicBool::new(false));
-        let flow = self.clone();
-        let done = SetOnDrop(sender_done.clone());
-        let source_thread = from.spawn("udp-send", move || {
-            let _done = done;
-            Ok(flow.send(&source, &sender))
-        })?;
-        let flow = self.clone();
-        let done = SetOnDrop(finished.clone());
-        let sink_thread = to.spawn("udp-receive", move || {
-            let _done = done;
-            flow.receive(&sink, timed, &receiver, &sender_done)
-        })?;
         let merge = move |sent: UdpReport, received: UdpReport| UdpReport {
             connection: Some((source_address, destination)),
             sent: sent.sent,
@@ -246,14 +226,19 @@ impl UdpFlow {
             source: source_address,
             destination,
         };
-        Ok(run_pair(
-            identity,
-            stop,
-            source_thread,
-            sink_thread,
-            finished,
-            merge,
-        ))
+        let flow = self.clone();
+        let source = Side {
+            namespace: from,
+            name: "udp-send",
+            work: move || Ok(flow.send(&source, &sender)),
+        };
+        let flow = self.clone();
+        let sink = Side {
+            namespace: to,
+            name: "udp-receive",
+            work: move |done: &AtomicBool| flow.receive(&sink, timed, &receiver, done),
+        };
+        start_pair(identity, stop, source, sink, merge)
     }
 
     fn header_len(&self) -> usize {

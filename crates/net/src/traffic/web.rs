@@ -4,10 +4,10 @@
 //! object. One thread serves all connections of an end, so that many open pages cost no threads. How
 //! large an object is the answering end looks up by the asking port, since both live in this process.
 
-use super::tcp::{Client, Ecn, connect, is_transient, listen, local_address, set_up};
+use super::tcp::{Client, Ecn, connect, is_transient, listening, local_address, set_up};
 use super::{
-    Context, Identity, Running, STOP_CHECK, SetOnDrop, Stop, TrafficError, Transfer, check_field,
-    exponential, run_pair,
+    Context, Identity, Running, STOP_CHECK, Side, Stop, TrafficError, Transfer, check_field,
+    exponential, start_pair,
 };
 use crate::clock::{Clock, precise_wakeups};
 use crate::namespace::Namespace;
@@ -102,39 +102,28 @@ impl WebFlow {
         }
         let far = Context::new(server, clock, stop);
         let cc = self.congestion_control.as_deref();
-        let listener = server
-            .enter(|| listen(self.server))?
-            .map_err(far.error(format!("listen on {}", self.server)))?;
+        let (listener, address) = listening(server, self.server, &far)?;
         set_up(&listener, self.server, cc, self.dscp, &far)?;
-        let address = local_address(&listener).map_err(far.error("read the listening port"))?;
         let near = Context::new(client, clock, stop);
-        let finished = Arc::new(AtomicBool::new(false));
-        let client_done = Arc::new(AtomicBool::new(false));
-        let sizes = Sizes::default();
-        let (flow, asked) = (self.clone(), sizes.clone());
-        let done = SetOnDrop(client_done.clone());
-        let client_thread = client.spawn("web-ask", move || {
-            let _done = done;
-            flow.ask(address, &asked, &near)
-        })?;
-        let (flow, done) = (self.clone(), SetOnDrop(finished.clone()));
-        let server_thread = server.spawn("web-serve", move || {
-            let _done = done;
-            flow.serve(&listener, &sizes, &far, &client_done)
-        })?;
         let identity = Identity {
             protocol: libc::IPPROTO_TCP as u8,
             source: SocketAddr::new(self.client, 0),
             destination: address,
         };
-        Ok(run_pair(
-            identity,
-            stop,
-            client_thread,
-            server_thread,
-            finished,
-            |report: WebReport, ()| report,
-        ))
+        let sizes = Sizes::default();
+        let (flow, asked) = (self.clone(), sizes.clone());
+        let source = Side {
+            namespace: client,
+            name: "web-ask",
+            work: move || flow.ask(address, &asked, &near),
+        };
+        let flow = self.clone();
+        let sink = Side {
+            namespace: server,
+            name: "web-serve",
+            work: move |done: &AtomicBool| flow.serve(&listener, &sizes, &far, done),
+        };
+        start_pair(identity, stop, source, sink, |report: WebReport, ()| report)
     }
 
     fn ask(

@@ -132,8 +132,8 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         let due = self.lanes.iter().filter_map(Lane::next_wake);
         // What a full batch left behind is asked for at once, after a look at the other ports.
         let pending = (self.ready != 0).then_some(Time::ZERO);
-        let absent = self.absent();
-        let look = (absent != 0).then(|| now + LOOK_EVERY);
+        let looking = self.looking();
+        let look = (looking != 0).then(|| now + LOOK_EVERY);
         let deadline = due.chain(until).chain(pending).chain(look).min();
         let watch = |descriptor, interest| Watch {
             descriptor,
@@ -147,14 +147,14 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         let also = also.map(|descriptor| watch(descriptor, Interest::Readable));
         let watches = ports.chain(also);
         let wake = self.waiter.wait_for_any(watches, deadline, &self.clock);
-        self.ready |= absent | wake.ready & ((1 << self.ports.len()) - 1);
+        self.ready |= looking | wake.ready & ((1 << self.ports.len()) - 1);
     }
 
-    /// Ports whose interfaces are away, one bit each.
-    fn absent(&self) -> u64 {
+    /// Ports that want to be looked at without being ready, one bit each.
+    fn looking(&self) -> u64 {
         let ports = self.ports.iter().enumerate();
         ports.fold(0, |mask, (number, port)| {
-            mask | u64::from(port.is_absent()) << number
+            mask | u64::from(port.wants_looks()) << number
         })
     }
 
@@ -275,7 +275,7 @@ pub type Finished<Q, O> = (Vec<(Q, O, LaneCounts, Lateness)>, Vec<Counters>);
 
 /// Turns in a row for which the kernel is not asked.
 const MOST_UNASKED: u32 = 8;
-/// How often it is looked whether an interface is back.
+/// How often it is looked whether an interface is gone or back.
 const LOOK_EVERY: Span = Span::from_ms(100);
 /// Frames for which the loop's own lists have room from the start.
 const BATCH: usize = 256;

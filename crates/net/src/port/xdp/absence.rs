@@ -1,0 +1,134 @@
+//! An AF_XDP port whose interface goes away, and finds it again when it was made anew.
+//!
+//! The kernel unbinds the sockets of an interface that is removed, for good: what comes back under the
+//! same name is another interface, and gets other sockets. No descriptor tells either, so the port looks,
+//! ten times a second, when nothing arrives. The packet memory is registered anew if no other port has.
+
+use super::socket::{Connected, Outward, connect, wake_receive};
+use super::{Lent, Part, XdpPort};
+use crate::port::{Loss, Pool, Port as _, Slot};
+use crate::sys;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Where the half of an interface that receives puts the rings of the one that sends, and with them the
+/// interface's MTU. On the packet path nobody looks here.
+#[derive(Clone, Default)]
+pub(super) struct Exchange(Arc<Mutex<Option<(Outward, u32)>>>);
+
+impl Exchange {
+    pub(super) fn take(&self) -> Option<(Outward, u32)> {
+        self.swap(None)
+    }
+
+    fn swap(&self, other: Option<(Outward, u32)>) -> Option<(Outward, u32)> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut held, other)
+    }
+}
+
+impl XdpPort {
+    /// Looks, if it is time, whether the interface is still there, or there again.
+    pub(super) fn look(&mut self, pool: &mut Pool) {
+        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
+        if now_ns < self.next_look_ns {
+            return;
+        }
+        self.next_look_ns = now_ns + LOOK_EVERY_NS;
+        if let Some(inward) = &self.inward {
+            if wake_receive(inward.socket.as_fd()) {
+                return;
+            }
+            self.lose_interface(pool);
+        }
+        match &self.part {
+            Part::Released => {}
+            Part::Sends(exchange) => {
+                if let Some((outward, mtu)) = exchange.take() {
+                    self.descriptor = Arc::clone(&outward.socket);
+                    self.outward = Some(outward);
+                    self.capabilities.mtu = mtu;
+                }
+            }
+            Part::Whole | Part::Receives(_) => self.attach(pool),
+        }
+    }
+
+    /// Takes back what the kernel had, and counts what it has not sent.
+    pub(super) fn lose_interface(&mut self, pool: &mut Pool) {
+        self.collect_sent(pool);
+        self.counters = self.counters();
+        self.close();
+        self.ready = 0;
+        for (number, lent) in self.lent.iter_mut().enumerate() {
+            let slot = Slot::from_number(number as u32);
+            match std::mem::replace(lent, Lent::No) {
+                Lent::No => continue,
+                Lent::Ready => {}
+                Lent::Sending => {
+                    self.counters.sent -= 1;
+                    self.counters.sent_bytes -= pool.frame_len(slot) as u64;
+                    self.counters.lose(Loss::Down, 1);
+                }
+            }
+            pool.free(slot);
+        }
+        // What has come back meanwhile is found at once.
+        self.next_look_ns = 0;
+    }
+
+    /// The socket that receives, of which both halves keep hold while they are open.
+    pub(super) fn receiver(&self) -> Option<Weak<OwnedFd>> {
+        let inward = self.inward.as_ref().map(|inward| &inward.socket);
+        let outward = self.outward.as_ref().map(|outward| &outward.receiver);
+        inward.or(outward).map(Arc::downgrade)
+    }
+
+    /// Closes the sockets; what is waited on from now on is silent.
+    pub(super) fn close(&mut self) {
+        (self.inward, self.outward) = (None, None);
+        if let Ok(silent) = sys::event() {
+            self.descriptor = Arc::new(silent);
+        }
+    }
+
+    fn attach(&mut self, pool: &mut Pool) {
+        if self.links.is_none() {
+            self.links = self.namespace.links().ok();
+        }
+        let Some(links) = &mut self.links else {
+            return;
+        };
+        let Ok(link) = links.interface(&self.interface) else {
+            return;
+        };
+        let queues = self.namespace.receive_queues(&self.interface);
+        if link.mtu > XdpPort::MOST_MTU || queues.is_ok_and(|queues| queues > 1) {
+            return;
+        }
+        let (memory, options) = (&*pool, self.options);
+        let connected = self
+            .namespace
+            .enter(|| connect(link.index, memory, options, 0));
+        let Ok(Ok(Connected {
+            inward,
+            outward,
+            mode,
+        })) = connected
+        else {
+            return;
+        };
+        pool.set_registered(&inward.socket);
+        self.descriptor = Arc::clone(&inward.socket);
+        self.inward = Some(inward);
+        self.mode = mode;
+        self.capabilities.mtu = link.mtu;
+        match &self.part {
+            Part::Receives(exchange) => drop(exchange.swap(Some((outward, link.mtu)))),
+            _ => self.outward = Some(outward),
+        }
+        self.refill(pool);
+    }
+}
+
+const LOOK_EVERY_NS: u64 = 100_000_000;

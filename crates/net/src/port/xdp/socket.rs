@@ -1,0 +1,330 @@
+//! Making the sockets of an AF_XDP port: memory, rings, their place on an interface's queue, and the calls
+//! that wake the kernel.
+//!
+//! There are two sockets on the queue, one that receives and one that sends. With one for both the kernel
+//! sends within poll(2) too (xsk_poll of net/xdp/xsk.c, in copy mode), and a thread that waits for frames
+//! would do the work of the one that sends, under the lock of the socket that both need.
+
+use super::program::{Hook, Program};
+use super::ring::{Layout, Ring};
+use super::{XdpMode, XdpOptions};
+use crate::port::Pool;
+use crate::port::pool::SLOT_LEN;
+use crate::sys::{self, SharedMap};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// What went wrong, and when.
+pub(super) type Failed = (&'static str, io::Error);
+
+/// The socket and the rings of what comes.
+pub(super) struct Inward {
+    pub socket: Arc<OwnedFd>,
+    pub fill: Ring<u64>,
+    pub receive: Ring<libc::xdp_desc>,
+    _program: Program,
+}
+
+/// The socket and the rings of what goes.
+pub(super) struct Outward {
+    pub socket: Arc<OwnedFd>,
+    pub completion: Ring<u64>,
+    pub transmit: Ring<libc::xdp_desc>,
+    /// The socket that receives. As long as one of the two is open, the slots of both may be the device's.
+    pub receiver: Arc<OwnedFd>,
+}
+
+/// An interface's queue with both.
+pub(super) struct Connected {
+    pub inward: Inward,
+    pub outward: Outward,
+    pub mode: XdpMode,
+}
+
+/// Makes the sockets, on a thread inside of the namespace: in the best mode that works. A queue that is
+/// still busy is asked for `patience` times again, every 10 ms.
+pub(super) fn connect(
+    index: u32,
+    pool: &Pool,
+    options: XdpOptions,
+    patience: u32,
+) -> Result<Connected, Failed> {
+    let modes = [XdpMode::ZeroCopy, XdpMode::Copy, XdpMode::Generic];
+    let mut refused = None;
+    for mode in modes {
+        if options.mode.is_some_and(|wanted| wanted != mode) {
+            continue;
+        }
+        let beside = pool.registered();
+        let attempt = |beside| connect_as(index, pool, options, mode, beside, patience);
+        let result = match (attempt(beside.as_deref()), &beside) {
+            // The other socket's interface has gone, and with it what it had registered.
+            (Err((_, error)), Some(_)) if error.raw_os_error() == Some(libc::EBADF) => {
+                attempt(None)
+            }
+            (result, _) => result,
+        };
+        match result {
+            Ok(connected) => return Ok(connected),
+            // The first refusal is that of the best mode, the last that of the most modest one.
+            Err(failed) => refused = Some(failed),
+        }
+    }
+    Err(refused.expect("at least one mode was tried"))
+}
+
+/// `beside` is a socket with which the packet memory is registered already.
+fn connect_as(
+    index: u32,
+    pool: &Pool,
+    options: XdpOptions,
+    mode: XdpMode,
+    beside: Option<&OwnedFd>,
+    patience: u32,
+) -> Result<Connected, Failed> {
+    let hook = match mode {
+        XdpMode::Generic => Hook::Generic,
+        XdpMode::Copy | XdpMode::ZeroCopy => Hook::Driver,
+    };
+    let program = Program::attach(index, 1, hook)
+        .map_err(at("attach the program (needs CAP_NET_ADMIN and CAP_BPF)"))?;
+    let receiver = xdp_socket().map_err(at("open an AF_XDP socket"))?;
+    let sender = xdp_socket().map_err(at("open a second AF_XDP socket"))?;
+    if beside.is_none() {
+        let (start, length) = pool.area().whole();
+        let region = libc::xdp_umem_reg {
+            addr: start as u64,
+            len: length as u64,
+            chunk_size: SLOT_LEN as u32,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        sys::set_option(&receiver, libc::SOL_XDP, libc::XDP_UMEM_REG, &region).map_err(at(
+            "register the packet memory (needs CAP_IPC_LOCK or `ulimit -l`)",
+        ))?;
+    }
+    let ring = options.ring.next_power_of_two();
+    // The queue's two rings of free slots belong to the socket that is bound to it first.
+    for (socket, name) in [
+        (&receiver, libc::XDP_UMEM_FILL_RING),
+        (&receiver, libc::XDP_UMEM_COMPLETION_RING),
+        (&receiver, libc::XDP_RX_RING),
+        (&sender, libc::XDP_TX_RING),
+    ] {
+        sys::set_option(socket, libc::SOL_XDP, name, &ring).map_err(at("size the rings"))?;
+    }
+    // A wish, since Linux 6.17: one call sends all that is in the ring.
+    let _ = sys::set_option(&sender, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &ring);
+    let places = places(&receiver)?;
+    let fill = map(&receiver, &places.fr, libc::XDP_UMEM_PGOFF_FILL_RING, ring)?;
+    let receive = map(&receiver, &places.rx, libc::XDP_PGOFF_RX_RING as u64, ring)?;
+    let completions = libc::XDP_UMEM_PGOFF_COMPLETION_RING;
+    let completion = map(&receiver, &places.cr, completions, ring)?;
+    let transmit = map(&sender, &places.tx, libc::XDP_PGOFF_TX_RING as u64, ring)?;
+    let (flags, umem) = match (beside, mode) {
+        (Some(first), _) => (libc::XDP_SHARED_UMEM, first.as_raw_fd() as u32),
+        (None, XdpMode::ZeroCopy) => (libc::XDP_ZEROCOPY | libc::XDP_USE_NEED_WAKEUP, 0),
+        (None, _) => (libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP, 0),
+    };
+    bind_when_free(&receiver, index, flags, umem, patience)
+        .and_then(|()| {
+            bind(
+                &sender,
+                index,
+                libc::XDP_SHARED_UMEM,
+                receiver.as_raw_fd() as u32,
+            )
+        })
+        .map_err(at("bind the socket to the interface's queue"))?;
+    program
+        .set_socket(QUEUE, receiver.as_fd())
+        .map_err(at("lead the queue to the socket"))?;
+    let receiver = Arc::new(receiver);
+    Ok(Connected {
+        inward: Inward {
+            socket: Arc::clone(&receiver),
+            fill,
+            receive,
+            _program: program,
+        },
+        outward: Outward {
+            socket: Arc::new(sender),
+            completion,
+            transmit,
+            receiver,
+        },
+        mode,
+    })
+}
+
+/// Lets the kernel take slots from the fill ring; whether the socket still has its interface.
+#[allow(unsafe_code)]
+pub(super) fn wake_receive(socket: BorrowedFd<'_>) -> bool {
+    // SAFETY: no buffer is passed; AF_XDP uses the call as a signal only.
+    let result = unsafe {
+        libc::recvfrom(
+            socket.as_raw_fd(),
+            std::ptr::null_mut(),
+            0,
+            libc::MSG_DONTWAIT,
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        )
+    };
+    result >= 0 || io::Error::last_os_error().raw_os_error() != Some(UNBOUND)
+}
+
+/// Lets the kernel send what is in the transmit ring: `batches` of its own batches and what was
+/// left from before. Whether the socket still has its interface.
+#[allow(unsafe_code)]
+pub(super) fn wake_transmit(socket: BorrowedFd<'_>, batches: usize) -> bool {
+    for _ in 0..=batches {
+        // SAFETY: no buffer is passed; AF_XDP uses the call as a signal only.
+        let result = unsafe {
+            libc::sendto(
+                socket.as_raw_fd(),
+                std::ptr::null(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null(),
+                0,
+            )
+        };
+        if result >= 0 {
+            return true;
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            // Its batch is full and there is more.
+            Some(libc::EAGAIN) => {}
+            Some(UNBOUND) => return false,
+            // For later.
+            _ => return true,
+        }
+    }
+    true
+}
+
+/// The socket's own counters.
+#[allow(unsafe_code)]
+pub(super) fn statistics(socket: &OwnedFd) -> Option<libc::xdp_statistics> {
+    // linux/if_xdp.h, `struct xdp_statistics`; all integers.
+    let mut seen = libc::xdp_statistics {
+        rx_dropped: 0,
+        rx_invalid_descs: 0,
+        tx_invalid_descs: 0,
+        rx_ring_full: 0,
+        rx_fill_ring_empty_descs: 0,
+        tx_ring_empty_descs: 0,
+    };
+    // SAFETY: `xdp_statistics` is six integers.
+    let read = unsafe { sys::option(socket, libc::SOL_XDP, libc::XDP_STATISTICS, &mut seen) };
+    read.is_ok().then_some(seen)
+}
+
+fn at(step: &'static str) -> impl FnOnce(io::Error) -> Failed {
+    move |error| (step, error)
+}
+
+#[allow(unsafe_code)]
+fn xdp_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: takes no pointers; a result that is not negative is a new descriptor of ours.
+    unsafe {
+        let descriptor = sys::check(libc::socket(libc::AF_XDP, kind, 0))?;
+        Ok(OwnedFd::from_raw_fd(descriptor))
+    }
+}
+
+#[allow(unsafe_code)]
+fn places(socket: &OwnedFd) -> Result<libc::xdp_mmap_offsets, Failed> {
+    let mut places = NO_OFFSETS;
+    // SAFETY: `xdp_mmap_offsets` is integers.
+    unsafe { sys::option(socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut places) }
+        .map_err(at("ask where the rings are"))?;
+    Ok(places)
+}
+
+fn map<T: Copy>(
+    socket: &OwnedFd,
+    offsets: &libc::xdp_ring_offset,
+    page_offset: u64,
+    size: u32,
+) -> Result<Ring<T>, Failed> {
+    let layout = Layout {
+        producer: offsets.producer as usize,
+        consumer: offsets.consumer as usize,
+        flags: offsets.flags as usize,
+        entries: offsets.desc as usize,
+    };
+    let length = Ring::<T>::bytes(layout, size);
+    let map = SharedMap::of(socket.as_fd(), page_offset as libc::off64_t, length)
+        .map_err(at("map a ring"))?;
+    // SAFETY: the kernel laid the ring out so, with as many entries as were asked for, and the
+    // entries of AF_XDP rings are integers or structs of integers.
+    #[allow(unsafe_code)]
+    Ok(unsafe { Ring::new(map, layout, size) })
+}
+
+/// The kernel frees a queue some time after its last socket was closed, so one that is busy is
+/// asked for again for a while.
+fn bind_when_free(
+    socket: &OwnedFd,
+    index: u32,
+    flags: u16,
+    umem: u32,
+    mut patience: u32,
+) -> io::Result<()> {
+    loop {
+        match bind(socket, index, flags, umem) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && patience > 0 => {
+                patience -= 1;
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            result => return result,
+        }
+    }
+}
+
+#[allow(unsafe_code)]
+fn bind(socket: &OwnedFd, index: u32, flags: u16, umem: u32) -> io::Result<()> {
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: index,
+        sxdp_queue_id: QUEUE,
+        sxdp_shared_umem_fd: umem,
+    };
+    // SAFETY: the address is a valid sockaddr_xdp of the length that is passed.
+    sys::check(unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            std::ptr::from_ref(&address).cast(),
+            size_of_val(&address) as libc::socklen_t,
+        )
+    })
+    .map(drop)
+}
+
+/// What calls on a socket answer whose interface has gone for good: a new one of the same name is another.
+const UNBOUND: libc::c_int = libc::ENXIO;
+/// The one queue of the interface.
+const QUEUE: u32 = 0;
+/// linux/if_xdp.h: XDP_MAX_TX_SKB_BUDGET.
+const MAX_TX_SKB_BUDGET: libc::c_int = 9;
+
+const NO_OFFSETS: libc::xdp_mmap_offsets = {
+    const NONE: libc::xdp_ring_offset = libc::xdp_ring_offset {
+        producer: 0,
+        consumer: 0,
+        desc: 0,
+        flags: 0,
+    };
+    libc::xdp_mmap_offsets {
+        rx: NONE,
+        tx: NONE,
+        fr: NONE,
+        cr: NONE,
+    }
+};

@@ -1,0 +1,82 @@
+//! Two interfaces that are each other's wire, and what goes over them frame by frame.
+
+use super::{mac, require_privilege};
+use sluice_core::{Span, Time};
+use sluice_net::Clock;
+use sluice_net::frame::VnetHeader;
+use sluice_net::namespace::{Namespace, VethEnd, create_veth};
+use sluice_net::port::{Interest, Pool, Port, Slot, Spin, Waiter, Watch};
+use std::os::fd::AsFd;
+
+/// A namespace with both.
+pub fn namespace() -> Namespace {
+    require_privilege();
+    let namespace = Namespace::create("wire").unwrap();
+    namespace.silence_ipv6().unwrap();
+    connect(&namespace);
+    namespace
+}
+
+/// Makes `left` and `right`, both up.
+pub fn connect(namespace: &Namespace) {
+    let end = |name, number| VethEnd {
+        namespace,
+        name,
+        mac: mac(number),
+    };
+    create_veth(end("left", 1), end("right", 2)).unwrap();
+    let mut links = namespace.links().unwrap();
+    links.set_up("left", true).unwrap();
+    links.set_up("right", true).unwrap();
+}
+
+/// A frame of an experimental type (IEEE 802, 0x88b5), so that no stack answers it.
+pub fn frame(tags: &[[u8; 4]], length: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    frame.extend(tags.iter().flatten());
+    frame.extend([0x88, 0xb5]);
+    frame.extend((0..).map(|number: usize| number as u8).take(length));
+    frame
+}
+
+/// Puts a frame into a slot.
+pub fn put(pool: &mut Pool, frame: &[u8]) -> Slot {
+    let slot = pool.allocate().unwrap();
+    pool.room_mut(slot)[..frame.len()].copy_from_slice(frame);
+    pool.set_frame(slot, frame.len() as u32, VnetHeader::default());
+    slot
+}
+
+/// Waits until there is something to read, or until `deadline`.
+pub fn wait(port: &impl AsFd, waiter: &mut Waiter, deadline: Time, clock: &Clock) {
+    let watch = Watch {
+        descriptor: port.as_fd(),
+        interest: Interest::Readable,
+    };
+    waiter.wait(&[watch], Some(deadline), clock);
+}
+
+/// Receives until there are `count` frames, for a second at most.
+pub fn receive(port: &mut impl Port, pool: &mut Pool, count: usize) -> Vec<Slot> {
+    receive_for(port, pool, count, Span::from_secs(1))
+}
+
+/// Receives until there are `count` frames, for `most` at most.
+pub fn receive_for(port: &mut impl Port, pool: &mut Pool, count: usize, most: Span) -> Vec<Slot> {
+    let (clock, mut waiter) = (Clock::start(), Waiter::new(Spin::None));
+    let end = Time::ZERO + most;
+    let mut slots = Vec::new();
+    port.receive(pool, &mut slots);
+    while slots.len() < count && clock.now() < end {
+        wait(port, &mut waiter, end, &clock);
+        port.receive(pool, &mut slots);
+    }
+    slots
+}
+
+/// The bytes of the first frame, and every slot back.
+pub fn take_first(pool: &mut Pool, slots: Vec<Slot>) -> Option<Vec<u8>> {
+    let frame = slots.first().map(|slot| pool.head(*slot).to_vec());
+    slots.into_iter().for_each(|slot| pool.free(slot));
+    frame
+}
