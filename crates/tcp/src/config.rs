@@ -55,6 +55,16 @@ pub enum SlowStart {
     Hystart,
 }
 
+/// How CUBIC counts its growth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Growth {
+    /// In whole segments, as Linux does it.
+    #[default]
+    Segments,
+    /// In bytes, by the formulas of RFC 9438.
+    Bytes,
+}
+
 /// Who takes delivered bytes out of the receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Reading {
@@ -80,6 +90,8 @@ pub struct Config {
     pub abe: bool,
     /// How slow start ends, for reno and cubic.
     pub slow_start: SlowStart,
+    /// How CUBIC counts its growth.
+    pub growth: Growth,
     /// When segments leave.
     pub pacing: Pacing,
     /// How lost segments are found.
@@ -132,6 +144,7 @@ impl Default for Config {
             ecn: EcnMode::Off,
             abe: false,
             slow_start: SlowStart::Auto,
+            growth: Growth::Segments,
             pacing: Pacing::Auto,
             loss_detection: LossDetection::RackTlp,
             rto_floor: RtoFloor::Variance(Span::from_ms(200)),

@@ -420,6 +420,7 @@ impl Endpoint {
             // RFC 6298 §3 (Karn): only a SYN that was sent once is measured.
             let rtt = now.since(self.syn_sent_at);
             self.sender.rtt.on_sample(now, rtt);
+            self.sender.size_super_packet();
             self.receiver.set_path_rtt(rtt);
         } else {
             self.sender.on_handshake_loss();

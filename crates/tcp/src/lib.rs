@@ -49,7 +49,7 @@ mod scoreboard;
 mod segment;
 mod sender;
 
-pub use config::{Config, ConfigError, EcnMode, LossDetection, Pacing, Reading, SlowStart};
+pub use config::{Config, ConfigError, EcnMode, Growth, LossDetection, Pacing, Reading, SlowStart};
 pub use endpoint::{Endpoint, Snapshot, State};
 pub use segment::{Flags, MAX_SACK_BLOCKS, SackBlock, Segment, expand};
 pub use sender::Counters;

@@ -1,6 +1,7 @@
 //! The receiving half: the window it offers, when it acknowledges, and the echo of congestion
 //! marks. What arrives out of order is kept in [`crate::reassembly`].
 
+use crate::cc::scale;
 use crate::config::{Config, EcnMode, Reading};
 use crate::reassembly::Reassembly;
 use crate::scoreboard::DUP_THRESH;
@@ -204,6 +205,9 @@ impl Receiver {
         if pause > self.ack_delay && self.last_arrival > Time::ZERO && pause > timeout() {
             self.quick_acks_left = self.quick_acks;
         }
+        if self.last_arrival == Time::ZERO {
+            self.note_overhead();
+        }
         self.last_arrival = now;
         self.note_ecn(segment);
         let before = self.nxt;
@@ -211,6 +215,8 @@ impl Receiver {
             // RFC 9293 §3.10.7.4: an unacceptable segment is answered by an ACK.
             self.gaps.note_duplicate(seq, end.min(self.nxt));
             self.ack_now = true;
+            // Linux: ACKs were lost, or the sender believes so; the next ones leave at once.
+            self.quick_acks_left = self.quick_acks;
             return 0;
         }
         if end > payload_end && !self.has_fin {
@@ -240,8 +246,11 @@ impl Receiver {
                 }
             }
             // Linux: an application that reads up to the end of a write answers it at once, and a
-            // sender ends each super-packet like a write.
-            if segment.flags.has(Flags::PSH) && self.reading == Reading::Immediate {
+            // sender ends each super-packet like a write. What lies beyond a gap keeps it waiting.
+            if segment.flags.has(Flags::PSH)
+                && self.gaps.is_empty()
+                && self.reading == Reading::Immediate
+            {
                 self.ack_now = true;
             }
         } else {
@@ -364,21 +373,29 @@ impl Receiver {
     }
 
     /// Linux `tcp_grow_window`: each segment that arrives in order opens the window by two, up to
-    /// the buffer, and is acknowledged at once meanwhile.
+    /// the buffer, and is acknowledged at once meanwhile. What is left of the quick ACKs is made odd
+    /// for that, so an even number of them stays as it is until the window has stopped growing.
     fn grow_window(&mut self, len: u64) {
         if self.limit < self.space {
             self.limit = (self.limit + 2 * len).min(self.space);
-            self.quick_acks_left = self.quick_acks_left.max(1);
+            self.quick_acks_left |= 1;
         }
     }
 
+    /// The first segment tells how much of the buffer is payload (Linux `tcp_measure_rcv_mss`): of
+    /// 2304 bytes of memory 1448 or five eighths, where half was reckoned with.
+    fn note_overhead(&mut self) {
+        self.space = self.space.max((self.space / 4 * 5).min(self.max_space));
+    }
+
     /// Dynamic right-sizing (Fisk and Feng, 2001) as in Linux's `tcp_rcv_space_adjust`: once per
-    /// RTT the buffer becomes twice what was read in it, if that is the most so far, so that a
-    /// sender in slow start finds room for twice as much.
+    /// RTT the buffer becomes twice what was read in it, if that is the most so far, and twice what
+    /// another such growth would add, so that a sender in slow start finds room for the next round
+    /// and the one after it.
     #[cold]
     fn measure(&mut self, now: Time, segment: &Segment) {
         let sample = now.since(segment.ts_echo);
-        self.rtt = if self.rtt == Span::ZERO {
+        self.rtt = if self.rtt == Span::ZERO || sample < self.rtt {
             sample
         } else {
             Span::from_ns((7 * self.rtt.as_ns() + sample.as_ns()) / 8)
@@ -387,9 +404,11 @@ impl Receiver {
         self.measured_from = self.read;
         self.measure_at = now.saturating_add(self.rtt);
         if read > self.read_per_rtt {
+            let more = scale(2 * read, read - self.read_per_rtt, self.read_per_rtt);
             self.read_per_rtt = read;
             let waiting = self.gaps.end().map_or(0, |end| end - self.nxt);
-            self.space = self.space.max((2 * read + waiting).min(self.max_space));
+            let space = (2 * read).saturating_add(2 * more) + waiting;
+            self.space = self.space.max(space.min(self.max_space));
         }
     }
 
@@ -441,6 +460,8 @@ impl Receiver {
                 // RFC 3168 §6.1.3: CWR ends the echo, a CE on the same segment starts it anew.
                 if segment.flags.has(Flags::CWR) {
                     self.echo = false;
+                    // Linux: the sender's window may be a single segment now.
+                    self.ack_now |= segment.len > 0;
                 }
                 if is_ce {
                     if !self.echo {
@@ -533,25 +554,35 @@ mod tests {
     }
 
     #[test]
-    fn the_window_becomes_twice_what_is_read_in_an_rtt() {
-        let mut receiver = receiver();
+    fn the_window_becomes_twice_what_is_read_in_an_rtt_and_twice_the_next_growth() {
+        let mut receiver = Receiver::new(&Config {
+            mss: 5000,
+            quick_acks: 0,
+            ..Config::default()
+        });
+        receiver.open(1000, Time::ZERO);
         // 64 KiB of window, in units of 2^7 bytes: 6 MiB need a scale of 7.
         assert_eq!(ack(&mut receiver).window, 512);
-        // 50 kB in each RTT of 10 ms: at the end of the first the buffer becomes 100 kB.
+        // 60 kB in each RTT of 10 ms, where the ten segments of an initial window, 50 kB, were
+        // expected: 2 * 60 kB, and 2 * 120 kB * (60 - 50) / 50 for as much growth again: 168 kB.
         let mut seq = 1000;
         for round in 0..3_u64 {
-            for _ in 0..500 {
-                let mut segment = data(seq, 100);
+            for _ in 0..12 {
+                let mut segment = data(seq, 5000);
                 segment.ts_echo = NOW + Span::from_ms(10 * round);
                 let now = segment.ts_echo + Span::from_ms(10);
                 receiver.handle(now, &segment, IDLE);
                 ack(&mut receiver);
-                seq += 100;
+                seq += 5000;
+            }
+            if round == 0 {
+                // The first segment has made it five eighths of 128 KiB instead of a half.
+                assert_eq!(receiver.limit, 80 << 10);
             }
         }
         // The window opens by two bytes for each that arrives from then on.
-        assert_eq!(ack(&mut receiver).window, (100_000 >> 7) as u16);
-        assert_eq!(receiver.limit, 100_000);
+        assert_eq!(ack(&mut receiver).window, (168_000 >> 7) as u16);
+        assert_eq!(receiver.limit, 168_000);
     }
 
     #[test]

@@ -14,14 +14,20 @@
 //!    smoothed one: behind a full buffer of a second the two differ by a second of growth;
 //! 5. until the first loss has told W_max, a window grows by a twentieth per RTT at least, as in
 //!    Linux: a curve that starts flat at the end of slow start would probe for seconds;
-//! 6. a reduction counts in whole segments, rounded down, as Linux does: 0.7 of four is two, and a
+//! 6. growth counts in whole segments and computes seldom, as in Linux (see `cubic/whole.rs`), unless
+//!    [`Growth::Bytes`] asks for the formula;
+//! 7. a reduction counts in whole segments, rounded down, as Linux does: 0.7 of four is two, and a
 //!    window that is only some bytes below W_max does not release bandwidth (§4.7).
 //!
 //! Defaults: C = 0.4, beta = 0.7 (RFC 9438 §5, §4.6), fast convergence on (§4.7).
 
+mod whole;
+
 use super::hystart::SlowStart;
 use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale, whole};
+use crate::config::Growth;
 use sluice_core::{Span, Time};
+use whole::Steps;
 
 /// State of one connection.
 #[derive(Clone, Debug)]
@@ -43,6 +49,8 @@ pub struct Cubic {
     w_est: u64,
     w_est_remainder: u64,
     cwnd_remainder: u64,
+    growth: Growth,
+    steps: Steps,
     /// What the last reduction replaced.
     saved: (u64, bool, u64),
 }
@@ -62,6 +70,8 @@ impl Cubic {
             w_est: 0,
             w_est_remainder: 0,
             cwnd_remainder: 0,
+            growth: params.growth,
+            steps: Steps::new(),
             saved: (0, false, 0),
         }
     }
@@ -141,6 +151,9 @@ impl Cubic {
 
 impl CongestionControl for Cubic {
     fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
+        if let Some(rtt) = ack.rtt {
+            self.steps.on_rtt(ack.now, rtt, self.epoch);
+        }
         if !ack.allows_growth() {
             return;
         }
@@ -149,7 +162,10 @@ impl CongestionControl for Cubic {
             delivered = self.slow_start.on_ack(ack, window);
         }
         if delivered > 0 {
-            self.avoid_congestion(ack, delivered, window);
+            match self.growth {
+                Growth::Segments => window.cwnd = self.grow_whole(ack, delivered, window.cwnd),
+                Growth::Bytes => self.avoid_congestion(ack, delivered, window),
+            }
         }
     }
 
@@ -176,6 +192,7 @@ impl CongestionControl for Cubic {
         };
         window.ssthresh = whole(reduced, self.mss);
         self.epoch = None;
+        self.steps.on_congestion();
         self.slow_start.on_congestion();
     }
 

@@ -18,7 +18,7 @@ pub mod reno;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use crate::config::{EcnMode, SlowStart};
+use crate::config::{EcnMode, Growth, SlowStart};
 use crate::rate::RateSample;
 use alloc::boxed::Box;
 use core::fmt;
@@ -184,6 +184,8 @@ pub struct Params {
     pub initial_window: u64,
     /// How slow start ends; [`SlowStart::Auto`] has been resolved.
     pub slow_start: SlowStart,
+    /// How CUBIC counts its growth.
+    pub growth: Growth,
     /// Whether marks reduce less than losses (RFC 8511).
     pub abe: bool,
     /// Whether the sender paces.

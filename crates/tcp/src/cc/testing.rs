@@ -1,7 +1,7 @@
 //! What the unit tests of the algorithms share: 1000-byte segments and an ACK in the open phase.
 
 use super::{Ack, Episode, Params, Phase, Window};
-use crate::config::SlowStart;
+use crate::config::{Growth, SlowStart};
 use crate::rate::RateSample;
 use sluice_core::{Span, Time};
 
@@ -11,6 +11,7 @@ pub const PARAMS: Params = Params {
     mss: MSS,
     initial_window: 10 * MSS,
     slow_start: SlowStart::Standard,
+    growth: Growth::Bytes,
     abe: false,
     is_paced: false,
     seed: 0,

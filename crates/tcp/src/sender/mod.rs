@@ -101,8 +101,10 @@ pub(crate) struct Sender {
     /// SND.NXT at the start of the present round trip.
     round_end: u64,
     send_buffer: u64,
-    /// New segments in the present burst, and how many of them make a super-packet.
+    /// Segments of the present super-packet that have left, how many it gets, and how many one may
+    /// have at most.
     burst_len: u16,
+    burst_goal: u16,
     super_packet: u16,
     timer: Timer,
     pub phase: Phase,
@@ -161,6 +163,7 @@ impl Sender {
                 SlowStart::Auto => descriptor.slow_start,
                 chosen => chosen,
             },
+            growth: config.growth,
             abe: config.abe,
             is_paced,
             seed: config.seed,
@@ -183,6 +186,7 @@ impl Sender {
             round_end: start,
             send_buffer: config.send_buffer,
             burst_len: 0,
+            burst_goal: 0,
             super_packet: u16::MAX,
             timer: Timer::Off,
             phase: Phase::Open,
@@ -340,8 +344,18 @@ impl Sender {
     fn episode(&self, now: Time) -> Episode {
         Episode {
             now,
-            flight: self.board.flight(),
+            flight: self.used_window(self.board.flight()),
             in_flight: self.board.in_flight(),
+        }
+    }
+
+    /// What a reduction starts from: the window if it was full within the last round trip, since
+    /// what an ACK has just taken out of the flight has not been replaced yet; else the flight.
+    fn used_window(&self, flight: u64) -> u64 {
+        if self.is_cwnd_limited {
+            flight.max(self.window.cwnd)
+        } else {
+            flight
         }
     }
 }

@@ -167,9 +167,9 @@ impl Sender {
             Phase::Open => {
                 self.remember_for_undo();
                 let episode = self.episode(now);
+                self.prr = Prr::start(self.used_window(prior_in_flight));
                 self.cc
                     .on_congestion(Signal::Loss, &episode, &mut self.window);
-                self.prr = Prr::start(prior_in_flight);
             }
             // The reduction for a mark in the same window is enough (RFC 3168 §6.1.2).
             Phase::Reducing => {}
@@ -198,25 +198,29 @@ impl Sender {
     ) {
         let episode = self.episode(now);
         self.undo = None;
+        self.prr = Prr::start(self.used_window(prior_in_flight));
         self.cc
             .on_congestion(Signal::Ecn, &episode, &mut self.window);
         self.counters.ecn_reductions += 1;
         self.owes_cwr = self.ecn != EcnMode::Accurate;
         self.phase = Phase::Reducing;
         self.recovery_end = self.board.nxt();
-        self.prr = Prr::start(prior_in_flight);
         self.reduce(delivered, advanced, true);
     }
 
-    /// RFC 9937 §6.2.
+    /// RFC 9937 §6.2. The proportional part is rounded up to whole segments, as Linux counts: a
+    /// segment leaves with the first byte that is due of it.
     pub(super) fn reduce(&mut self, delivered: u64, advanced: bool, nothing_lost: bool) {
-        self.window.cwnd = self.prr.window(
-            self.board.in_flight(),
-            self.window.ssthresh,
-            self.mss,
-            delivered,
-            advanced && nothing_lost,
-        );
+        let (in_flight, ssthresh) = (self.board.in_flight(), self.window.ssthresh);
+        let is_safe = advanced && nothing_lost;
+        let cwnd = self
+            .prr
+            .window(in_flight, ssthresh, self.mss, delivered, is_safe);
+        self.window.cwnd = if in_flight > ssthresh {
+            in_flight + (cwnd - in_flight).next_multiple_of(self.mss)
+        } else {
+            cwnd
+        };
     }
 
     /// Ends the episode once everything sent before it has been acknowledged.

@@ -41,7 +41,7 @@ impl Sender {
             self.is_cwnd_limited = true;
             return false;
         }
-        if !self.may_leave(now) {
+        if !self.may_leave(now) || (self.burst_len == 0 && !self.starts_super_packet(now)) {
             return false;
         }
         self.transmit(now, len, fin, out);
@@ -120,14 +120,65 @@ impl Sender {
         id
     }
 
+    /// Decides how many segments the next super-packet gets, as Linux does: up to half of the window,
+    /// so that two are in flight. Answers no if a part of one should rather wait for the next ACK and
+    /// leave whole (`tcp_tso_should_defer`).
+    fn starts_super_packet(&mut self, now: Time) -> bool {
+        if self.is_paced {
+            // The burst of the pacing is the super-packet.
+            self.burst_goal = self.super_packet;
+            return true;
+        }
+        let room = self.window.cwnd.saturating_sub(self.board.in_flight());
+        let by_peer = self.edge.saturating_sub(self.board.nxt());
+        let largest = u64::from(self.super_packet) * self.mss;
+        if room.min(by_peer) < largest && self.defers(now, room, by_peer) {
+            return false;
+        }
+        let half = (self.window.cwnd / 2).max(self.mss);
+        let bytes = room.min(half).min(by_peer).min(largest);
+        self.burst_goal = (bytes / self.mss).max(1) as u16;
+        true
+    }
+
+    /// Linux's `tcp_tso_should_defer` for less than a whole super-packet: it waits if another one
+    /// left within the last millisecond, less than a third of the window is free, and the next ACK is
+    /// expected within a millisecond (half of the RTT on a shorter path).
+    fn defers(&mut self, now: Time, room: u64, by_peer: u64) -> bool {
+        let queued = self.limit.saturating_sub(self.board.nxt());
+        let window = self
+            .window
+            .cwnd
+            .min(self.edge.saturating_sub(self.board.una()));
+        if queued <= self.mss
+            || matches!(self.phase, Phase::Recovery | Phase::Loss)
+            || now.since(self.last_sent) > DEFER_LIMIT
+            || room.min(by_peer) >= window / 3
+            || (self.is_closing && queued <= room.min(by_peer))
+        {
+            return false;
+        }
+        let (Some(head), Some(srtt)) = (self.board.head(), self.rtt.srtt()) else {
+            return false;
+        };
+        let expected = self.board.entry(head).sent_at.saturating_add(srtt);
+        if expected.since(now) > DEFER_LIMIT.min(Span::from_ns(srtt.as_ns() / 2)) {
+            return false;
+        }
+        self.is_cwnd_limited |= room < by_peer;
+        true
+    }
+
     /// Whether the segment just sent is the last of several that Linux would hand to the device as
     /// one; it sets PSH there. Receivers acknowledge it at once, so it sets the rhythm of ACKs.
     fn ends_super_packet(&mut self) -> bool {
         self.burst_len += 1;
-        let is_last = self.burst_len >= self.super_packet
-            || !self.has_room(self.mss)
-            || self.board.nxt() + self.mss > self.edge
-            || (self.is_paced && self.burst_left <= self.mss);
+        let ends_burst = || {
+            self.burst_left <= self.mss
+                || !self.has_room(self.mss)
+                || self.board.nxt() + self.mss > self.edge
+        };
+        let is_last = self.burst_len >= self.burst_goal || (self.is_paced && ends_burst());
         let is_several = self.burst_len > 1;
         if is_last {
             self.burst_len = 0;
@@ -138,7 +189,7 @@ impl Sender {
     /// Segments of a super-packet, as Linux chooses them once a round trip (`tcp_tso_autosize`):
     /// what the pacing rate sends in 1 ms, more where the RTT is below some ms, two at least, 64 KiB
     /// at most.
-    pub(super) fn size_super_packet(&mut self) {
+    pub fn size_super_packet(&mut self) {
         let Some(rate) = self.pacing_rate() else {
             return;
         };
@@ -241,6 +292,7 @@ impl Sender {
         self.counters.probes += 1;
         let is_retransmission = match self.next_new(now) {
             Some((len, fin)) => {
+                (self.burst_len, self.burst_goal) = (0, 1);
                 self.transmit(now, len, fin, out);
                 false
             }
@@ -267,6 +319,7 @@ impl Sender {
         let available = self.limit.saturating_sub(nxt);
         if room > 0 && available > 0 {
             let len = room.min(available).min(self.mss);
+            (self.burst_len, self.burst_goal) = (0, 1);
             self.transmit(now, len, false, out);
         } else {
             out.seq = self.board.una().wrapping_sub(1) as u32;
@@ -315,6 +368,9 @@ impl Sender {
         ))
     }
 }
+
+/// How recent the last super-packet and how near the next ACK must be for a part to wait.
+const DEFER_LIMIT: Span = Span::from_ms(1);
 
 /// What leaves at once when pacing: `span`'s worth, between one segment and 64 KiB, but two
 /// segments from 1.2 Mbit/s on (draft-cardwell-iccrg-bbr-congestion-control-00 §4.2.2).
