@@ -406,7 +406,7 @@ fn docsis_pie_equals_rfc_8034_in_floating_point() {
     ];
     for modem in modems {
         let mut seen = Tally::default();
-        for scene in traces::all() {
+        for scene in traces::all().into_iter().chain(dualpi2::scenes()) {
             if scene.name.contains("clock") {
                 continue;
             }

@@ -193,6 +193,11 @@ fn docsis_pie_drops_once_before_the_burst_and_forgets_it_after_a_second() {
     }
     // 4 ms is below half the target, and below it already at the update before: quiet at once.
     assert_eq!(bed.value("activity"), quiescent);
+    // 40 quiet updates do not count any more after one that is not: 0.25 * -0.004 + 2.5 * 0.002 = 0.004
+    // is more than nothing. The one after it is not quiet either, with 6 ms before it.
+    assert_eq!(steady(&mut bed, 4, 40), 0.0);
+    assert_near(steady(&mut bed, 6, 1), 0.004 / 2048.0, 1e-15, "a bump");
+    assert_eq!(steady(&mut bed, 4, 1), 0.0);
     // 62 quiet updates are 0.992 s; the 63rd makes it more than 1 s.
     assert_eq!(steady(&mut bed, 4, 62), 0.0);
     assert_eq!(bed.value("activity"), quiescent);
