@@ -20,11 +20,18 @@
 //!    ([`Config::rto_floor`]);
 //! 2. an idle sender halves its window for each timeout that passes (RFC 2861) instead of
 //!    falling back to the initial window at once;
-//! 3. acknowledged one by one are the first 16 segments, the first two marked ones, those that
-//!    let the receive window grow, and the last ones of writes and of super-packets (PSH);
+//! 3. acknowledged one by one are the first 16 segments and 16 after a duplicate, the first two
+//!    marked ones, one with CWR, those that let the receive window grow, and the last ones of writes
+//!    and of super-packets (PSH);
 //! 4. with a gap, the ACKs after the third wait for up to a millisecond ([`Config::sack_delay`]);
-//! 5. the receive window starts at 64 KiB and becomes twice what is read in a round trip
-//!    ([`Config::initial_receive_window`]).
+//! 5. the receive window starts at 64 KiB, becomes a quarter more with the first segment, and then
+//!    twice what is read in a round trip and twice the next growth
+//!    ([`Config::initial_receive_window`]); segments beyond a gap open it, too, and take room in it;
+//! 6. segments leave in super-packets of at most half a window, and a part of one waits for the next
+//!    ACK if that is expected within a millisecond (`tcp_tso_should_defer`);
+//! 7. a reduction starts from the window, if that was full within the last round trip, where RFC 5681
+//!    §3.1 takes FlightSize after the ACK, and its proportional part is rounded up to whole segments;
+//! 8. CUBIC grows by whole segments ([`Config::growth`]).
 //!
 //! And of its own: SACK and timestamps are always used; a peer that aborts is believed without a
 //! check of the reset's sequence number; the third segment of an accurate ECN handshake carries

@@ -29,8 +29,8 @@ pub(crate) struct Receiver {
     limit: u64,
     /// What the buffer holds at present; [`Receiver::limit`] grows towards it.
     space: u64,
-    /// When the next measurement of what arrives in an RTT ends.
-    measure_at: Time,
+    /// When the present measurement of what arrives in an RTT began.
+    measured_at: Time,
     mss: u32,
     ack_every: u32,
     quick_acks_left: u32,
@@ -65,8 +65,9 @@ pub(crate) struct Receiver {
     quick_acks: u32,
     /// What the buffer may become.
     max_space: u64,
-    /// The receiver's own estimate of the RTT, by timestamps.
+    /// The receiver's own estimate of the RTT, by timestamps, and the last one it was taken from.
     rtt: Span,
+    last_echo: Time,
     /// What had been read when the present measurement began.
     measured_from: u64,
     /// The most that was read in an RTT.
@@ -101,7 +102,7 @@ impl Receiver {
             last_arrival: Time::ZERO,
             limit: config.initial_receive_window.min(config.receive_buffer),
             space: config.initial_receive_window.min(config.receive_buffer),
-            measure_at: Time::ZERO,
+            measured_at: Time::ZERO,
             mss: config.mss,
             ack_every: config.ack_every,
             quick_acks_left: config.quick_acks,
@@ -126,6 +127,7 @@ impl Receiver {
             quick_acks: config.quick_acks,
             max_space: config.receive_buffer,
             rtt: Span::ZERO,
+            last_echo: Time::ZERO,
             measured_from: 0,
             // Linux: the sender's initial window comes anyway.
             read_per_rtt: 10 * u64::from(config.mss),
@@ -207,6 +209,7 @@ impl Receiver {
         }
         if self.last_arrival == Time::ZERO {
             self.note_overhead();
+            self.measured_at = now;
         }
         self.last_arrival = now;
         self.note_ecn(segment);
@@ -255,6 +258,7 @@ impl Receiver {
             }
         } else {
             self.gaps.insert(seq, end);
+            self.grow_window(u64::from(segment.len));
             self.schedule_gap_ack(now);
         }
         let mut fin = 0;
@@ -266,8 +270,11 @@ impl Receiver {
         if self.reading == Reading::Immediate {
             self.read = self.nxt - u64::from(self.is_finished);
         }
-        if now >= self.measure_at {
-            self.measure(now, segment);
+        if segment.ts_echo != self.last_echo && segment.len >= self.mss {
+            self.note_rtt(now, segment.ts_echo);
+        }
+        if now.since(self.measured_at) >= self.rtt && self.rtt > Span::ZERO {
+            self.measure(now);
         }
         self.nxt - before - fin
     }
@@ -365,14 +372,16 @@ impl Receiver {
         self.edge = self.edge.max(self.nxt + u64::from(segment.window));
     }
 
-    /// Bytes that may arrive beyond RCV.NXT.
+    /// Bytes that may arrive beyond RCV.NXT. What lies beyond a gap takes room meanwhile, so it lets the
+    /// window open by as much less; the edge that was offered stays.
     fn window(&self) -> u64 {
+        let waiting = self.gaps.end().map_or(0, |end| end - self.nxt);
         (self.read + self.space)
-            .saturating_sub(self.nxt)
+            .saturating_sub(self.nxt + waiting)
             .min(self.limit)
     }
 
-    /// Linux `tcp_grow_window`: each segment that arrives in order opens the window by two, up to
+    /// Linux `tcp_grow_window`: each segment that arrives, in order or not, opens the window by two, up to
     /// the buffer, and is acknowledged at once meanwhile. What is left of the quick ACKs is made odd
     /// for that, so an even number of them stays as it is until the window has stopped growing.
     fn grow_window(&mut self, len: u64) {
@@ -388,21 +397,26 @@ impl Receiver {
         self.space = self.space.max((self.space / 4 * 5).min(self.max_space));
     }
 
-    /// Dynamic right-sizing (Fisk and Feng, 2001) as in Linux's `tcp_rcv_space_adjust`: once per
-    /// RTT the buffer becomes twice what was read in it, if that is the most so far, and twice what
-    /// another such growth would add, so that a sender in slow start finds room for the next round
-    /// and the one after it.
-    #[cold]
-    fn measure(&mut self, now: Time, segment: &Segment) {
-        let sample = now.since(segment.ts_echo);
+    /// Linux `tcp_rcv_rtt_update`: the RTT by timestamps, at once where it is less, else smoothed.
+    fn note_rtt(&mut self, now: Time, echo: Time) {
+        self.last_echo = echo;
+        let sample = now.since(echo);
         self.rtt = if self.rtt == Span::ZERO || sample < self.rtt {
             sample
         } else {
             Span::from_ns((7 * self.rtt.as_ns() + sample.as_ns()) / 8)
         };
+    }
+
+    /// Dynamic right-sizing (Fisk and Feng, 2001) as in Linux's `tcp_rcv_space_adjust`: once per
+    /// RTT the buffer becomes twice what was read in it, if that is the most so far, and twice what
+    /// another such growth would add, so that a sender in slow start finds room for the next round
+    /// and the one after it.
+    #[cold]
+    fn measure(&mut self, now: Time) {
         let read = self.read - self.measured_from;
         self.measured_from = self.read;
-        self.measure_at = now.saturating_add(self.rtt);
+        self.measured_at = now;
         if read > self.read_per_rtt {
             let more = scale(2 * read, read - self.read_per_rtt, self.read_per_rtt);
             self.read_per_rtt = read;
@@ -505,6 +519,8 @@ mod tests {
         let mut receiver = Receiver::new(&Config {
             mss: 100,
             quick_acks: 0,
+            // A window that opens would ask for an ACK of each segment.
+            initial_receive_window: 6 << 20,
             ..Config::default()
         });
         receiver.set_path_rtt(Span::from_ms(40));
@@ -563,8 +579,9 @@ mod tests {
         receiver.open(1000, Time::ZERO);
         // 64 KiB of window, in units of 2^7 bytes: 6 MiB need a scale of 7.
         assert_eq!(ack(&mut receiver).window, 512);
-        // 60 kB in each RTT of 10 ms, where the ten segments of an initial window, 50 kB, were
-        // expected: 2 * 60 kB, and 2 * 120 kB * (60 - 50) / 50 for as much growth again: 168 kB.
+        // 12 segments in each RTT of 10 ms, and the one that ends the first measurement, are 65 kB,
+        // where the ten of an initial window, 50 kB, were expected: 2 * 65 kB, and
+        // 2 * 130 kB * (65 - 50) / 50 for as much growth again: 208 kB.
         let mut seq = 1000;
         for round in 0..3_u64 {
             for _ in 0..12 {
@@ -581,8 +598,8 @@ mod tests {
             }
         }
         // The window opens by two bytes for each that arrives from then on.
-        assert_eq!(ack(&mut receiver).window, (168_000 >> 7) as u16);
-        assert_eq!(receiver.limit, 168_000);
+        assert_eq!(ack(&mut receiver).window, (208_000 >> 7) as u16);
+        assert_eq!(receiver.limit, 208_000);
     }
 
     #[test]
@@ -645,7 +662,7 @@ mod tests {
     fn after_three_acks_for_a_gap_the_others_are_compressed() {
         let mut receiver = receiver();
         receiver.rtt = Span::from_ms(10);
-        receiver.measure_at = Time::MAX;
+        receiver.measured_at = Time::MAX;
         for i in 1..=3 {
             receiver.handle(NOW, &data(1000 + i * 100, 100), IDLE);
             assert!(receiver.wants_ack(NOW));
@@ -676,7 +693,7 @@ mod tests {
     fn a_new_gap_has_three_acks_at_once_again() {
         let mut receiver = receiver();
         receiver.rtt = Span::from_ms(10);
-        receiver.measure_at = Time::MAX;
+        receiver.measured_at = Time::MAX;
         for i in [1, 2, 3, 5, 6] {
             receiver.handle(NOW, &data(1000 + i * 100, 100), IDLE);
             receiver.wants_ack(NOW).then(|| ack(&mut receiver));

@@ -235,6 +235,21 @@ impl Scoreboard {
         self.retransmitted_bytes > 0 || self.lost_bytes > 0
     }
 
+    /// Whether a lost segment has not been reported yet, retransmitted or not.
+    pub fn has_lost(&self) -> bool {
+        self.lost_bytes > 0
+    }
+
+    /// Whether a retransmission is under way.
+    pub fn is_resending(&self) -> bool {
+        self.retransmitted_bytes > 0
+    }
+
+    /// How many retransmissions are under way, by full segments.
+    pub fn resending(&self) -> u32 {
+        self.retransmitted_bytes.div_ceil(self.mss) as u32
+    }
+
     pub fn entry(&self, id: Id) -> &Entry {
         &self.ring[id as usize & (self.ring.len() - 1)]
     }

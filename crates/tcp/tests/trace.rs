@@ -23,6 +23,7 @@ const EXPECTED: &str = "
 100 -> data 8000 ack 0                   |
 100 -> data 9000 ack 0                   |
 150 <- FIN ack 1000                      | the server has nothing to send: FIN takes the first ACK along
+150 <- ack 2000                          | the second segment ends a super-packet (PSH)
 150 <- ack 2000 sack 3000-4000           | a gap is acknowledged at once (RFC 5681 4.2)
 150 <- ack 2000 sack 5000-6000 3000-4000 | the latest block first (RFC 2018 4)
 150 <- ack 2000 sack 5000-7000 3000-4000 |
@@ -31,32 +32,31 @@ const EXPECTED: &str = "
 150 <- ack 2000 sack 5000-10000 3000-4000|
 200 -> data 10000 ack 1                  | ack 1000: slow start, cwnd 11, pipe 9: two segments
 200 -> data 11000 ack 1                  |
-200 -> data 12000 ack 1                  | ack 2000 and one SACKed: cwnd 13, pipe 9: four
+200 -> data 12000 ack 1                  | ack 2000: cwnd 12, pipe 10: two
 200 -> data 13000 ack 1                  |
-200 -> data 14000 ack 1                  |
+200 -> data 14000 ack 1                  | first SACKed: one could leave (RFC 3042) but waits to be two; second SACKed: pipe 10: two
 200 -> data 15000 ack 1                  |
-200 -> data 16000 ack 1                  | second SACKed: pipe 12: one (limited transmit, RFC 3042)
-200 -> data 2000 ack 1                   | third SACKed: 2000 and 4000 are lost (RFC 8985 6.2). ssthresh = 13/2 in whole segments = 6; PRR: pipe 10, the first retransmission always leaves
-250 <- ack 2000 sack 5000-11000 3000-4000| PRR lets 6 leave for 13 delivered (RFC 9937 6.2); three more SACKs: 4 * 6/13 - 1 < 1, nothing
+200 -> data 2000 ack 1                   | third SACKed: 2000 and 4000 are lost (RFC 8985 6.2). ssthresh = 12/2 = 6; PRR: pipe 9, ceil(1 * 6/12) = 1
+200 -> data 4000 ack 1                   | fifth SACKed: ceil(3 * 6/12) - 1 = 1 (RFC 9937 6.2); nothing for the fourth and the sixth
+250 <- ack 2000 sack 5000-11000 3000-4000|
 250 <- ack 2000 sack 5000-12000 3000-4000|
 250 <- ack 2000 sack 5000-13000 3000-4000|
 250 <- ack 2000 sack 5000-14000 3000-4000|
 250 <- ack 2000 sack 5000-15000 3000-4000|
 250 <- ack 2000 sack 5000-16000 3000-4000|
-250 <- ack 2000 sack 5000-17000 3000-4000|
-250 <- ack 4000 sack 5000-17000          | the first hole is filled
-300 -> data 4000 ack 1                   | SACK of 10000: 5 * 6/13 - 1 = 1.3
-300 -> data 17000 ack 1                  | SACK of 13000, after two with 6 * 6/13 - 2 < 1 and a pipe of 6: pipe 5 is below ssthresh, which it may reach
+250 <- ack 4000 sack 5000-16000          | the first hole is filled
+250 <- ack 16000                         | the second hole is filled
+300 -> data 16000 ack 1                  | SACK of 10000: ceil(5 * 6/12) - 2 = 1
+300 -> data 17000 ack 1                  | SACK of 13000, after two with 6 * 6/12 - 3 = 0 and a pipe of 6: pipe 5 is below ssthresh, which it may reach
 300 -> data 18000 ack 1                  | SACK of 14000: one for one
 300 -> data 19000 ack 1                  | SACK of 15000
-300 -> data 20000 ack 1                  | SACK of 16000
-300 -> data 21000 ack 1                  | ack 4000
-350 <- ack 17000                         | the second hole is filled
-350 <- ack 19000                         | every second segment
-350 <- ack 21000                         |
-390 <- ack 22000                         | a single segment waits 40 ms for its ACK
-400 -> data 22000 ack 1                  | ack 17000 ends the recovery: cwnd = ssthresh = 6, pipe 5: one
-400 -> FIN data 23000 ack 1              | ack 19000 makes room for the last segment, with FIN
+300 -> data 20000 ack 1                  | ack 4000
+300 -> data 21000 ack 1                  | ack 16000 ends the recovery: cwnd = ssthresh = 6, pipe 5: one
+350 <- ack 18000                         | every second segment
+350 <- ack 20000                         |
+350 <- ack 22000                         |
+400 -> data 22000 ack 1                  | ack 18000: cwnd 6, pipe 4: two
+400 -> FIN data 23000 ack 1              | the last segment, with FIN
 450 <- ack 24001                         | FIN counts one
 ";
 

@@ -8,7 +8,7 @@
 //! 1. slow start is that of [`super::hystart`], with HyStart++ only on request (RFC 9438 §4.10
 //!    recommends it);
 //! 2. the base of a reduction is the smaller of the window and FlightSize (RFC 9438 §4.6
-//!    allows the window when it was used up);
+//!    allows the window when it was used up, and so it is taken here, as in Linux);
 //! 3. time that the application spent idle is taken out of the epoch (RFC 9438 §5.8);
 //! 4. the target is the curve one *least* RTT ahead, as in Linux, where RFC 9438 §4.2 takes the
 //!    smoothed one: behind a full buffer of a second the two differ by a second of growth;

@@ -115,7 +115,8 @@ pub struct Ack {
 pub struct Episode {
     /// When it was noticed.
     pub now: Time,
-    /// Bytes sent and not acknowledged (RFC 5681 §2: FlightSize).
+    /// Bytes sent and not acknowledged (RFC 5681 §2: FlightSize), and not less than the window if that
+    /// was full within the last round trip.
     pub flight: u64,
     /// Bytes in the network.
     pub in_flight: u64,

@@ -27,6 +27,7 @@ impl Sender {
         if ack > self.board.nxt() {
             return;
         }
+        self.is_deferring = false;
         let window_moved = self.update_window(ack, segment);
         let prior_una = self.board.una();
         let prior_in_flight = self.board.in_flight();
@@ -73,9 +74,16 @@ impl Sender {
             0
         };
         self.try_undo(segment, advanced);
-        self.end_episode();
-        if lost > 0 {
-            self.on_loss_found(now, prior_in_flight, gathered.delivered, advanced);
+        // A loss beyond the end of a recovery is one of its own (RFC 6582 §3.2, step 3), although it
+        // was found and may have been repaired before that end.
+        let goes_on = self.end_episode() && self.board.has_lost();
+        if lost > 0 || goes_on {
+            self.on_loss_found(
+                now,
+                prior_in_flight,
+                gathered.delivered,
+                advanced && lost == 0,
+            );
         } else if (has_ece || ce_bytes > 0) && self.phase == Phase::Open && !self.cc.handles_marks()
         {
             self.on_mark(now, prior_in_flight, gathered.delivered, advanced);
@@ -83,7 +91,7 @@ impl Sender {
             && !self.cc.owns_window()
             && gathered.delivered > 0
         {
-            self.reduce(gathered.delivered, advanced, lost == 0);
+            self.reduce(gathered.delivered, advanced);
         }
         let is_round_start = self.board.una() > self.round_end;
         if is_round_start {

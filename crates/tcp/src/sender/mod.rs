@@ -60,8 +60,6 @@ enum Timer {
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     window: Window,
-    /// When the first segment was retransmitted in this episode; [`Time::MAX`] before that.
-    first_retransmit: Time,
     /// Retransmissions that have not been reported as duplicates.
     unaccounted: u32,
 }
@@ -116,6 +114,8 @@ pub(crate) struct Sender {
     nagle: bool,
     is_paced: bool,
     is_cwnd_limited: bool,
+    /// A part of a super-packet waits for the next ACK or write.
+    is_deferring: bool,
     /// A probe must leave with the next poll, whatever the window.
     owes_probe: bool,
     /// A probe of a closed window must leave with the next poll.
@@ -141,6 +141,9 @@ pub(crate) struct Sender {
     /// SND.NXT at the start of the episode (RFC 6675 §5: RecoveryPoint).
     recovery_end: u64,
     undo: Option<Undo>,
+    /// When the first of the retransmissions left that are under way or belong to this episode;
+    /// [`Time::MAX`] without one (Linux `retrans_stamp`).
+    first_retransmit: Time,
     max_retries: u32,
     params: Params,
     descriptor: &'static Descriptor,
@@ -198,6 +201,7 @@ impl Sender {
             nagle: config.nagle,
             is_paced,
             is_cwnd_limited: false,
+            is_deferring: false,
             owes_probe: false,
             owes_window_probe: false,
             owes_cwr: false,
@@ -216,6 +220,7 @@ impl Sender {
             prr: Prr::default(),
             recovery_end: start,
             undo: None,
+            first_retransmit: Time::MAX,
             max_retries: config.max_retries,
             params,
             descriptor,
@@ -313,6 +318,7 @@ impl Sender {
 
     /// Makes `bytes` more available; `u64::MAX` for an endless source.
     pub fn write(&mut self, bytes: u64) {
+        self.is_deferring = false;
         if !self.is_closing {
             self.limit = self.limit.saturating_add(bytes);
         }
@@ -320,6 +326,7 @@ impl Sender {
 
     /// Sends FIN after everything written; an endless source ends with what has been sent.
     pub fn close(&mut self) {
+        self.is_deferring = false;
         if self.limit == u64::MAX {
             self.limit = self.board.nxt();
         }

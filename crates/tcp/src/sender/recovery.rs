@@ -148,10 +148,10 @@ impl Sender {
     }
 
     fn remember_for_undo(&mut self) {
+        // A retransmission that is still under way belongs to this episode, too.
         self.undo = Some(Undo {
             window: self.window,
-            first_retransmit: Time::MAX,
-            unaccounted: 0,
+            unaccounted: self.board.resending(),
         });
     }
 
@@ -161,7 +161,7 @@ impl Sender {
         now: Time,
         prior_in_flight: u64,
         delivered: u64,
-        advanced: bool,
+        is_safe: bool,
     ) {
         match self.phase {
             Phase::Open => {
@@ -175,7 +175,7 @@ impl Sender {
             Phase::Reducing => {}
             Phase::Recovery | Phase::Loss => {
                 if self.phase == Phase::Recovery && !self.cc.owns_window() && delivered > 0 {
-                    self.reduce(delivered, advanced, false);
+                    self.reduce(delivered, is_safe);
                 }
                 return;
             }
@@ -185,7 +185,7 @@ impl Sender {
         self.recovery_end = self.board.nxt();
         self.tail_probe = None;
         if !self.cc.owns_window() {
-            self.reduce(delivered, advanced, false);
+            self.reduce(delivered, is_safe);
         }
     }
 
@@ -205,14 +205,13 @@ impl Sender {
         self.owes_cwr = self.ecn != EcnMode::Accurate;
         self.phase = Phase::Reducing;
         self.recovery_end = self.board.nxt();
-        self.reduce(delivered, advanced, true);
+        self.reduce(delivered, advanced);
     }
 
     /// RFC 9937 §6.2. The proportional part is rounded up to whole segments, as Linux counts: a
     /// segment leaves with the first byte that is due of it.
-    pub(super) fn reduce(&mut self, delivered: u64, advanced: bool, nothing_lost: bool) {
+    pub(super) fn reduce(&mut self, delivered: u64, is_safe: bool) {
         let (in_flight, ssthresh) = (self.board.in_flight(), self.window.ssthresh);
-        let is_safe = advanced && nothing_lost;
         let cwnd = self
             .prr
             .window(in_flight, ssthresh, self.mss, delivered, is_safe);
@@ -223,17 +222,22 @@ impl Sender {
         };
     }
 
-    /// Ends the episode once everything sent before it has been acknowledged.
-    pub(super) fn end_episode(&mut self) {
+    /// Ends the episode once everything sent before it has been acknowledged; whether it did.
+    pub(super) fn end_episode(&mut self) -> bool {
         let una = self.board.una();
         let is_over = match self.phase {
-            Phase::Open => return,
+            Phase::Open => {
+                if !self.board.is_resending() {
+                    self.first_retransmit = Time::MAX;
+                }
+                return false;
+            }
             Phase::Recovery | Phase::Loss => una >= self.recovery_end,
             // One segment more, so that the receiver has seen CWR.
             Phase::Reducing => una > self.recovery_end || self.board.is_empty(),
         };
         if !is_over {
-            return;
+            return false;
         }
         if self.phase != Phase::Reducing {
             self.rack.on_recovered();
@@ -243,6 +247,7 @@ impl Sender {
             self.window.cwnd = self.window.ssthresh;
         }
         self.phase = Phase::Open;
+        true
     }
 
     /// Takes a reduction back when its losses turn out to be none: by timestamps (RFC 3522
@@ -250,11 +255,11 @@ impl Sender {
     /// retransmission was reported as a duplicate (RFC 2883 §5, RFC 4015 §3.2).
     pub(super) fn try_undo(&mut self, segment: &Segment, advanced: bool) {
         let Some(undo) = self.undo else { return };
-        if undo.first_retransmit == Time::MAX {
+        if self.first_retransmit == Time::MAX {
             return;
         }
         let echoes_original =
-            advanced && segment.ts_echo > Time::ZERO && segment.ts_echo < undo.first_retransmit;
+            advanced && segment.ts_echo > Time::ZERO && segment.ts_echo < self.first_retransmit;
         if !echoes_original && undo.unaccounted > 0 {
             if self.phase == Phase::Open && self.board.una() > self.recovery_end {
                 self.undo = None;

@@ -132,8 +132,11 @@ impl Sender {
         let room = self.window.cwnd.saturating_sub(self.board.in_flight());
         let by_peer = self.edge.saturating_sub(self.board.nxt());
         let largest = u64::from(self.super_packet) * self.mss;
-        if room.min(by_peer) < largest && self.defers(now, room, by_peer) {
-            return false;
+        if room.min(by_peer) < largest {
+            self.is_deferring |= self.defers(now, room, by_peer);
+            if self.is_deferring {
+                return false;
+            }
         }
         let half = (self.window.cwnd / 2).max(self.mss);
         let bytes = room.min(half).min(by_peer).min(largest);
@@ -221,8 +224,8 @@ impl Sender {
         self.board.on_retransmit(id, sent_at, tx);
         self.counters.retransmits += 1;
         self.counters.bytes_retransmitted += u64::from(out.len);
+        self.first_retransmit = self.first_retransmit.min(sent_at);
         if let Some(undo) = &mut self.undo {
-            undo.first_retransmit = undo.first_retransmit.min(sent_at);
             undo.unaccounted += 1;
         }
         self.on_sent(now, entry.len(), u64::from(out.len));
