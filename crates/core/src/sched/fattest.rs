@@ -70,18 +70,24 @@ impl Fattest {
         let weight = u32::try_from(weight).unwrap_or(u32::MAX);
         let at = self.leaves + queue as usize / FAN;
         // One comparison tells both a tree from none and a queue from none.
-        if at >= self.nodes.len() && self.set_in_place(queue, weight) {
+        let Some(leaf) = self.nodes.get_mut(at) else {
+            return self.set_in_place(queue, weight);
+        };
+        let new = ordered(weight);
+        let old = core::mem::replace(&mut leaf.0[queue as usize % FAN], new);
+        // Most changes end here: it was and is not the largest of its node.
+        if let Some(above) = at.checked_sub(1)
+            && old.max(new) < self.nodes[above / FAN].0[above % FAN]
+        {
             return;
         }
-        self.set_in_tree(queue, ordered(weight));
+        self.climb(at, queue as usize % FAN, old, new);
     }
 
-    #[inline(always)]
-    fn set_in_tree(&mut self, queue: u32, mut new: i32) {
-        let mut at = self.leaves + queue as usize / FAN;
-        let mut slot = queue as usize % FAN;
+    /// The weight in `slot` of the node `at` was `old` and is `new`: sees to the maxima above.
+    #[inline(never)]
+    fn climb(&mut self, mut at: usize, mut slot: usize, mut old: i32, mut new: i32) {
         loop {
-            let old = core::mem::replace(&mut self.nodes[at].0[slot], new);
             let best = &mut self.first[at];
             if at == 0 {
                 // What the largest is, is asked for at the root alone, and by the search.
@@ -98,7 +104,7 @@ impl Fattest {
                 }
                 return;
             } else if old < largest || (*best != UNKNOWN && *best != slot as u8) {
-                // Most changes end here: it was and is not the largest of its node, or not the only one.
+                // It was not the largest of its node, or not the only one.
                 return;
             } else {
                 *best = UNKNOWN;
@@ -108,6 +114,7 @@ impl Fattest {
                 }
             }
             (at, slot) = (above, its);
+            old = core::mem::replace(&mut self.nodes[at].0[slot], new);
         }
     }
 
@@ -143,27 +150,26 @@ impl Fattest {
         })
     }
 
-    /// Notes a weight without a tree; if too many queues have some, plants one and says no.
+    /// Notes a weight without a tree; if too many queues have some, plants one.
     #[inline(never)]
-    fn set_in_place(&mut self, queue: u32, weight: u32) -> bool {
+    fn set_in_place(&mut self, queue: u32, weight: u32) {
         let mut free = None;
         for place in &mut self.few {
             if place.1 == 0 {
                 free = Some(place);
             } else if place.0 == queue {
                 place.1 = weight;
-                return true;
+                return;
             }
         }
         match free {
             Some(place) => *place = (queue, weight),
             None if weight > 0 => {
                 self.plant();
-                return false;
+                self.set(queue, u64::from(weight));
             }
             None => {}
         }
-        true
     }
 
     #[cold]
@@ -172,7 +178,7 @@ impl Fattest {
         self.nodes = vec![Node([ordered(0); FAN]); nodes];
         self.first = vec![UNKNOWN; nodes];
         for (queue, weight) in self.few {
-            self.set_in_tree(queue, ordered(weight));
+            self.set(queue, u64::from(weight));
         }
     }
 }
