@@ -42,7 +42,7 @@ use super::fattest::Fattest;
 use super::pool::{NONE, Pool};
 use super::{Discipline, DisciplineAlgorithm, Wake};
 use crate::aqm::cobalt::CobaltParams;
-use crate::aqm::{Aqm, Verdict};
+use crate::aqm::{Aqm, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::link::{Cells, FramingParams};
 use crate::packet::Packet;
@@ -313,17 +313,29 @@ impl Cake {
             // Behind the bottleneck every bulk flow's packets arrive in bunches (Linux).
             let bulk_flows = if self.charges_drops { tin.bulk } else { 0 };
             let flow = &mut tin.flows[id as usize];
-            let node = flow.chain.first();
-            let Some(mut packet) = self.pool.pop_front(&mut flow.chain) else {
+            if flow.chain.is_empty() {
                 tin.retire(id, cx);
                 return None;
+            }
+            flow.forget_ack(flow.chain.first());
+            let mut packet = self.pool.take_front(&mut flow.chain);
+            let (packets, bytes) = (u64::from(packet.segments), u64::from(packet.len));
+            let held = Backlog {
+                packets: flow.backlog.packets - packets,
+                bytes: flow.backlog.bytes - bytes,
             };
-            flow.forget_ack(node);
-            flow.backlog.remove(&packet);
+            // Not read again where it has just been written: see `Fq`.
+            let view = QueueView {
+                packets: held.packets,
+                bytes: held.bytes,
+                total_bytes: self.backlog.bytes - bytes,
+                limit_packets: self.limit.packets,
+                limit_bytes: self.limit.bytes,
+            };
+            flow.backlog = held;
             tin.backlog.remove(&packet);
             self.backlog.remove(&packet);
-            self.fattest.set(own, flow.backlog.bytes);
-            let view = flow.view(&self.backlog, &self.limit);
+            self.fattest.set(own, held.bytes);
             flow.aqm.set_bulk_flows(bulk_flows);
             match flow.aqm.on_dequeue(&packet, &view, cx) {
                 Verdict::Drop(reason) if !flow.chain.is_empty() => {
@@ -433,10 +445,8 @@ impl Cake {
         let (number, id) = ((key / QUEUES) as usize, key % QUEUES);
         let tin = &mut self.tins[number];
         let flow = &mut tin.flows[id as usize];
-        let node = flow.chain.first();
-        let packet = self.pool.pop_front(&mut flow.chain);
-        let packet = packet.expect("the fattest flow has packets");
-        flow.forget_ack(node);
+        flow.forget_ack(flow.chain.first());
+        let packet = self.pool.take_front(&mut flow.chain);
         flow.backlog.remove(&packet);
         tin.backlog.remove(&packet);
         self.backlog.remove(&packet);

@@ -85,6 +85,12 @@ impl Pool {
         if chain.head == NONE {
             return None;
         }
+        Some(self.take_front(chain))
+    }
+
+    /// The oldest packet of `chain`, which has one.
+    #[inline]
+    pub(crate) fn take_front(&mut self, chain: &mut Chain) -> Packet {
         let (packet, next) = self.release(chain.head);
         chain.head = next;
         match self.nodes.get_mut(next as usize) {
@@ -92,7 +98,7 @@ impl Pool {
             Some(node) => node.prev = NONE,
             None => chain.tail = NONE,
         }
-        Some(packet)
+        packet
     }
 
     /// Takes the packet in `node` out of the middle of `chain`, to which it belongs.

@@ -10,8 +10,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::Queue;
 use super::pool::NONE;
+use super::queue::Queue;
 use crate::aqm::AqmAlgorithm;
 
 /// Queues without pages.
@@ -175,4 +175,48 @@ impl<A: AqmAlgorithm> Queues<A> {
 #[cold]
 fn make_page<A: AqmAlgorithm>(params: &Arc<A::Params>) -> Box<[Queue<A>; PAGE]> {
     Box::new(core::array::from_fn(|_| Queue::new(params)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aqm::droptail::DropTail;
+    use crate::event::{Cx, DropReason, Sink};
+    use crate::packet::Packet;
+    use crate::param::NoParams;
+    use crate::rng::Rng;
+    use crate::sched::Discipline;
+    use crate::sched::fq::{Fq, FqParams};
+    use crate::units::Time;
+
+    /// The slots of what was dropped.
+    #[derive(Default)]
+    struct Dropped(Vec<u32>);
+
+    impl Sink for Dropped {
+        fn discard(&mut self, _now: Time, packet: Packet, _reason: DropReason) {
+            self.0.push(packet.slot);
+        }
+    }
+
+    #[test]
+    fn the_fattest_gives_way_however_many_queues_have_seen_a_packet() {
+        for others in 1..=2 * FEW as u32 {
+            let params = FqParams {
+                limit: u64::from(others) + 3,
+                ..FqParams::default()
+            };
+            let mut fq = Fq::<DropTail>::new(&params, NoParams);
+            let (mut rng, mut sink) = (Rng::from_seed(1), Dropped::default());
+            // Three packets of flow 700 in slots 0 to 2, then one of each other, and one too many.
+            for slot in 0..others + 4 {
+                let mut packet = Packet::new(slot, 1000);
+                packet.flow = if slot < 3 { 700 } else { 37 * slot };
+                fq.enqueue(packet, &mut Cx::new(Time::ZERO, &mut rng, &mut sink));
+            }
+            // RFC 8290 section 4.1.2: half of its packets, rounded down, from its head.
+            assert_eq!(sink.0, [0], "{others} other queues");
+            assert_eq!(fq.backlog().packets, u64::from(others) + 3);
+        }
+    }
 }

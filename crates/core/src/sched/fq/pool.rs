@@ -6,6 +6,8 @@
 //! where the processor fetches them ahead. Last in, first out would shuffle them a little with every lap,
 //! most of all when overflow frees many at once. A pool of few nodes is in the cache as a whole, or, of a
 //! link of very many, not at all: it does without, and without the memory.
+//!
+//! Who takes a packet out fetches the node behind it, which the next turn of the queue will need.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
