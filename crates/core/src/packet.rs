@@ -91,6 +91,14 @@ impl Packet {
         now.since(self.arrival)
     }
 
+    /// The handle, field by field, from or into a place of storage that is not read again before it is
+    /// written. Moved as a whole it would be loaded in pieces wider than the stores that made it, or
+    /// that took it out of an `Option` there; such a load waits until those stores are in the cache.
+    #[inline(always)]
+    pub(crate) const fn moved(&self) -> Packet {
+        Packet { ..*self }
+    }
+
     /// Bytes of one wire packet of this handle, rounded up.
     pub const fn segment_len(&self) -> u32 {
         if self.segments > 1 {

@@ -51,6 +51,7 @@ impl FramingParams {
     /// let adsl = FramingParams { overhead: 40, cells: Cells::Atm, ..FramingParams::default() };
     /// assert_eq!(adsl.wire_len(&Packet::new(0, 1500)), 1749);
     /// ```
+    #[inline]
     pub fn wire_len(&self, packet: &Packet) -> u64 {
         let segments = u64::from(packet.segments.max(1));
         let one = u64::from(packet.segment_len());

@@ -213,14 +213,13 @@ impl Discipline for Cake {
         }
         let number = usize::from(self.tin_of[usize::from(packet.dscp & 63)]);
         self.wake_clocks(number, cx.now);
-        let id = self.tins[number].classify(&packet);
-        let view = self.view(number, id);
-        cx.queue = key(number, id);
-        match self.tins[number]
-            .flow(id)
-            .aqm
-            .on_enqueue(&packet, &view, cx)
-        {
+        let tin = &mut self.tins[number];
+        let id = tin.classify(&packet);
+        let own = key(number, id);
+        cx.queue = own;
+        let flow = &mut tin.flows[id as usize];
+        let view = flow.view(&self.backlog, &self.limit);
+        match flow.aqm.on_enqueue(&packet, &view, cx) {
             Verdict::Pass => {}
             Verdict::Mark => cx.mark(&mut packet),
             Verdict::Drop(reason) => {
@@ -229,7 +228,19 @@ impl Discipline for Cake {
             }
         }
         cx.enqueued(&packet);
-        self.push(number, id, packet, cx);
+        let gain = Backlog {
+            packets: u64::from(packet.segments),
+            bytes: u64::from(packet.len),
+        };
+        let node = self.pool.push_back(&mut flow.chain, packet);
+        for backlog in [&mut flow.backlog, &mut tin.backlog, &mut self.backlog] {
+            backlog.packets += gain.packets;
+            backlog.bytes += gain.bytes;
+        }
+        self.fattest.set(own, flow.backlog.bytes);
+        if self.ack_filter != AckFilter::Off {
+            self.filter_acks(number, id, node, cx);
+        }
         self.tins[number].arrived(id, cx);
         while self.backlog.packets > self.limit.packets || self.backlog.bytes > self.limit.bytes {
             self.drop_from_fattest(cx);
@@ -242,17 +253,8 @@ impl Discipline for Cake {
                 return None;
             }
             let number = self.choose_tin(cx.now);
-            while let Some(id) = self.tins[number].next() {
-                cx.queue = key(number, id);
-                let Some(packet) = self.pop(number, id) else {
-                    self.tins[number].retire(id, cx);
-                    break;
-                };
-                if let Some(packet) = self.ask(number, id, packet, cx) {
-                    self.charge(number, Some(id), &packet, false, cx.now);
-                    cx.dequeued(&packet);
-                    return Some(packet);
-                }
+            if let Some(packet) = self.serve(number, cx) {
+                return Some(packet);
             }
         }
         None
@@ -274,11 +276,11 @@ impl Discipline for Cake {
             let id = self.tins[number].next();
             let id = id.expect("a tin with packets has an active flow");
             if let Some(packet) = self.pop(number, id) {
-                self.tins[number].flow(id).deficit -= i64::from(packet.len) << FRACTION;
+                self.tins[number].flows[id as usize].deficit -= i64::from(packet.len) << FRACTION;
                 return Some(packet);
             }
             // An empty flow leaves its list at the next dequeue, which can tell its AQM.
-            let flow = self.tins[number].flow(id);
+            let flow = &mut self.tins[number].flows[id as usize];
             flow.deficit = flow.deficit.min(0);
         }
     }
@@ -298,44 +300,61 @@ impl Discipline for Cake {
 }
 
 impl Cake {
-    /// Asks the AQM about a packet at the head; drops it if it says so and there are others. The
-    /// last packet of a flow is never dropped: the sender would learn of it by a timeout only.
-    fn ask(
-        &mut self,
-        number: usize,
-        id: u32,
-        mut packet: Packet,
-        cx: &mut Cx<'_>,
-    ) -> Option<Packet> {
-        let mut view = self.view(number, id);
+    /// The next packet of a tin, or none if a flow that turned out to be empty leaves its list, or all
+    /// have left. The last packet of a flow is never dropped, whatever its AQM says: the sender would
+    /// learn of it by a timeout only.
+    #[inline]
+    fn serve(&mut self, number: usize, cx: &mut Cx<'_>) -> Option<Packet> {
+        let mut id = self.tins[number].next()?;
         loop {
+            let own = key(number, id);
+            cx.queue = own;
+            let tin = &mut self.tins[number];
             // Behind the bottleneck every bulk flow's packets arrive in bunches (Linux).
-            let bulk_flows = match self.charges_drops {
-                true => self.tins[number].bulk,
-                false => 0,
+            let bulk_flows = if self.charges_drops { tin.bulk } else { 0 };
+            let flow = &mut tin.flows[id as usize];
+            if flow.chain.is_empty() {
+                tin.retire(id, cx);
+                return None;
+            }
+            flow.forget_ack(flow.chain.first());
+            let mut packet = self.pool.take_front(&mut flow.chain);
+            let (packets, bytes) = (u64::from(packet.segments), u64::from(packet.len));
+            let held = Backlog {
+                packets: flow.backlog.packets - packets,
+                bytes: flow.backlog.bytes - bytes,
             };
-            let flow = self.tins[number].flow(id);
+            // Not read again where it has just been written: see `Fq`.
+            let view = QueueView {
+                packets: held.packets,
+                bytes: held.bytes,
+                total_bytes: self.backlog.bytes - bytes,
+                limit_packets: self.limit.packets,
+                limit_bytes: self.limit.bytes,
+            };
+            flow.backlog = held;
+            tin.backlog.remove(&packet);
+            self.backlog.remove(&packet);
+            self.fattest.set(own, held.bytes);
             flow.aqm.set_bulk_flows(bulk_flows);
             match flow.aqm.on_dequeue(&packet, &view, cx) {
-                Verdict::Pass => return Some(packet),
-                Verdict::Mark => {
-                    cx.mark(&mut packet);
-                    return Some(packet);
-                }
-                Verdict::Drop(_) if flow.chain.is_empty() => return Some(packet),
-                Verdict::Drop(reason) => {
+                Verdict::Drop(reason) if !flow.chain.is_empty() => {
                     if self.charges_drops {
                         self.charge(number, Some(id), &packet, true, cx.now);
                     }
                     cx.discard(packet, reason);
+                    if self.charges_drops {
+                        // The drop may have ended the flow's turn.
+                        id = self.tins[number].next()?;
+                    }
+                    continue;
                 }
+                Verdict::Mark => cx.mark(&mut packet),
+                Verdict::Pass | Verdict::Drop(_) => {}
             }
-            if self.charges_drops {
-                // The drop may have ended the flow's turn.
-                return None;
-            }
-            packet = self.pop(number, id).expect("there were others");
-            view = self.view(number, id);
+            self.charge(number, Some(id), &packet, false, cx.now);
+            cx.dequeued(&packet);
+            return Some(packet);
         }
     }
 
@@ -368,17 +387,6 @@ impl Cake {
         number
     }
 
-    fn view(&mut self, number: usize, id: u32) -> QueueView {
-        let backlog = self.tins[number].flow(id).backlog;
-        QueueView {
-            packets: backlog.packets,
-            bytes: backlog.bytes,
-            total_bytes: self.backlog.bytes,
-            limit_packets: self.limit.packets,
-            limit_bytes: self.limit.bytes,
-        }
-    }
-
     /// Clocks that stood still while there was nothing to send start now.
     fn wake_clocks(&mut self, number: usize, now: Time) {
         let tin = &mut self.tins[number];
@@ -392,6 +400,7 @@ impl Cake {
     }
 
     /// Charges a packet that is sent, or dropped after it had passed the bottleneck.
+    #[inline]
     fn charge(
         &mut self,
         number: usize,
@@ -404,7 +413,7 @@ impl Cake {
         let tin = &mut self.tins[number];
         tin.charge(bytes, now);
         if let Some(id) = flow {
-            tin.flow(id).deficit -= (bytes as i64) << FRACTION;
+            tin.flows[id as usize].deficit -= (bytes as i64) << FRACTION;
         }
         self.clock.charge(bytes, self.rate);
         if !is_drop {
@@ -412,21 +421,8 @@ impl Cake {
         }
     }
 
-    fn push(&mut self, number: usize, id: u32, packet: Packet, cx: &mut Cx<'_>) {
-        let tin = &mut self.tins[number];
-        tin.backlog.add(&packet);
-        self.backlog.add(&packet);
-        let flow = tin.flow(id);
-        flow.backlog.add(&packet);
-        let node = self.pool.push_back(&mut flow.chain, packet);
-        self.fattest.set(key(number, id), flow.backlog.bytes);
-        if self.ack_filter != AckFilter::Off {
-            self.filter_acks(number, id, node, cx);
-        }
-    }
-
     fn pop(&mut self, number: usize, id: u32) -> Option<Packet> {
-        let flow = self.tins[number].flow(id);
+        let flow = &mut self.tins[number].flows[id as usize];
         let node = flow.chain.first();
         let packet = self.pool.pop_front(&mut flow.chain)?;
         self.count_out(number, id, node, &packet);
@@ -435,15 +431,11 @@ impl Cake {
 
     fn count_out(&mut self, number: usize, id: u32, node: u32, packet: &Packet) {
         let tin = &mut self.tins[number];
+        let flow = &mut tin.flows[id as usize];
+        flow.forget_ack(node);
+        flow.backlog.remove(packet);
         tin.backlog.remove(packet);
         self.backlog.remove(packet);
-        let flow = tin.flow(id);
-        flow.backlog.remove(packet);
-        for ack in &mut flow.acks {
-            if *ack == node {
-                *ack = NONE;
-            }
-        }
         self.fattest.set(key(number, id), flow.backlog.bytes);
     }
 
@@ -451,20 +443,28 @@ impl Cake {
     fn drop_from_fattest(&mut self, cx: &mut Cx<'_>) {
         let key = self.fattest.find();
         let (number, id) = ((key / QUEUES) as usize, key % QUEUES);
-        let packet = self.pop(number, id).expect("the fattest flow has packets");
+        let tin = &mut self.tins[number];
+        let flow = &mut tin.flows[id as usize];
+        flow.forget_ack(flow.chain.first());
+        let packet = self.pool.take_front(&mut flow.chain);
+        flow.backlog.remove(&packet);
+        tin.backlog.remove(&packet);
+        self.backlog.remove(&packet);
+        self.fattest.set(key, flow.backlog.bytes);
         if self.charges_drops {
             self.charge(number, None, &packet, true, cx.now);
         }
         cx.queue = key;
         cx.discard(packet, DropReason::Evicted);
-        self.tins[number].flow(id).aqm.on_overflow(1, cx);
+        let aqm = &mut self.tins[number].flows[id as usize].aqm;
+        aqm.on_overflow(1, cx);
     }
 
     /// Removes an acknowledgement that the packet in `node`, the last of its flow, makes redundant.
     fn filter_acks(&mut self, number: usize, id: u32, node: u32, cx: &mut Cx<'_>) {
         let newer = self.pool.packet(node);
         let is_redundant = |ack: u32| ack != NONE && cx.supersedes(newer, self.pool.packet(ack));
-        let flow = self.tins[number].flow(id);
+        let flow = &mut self.tins[number].flows[id as usize];
         let [older, last] = flow.acks;
         let redundant = if !is_redundant(last) {
             None

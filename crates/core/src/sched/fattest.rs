@@ -70,45 +70,59 @@ impl Fattest {
         let weight = u32::try_from(weight).unwrap_or(u32::MAX);
         let at = self.leaves + queue as usize / FAN;
         // One comparison tells both a tree from none and a queue from none.
-        if at >= self.nodes.len() && self.set_in_place(queue, weight) {
+        let Some(leaf) = self.nodes.get_mut(at) else {
+            return self.set_in_place(queue, weight);
+        };
+        let slot = queue as usize % FAN;
+        let (old, new) = (leaf.0[slot], ordered(weight));
+        // Most changes end here: it was and is not the largest of its node.
+        if let Some(above) = at.checked_sub(1)
+            && old.max(new) < self.nodes[above / FAN].0[above % FAN]
+        {
+            self.nodes[at].0[slot] = new;
             return;
         }
-        self.set_in_tree(queue, ordered(weight));
+        self.climb(at, slot, new);
     }
 
-    #[inline(always)]
-    fn set_in_tree(&mut self, queue: u32, mut new: i32) {
-        let mut at = self.leaves + queue as usize / FAN;
-        let mut slot = queue as usize % FAN;
-        loop {
-            let old = core::mem::replace(&mut self.nodes[at].0[slot], new);
-            let best = &mut self.first[at];
-            if at == 0 {
-                // What the largest is, is asked for at the root alone, and by the search.
-                *best = UNKNOWN;
-                return;
-            }
+    /// Sets the weight in `slot` of the node `at`, and the maxima above.
+    #[inline(never)]
+    fn climb(&mut self, mut at: usize, mut slot: usize, mut new: i32) {
+        while at > 0 {
             let (above, its) = ((at - 1) / FAN, (at - 1) % FAN);
             let largest = self.nodes[above].0[its];
+            let node = &mut self.nodes[at];
+            let best = &mut self.first[at];
+            let old = node.0[slot];
             if new > largest {
                 *best = slot as u8;
+                node.0[slot] = new;
             } else if new == largest {
                 if *best != UNKNOWN {
                     *best = (*best).min(slot as u8);
                 }
+                node.0[slot] = new;
                 return;
             } else if old < largest || (*best != UNKNOWN && *best != slot as u8) {
-                // Most changes end here: it was and is not the largest of its node, or not the only one.
+                // It was not the largest of its node, or not the only one.
+                node.0[slot] = new;
                 return;
             } else {
                 *best = UNKNOWN;
-                new = self.nodes[at].largest();
+                // Compared before the new weight is stored: a load of all sixteen would wait until
+                // that store is in the cache.
+                let others = node.largest_but(slot);
+                node.0[slot] = new;
+                new = new.max(others);
                 if new == largest {
                     return;
                 }
             }
             (at, slot) = (above, its);
         }
+        // What the largest is, is asked for at the root alone, and by the search.
+        self.nodes[0].0[slot] = new;
+        self.first[0] = UNKNOWN;
     }
 
     /// The queue with the largest weight; of equal ones that with the lowest number.
@@ -143,27 +157,26 @@ impl Fattest {
         })
     }
 
-    /// Notes a weight without a tree; if too many queues have some, plants one and says no.
+    /// Notes a weight without a tree; if too many queues have some, plants one.
     #[inline(never)]
-    fn set_in_place(&mut self, queue: u32, weight: u32) -> bool {
+    fn set_in_place(&mut self, queue: u32, weight: u32) {
         let mut free = None;
         for place in &mut self.few {
             if place.1 == 0 {
                 free = Some(place);
             } else if place.0 == queue {
                 place.1 = weight;
-                return true;
+                return;
             }
         }
         match free {
             Some(place) => *place = (queue, weight),
             None if weight > 0 => {
                 self.plant();
-                return false;
+                self.set(queue, u64::from(weight));
             }
             None => {}
         }
-        true
     }
 
     #[cold]
@@ -172,7 +185,7 @@ impl Fattest {
         self.nodes = vec![Node([ordered(0); FAN]); nodes];
         self.first = vec![UNKNOWN; nodes];
         for (queue, weight) in self.few {
-            self.set_in_tree(queue, ordered(weight));
+            self.set(queue, u64::from(weight));
         }
     }
 }
@@ -182,9 +195,28 @@ const fn ordered(weight: u32) -> i32 {
     (weight ^ 1 << 31) as i32
 }
 
+/// For each slot, all bits of the others.
+static OTHERS: [[i32; FAN]; FAN] = {
+    let mut others = [[-1; FAN]; FAN];
+    let mut slot = 0;
+    while slot < FAN {
+        others[slot][slot] = 0;
+        slot += 1;
+    }
+    others
+};
+
 impl Node {
     fn largest(&self) -> i32 {
         self.0.iter().fold(ordered(0), |a, b| a.max(*b))
+    }
+
+    /// The largest of all but one.
+    #[inline]
+    fn largest_but(&self, slot: usize) -> i32 {
+        let kept = self.0.iter().zip(&OTHERS[slot]);
+        kept.map(|(weight, mask)| (weight & mask) | (ordered(0) & !mask))
+            .fold(ordered(0), |a, b| a.max(b))
     }
 
     /// The first child with `weight`, which one of them has. A byte for each child that has it, and

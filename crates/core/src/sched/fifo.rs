@@ -134,14 +134,10 @@ impl<A: Aqm> Fifo<A> {
             cx.discard(head, DropReason::Evicted);
             self.aqm.on_overflow(1, cx);
         }
-        self.push(packet, cx);
-        None
-    }
-
-    fn push(&mut self, packet: Packet, cx: &mut Cx<'_>) {
         self.backlog.add(&packet);
         cx.enqueued(&packet);
         self.queue.push_back(packet);
+        None
     }
 }
 
@@ -162,7 +158,9 @@ impl<A: Aqm> Discipline for Fifo<A> {
             }
         }
         if fits {
-            self.push(packet, cx);
+            cx.enqueued(&packet);
+            self.backlog.add(&packet);
+            self.queue.push_back(packet.moved());
         } else if let Some(packet) = self.evict_for(packet, cx) {
             cx.discard(packet, DropReason::Overflow);
         }

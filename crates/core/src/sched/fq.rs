@@ -34,12 +34,14 @@
 //! Cost: queues take memory from their first packet on. A packet touches its queue (one cache line
 //! with CoDel inside), one node of the pool and the weight of its queue on its way in and out, whatever
 //! the number of queues. The fattest queue is found from those weights without a scan, also at the
-//! first overflow: keeping them up costs 3 to 6 ns per packet while they are in the cache.
+//! first overflow: keeping them up costs 3 to 6 ns per packet while they are in the cache. As long as
+//! no more than eight queues have ever seen a packet there are no weights, and those eight are compared.
 //!
 //! Units: bytes as in [`Packet::len`](crate::packet::Packet), wire packets as in `segments`.
 
 mod pages;
 mod pool;
+mod queue;
 mod timers;
 
 use alloc::boxed::Box;
@@ -48,6 +50,7 @@ use alloc::vec::Vec;
 
 use self::pages::Queues;
 use self::pool::{NONE, Pool};
+use self::queue::OFF_LIST;
 use self::timers::Timers;
 use super::fattest::Fattest;
 use super::{Discipline, Wake};
@@ -108,10 +111,10 @@ impl FqParams {
 /// A flow-queueing discipline whose queues ask `A`.
 ///
 /// What every packet needs comes first and together, for links of which there are very many.
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Fq<A: AqmAlgorithm> {
-    backlog: Backlog,
     limit: Backlog,
+    backlog: Backlog,
     new: List,
     old: List,
     quantum: i32,
@@ -120,30 +123,14 @@ pub struct Fq<A: AqmAlgorithm> {
     drop_batch: u32,
     variant: Variant,
     pool: Pool,
-    fattest: Fattest,
-    timers: Timers,
     queues: Queues<A>,
-}
-
-/// One queue. With CoDel inside it is one cache line.
-#[repr(align(64))]
-struct Queue<A> {
-    /// Nodes of the pool.
-    head: u32,
-    tail: u32,
-    /// The queue behind this one on its list; [`OFF_LIST`] on neither.
-    next: u32,
-    credits: i32,
-    packets: u32,
-    bytes: u32,
-    aqm: A,
+    timers: Timers,
+    /// Weights of the queues, once they are many.
+    fattest: Fattest,
 }
 
 /// Linux `memory_limit`: 32 MB.
 const LINUX_MEMORY: u64 = 32 << 20;
-/// In the place of the next queue: on no list.
-const OFF_LIST: u32 = NONE - 1;
-
 /// A list of queues, linked through [`Queue::next`].
 #[derive(Clone, Copy)]
 struct List {
@@ -185,52 +172,7 @@ impl<A: AqmAlgorithm> Fq<A> {
 }
 
 impl<A: AqmAlgorithm> Fq<A> {
-    fn view(&self, queue: u32) -> QueueView {
-        let queue = &self.queues[queue as usize];
-        QueueView {
-            packets: u64::from(queue.packets),
-            bytes: u64::from(queue.bytes),
-            total_bytes: self.backlog.bytes,
-            limit_packets: self.limit.packets,
-            limit_bytes: self.limit.bytes,
-        }
-    }
-
-    fn pop(&mut self, queue: u32) -> Option<Packet> {
-        let q = &mut self.queues[queue as usize];
-        let head = q.head;
-        if head == NONE {
-            return None;
-        }
-        let (packet, next) = self.pool.take(head);
-        q.head = next;
-        q.packets -= u32::from(packet.segments);
-        q.bytes -= packet.len;
-        self.backlog.remove(&packet);
-        self.weigh(queue);
-        Some(packet)
-    }
-
-    fn push(&mut self, queue: u32, packet: Packet) {
-        let q = &mut self.queues[queue as usize];
-        q.packets += u32::from(packet.segments);
-        q.bytes += packet.len;
-        self.backlog.add(&packet);
-        let node = self.pool.put(packet);
-        if q.head == NONE {
-            q.head = node;
-        } else {
-            self.pool.link(q.tail, node);
-        }
-        q.tail = node;
-        self.weigh(queue);
-    }
-
-    fn weigh(&mut self, queue: u32) {
-        let weight = self.queues[queue as usize].weight(self.variant);
-        self.fattest.set(queue, weight);
-    }
-
+    #[inline]
     fn first(&self) -> Option<(Which, u32)> {
         if self.new.head != NONE {
             Some((Which::New, self.new.head))
@@ -241,46 +183,39 @@ impl<A: AqmAlgorithm> Fq<A> {
         }
     }
 
-    /// Takes the first queue off its list.
-    fn unlink(&mut self, which: Which, queue: u32) {
-        let next = core::mem::replace(&mut self.queues[queue as usize].next, OFF_LIST);
-        let list = match which {
-            Which::New => &mut self.new,
-            Which::Old => &mut self.old,
-        };
-        list.head = next;
-        if next == NONE {
-            list.tail = NONE;
+    /// Takes the first queue off its list; `next` was behind it.
+    #[inline]
+    fn unlink(&mut self, which: Which, next: u32) {
+        match which {
+            Which::New => self.new.head = next,
+            Which::Old => self.old.head = next,
         }
     }
 
+    /// Puts a queue, behind which none is, behind those of a list.
+    #[inline]
     fn append(&mut self, which: Which, queue: u32) {
-        self.queues[queue as usize].next = NONE;
         let list = match which {
             Which::New => &mut self.new,
             Which::Old => &mut self.old,
         };
-        if list.tail == NONE {
+        if list.head == NONE {
             list.head = queue;
         } else {
-            self.queues[list.tail as usize].next = queue;
+            self.queues.at(list.tail).next = queue;
         }
         list.tail = queue;
     }
 
-    /// A dequeue found the first queue empty.
-    fn retire(&mut self, which: Which, queue: u32, cx: &mut Cx<'_>) {
-        self.unlink(which, queue);
-        // RFC 8290 section 4.2: an emptied new queue goes once through the old ones, so that a flow
-        // cannot stay new by sending one packet per turn.
-        let passes_old = match self.variant {
-            Variant::Rfc | Variant::Dummynet => true,
-            Variant::Linux => self.old.head != NONE,
-        };
-        if which == Which::New && passes_old {
-            self.append(Which::Old, queue);
-        } else {
-            self.queues[queue as usize].aqm.on_deactivate(cx);
+    /// A queue that is not among the few comes: it becomes one of them, or all become many.
+    #[cold]
+    #[inline(never)]
+    fn meet(&mut self, queue: u32) {
+        if !self.queues.meet(queue as usize) {
+            for number in self.queues.spread() {
+                let weight = self.queues.at(u32::from(number)).weight(self.variant);
+                self.fattest.set(u32::from(number), weight);
+            }
         }
     }
 
@@ -291,9 +226,14 @@ impl<A: AqmAlgorithm> Fq<A> {
     /// RFC 8290 section 4.1.2: packets go from the head of the fattest queue.
     #[inline(never)]
     fn relieve(&mut self, cx: &mut Cx<'_>) {
-        let fattest = self.fattest.find();
-        let q = &self.queues[fattest as usize];
-        let (packets, bytes) = match self.variant {
+        let variant = self.variant;
+        let is_many = self.queues.are_many();
+        let fattest = match is_many {
+            true => self.fattest.find(),
+            false => self.queues.fattest_of_few(|q| q.weight(variant)),
+        };
+        let q = self.queues.at(fattest);
+        let (packets, bytes) = match variant {
             Variant::Rfc => ((q.packets / 2).clamp(1, self.drop_batch), u32::MAX),
             Variant::Linux => (self.drop_batch, q.bytes / 2),
             Variant::Dummynet => (1, u32::MAX),
@@ -314,34 +254,27 @@ impl<A: AqmAlgorithm> Fq<A> {
         // Everything else is told once, after the last of them.
         self.backlog.packets -= gone.packets;
         self.backlog.bytes -= gone.bytes;
-        let q = &mut self.queues[fattest as usize];
         q.head = head;
         q.packets -= gone.packets as u32;
         q.bytes -= gone.bytes as u32;
-        let weight = q.weight(self.variant);
         q.aqm.on_overflow(gone.packets as u32, cx);
-        self.fattest.set(fattest, weight);
-        self.arm(fattest);
-    }
-
-    /// Sees to it that the AQM's timer is called, if its queue is on a list.
-    #[inline]
-    fn arm(&mut self, queue: u32) {
-        let q = &self.queues[queue as usize];
-        if let Some(due) = q.aqm.next_timer()
-            && q.next != OFF_LIST
-        {
-            self.timers.arm(queue, due);
+        q.arm(fattest, &mut self.timers);
+        if is_many {
+            self.fattest.set(fattest, q.weight(variant));
         }
     }
 }
 
 impl<A: AqmAlgorithm> Discipline for Fq<A> {
     fn enqueue(&mut self, mut packet: Packet, cx: &mut Cx<'_>) {
-        let queue = packet.flow % self.queues.len() as u32;
-        let view = self.view(queue);
+        let queue = self.queues.number(packet.flow);
         cx.queue = queue;
-        let q = &mut self.queues[queue as usize];
+        if self.queues.is_unmet(queue) {
+            self.meet(queue);
+        }
+        let is_many = self.queues.are_many();
+        let q = self.queues.at(queue);
+        let view = q.view(&self.backlog, &self.limit);
         let refuses = A::FLOW_OVERFLOW_IN_LINUX == Overflow::Tail
             && self.variant == Variant::Linux
             && (self.backlog.packets + u64::from(packet.segments) > self.limit.packets
@@ -349,7 +282,7 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
         if refuses || q.bytes.checked_add(packet.len).is_none() {
             q.aqm.on_refused(&packet, &view, cx);
             cx.discard(packet, DropReason::Overflow);
-            self.arm(queue);
+            q.arm(queue, &mut self.timers);
             return;
         }
         match q.aqm.on_enqueue(&packet, &view, cx) {
@@ -357,41 +290,76 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
             Verdict::Mark => cx.mark(&mut packet),
             Verdict::Drop(reason) => {
                 cx.discard(packet, reason);
-                self.arm(queue);
+                q.arm(queue, &mut self.timers);
                 return;
             }
         }
         cx.enqueued(&packet);
-        self.push(queue, packet);
+        let (segments, len) = (packet.segments, packet.len);
+        let is_empty = q.head == NONE;
+        let node = self.pool.put(packet, if is_empty { NONE } else { q.tail });
+        q.packets += u32::from(segments);
+        q.bytes += len;
+        self.backlog.packets += u64::from(segments);
+        self.backlog.bytes += u64::from(len);
+        q.head = if is_empty { node } else { q.head };
+        q.tail = node;
+        if is_many {
+            self.fattest.set(queue, q.weight(self.variant));
+        }
         // RFC 8290 section 4.1.1: a queue on neither list goes to the end of the new ones with a
         // full quantum.
-        let q = &mut self.queues[queue as usize];
-        if q.next == OFF_LIST {
+        let is_idle = q.next == OFF_LIST;
+        if is_idle {
+            q.next = NONE;
             q.credits = self.quantum;
             q.aqm.on_activate(cx);
+        }
+        q.arm(queue, &mut self.timers);
+        if is_idle {
             self.append(Which::New, queue);
         }
-        self.arm(queue);
         while self.is_over_limit() {
             self.relieve(cx);
         }
     }
 
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
+        let is_many = self.queues.are_many();
         // RFC 8290 section 4.2.
         loop {
             let (which, queue) = self.first()?;
             cx.queue = queue;
-            let q = &mut self.queues[queue as usize];
+            let q = self.queues.at(queue);
             if q.credits < self.least_credits {
                 q.credits += self.quantum;
-                self.unlink(which, queue);
+                let next = core::mem::replace(&mut q.next, NONE);
+                self.unlink(which, next);
                 self.append(Which::Old, queue);
                 continue;
             }
-            while let Some(mut packet) = self.pop(queue) {
-                let view = self.view(queue);
-                let q = &mut self.queues[queue as usize];
+            while q.head != NONE {
+                let mut packet;
+                (packet, q.head) = self.pool.take(q.head);
+                let held = (q.packets - u32::from(packet.segments), q.bytes - packet.len);
+                let total = Backlog {
+                    packets: self.backlog.packets - u64::from(packet.segments),
+                    bytes: self.backlog.bytes - u64::from(packet.len),
+                };
+                // Not read again where it has just been written: both numbers would be loaded at
+                // once, and wait until the two stores are in the cache.
+                let view = QueueView {
+                    packets: u64::from(held.0),
+                    bytes: u64::from(held.1),
+                    total_bytes: total.bytes,
+                    limit_packets: self.limit.packets,
+                    limit_bytes: self.limit.bytes,
+                };
+                (q.packets, q.bytes) = held;
+                self.backlog = total;
+                if is_many {
+                    self.fattest.set(queue, q.weight(self.variant));
+                }
                 match q.aqm.on_dequeue(&packet, &view, cx) {
                     Verdict::Pass => {}
                     Verdict::Mark => cx.mark(&mut packet),
@@ -403,12 +371,27 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
                 // A length beyond 2 GiB is no packet of any link.
                 let cost = i32::try_from(packet.len).unwrap_or(i32::MAX);
                 q.credits = q.credits.saturating_sub(cost);
-                self.arm(queue);
+                q.arm(queue, &mut self.timers);
                 cx.dequeued(&packet);
                 return Some(packet);
             }
-            self.queues[queue as usize].aqm.on_empty(cx);
-            self.retire(which, queue, cx);
+            q.aqm.on_empty(cx);
+            // RFC 8290 section 4.2: an emptied new queue goes once through the old ones, so that a
+            // flow cannot stay new by sending one packet per turn.
+            let passes_old = which == Which::New
+                && match self.variant {
+                    Variant::Rfc | Variant::Dummynet => true,
+                    Variant::Linux => self.old.head != NONE,
+                };
+            let behind = if passes_old { NONE } else { OFF_LIST };
+            let next = core::mem::replace(&mut q.next, behind);
+            if !passes_old {
+                q.aqm.on_deactivate(cx);
+            }
+            self.unlink(which, next);
+            if passes_old {
+                self.append(Which::Old, queue);
+            }
         }
     }
 
@@ -426,27 +409,42 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
 
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         while let Some(queue) = self.timers.pop(cx.now) {
-            let view = self.view(queue);
-            let q = &mut self.queues[queue as usize];
+            let q = self.queues.at(queue);
             if q.next == OFF_LIST {
                 continue;
             }
             if q.aqm.next_timer().is_some_and(|due| due <= cx.now) {
                 cx.queue = queue;
+                let view = q.view(&self.backlog, &self.limit);
                 q.aqm.on_timer(&view, cx);
             }
-            self.arm(queue);
+            q.arm(queue, &mut self.timers);
         }
     }
 
     fn pull(&mut self) -> Option<Packet> {
+        let is_many = self.queues.are_many();
         loop {
             let (which, queue) = self.first()?;
-            self.unlink(which, queue);
-            if let Some(packet) = self.pop(queue) {
-                self.append(Which::Old, queue);
-                return Some(packet);
+            let q = self.queues.at(queue);
+            let is_empty = q.head == NONE;
+            let behind = if is_empty { OFF_LIST } else { NONE };
+            let next = core::mem::replace(&mut q.next, behind);
+            if is_empty {
+                self.unlink(which, next);
+                continue;
             }
+            let packet;
+            (packet, q.head) = self.pool.take(q.head);
+            q.packets -= u32::from(packet.segments);
+            q.bytes -= packet.len;
+            self.backlog.remove(&packet);
+            if is_many {
+                self.fattest.set(queue, q.weight(self.variant));
+            }
+            self.unlink(which, next);
+            self.append(Which::Old, queue);
+            return Some(packet);
         }
     }
 
@@ -471,42 +469,27 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
     fn touch(&self, flow: u32) -> u64 {
         let timer = self.timers.next().map_or(0, Time::as_ns);
         let own = self.backlog.bytes ^ u64::from(self.drop_batch) ^ timer;
-        let queue = &self.queues[flow as usize % self.queues.len()];
-        own ^ self.fattest.weight() ^ u64::from(queue.bytes) ^ self.pool.touch()
+        let queue = self.queues.get(self.queues.number(flow));
+        let bytes = queue.map_or(0, |queue| queue.bytes);
+        let weight = match self.queues.are_many() {
+            true => self.fattest.weight(),
+            false => 0,
+        };
+        own ^ weight ^ u64::from(bytes) ^ self.pool.touch()
     }
 
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {
         for list in [self.new, self.old] {
             let mut queue = list.head;
             while queue != NONE {
-                let q = &self.queues[queue as usize];
+                let q = self
+                    .queues
+                    .get(queue)
+                    .expect("a queue on a list has seen a packet");
                 q.aqm.state(&mut |name, value| visit(queue, name, value));
                 queue = q.next;
             }
         }
-    }
-}
-
-impl<A: AqmAlgorithm> Queue<A> {
-    /// A queue that has not seen a packet.
-    fn new(params: &Arc<A::Params>) -> Self {
-        Queue {
-            head: NONE,
-            tail: NONE,
-            next: OFF_LIST,
-            credits: 0,
-            packets: 0,
-            bytes: 0,
-            aqm: A::for_flow(params),
-        }
-    }
-
-    /// What the fattest queue has most of.
-    fn weight(&self, variant: Variant) -> u64 {
-        u64::from(match variant {
-            Variant::Rfc | Variant::Linux => self.bytes,
-            Variant::Dummynet => self.packets,
-        })
     }
 }
 
@@ -516,6 +499,3 @@ impl List {
         tail: NONE,
     };
 }
-
-/// The claim of one cache line per queue.
-const _: () = assert!(core::mem::size_of::<Queue<crate::aqm::codel::Codel>>() == 64);

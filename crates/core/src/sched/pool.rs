@@ -25,15 +25,17 @@ pub(crate) struct Pool {
     free: u32,
 }
 
+/// A packet and its neighbours. One cache line, so that a visit costs one miss and not two.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Node {
-    packet: Option<Packet>,
+    /// Of a free node: what is gone.
+    packet: Packet,
     next: u32,
     prev: u32,
 }
 
-/// One cache line holds a node and the better part of its neighbour.
-const _: () = assert!(core::mem::size_of::<Node>() <= 48);
+const _: () = assert!(core::mem::size_of::<Node>() == 64);
 
 impl Chain {
     pub(crate) const EMPTY: Chain = Chain {
@@ -83,14 +85,20 @@ impl Pool {
         if chain.head == NONE {
             return None;
         }
+        Some(self.take_front(chain))
+    }
+
+    /// The oldest packet of `chain`, which has one.
+    #[inline]
+    pub(crate) fn take_front(&mut self, chain: &mut Chain) -> Packet {
         let (packet, next) = self.release(chain.head);
         chain.head = next;
-        if next == NONE {
-            chain.tail = NONE;
-        } else {
-            self.nodes[next as usize].prev = NONE;
+        match self.nodes.get_mut(next as usize) {
+            // Also fetches the line of the packet that follows, and waits for nothing.
+            Some(node) => node.prev = NONE,
+            None => chain.tail = NONE,
         }
-        Some(packet)
+        packet
     }
 
     /// Takes the packet in `node` out of the middle of `chain`, to which it belongs.
@@ -111,14 +119,12 @@ impl Pool {
     /// The packet that [`Pool::pop_front`] would give.
     #[inline]
     pub(crate) fn front(&self, chain: &Chain) -> Option<&Packet> {
-        let node = self.nodes.get(chain.head as usize)?;
-        node.packet.as_ref()
+        self.nodes.get(chain.head as usize).map(|node| &node.packet)
     }
 
     /// The packet in `node`.
     pub(crate) fn packet(&self, node: u32) -> &Packet {
-        let packet = self.nodes[node as usize].packet.as_ref();
-        packet.expect("a chained node holds a packet")
+        &self.nodes[node as usize].packet
     }
 
     /// The node before `node` in its chain, or [`NONE`].
@@ -140,30 +146,40 @@ impl Pool {
 
     #[inline]
     fn take_free(&mut self, packet: Packet, prev: u32) -> u32 {
-        let node = Node {
-            packet: Some(packet),
-            next: NONE,
-            prev,
+        let index = match self.free {
+            NONE => self.grow(),
+            index => {
+                self.free = self.nodes[index as usize].next;
+                index
+            }
         };
-        if self.free == NONE {
-            self.nodes.push(node);
-            return self.nodes.len() as u32 - 1;
-        }
-        let index = self.free;
-        let place = &mut self.nodes[index as usize];
-        self.free = place.next;
-        *place = node;
+        let node = &mut self.nodes[index as usize];
+        node.packet = packet.moved();
+        node.next = NONE;
+        node.prev = prev;
         index
     }
 
-    /// Frees `node`; gives its packet and what came behind it.
+    /// Another node.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) -> u32 {
+        self.nodes.push(Node {
+            packet: Packet::new(0, 0),
+            next: NONE,
+            prev: NONE,
+        });
+        self.nodes.len() as u32 - 1
+    }
+
+    /// Frees `node`, which holds a packet; gives the packet and what came behind it.
     #[inline]
     fn release(&mut self, node: u32) -> (Packet, u32) {
         let place = &mut self.nodes[node as usize];
-        let packet = place.packet.take();
+        let packet = place.packet.moved();
         let next = core::mem::replace(&mut place.next, self.free);
         self.free = node;
-        (packet.expect("a chained node holds a packet"), next)
+        (packet, next)
     }
 }
 

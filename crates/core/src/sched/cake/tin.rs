@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::hosts::{Hosts, Side};
 use crate::aqm::cobalt::{Cobalt, CobaltParams};
-use crate::aqm::{Aqm, AqmAlgorithm};
+use crate::aqm::{Aqm, AqmAlgorithm, QueueView};
 use crate::event::{Backlog, Cx};
 use crate::packet::Packet;
 use crate::sched::pool::{Chain, NONE};
@@ -43,7 +43,7 @@ pub(super) struct Tin {
     /// Bytes per turn of a flow.
     flow_quantum: i64,
     isolation: Isolation,
-    flows: Vec<Flow>,
+    pub(super) flows: Vec<Flow>,
     links: Links,
     /// Flows that have not used up their first turn.
     new: Ring,
@@ -111,10 +111,6 @@ impl Tin {
         }
     }
 
-    pub(super) fn flow(&mut self, id: u32) -> &mut Flow {
-        &mut self.flows[id as usize]
-    }
-
     /// The queue of a packet. A flow keeps its queue while it is active; a queue that is taken over
     /// starts with a fresh AQM.
     pub(super) fn classify(&mut self, packet: &Packet) -> u32 {
@@ -171,23 +167,27 @@ impl Tin {
     pub(super) fn next(&mut self) -> Option<u32> {
         loop {
             let id = self.new.first().or(self.old.first())?;
-            if self.flows[id as usize].deficit > 0 {
+            let flow = &mut self.flows[id as usize];
+            if flow.deficit > 0 {
                 return Some(id);
             }
-            let is_empty = self.flows[id as usize].chain.is_empty();
-            if self.flows[id as usize].turn == Turn::Sparse {
+            if flow.turn == Turn::Sparse {
+                let is_empty = flow.chain.is_empty();
+                flow.turn = if is_empty {
+                    Turn::SparseWait
+                } else {
+                    Turn::Bulk
+                };
                 self.links.remove(&mut self.new, id);
                 self.links.push_back(&mut self.old, id);
-                if is_empty {
-                    self.flows[id as usize].turn = Turn::SparseWait;
-                } else {
-                    self.flows[id as usize].turn = Turn::Bulk;
+                if !is_empty {
                     self.count_bulk(id, true);
                 }
             } else {
                 self.links.rotate(&mut self.old);
             }
-            self.flows[id as usize].deficit += self.quantum_of(id);
+            let quantum = self.quantum_of(id);
+            self.flows[id as usize].deficit += quantum;
         }
     }
 
@@ -239,7 +239,11 @@ impl Tin {
         let by_source = load(self.isolation.by_source, Side::Source);
         let by_destination = load(self.isolation.by_destination, Side::Destination);
         let load = by_source.max(by_destination).max(1);
-        (self.flow_quantum << FRACTION) / i64::from(load)
+        let quantum = self.flow_quantum << FRACTION;
+        match load {
+            1 => quantum,
+            load => quantum / i64::from(load),
+        }
     }
 
     /// Counts a flow among the bulk flows of its hosts, or no longer.
@@ -296,6 +300,30 @@ impl Tin {
             .collect();
         self.links.reserve(QUEUES - 1);
         self.hosts.allocate();
+    }
+}
+
+impl Flow {
+    /// What its AQM sees; all queues hold `total`.
+    #[inline]
+    pub(super) fn view(&self, total: &Backlog, limit: &Backlog) -> QueueView {
+        QueueView {
+            packets: self.backlog.packets,
+            bytes: self.backlog.bytes,
+            total_bytes: total.bytes,
+            limit_packets: limit.packets,
+            limit_bytes: limit.bytes,
+        }
+    }
+
+    /// The packet in `node` leaves: if it is a remembered acknowledgement, it no longer is.
+    #[inline]
+    pub(super) fn forget_ack(&mut self, node: u32) {
+        for ack in &mut self.acks {
+            if *ack == node {
+                *ack = NONE;
+            }
+        }
     }
 }
 

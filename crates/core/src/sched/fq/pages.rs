@@ -9,9 +9,9 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::{Index, IndexMut};
 
-use super::Queue;
+use super::pool::NONE;
+use super::queue::Queue;
 use crate::aqm::AqmAlgorithm;
 
 /// Queues without pages.
@@ -23,16 +23,16 @@ const PAGE: usize = 16;
 /// All queues of a discipline, by number.
 #[repr(C)]
 pub(super) struct Queues<A: AqmAlgorithm> {
-    /// How a queue is that has not seen a packet.
-    blank: Queue<A>,
-    len: usize,
-    few: Vec<Queue<A>>,
+    len: u32,
+    /// What a flow's hash is cut to: all of it, unless the number of queues is a power of two.
+    mask: u32,
     /// The number of the queue that was changed last and its place in `few`, which it mostly is again.
     last: (u32, u32),
-    /// The numbers of those in `few`.
-    numbers: [u16; FEW],
+    few: Vec<Queue<A>>,
     /// Empty as long as the few are not too many.
     pages: Vec<Option<Box<[Queue<A>; PAGE]>>>,
+    /// The numbers of those in `few`.
+    numbers: [u16; FEW],
     params: Arc<A::Params>,
 }
 
@@ -40,8 +40,11 @@ impl<A: AqmAlgorithm> Queues<A> {
     /// So many queues, none of which takes memory yet.
     pub(super) fn new(len: usize, params: Arc<A::Params>) -> Self {
         Queues {
-            blank: Queue::new(&params),
-            len,
+            len: len as u32,
+            mask: match len.is_power_of_two() {
+                true => len as u32 - 1,
+                false => u32::MAX,
+            },
             few: Vec::new(),
             last: (u32::MAX, 0),
             numbers: [0; FEW],
@@ -51,14 +54,68 @@ impl<A: AqmAlgorithm> Queues<A> {
     }
 
     /// How many there are.
-    #[inline]
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.len as usize
     }
 
     /// What their AQMs share.
     pub(super) const fn params(&self) -> &Arc<A::Params> {
         &self.params
+    }
+
+    /// The queue of a flow.
+    #[inline]
+    pub(super) fn number(&self, flow: u32) -> u32 {
+        let number = flow & self.mask;
+        if number < self.len {
+            number
+        } else {
+            number % self.len
+        }
+    }
+
+    /// Whether the queues that have seen a packet are too many for a list.
+    #[inline]
+    pub(super) fn are_many(&self) -> bool {
+        !self.pages.is_empty()
+    }
+
+    /// Whether the few may not have this one among them.
+    #[inline]
+    pub(super) fn is_unmet(&self, queue: u32) -> bool {
+        queue as usize / PAGE >= self.pages.len() && self.last.0 != queue
+    }
+
+    /// Finds a queue among the few or takes it in; no if they are too many.
+    pub(super) fn meet(&mut self, queue: usize) -> bool {
+        let place = self.place(queue).or_else(|| self.add(queue));
+        if let Some(at) = place {
+            self.last = (queue as u32, at as u32);
+        }
+        place.is_some()
+    }
+
+    /// The one of the few that holds packets and has the largest weight, of equal ones that with the
+    /// lowest number.
+    pub(super) fn fattest_of_few(&self, weight: impl Fn(&Queue<A>) -> u64) -> u32 {
+        let few = self.numbers.iter().zip(&self.few);
+        let fattest = few
+            .filter(|(_, queue)| queue.head != NONE)
+            .max_by_key(|(number, queue)| (weight(queue), u16::MAX - **number));
+        let (number, _) = fattest.expect("somebody holds packets");
+        u32::from(*number)
+    }
+
+    /// Moves the few into pages; their numbers.
+    pub(super) fn spread(&mut self) -> [u16; FEW] {
+        let pages = self.len().div_ceil(PAGE);
+        self.pages.resize_with(pages, || None);
+        for (number, queue) in self.numbers.iter().zip(core::mem::take(&mut self.few)) {
+            let page = &mut self.pages[usize::from(*number) / PAGE];
+            let page = page.get_or_insert_with(|| make_page(&self.params));
+            page[usize::from(*number) % PAGE] = queue;
+        }
+        self.numbers
     }
 
     /// Where among the few a queue is.
@@ -83,45 +140,28 @@ impl<A: AqmAlgorithm> Queues<A> {
         self.few.push(Queue::new(&self.params));
         Some(self.few.len() - 1)
     }
-
-    #[cold]
-    fn spread(&mut self) {
-        self.pages.resize_with(self.len.div_ceil(PAGE), || None);
-        for (number, queue) in self.numbers.iter().zip(core::mem::take(&mut self.few)) {
-            let page = &mut self.pages[usize::from(*number) / PAGE];
-            let page = page.get_or_insert_with(|| make_page(&self.params));
-            page[usize::from(*number) % PAGE] = queue;
-        }
-    }
 }
 
-impl<A: AqmAlgorithm> Index<usize> for Queues<A> {
-    type Output = Queue<A>;
-
-    #[inline]
-    fn index(&self, queue: usize) -> &Queue<A> {
-        // One comparison tells both the few from the many and a number from none.
+impl<A: AqmAlgorithm> Queues<A> {
+    /// A queue, if it has seen a packet or one of its page has.
+    pub(super) fn get(&self, queue: u32) -> Option<&Queue<A>> {
+        let queue = queue as usize;
         match self.pages.get(queue / PAGE) {
-            Some(Some(page)) => &page[queue % PAGE],
-            Some(None) => &self.blank,
-            None if self.last.0 as usize == queue => &self.few[self.last.1 as usize],
-            None => self.place(queue).map_or(&self.blank, |at| &self.few[at]),
+            Some(page) => page.as_ref().map(|page| &page[queue % PAGE]),
+            None => self.place(queue).map(|at| &self.few[at]),
         }
     }
-}
 
-impl<A: AqmAlgorithm> IndexMut<usize> for Queues<A> {
+    /// A queue. One that is not among the few has been met.
     #[inline]
-    fn index_mut(&mut self, queue: usize) -> &mut Queue<A> {
+    pub(super) fn at(&mut self, queue: u32) -> &mut Queue<A> {
+        let queue = queue as usize;
         if queue / PAGE >= self.pages.len() {
-            if self.last.0 as usize == queue {
-                return &mut self.few[self.last.1 as usize];
+            if self.last.0 as usize != queue {
+                let is_met = self.meet(queue);
+                assert!(is_met, "more queues than a few are spread first");
             }
-            if let Some(at) = self.place(queue).or_else(|| self.add(queue)) {
-                self.last = (queue as u32, at as u32);
-                return &mut self.few[at];
-            }
-            self.spread();
+            return &mut self.few[self.last.1 as usize];
         }
         let page = &mut self.pages[queue / PAGE];
         let page = match page {
@@ -135,4 +175,48 @@ impl<A: AqmAlgorithm> IndexMut<usize> for Queues<A> {
 #[cold]
 fn make_page<A: AqmAlgorithm>(params: &Arc<A::Params>) -> Box<[Queue<A>; PAGE]> {
     Box::new(core::array::from_fn(|_| Queue::new(params)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aqm::droptail::DropTail;
+    use crate::event::{Cx, DropReason, Sink};
+    use crate::packet::Packet;
+    use crate::param::NoParams;
+    use crate::rng::Rng;
+    use crate::sched::Discipline;
+    use crate::sched::fq::{Fq, FqParams};
+    use crate::units::Time;
+
+    /// The slots of what was dropped.
+    #[derive(Default)]
+    struct Dropped(Vec<u32>);
+
+    impl Sink for Dropped {
+        fn discard(&mut self, _now: Time, packet: Packet, _reason: DropReason) {
+            self.0.push(packet.slot);
+        }
+    }
+
+    #[test]
+    fn the_fattest_gives_way_however_many_queues_have_seen_a_packet() {
+        for others in 1..=2 * FEW as u32 {
+            let params = FqParams {
+                limit: u64::from(others) + 3,
+                ..FqParams::default()
+            };
+            let mut fq = Fq::<DropTail>::new(&params, NoParams);
+            let (mut rng, mut sink) = (Rng::from_seed(1), Dropped::default());
+            // Three packets of flow 700 in slots 0 to 2, then one of each other, and one too many.
+            for slot in 0..others + 4 {
+                let mut packet = Packet::new(slot, 1000);
+                packet.flow = if slot < 3 { 700 } else { 37 * slot };
+                fq.enqueue(packet, &mut Cx::new(Time::ZERO, &mut rng, &mut sink));
+            }
+            // RFC 8290 section 4.1.2: half of its packets, rounded down, from its head.
+            assert_eq!(sink.0, [0], "{others} other queues");
+            assert_eq!(fq.backlog().packets, u64::from(others) + 3);
+        }
+    }
 }

@@ -6,8 +6,10 @@
 //! where the processor fetches them ahead. Last in, first out would shuffle them a little with every lap,
 //! most of all when overflow frees many at once. A pool of few nodes is in the cache as a whole, or, of a
 //! link of very many, not at all: it does without, and without the memory.
+//!
+//! Who takes a packet out fetches the node behind it, which the next turn of the queue will need.
 
-use alloc::vec;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::packet::Packet;
@@ -21,9 +23,9 @@ pub(super) struct Pool {
     nodes: Vec<Node>,
     /// Nodes that were freed lately: a ring, which begins at `recent_first` and has `recent_len`.
     /// It has no room before there are more nodes than it holds.
-    recent: Vec<u32>,
-    recent_first: usize,
-    recent_len: usize,
+    recent: Option<Box<[u32; RECENT]>>,
+    recent_first: u32,
+    recent_len: u32,
     /// The others, linked through [`Node::next`].
     free: u32,
 }
@@ -35,68 +37,84 @@ const RECENT: usize = 128;
 #[derive(Debug)]
 #[repr(align(64))]
 struct Node {
-    packet: Option<Packet>,
+    /// Of a free node: what is gone.
+    packet: Packet,
     next: u32,
+    /// Written to have the line in the cache; it says no more.
+    is_near: bool,
 }
 
 impl Pool {
     pub(super) const EMPTY: Pool = Pool {
         nodes: Vec::new(),
-        recent: Vec::new(),
+        recent: None,
         recent_first: 0,
         recent_len: 0,
         free: NONE,
     };
 
-    /// Stores `packet` and gives its node, the last one of its chain.
-    pub(super) fn put(&mut self, packet: Packet) -> u32 {
-        let node = Node {
-            packet: Some(packet),
-            next: NONE,
+    /// Stores `packet` behind the node `tail`, or behind [`NONE`], and gives its node.
+    #[inline]
+    pub(super) fn put(&mut self, packet: Packet, tail: u32) -> u32 {
+        let index = match &self.recent {
+            Some(recent) if self.recent_len > 0 => {
+                let index = recent[self.recent_first as usize % RECENT];
+                self.recent_first = self.recent_first.wrapping_add(1);
+                self.recent_len -= 1;
+                index
+            }
+            _ if self.free != NONE => {
+                let index = self.free;
+                self.free = self.nodes[index as usize].next;
+                index
+            }
+            _ => self.grow(),
         };
-        let index = if self.recent_len > 0 {
-            let index = self.recent[self.recent_first % RECENT];
-            self.recent_first += 1;
-            self.recent_len -= 1;
-            index
-        } else if self.free != NONE {
-            let index = self.free;
-            self.free = self.nodes[index as usize].next;
-            index
-        } else {
-            self.nodes.push(node);
-            return self.nodes.len() as u32 - 1;
-        };
-        self.nodes[index as usize] = node;
+        // Without a tail it is linked to itself until the next line: there is nothing to branch for.
+        let behind = if tail == NONE { index } else { tail };
+        self.nodes[behind as usize].next = index;
+        let node = &mut self.nodes[index as usize];
+        node.packet = packet.moved();
+        node.next = NONE;
         index
+    }
+
+    /// Another node.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) -> u32 {
+        self.nodes.push(Node {
+            packet: Packet::new(0, 0),
+            next: NONE,
+            is_near: false,
+        });
+        self.nodes.len() as u32 - 1
     }
 
     /// Reads where the next packet will be stored.
     pub(super) fn touch(&self) -> u64 {
-        let index = match self.recent_len {
-            0 => self.free,
-            _ => self.recent[self.recent_first % RECENT],
+        let index = match &self.recent {
+            Some(recent) if self.recent_len > 0 => recent[self.recent_first as usize % RECENT],
+            _ => self.free,
         };
         let node = self.nodes.get(index as usize);
         node.map_or(0, |node| u64::from(node.next))
     }
 
-    /// Puts `node` behind `tail`.
-    pub(super) fn link(&mut self, tail: u32, node: u32) {
-        self.nodes[tail as usize].next = node;
-    }
-
-    /// Takes out the packet of a node; gives the next one of its chain.
+    /// Takes out the packet of a node, which holds one; gives the next one of its chain.
+    #[inline]
     pub(super) fn take(&mut self, index: u32) -> (Packet, u32) {
         let has_order = self.nodes.len() > RECENT;
         let node = &mut self.nodes[index as usize];
-        let packet = node.packet.take().expect("a chained node holds a packet");
+        let packet = node.packet.moved();
         let next = node.next;
-        if has_order && self.recent_len < RECENT {
-            if self.recent.is_empty() {
-                self.recent = vec![NONE; RECENT];
-            }
-            self.recent[(self.recent_first + self.recent_len) % RECENT] = index;
+        // A store, for which nothing waits, fetches the line that this queue will need next.
+        let soon = if next == NONE { index } else { next };
+        self.nodes[soon as usize].is_near = true;
+        let node = &mut self.nodes[index as usize];
+        if has_order && (self.recent_len as usize) < RECENT {
+            let recent = self.recent.get_or_insert_with(|| Box::new([NONE; RECENT]));
+            recent[(self.recent_first.wrapping_add(self.recent_len)) as usize % RECENT] = index;
             self.recent_len += 1;
         } else {
             node.next = core::mem::replace(&mut self.free, index);
