@@ -543,7 +543,7 @@ fn live_flows_begin_with_the_initial_window_that_they_ask_for() {
 fn a_congestion_control_that_only_the_simulator_has_is_refused() {
     let temp = tempfile::tempdir().expect("a folder");
     let file = temp.path().join("s.toml");
-    let text = "duration = \"1s\"\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"tcp\"\ncc = \"ledbat\"\n";
+    let text = "duration = \"2s\"\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"tcp\"\ncc = \"ledbat\"\n";
     fs::write(&file, text).expect("writable");
     let output = sluice()
         .args(["run", "--backend", "live", "--check"])

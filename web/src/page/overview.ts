@@ -8,7 +8,7 @@ import { mainPing, packetsOf } from "../maths/verdict.ts";
 import type { Report, Run } from "../model.ts";
 
 /** With more runs than these a page starts with all in a table, and some are drawn. */
-export const MOST_DRAWN = 12;
+export const MOST_DRAWN = 16;
 /** So many are picked at first. */
 const PICKED_FIRST = 4;
 
