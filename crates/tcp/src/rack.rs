@@ -107,15 +107,10 @@ impl Rack {
         (sent_at, end) < (self.sent_at, self.end)
     }
 
-    /// §6.2 step 5: when a transmission that was overtaken counts as lost.
+    /// §6.2 step 5: when a transmission that was overtaken counts as lost. The timer runs until the
+    /// latest of these.
     pub fn deadline(&self, sent_at: Time, window: Span) -> Time {
         sent_at.saturating_add(self.rtt).saturating_add(window)
-    }
-
-    /// The latest deadline of all overtaken transmissions: §6.2 step 5 takes the maximum over
-    /// them, and none was sent after the newest delivered one.
-    pub fn last_deadline(&self, window: Span) -> Time {
-        self.deadline(self.sent_at, window)
     }
 }
 

@@ -561,6 +561,52 @@ mod tests {
     }
 
     #[test]
+    fn quick_acks_do_not_run_out_while_the_window_opens() {
+        let mut receiver = Receiver::new(&Config {
+            mss: 1000,
+            quick_acks: 4,
+            initial_receive_window: 10_000,
+            ..Config::default()
+        });
+        receiver.open(0, Time::ZERO);
+        // The first segment makes it 12 500 bytes, which two segments open by 2000 and 500: four are
+        // made five and four again, twice. Then the four follow, and the seventh segment waits.
+        for number in 0..7 {
+            receiver.handle(NOW, &data(number * 1000, 1000), IDLE);
+            assert_eq!(receiver.wants_ack(NOW), number < 6, "segment {number}");
+            if number < 6 {
+                ack(&mut receiver);
+            }
+        }
+    }
+
+    #[test]
+    fn segments_beyond_a_gap_open_the_window_and_take_room_in_it() {
+        let mut receiver = Receiver::new(&Config {
+            mss: 1000,
+            initial_receive_window: 10_000,
+            ..Config::default()
+        });
+        receiver.open(0, Time::ZERO);
+        assert_eq!(ack(&mut receiver).window, 10_000 >> 7);
+        // 12 500 bytes of buffer and a window of 12 000, less 2000 up to the end of what arrived:
+        // 10 500, in units of 128.
+        receiver.handle(NOW, &data(1000, 1000), IDLE);
+        assert_eq!(receiver.limit, 12_000);
+        assert_eq!(ack(&mut receiver).window, 10_500 >> 7);
+    }
+
+    #[test]
+    fn a_segment_with_cwr_is_acknowledged_at_once() {
+        let mut receiver = receiver();
+        receiver.set_ecn(EcnMode::Classic);
+        let mut segment = data(1000, 100);
+        segment.flags = Flags::CWR;
+        receiver.handle(NOW, &segment, IDLE);
+        assert!(receiver.wants_ack(NOW));
+    }
+
+    #[test]
     fn the_end_of_a_write_is_acknowledged_at_once() {
         let mut receiver = receiver();
         let mut pushed = data(1000, 100);

@@ -414,6 +414,34 @@ impl Scoreboard {
         marked
     }
 
+    /// The latest transmission of those that loss detection has still to decide about: for which
+    /// `is_overtaken` holds and that are neither SACKed nor lost.
+    pub fn latest_overtaken(&mut self, is_overtaken: impl Fn(Time, u64) -> bool) -> Time {
+        let mut latest = Time::ZERO;
+        let mut id = self.next_unsacked(self.cursor);
+        while id != self.tail {
+            let entry = *self.entry(id);
+            if !entry.has(LOST | EVER_RETRANSMITTED) {
+                if !is_overtaken(entry.sent_at, self.end(id)) {
+                    break;
+                }
+                latest = latest.max(entry.sent_at);
+            }
+            id = self.next_unsacked(id.wrapping_add(1));
+        }
+        if self.retransmitted_bytes > 0 {
+            for &(id, sent_at) in &self.repair.resent {
+                if self.is_current_retransmission(id, sent_at) {
+                    if !is_overtaken(sent_at, self.end(id)) {
+                        break;
+                    }
+                    latest = latest.max(sent_at);
+                }
+            }
+        }
+        latest
+    }
+
     /// Marks the first transmissions below the third highest SACKed segment (RFC 6675 §4:
     /// IsLost). Returns the bytes marked.
     pub fn mark_lost_by_dup_thresh(&mut self) -> u64 {
@@ -662,6 +690,20 @@ mod tests {
     fn a_block_that_cuts_segments_marks_only_whole_ones() {
         let mut board = board(10);
         assert_eq!(sack(&mut board, 1250, 1650), [1400, 1500, 1600]);
+    }
+
+    #[test]
+    fn the_latest_overtaken_segment_is_neither_sacked_nor_later() {
+        let mut board = Scoreboard::new(0, 100);
+        for i in 1..=5 {
+            board.push(100, false, Time::from_ns(i), TxState::default());
+        }
+        // The fourth has arrived: the first three are overtaken, the fifth is not.
+        let is_overtaken = |sent_at: Time, end: u64| (sent_at, end) < (Time::from_ns(4), 400);
+        board.sack(300, 400, |_, _| {});
+        assert_eq!(board.latest_overtaken(is_overtaken), Time::from_ns(3));
+        board.sack(200, 300, |_, _| {});
+        assert_eq!(board.latest_overtaken(is_overtaken), Time::from_ns(2));
     }
 
     #[test]

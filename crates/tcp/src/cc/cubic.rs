@@ -364,6 +364,44 @@ mod tests {
         assert!((105 * MSS - 1..=105 * MSS).contains(&window.cwnd));
     }
 
+    fn in_segments() -> Cubic {
+        Cubic::new(&Params {
+            growth: Growth::Segments,
+            ..testing::PARAMS
+        })
+    }
+
+    #[test]
+    fn whole_segments_are_added_for_whole_counts() {
+        let mut cubic = in_segments();
+        let mut window = testing::window(100);
+        window.ssthresh = window.cwnd;
+        // Before the first loss one for each 20 acknowledged (Linux: cnt <= 20)
+        for acked in 1..=40 {
+            cubic.on_ack(&testing::ack(MSS), &mut window);
+            assert_eq!(window.cwnd, (100 + acked / 20) * MSS);
+        }
+    }
+
+    #[test]
+    fn whole_segments_follow_renos_window_when_it_is_one_ahead() {
+        let mut cubic = in_segments();
+        cubic.w_max = 10 * MSS;
+        cubic.knows_w_max = true;
+        let mut window = testing::window(10);
+        window.ssthresh = window.cwnd;
+        // An ACK each 40 ms, so that every one computes anew. 10 * 15/8 = 18 acknowledged are one
+        // segment of Reno's, and the 19th sees it; the curve has grown by 0.4 * 0.8^3 = 0.2.
+        for number in 1..=19_u64 {
+            let ack = Ack {
+                now: Time::ZERO + Span::from_ms(40 * number),
+                ..testing::ack(MSS)
+            };
+            cubic.on_ack(&ack, &mut window);
+            assert_eq!(window.cwnd, if number < 19 { 10 } else { 11 } * MSS);
+        }
+    }
+
     #[test]
     fn idle_time_does_not_advance_the_curve() {
         let mut cubic = Cubic::new(&testing::PARAMS);

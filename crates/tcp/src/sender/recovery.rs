@@ -140,7 +140,10 @@ impl Sender {
                     is_lost
                 });
                 if waiting {
-                    self.reordering_deadline = self.rack.last_deadline(window);
+                    let latest = self
+                        .board
+                        .latest_overtaken(|sent_at, end| rack.is_overtaken(sent_at, end));
+                    self.reordering_deadline = rack.deadline(latest, window);
                 }
                 lost
             }
