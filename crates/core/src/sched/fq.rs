@@ -475,6 +475,21 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
         own ^ self.fattest.weight() ^ u64::from(queue.bytes) ^ self.pool.touch()
     }
 
+    fn touch_next(&self) -> u64 {
+        let behind =
+            |queue: &Queue<A>| (queue.next < OFF_LIST).then(|| &self.queues[queue.next as usize]);
+        let Some((_, first)) = self.first() else {
+            return 0;
+        };
+        let mut next = &self.queues[first as usize];
+        if next.credits < self.least_credits {
+            next = behind(next).unwrap_or(next);
+        }
+        // The queue after that is looked at now, so that its packet can be looked at next time.
+        let after = behind(next).map_or(0, |after| u64::from(after.bytes));
+        after ^ self.pool.touch_node(next.head)
+    }
+
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {
         for list in [self.new, self.old] {
             let mut queue = list.head;

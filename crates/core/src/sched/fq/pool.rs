@@ -77,6 +77,11 @@ impl Pool {
             0 => self.free,
             _ => self.recent[self.recent_first % RECENT],
         };
+        self.touch_node(index)
+    }
+
+    /// Reads a node, if it is one.
+    pub(super) fn touch_node(&self, index: u32) -> u64 {
         let node = self.nodes.get(index as usize);
         node.map_or(0, |node| u64::from(node.next))
     }
