@@ -78,6 +78,11 @@ pub trait Discipline {
     fn touch(&self, flow: u32) -> u64 {
         u64::from(flow)
     }
+
+    /// The same for the packet that will probably be dequeued next.
+    fn touch_next(&self) -> u64 {
+        0
+    }
 }
 
 /// A discipline that the registry can build.
@@ -124,6 +129,9 @@ impl<D: Discipline + ?Sized> Discipline for Box<D> {
     }
     fn touch(&self, flow: u32) -> u64 {
         (**self).touch(flow)
+    }
+    fn touch_next(&self) -> u64 {
+        (**self).touch_next()
     }
 }
 

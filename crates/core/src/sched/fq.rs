@@ -50,7 +50,7 @@ use alloc::vec::Vec;
 
 use self::pages::Queues;
 use self::pool::{NONE, Pool};
-use self::queue::OFF_LIST;
+use self::queue::{OFF_LIST, Queue};
 use self::timers::Timers;
 use super::fattest::Fattest;
 use super::{Discipline, Wake};
@@ -476,6 +476,21 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
             false => 0,
         };
         own ^ weight ^ u64::from(bytes) ^ self.pool.touch()
+    }
+
+    fn touch_next(&self) -> u64 {
+        // NONE and OFF_LIST are beyond all queues.
+        let behind = |queue: &Queue<A>| self.queues.get(queue.next);
+        let first = self.first().and_then(|(_, first)| self.queues.get(first));
+        let Some(mut next) = first else {
+            return 0;
+        };
+        if next.credits < self.least_credits {
+            next = behind(next).unwrap_or(next);
+        }
+        // The queue after that is looked at now, so that its packet can be looked at next time.
+        let after = behind(next).map_or(0, |after| u64::from(after.bytes));
+        after ^ self.pool.touch_node(next.head)
     }
 
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {

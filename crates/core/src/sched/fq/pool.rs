@@ -97,6 +97,11 @@ impl Pool {
             Some(recent) if self.recent_len > 0 => recent[self.recent_first as usize % RECENT],
             _ => self.free,
         };
+        self.touch_node(index)
+    }
+
+    /// Reads a node, if it is one.
+    pub(super) fn touch_node(&self, index: u32) -> u64 {
         let node = self.nodes.get(index as usize);
         node.map_or(0, |node| u64::from(node.next))
     }
