@@ -60,8 +60,11 @@ pub(crate) struct Calendar {
     waiting: usize,
     /// The next slot with events after the current one; [`u64::MAX`] for none.
     upcoming: u64,
-    /// Nobody has asked about the current slot yet.
-    is_fresh: bool,
+    /// A chunk of the upcoming slot: each event that is taken looks at one, so that the slot need not
+    /// wait for them when its turn comes.
+    ahead: u32,
+    /// Events of the last batch that have not been taken.
+    announced: usize,
 }
 
 /// A slot is 2^14 ns = 16.4 us wide: the time in which a 1 Gbit/s link sends one or two packets.
@@ -71,6 +74,8 @@ const SLOTS: u64 = 1 << 15;
 const KIND_BITS: u32 = 4;
 /// 46 bits: 7e13 events, a year of simulating.
 const ORDER_BITS: u32 = 64 - WIDTH - KIND_BITS;
+/// What so many events need fits the first-level cache.
+const BATCH: usize = 16;
 const NONE: u32 = u32::MAX;
 const EMPTY: Slot = Slot {
     chunk: NONE,
@@ -90,7 +95,8 @@ impl Calendar {
             order: 0,
             waiting: 0,
             upcoming: u64::MAX,
-            is_fresh: false,
+            ahead: NONE,
+            announced: 0,
         }
     }
 
@@ -138,15 +144,22 @@ impl Calendar {
         (at <= limit).then_some(at)
     }
 
-    /// The events in the current slot, once for each slot with several.
-    pub fn fresh(&mut self) -> Option<impl Iterator<Item = What>> {
-        if !std::mem::take(&mut self.is_fresh) || self.current.len() < 4 {
+    /// The next events of the current slot and those behind them, once all of the last batch have
+    /// been taken.
+    pub fn next_batch(&mut self) -> Option<[impl Iterator<Item = What>; 2]> {
+        if self.announced > 0 {
             return None;
         }
-        let events = self.current.iter();
-        Some(events.map(|(key, index)| What {
-            kind: kind_of(*key),
-            index: *index,
+        let (rest, batch) = self
+            .current
+            .split_at(self.current.len().saturating_sub(BATCH));
+        let behind = &rest[rest.len().saturating_sub(BATCH)..];
+        self.announced = batch.len();
+        Some([batch, behind].map(|events| {
+            events.iter().map(|(key, index)| What {
+                kind: kind_of(*key),
+                index: *index,
+            })
         }))
     }
 
@@ -154,6 +167,10 @@ impl Calendar {
     pub fn pop(&mut self) -> Option<What> {
         let (key, index) = self.current.pop()?;
         self.waiting -= 1;
+        self.announced = self.announced.saturating_sub(1);
+        if let Some(chunk) = self.chunks.get(self.ahead as usize) {
+            self.ahead = chunk.next;
+        }
         let kind = kind_of(key);
         Some(What { kind, index })
     }
@@ -193,7 +210,7 @@ impl Calendar {
             return;
         }
         self.base = base;
-        self.is_fresh = true;
+        self.announced = 0;
         while let Some(Reverse((at, order, what))) = self.far.peek() {
             if slot_of(*at) - base >= SLOTS {
                 break;
@@ -221,6 +238,7 @@ impl Calendar {
             (Some(near), Some(far)) => near.min(far),
             (near, far) => near.or(far).unwrap_or(u64::MAX),
         };
+        self.ahead = self.slots[(self.upcoming % SLOTS) as usize].chunk;
     }
 
     /// The number of the next occupied slot after `base`, looking at 64 slots at a time.
@@ -282,6 +300,28 @@ mod tests {
         })
         .collect();
         assert_eq!(order, [4, 2, 6, 1, 3, 5]);
+    }
+
+    #[test]
+    fn a_batch_is_what_is_taken_next() {
+        let mut calendar = Calendar::new();
+        // All in the second slot, in an order that is not that of time.
+        for index in 0..40_u32 {
+            let at = (1 << WIDTH) + u64::from(index * 7 % 40);
+            calendar.push(Time::from_ns(at), What { kind: 1, index });
+        }
+        let mut foretold = Vec::new();
+        let mut taken = Vec::new();
+        while calendar.next_until(Time::MAX).is_some() {
+            if let Some([batch, _]) = calendar.next_batch() {
+                let from = foretold.len();
+                foretold.extend(batch.map(|what| what.index));
+                foretold[from..].reverse();
+            }
+            taken.push(calendar.pop().unwrap().index);
+        }
+        assert_eq!(taken.len(), 40);
+        assert_eq!(foretold, taken);
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What packets carry: the host's side of a packet handle's slot.
 
+use crate::ahead::{Cause, Expected};
 use sluice_core::{Ecn, Time};
 use sluice_tcp::{Flags, SackBlock, Segment};
 
-/// What the network must know of a packet.
+/// What the host has written on a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
     pub flow: u32,
@@ -20,12 +21,24 @@ pub(crate) struct Tag {
     pub generation: u16,
     /// Number of the connection within its flow, for its port.
     pub serial: u16,
+    pub to_server: bool,
+    pub ecn: Ecn,
+}
+
+/// What a link needs of a packet that leaves it or is dropped. Eight of them are in a cache line: those
+/// of all packets on their way stay near the processor, where the packets themselves do not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transit {
+    pub flow: u32,
     /// Links ahead of it, the next included; [`NOT_STARTED`] before the first.
     pub links_left: u8,
     pub to_server: bool,
     pub is_corrupt: bool,
+    /// The ECN field by now.
     pub ecn: Ecn,
 }
+
+const _: () = assert!(size_of::<Transit>() == 8);
 
 /// A packet that its host has not given to a link yet.
 pub(crate) const NOT_STARTED: u8 = u8::MAX;
@@ -79,6 +92,7 @@ const _: () = assert!(size_of::<Parcel>() == 64);
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
     parcels: Vec<Parcel>,
+    transits: Vec<Transit>,
     /// Of segments with SYN or SACK blocks.
     options: Vec<Options>,
     datagrams: Vec<Datagram>,
@@ -118,13 +132,43 @@ impl Hold {
         &self.parcels[slot as usize].tag
     }
 
-    pub fn tag_mut(&mut self, slot: u32) -> &mut Tag {
-        &mut self.parcels[slot as usize].tag
+    pub fn transit(&self, slot: u32) -> &Transit {
+        &self.transits[slot as usize]
+    }
+
+    pub fn transit_mut(&mut self, slot: u32) -> &mut Transit {
+        &mut self.transits[slot as usize]
+    }
+
+    /// Reads the packet in `slot`.
+    pub fn peek(&self, slot: u32) -> u32 {
+        self.parcels[slot as usize].tag.flow ^ self.transits[slot as usize].flow
+    }
+
+    /// Reads what else the host at the end of the way is going to need; tells for which end of which
+    /// connection it is. None for a datagram.
+    pub fn expected(&self, slot: u32) -> Option<Expected> {
+        let Parcel { tag, head } = &self.parcels[slot as usize];
+        if tag.connection == NOT_TCP {
+            return None;
+        }
+        if head.has_options() {
+            std::hint::black_box(self.options[slot as usize].mss);
+        }
+        Some(Expected {
+            connection: tag.connection,
+            to_server: tag.to_server,
+            cause: if head.len > 0 {
+                Cause::Payload
+            } else {
+                Cause::Ack
+            },
+        })
     }
 
     /// The segment in `slot`, with the ECN field that it has by now.
     pub fn segment(&self, slot: u32) -> Segment {
-        let Parcel { tag, head } = &self.parcels[slot as usize];
+        let Parcel { head, .. } = &self.parcels[slot as usize];
         let mut segment = Segment {
             seq: head.seq,
             ack: head.ack,
@@ -132,7 +176,7 @@ impl Hold {
             window: head.window,
             flags: head.flags,
             wscale: head.wscale,
-            ecn: tag.ecn,
+            ecn: self.transits[slot as usize].ecn,
             sack_count: head.sack_count,
             ts: head.ts,
             ts_echo: head.ts_echo,
@@ -153,15 +197,16 @@ impl Hold {
     pub fn copy(&mut self, slot: u32) -> u32 {
         let Parcel { tag, head } = self.parcels[slot as usize];
         let copy = self.put(tag, head);
+        self.transits[copy as usize] = self.transits[slot as usize];
         self.options[copy as usize] = self.options[slot as usize];
         self.datagrams[copy as usize] = self.datagrams[slot as usize];
         copy
     }
 
     /// Frees `slot`; what was in it stays readable until something is put there.
-    pub fn free(&mut self, slot: u32) -> Tag {
+    pub fn free(&mut self, slot: u32) -> Transit {
         self.free.push(slot);
-        *self.tag(slot)
+        *self.transit(slot)
     }
 
     /// Packets on their way.
@@ -171,11 +216,20 @@ impl Hold {
 
     fn put(&mut self, tag: Tag, head: Head) -> u32 {
         let parcel = Parcel { tag, head };
+        let transit = Transit {
+            flow: tag.flow,
+            links_left: NOT_STARTED,
+            to_server: tag.to_server,
+            is_corrupt: false,
+            ecn: tag.ecn,
+        };
         if let Some(slot) = self.free.pop() {
             self.parcels[slot as usize] = parcel;
+            self.transits[slot as usize] = transit;
             return slot;
         }
         self.parcels.push(parcel);
+        self.transits.push(transit);
         self.options.push(Options::default());
         self.datagrams.push(Datagram {
             sequence: 0,

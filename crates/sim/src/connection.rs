@@ -1,6 +1,7 @@
 //! TCP connections and the applications on top of them.
 
-use crate::cargo::{NOT_STARTED, Tag};
+use crate::ahead::{Cause, Expected};
+use crate::cargo::Tag;
 use crate::config::{Direction, FlowId, Size, Traffic};
 use crate::exchange::Exchange;
 use crate::observe::{Completion, FlowTotals, Observer, TcpSample};
@@ -67,14 +68,34 @@ pub(crate) enum App {
 }
 
 impl Connection {
-    /// Reads a little of what a segment for one of the ends is going to need.
-    pub fn peek(&self, is_server: bool) -> u32 {
-        let end = if is_server {
+    /// Reads what the next event of one of the ends is going to need, as far as it is here.
+    pub fn peek(&self, what: Expected) -> u64 {
+        let end = self.expected(what);
+        let tcp = &end.tcp;
+        match what.cause {
+            Cause::Payload => end.sent ^ tcp.peek(),
+            Cause::Ack => end.sent ^ tcp.peek() ^ tcp.peek_sender(),
+            Cause::Timer => end.sent ^ tcp.next_timeout().as_ns(),
+        }
+    }
+
+    /// Reads the rest of it, which is elsewhere. Tells the way and the hash of what it may send, too.
+    pub fn peek_further(&self, what: Expected) -> (u64, u32, u32) {
+        let End { tcp, way, hash, .. } = self.expected(what);
+        let sum = match what.cause {
+            Cause::Payload => tcp.peek_gaps(),
+            Cause::Ack => tcp.peek_flight(),
+            Cause::Timer => 0,
+        };
+        (sum, *way, *hash)
+    }
+
+    fn expected(&self, what: Expected) -> &End {
+        if what.to_server {
             &self.server
         } else {
             &self.client
-        };
-        end.hash ^ end.tcp.peek()
+        }
     }
 
     fn end(&mut self, is_server: bool) -> &mut End {
@@ -314,6 +335,14 @@ impl Simulation {
         if end.timer_at != now {
             return;
         }
+        // Most come too early, since ACKs have moved the timer meanwhile. An end that was asked for
+        // segments after the last change has none to send either.
+        let due = end.tcp.next_timeout();
+        if due > now && due < Time::MAX && end.is_open {
+            end.timer_at = due;
+            self.schedule(due, kind::TIMER, index);
+            return;
+        }
         end.timer_at = Time::MAX;
         if end.is_open {
             end.tcp.handle_timeout(now);
@@ -341,9 +370,7 @@ impl Simulation {
                 connection: id,
                 generation: end.generation,
                 serial: end.serial,
-                links_left: NOT_STARTED,
                 to_server: !is_server,
-                is_corrupt: false,
                 ecn: Ecn::NotEct,
             };
             self.send_segment(tag, segment, observer);

@@ -20,6 +20,7 @@
 //! re-armed when they come too early. `cargo run --release -p sluice-sim --example speed` measures.
 #![deny(missing_docs)]
 
+mod ahead;
 mod calendar;
 mod cargo;
 mod check;

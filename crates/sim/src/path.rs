@@ -1,6 +1,6 @@
 //! The way of a packet: from a host through links and routers to the other host.
 
-use crate::cargo::{Datagram, Hold, NOT_STARTED, NOT_TCP, Tag};
+use crate::cargo::{Datagram, Hold, NOT_STARTED, NOT_TCP, Tag, Transit};
 use crate::config::LinkId;
 use crate::observe::Observer;
 use crate::simulation::{FlowState, Simulation, kind};
@@ -43,9 +43,7 @@ impl Simulation {
             connection: NOT_TCP,
             generation: 0,
             serial: 0,
-            links_left: NOT_STARTED,
             to_server,
-            is_corrupt: false,
             ecn,
         };
         let slot = self.hold.put_datagram(tag, datagram);
@@ -60,14 +58,17 @@ impl Simulation {
 
     /// Gives a packet to its next link or router, or to the host at the end of its way.
     pub(crate) fn dispatch(&mut self, slot: u32, observer: &mut impl Observer) {
-        let tag = self.hold.tag_mut(slot);
+        let tag = *self.hold.tag(slot);
         let way = &self.ways[tag.way as usize];
         let links = &way.links[usize::from(tag.to_server)];
-        if tag.links_left == NOT_STARTED {
-            tag.links_left = links.len() as u8;
+        let transit = self.hold.transit_mut(slot);
+        if transit.links_left == NOT_STARTED {
+            transit.links_left = links.len() as u8;
         }
-        let tag = *tag;
-        let Some(&link) = links.get(links.len() - usize::from(tag.links_left)) else {
+        let Transit {
+            links_left, ecn, ..
+        } = *transit;
+        let Some(&link) = links.get(links.len() - usize::from(links_left)) else {
             self.arrive(slot, self.now);
             return;
         };
@@ -82,7 +83,7 @@ impl Simulation {
         };
         packet.class = way.class;
         packet.tag = tag.remaining;
-        packet.ecn = tag.ecn;
+        packet.ecn = ecn;
         packet.dscp = way.dscp;
         if observer.hears_packets() {
             observer.on_arrive(link, self.now, &packet, tag.flow as usize);
@@ -150,7 +151,7 @@ impl Simulation {
             }
         });
         if let Some(slot) = next {
-            self.warm_departure(slot);
+            self.look_behind(link, slot);
         }
         for (packet, due, direction) in departures.drain(..) {
             match direction {
@@ -159,16 +160,6 @@ impl Simulation {
             }
         }
         self.departures = departures;
-    }
-
-    /// Looks at what the end of a transmission is going to need: among thousands of flows it lies
-    /// far from the processor, and has come near by then.
-    fn warm_departure(&self, slot: u32) {
-        if self.ready_at.len() > FEW_FLOWS {
-            let tag = self.hold.tag(slot);
-            let ready_at = &self.ready_at[tag.flow as usize];
-            std::hint::black_box(ready_at[usize::from(tag.to_server)]);
-        }
     }
 
     /// A packet leaves a link at `due` for the next one, or for its host.
@@ -181,10 +172,10 @@ impl Simulation {
             stage.delivered_at = at;
         }
         let slot = packet.slot;
-        let tag = self.hold.tag_mut(slot);
-        tag.ecn = packet.ecn;
-        tag.links_left -= 1;
-        if tag.links_left > 0 {
+        let transit = self.hold.transit_mut(slot);
+        transit.ecn = packet.ecn;
+        transit.links_left -= 1;
+        if transit.links_left > 0 {
             self.schedule(at, kind::FORWARD, slot);
         } else {
             self.arrive(slot, at);
@@ -193,8 +184,8 @@ impl Simulation {
 
     /// Schedules the arrival at the host of a packet that has left its last link at `at`.
     fn arrive(&mut self, slot: u32, at: Time) {
-        let tag = self.hold.tag(slot);
-        let (flow, side) = (tag.flow as usize, usize::from(tag.to_server));
+        let transit = self.hold.transit(slot);
+        let (flow, side) = (transit.flow as usize, usize::from(transit.to_server));
         let mut at = at;
         if let Some(delays) = self.access_delays.get(flow) {
             at = at.saturating_add(delays[side]);
@@ -210,8 +201,14 @@ impl Simulation {
 
     /// A packet is worked off by the host at the end of its way.
     pub(crate) fn deliver(&mut self, slot: u32, observer: &mut impl Observer) {
-        let tag = self.hold.free(slot);
-        if tag.is_corrupt {
+        let Transit {
+            ecn, is_corrupt, ..
+        } = self.hold.free(slot);
+        let tag = Tag {
+            ecn,
+            ..*self.hold.tag(slot)
+        };
+        if is_corrupt {
             self.flows[tag.flow as usize].totals.packets_corrupted += 1;
         } else if tag.connection == NOT_TCP {
             self.count_arrival(&tag);
@@ -243,6 +240,7 @@ impl Simulation {
             link,
             hold: &mut self.hold,
             flows: &mut self.flows,
+            drops: &mut self.drops,
             observer,
         };
         let mut cx = Cx::new(self.now, &mut self.draws[link], &mut sink);
@@ -256,9 +254,6 @@ impl Simulation {
     }
 }
 
-/// So many flows stay in the caches of a core: 2 KB or so each.
-pub(crate) const FEW_FLOWS: usize = 256;
-
 /// The finaliser of SplitMix64.
 pub(crate) const fn mix(z: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -271,24 +266,25 @@ struct LinkSink<'a, O> {
     link: LinkId,
     hold: &'a mut Hold,
     flows: &'a mut [FlowState],
+    drops: &'a mut [u64],
     observer: &'a mut O,
 }
 
 impl<O: Observer> Sink for LinkSink<'_, O> {
     fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
         let flow = self.hold.free(packet.slot).flow as usize;
-        self.flows[flow].totals.packets_dropped += 1;
+        self.drops[flow] += 1;
         self.observer.on_drop(self.link, now, &packet, flow, reason);
     }
 
     fn copy(&mut self, _now: Time, packet: &Packet) -> Option<u32> {
-        let flow = self.hold.tag(packet.slot).flow as usize;
+        let flow = self.hold.transit(packet.slot).flow as usize;
         self.flows[flow].totals.packets_duplicated += 1;
         Some(self.hold.copy(packet.slot))
     }
 
     fn corrupt(&mut self, _now: Time, packet: &Packet, _bit: u64) {
-        self.hold.tag_mut(packet.slot).is_corrupt = true;
+        self.hold.transit_mut(packet.slot).is_corrupt = true;
     }
 
     fn is_pure_ack(&self, packet: &Packet) -> bool {

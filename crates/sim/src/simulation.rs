@@ -1,12 +1,13 @@
 //! The event loop.
 
+use crate::ahead::Expected;
 use crate::calendar::{Calendar, What};
 use crate::cargo::Hold;
 use crate::check::ConfigError;
 use crate::config::{Config, Flow, FlowId, LinkId, Traffic};
 use crate::connection::Connection;
 use crate::observe::{FlowTotals, LinkSample, Observer};
-use crate::path::{FEW_FLOWS, mix};
+use crate::path::mix;
 use crate::source::Source;
 use crate::stage::{Engine, Stage};
 use sluice_core::{Backlog, Cx, Discipline, DropCounter, Packet, Rng, Span, Time, Wake};
@@ -64,6 +65,13 @@ pub struct Simulation {
     sample_interval: Option<Span>,
     pub(crate) hash_key: u64,
     events: u64,
+    /// Packets of each flow that links have dropped, apart from its other totals for the same reason
+    /// as `ready_at`.
+    pub(crate) drops: Vec<u64>,
+    /// The packet whose transmission has begun last.
+    pub(crate) leaving: Option<u32>,
+    /// Scratch of [`Simulation::warm`].
+    pub(crate) expected: Vec<Expected>,
     /// Scratch of [`Simulation::serve`].
     pub(crate) departures: Vec<(Packet, Time, Direction)>,
 }
@@ -196,6 +204,9 @@ impl Simulation {
             sample_interval: config.sample_interval,
             hash_key: root.fork(u64::MAX).next_u64(),
             events: 0,
+            drops: vec![0; config.flows.len()],
+            leaving: None,
+            expected: Vec::new(),
             departures: Vec::new(),
         })
     }
@@ -267,6 +278,7 @@ impl Simulation {
     pub fn totals(&self, flow: FlowId) -> FlowTotals {
         let state = &self.flows[flow];
         let mut totals = state.totals;
+        totals.packets_dropped += self.drops[flow];
         let mut add = |connection: &Connection| {
             if connection.flow as usize == flow && connection.is_open {
                 connection.add_to(&mut totals);
@@ -288,33 +300,6 @@ impl Simulation {
     /// Bytes that a link has sent.
     pub fn sent_bytes(&self, link: LinkId) -> u64 {
         self.stages[link].sent_bytes
-    }
-
-    /// Among thousands of flows an event finds its packet and its connection far from the
-    /// processor. Looking at those of a whole slot beforehand lets their loads overlap, which
-    /// takes a sixth off the time of an event; slots with few events are left alone.
-    fn warm(&mut self) {
-        if self.ready_at.len() <= FEW_FLOWS {
-            return;
-        }
-        let Some(events) = self.calendar.fresh() else {
-            return;
-        };
-        let mut sum = 0;
-        for What { kind, index } in events {
-            let (connection, is_server) = match kind {
-                kind::DELIVER => {
-                    let tag = self.hold.tag(index);
-                    (tag.connection, tag.to_server)
-                }
-                kind::TIMER => (index / 2, index % 2 == 1),
-                _ => continue,
-            };
-            if let Some(connection) = self.connections.get(connection as usize) {
-                sum ^= connection.peek(is_server);
-            }
-        }
-        std::hint::black_box(sum);
     }
 
     fn advance_to(&mut self, at: Time) {

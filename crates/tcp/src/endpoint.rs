@@ -54,7 +54,7 @@ pub enum State {
 /// assert_eq!(client.counters().retransmits, 0);
 /// ```
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Endpoint {
     state: State,
     /// What both sides have agreed on.
@@ -285,15 +285,30 @@ impl Endpoint {
         }
     }
 
-    /// Reads a word of each cache line that the next segment is going to need, and says nothing
-    /// else. A host that is about to hand over segments to thousands of endpoints can look at all
-    /// of them first, so that their memory accesses overlap.
-    pub fn peek(&self) -> u32 {
-        let sum = self.receiver.peek();
+    /// Reads a word of each cache line of the receiving half that the next segment is going to need,
+    /// and says nothing else. A host that is about to hand over segments to thousands of endpoints
+    /// can look at all of them first, so that their memory accesses overlap.
+    pub fn peek(&self) -> u64 {
+        self.received ^ self.receiver.peek() ^ self.sender.nxt()
+    }
+
+    /// The same for the sending half, which an ACK or a timer is going to need.
+    pub fn peek_sender(&self) -> u64 {
+        self.sender.peek()
+    }
+
+    /// What a segment with payload is going to need besides what [`Endpoint::peek`] has read, and can
+    /// only be found after that.
+    pub fn peek_gaps(&self) -> u64 {
+        self.receiver.peek_gaps()
+    }
+
+    /// The same for an ACK or a timer, after [`Endpoint::peek_sender`].
+    pub fn peek_flight(&self) -> u64 {
         if self.is_sending {
-            sum ^ self.sender.peek()
+            self.sender.peek_flight()
         } else {
-            sum
+            0
         }
     }
 

@@ -6,6 +6,7 @@ use sluice_core::{Span, Time};
 
 /// The variables of RFC 8985 §5.3 and §6.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Rack {
     /// Transmission time and end of the most recently sent segment that was delivered.
     sent_at: Time,
@@ -37,6 +38,11 @@ impl Rack {
             persist: REO_WND_PERSIST,
             dsack_round: None,
         }
+    }
+
+    /// See [`crate::Endpoint::peek_sender`].
+    pub fn peek(&self) -> u64 {
+        self.fack ^ self.multiple
     }
 
     /// An ACK is about to be worked off.

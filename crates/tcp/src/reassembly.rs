@@ -9,11 +9,11 @@ type Range = (u64, u64);
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Reassembly {
-    /// Bytes beyond the first gap, in order and disjoint.
-    out_of_order: VecDeque<Range>,
     /// How many of [`Reassembly::recent`] are valid.
     recent_len: u32,
     has_duplicate: bool,
+    /// Bytes beyond the first gap, in order and disjoint.
+    out_of_order: VecDeque<Range>,
     /// The blocks to report, most recently changed first (RFC 2018 §4).
     recent: [Range; MAX_SACK_BLOCKS],
     /// A segment that arrived twice (RFC 2883 §4), if `has_duplicate`.
@@ -46,9 +46,10 @@ impl Reassembly {
         self.duplicate_bytes
     }
 
-    /// See [`crate::Endpoint::peek`].
-    pub fn peek(&self) -> u32 {
-        self.out_of_order.len() as u32
+    /// See [`crate::Endpoint::peek_gaps`].
+    pub fn peek(&self) -> u64 {
+        let last = self.out_of_order.back();
+        last.map_or(0, |last| last.1 ^ self.recent[0].0 ^ self.duplicate_bytes)
     }
 
     /// Puts the blocks to report into `segment`.

@@ -7,7 +7,8 @@ use crate::scoreboard::DUP_THRESH;
 use crate::segment::{Flags, Segment, expand};
 use sluice_core::{Ecn, Span, Time};
 
-/// The receiving half. As in the sender, what every segment touches comes first.
+/// The receiving half. As in the sender, what every segment touches comes first: with what precedes it
+/// in the endpoint it fills three cache lines, up to the first fields of [`Receiver::gaps`].
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Receiver {
@@ -30,6 +31,7 @@ pub(crate) struct Receiver {
     space: u64,
     /// When the next measurement of what arrives in an RTT ends.
     measure_at: Time,
+    ack_delay: Span,
     mss: u32,
     ack_every: u32,
     quick_acks_left: u32,
@@ -42,19 +44,19 @@ pub(crate) struct Receiver {
     /// The FIN has arrived and everything before it.
     is_finished: bool,
     has_fin: bool,
-    /// CE-marked segments (RFC 9768 §3.2.2: r.cep starts at 5).
-    ce_count: u32,
-    ce_reported: u32,
-    ack_delay: Span,
+    /// How many arrivals the next ACK for what lies beyond a gap stands for.
+    compressed: u32,
     /// An ACK number and ECE that must leave before the next ACK (RFC 8257 §3.2).
     split_ack: Option<(u64, bool)>,
     /// What lies beyond the first gap.
     gaps: Reassembly,
-    /// RCV.NXT when ACKs for what lies beyond a gap were last counted, how many left at once since
-    /// then, and how many arrivals the next one stands for.
+    /// CE-marked segments (RFC 9768 §3.2.2: r.cep starts at 5).
+    ce_count: u32,
+    ce_reported: u32,
+    /// RCV.NXT when ACKs for what lies beyond a gap were last counted, and how many left at once since
+    /// then.
     gap_nxt: u64,
     gap_acks: u32,
-    compressed: u32,
     /// How long such an ACK may wait.
     sack_delay: Span,
     /// The RTT of the handshake.
@@ -151,8 +153,13 @@ impl Receiver {
     }
 
     /// See [`crate::Endpoint::peek`].
-    pub fn peek(&self) -> u32 {
-        self.nxt as u32 ^ self.mss ^ self.gaps.peek()
+    pub fn peek(&self) -> u64 {
+        self.limit ^ u64::from(self.has_split_ack())
+    }
+
+    /// See [`crate::Endpoint::peek_gaps`].
+    pub fn peek_gaps(&self) -> u64 {
+        self.gaps.peek()
     }
 
     /// RCV.NXT.

@@ -16,6 +16,7 @@ pub enum RtoFloor {
 /// The estimator of RFC 6298 in integers: SRTT scaled by 8 and RTTVAR by 4, so that the gains
 /// of 1/8 and 1/4 lose nothing.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct RttEstimator {
     srtt_8: u64,
     rttvar_4: u64,

@@ -124,21 +124,21 @@ pub(crate) struct Scoreboard {
     ring: Box<[Entry]>,
     head: Id,
     tail: Id,
+    /// First transmissions below this entry need no further look by loss detection.
+    cursor: Id,
+    sacked_count: u32,
     mss: u64,
     sacked_bytes: u64,
     lost_bytes: u64,
     retransmitted_bytes: u64,
-    sacked_count: u32,
+    /// What only repairs need, out of the way of the others.
+    repair: Box<Repair>,
     /// The three highest SACKed entries, highest first; what lies below the third is lost by
     /// the DupThresh rule (RFC 6675 §4).
     top: [Id; DUP_THRESH],
-    top_len: usize,
-    /// First transmissions below this entry need no further look by loss detection.
-    cursor: Id,
+    top_len: u8,
     /// Whether there is anything in `repair`.
     has_repaired: bool,
-    /// What only repairs need, out of the way of the others.
-    repair: Box<Repair>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -180,14 +180,14 @@ impl Scoreboard {
         self.mss = u64::from(mss);
     }
 
-    /// See [`crate::Endpoint::peek`].
-    pub fn peek(&self) -> u32 {
-        let mut sum = self.cursor ^ self.entry(self.head).seq ^ self.entry(self.tail).seq;
+    /// See [`crate::Endpoint::peek_flight`].
+    pub fn peek(&self) -> u64 {
+        let mut sum = self.entry(self.head).seq ^ self.entry(self.tail).seq;
         if self.is_repairing() {
             sum ^= self.repair.resent.front().map_or(0, |(id, _)| *id);
             sum ^= self.repair.lost.front().copied().unwrap_or_default();
         }
-        sum
+        u64::from(sum)
     }
 
     /// The first unacknowledged sequence number.
@@ -299,7 +299,7 @@ impl Scoreboard {
         if entry.has(SACKED) {
             self.sacked_bytes -= len;
             self.sacked_count -= 1;
-            while self.top_len > 0 && self.top[self.top_len - 1] == self.head {
+            while self.top_len > 0 && self.top[usize::from(self.top_len) - 1] == self.head {
                 self.top_len -= 1;
             }
         } else {
@@ -402,7 +402,7 @@ impl Scoreboard {
     /// Marks the first transmissions below the third highest SACKed segment (RFC 6675 §4:
     /// IsLost). Returns the bytes marked.
     pub fn mark_lost_by_dup_thresh(&mut self) -> u64 {
-        if self.top_len < DUP_THRESH {
+        if usize::from(self.top_len) < DUP_THRESH {
             return 0;
         }
         let limit = self.top[DUP_THRESH - 1];
@@ -526,16 +526,17 @@ impl Scoreboard {
 
     fn note_top(&mut self, id: Id) {
         let mut at = 0;
-        while at < self.top_len && self.is_before(id, self.top[at]) {
+        let len = usize::from(self.top_len);
+        while at < len && self.is_before(id, self.top[at]) {
             at += 1;
         }
         if at == DUP_THRESH {
             return;
         }
-        let last = self.top_len.min(DUP_THRESH - 1);
+        let last = len.min(DUP_THRESH - 1);
         self.top.copy_within(at..last, at + 1);
         self.top[at] = id;
-        self.top_len = (self.top_len + 1).min(DUP_THRESH);
+        self.top_len = (len + 1).min(DUP_THRESH) as u8;
     }
 
     fn is_before(&self, a: Id, b: Id) -> bool {

@@ -83,9 +83,9 @@ struct TailProbe {
 #[repr(C)]
 pub(crate) struct Sender {
     // ---- every segment and every ACK ----
-    board: Scoreboard,
     /// The sequence number after the last byte that the application has made available.
     limit: u64,
+    board: Scoreboard,
     /// The right edge of the peer's window.
     edge: u64,
     pub window: Window,
@@ -130,6 +130,7 @@ pub(crate) struct Sender {
     reordering_deadline: Time,
     largest_window: u64,
     tail_probe: Option<TailProbe>,
+    undo: Option<Undo>,
     pub counters: Counters,
     // ---- pacing, recovery, the beginning ----
     /// When the next burst may leave, and what is left of the present one.
@@ -138,7 +139,6 @@ pub(crate) struct Sender {
     prr: Prr,
     /// SND.NXT at the start of the episode (RFC 6675 §5: RecoveryPoint).
     recovery_end: u64,
-    undo: Option<Undo>,
     max_retries: u32,
     params: Params,
     descriptor: &'static Descriptor,
@@ -260,11 +260,18 @@ impl Sender {
         self.mss
     }
 
-    /// See [`crate::Endpoint::peek`].
-    pub fn peek(&self) -> u32 {
-        let line = self.limit ^ self.round_end ^ self.rate.delivered ^ self.largest_window;
+    /// See [`crate::Endpoint::peek_sender`]: a field of each cache line up to the counters.
+    pub fn peek(&self) -> u64 {
+        let lines = self.mss ^ self.last_sent.as_ns() ^ self.round_end ^ self.edge;
         let rtt = self.rtt.latest().as_ns() ^ self.rtt.min().as_ns();
-        (line ^ rtt ^ self.counters.bytes ^ self.cc.variable().1) as u32 ^ self.board.peek()
+        let rate = self.rate.delivered ^ self.rack.peek();
+        lines ^ rtt ^ rate ^ self.board.in_flight() ^ self.largest_window ^ self.counters.bytes
+    }
+
+    /// See [`crate::Endpoint::peek_flight`].
+    pub fn peek_flight(&self) -> u64 {
+        let grows = matches!(self.phase, Phase::Open | Phase::Loss);
+        self.board.peek() ^ if grows { self.cc.variable().1 } else { 0 }
     }
 
     /// SND.NXT.
