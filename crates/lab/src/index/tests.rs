@@ -281,3 +281,16 @@ fn nothing_speaks_for_queues_that_all_do_alike() {
         kinds[0].sentence()
     );
 }
+
+#[test]
+fn few_losses_speak_for_the_queue_that_has_the_fewest() {
+    let rows = [
+        row("codel", 9.5, 22.0, None, 300.0),
+        row("pie", 9.5, 60.0, None, 100.0),
+        row("drr", 9.5, 60.0, None, 20.0),
+    ];
+    let all = judge(&rows);
+    // Losses of 3 %, 1 % and 0.2 %.
+    assert_eq!(good_for(&all[1]), []);
+    assert_eq!(good_for(&all[2]), [Purpose::Losses]);
+}

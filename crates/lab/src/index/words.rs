@@ -108,6 +108,8 @@ struct Best {
     least_jain: Option<f64>,
     /// The smallest part of packets lost by those.
     winners_loss: Option<f64>,
+    /// The smallest part lost by any.
+    least_loss: Option<f64>,
     winners_goodput: Option<f64>,
 }
 
@@ -139,6 +141,7 @@ impl Best {
             jain: most(&mut all().filter_map(|f| f.jain)),
             least_jain: least(&mut all().filter_map(|f| f.jain)),
             winners_loss: least(&mut winners().filter_map(loss)),
+            least_loss: least(&mut all().filter_map(loss)),
             winners_goodput: most(&mut winners().filter_map(|f| f.goodput)),
         }
     }
@@ -197,7 +200,9 @@ fn good_for(figures: &Figures, best: &Best) -> Vec<Purpose> {
         }
     }
     let fewest = loss(figures).zip(best.winners_loss);
-    if fewest.is_some_and(|(own, winners)| winners > 0.001 && own < winners / 2.0) {
+    let is_least = |own: f64| best.least_loss.is_some_and(|least| own <= ABOUT * least);
+    if fewest.is_some_and(|(own, winners)| winners > 0.001 && own < winners / 2.0 && is_least(own))
+    {
         purposes.push(Purpose::Losses);
     }
     purposes
