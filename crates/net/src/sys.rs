@@ -349,6 +349,19 @@ pub(crate) fn set_fifo(priority: u8) -> io::Result<()> {
     .map(drop)
 }
 
+/// Whether the calling thread runs before all ordinary ones.
+pub(crate) fn is_real_time() -> bool {
+    // SAFETY: takes no pointers; thread 0 is the calling one.
+    let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+    policy == libc::SCHED_FIFO || policy == libc::SCHED_RR
+}
+
+/// Lets others have the core, if there are any.
+pub(crate) fn yield_core() {
+    // SAFETY: takes no arguments.
+    unsafe { libc::sched_yield() };
+}
+
 /// A descriptor that nothing ever happens to.
 pub(crate) fn event() -> io::Result<std::os::fd::OwnedFd> {
     // SAFETY: takes no pointers; a result that is not negative is a new descriptor of ours.

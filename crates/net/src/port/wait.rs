@@ -13,7 +13,8 @@ pub enum Spin {
     /// no processor time.
     None,
     /// Sleep until shortly before and burn the rest. How long before follows from how late
-    /// the kernel has been of late.
+    /// the kernel has been of late. While frames come one upon the other, look again for some
+    /// microseconds, with the core left to whoever wants it, before sleeping.
     #[default]
     Adaptive,
     /// Never sleep: for a core of one's own. On a busy machine the scheduler takes its revenge
@@ -58,6 +59,11 @@ pub struct Wake {
 pub struct Waiter {
     spin: Spin,
     margin_ns: u64,
+    /// How long after a wait the thread may stay awake for more; zero for a real-time thread, which would
+    /// keep everybody else from the core.
+    linger: Span,
+    /// How long the last wait took.
+    last: Span,
     polls: Vec<libc::pollfd>,
 }
 
@@ -71,6 +77,11 @@ impl Waiter {
                 Spin::None => LEAST_MARGIN_NS,
                 Spin::Adaptive | Spin::Always => FIRST_MARGIN_NS,
             },
+            linger: match spin {
+                Spin::Adaptive if !sys::is_real_time() => LINGER,
+                _ => Span::ZERO,
+            },
+            last: Span::MAX,
             polls: Vec::with_capacity(64),
         }
     }
@@ -113,8 +124,24 @@ impl Waiter {
             revents: 0,
         }));
         assert!(self.polls.len() <= 64, "readiness is a mask of 64 bits");
+        let start = clock.now();
+        let wake = self.wait_until(start, deadline, clock);
+        self.last = wake.now.since(start);
+        wake
+    }
+
+    fn wait_until(&mut self, mut now: Time, deadline: Option<Time>, clock: &Clock) -> Wake {
         let wake = deadline.map(|deadline| deadline.as_ns().saturating_sub(self.margin().as_ns()));
-        let now = clock.now();
+        if self.last < self.linger {
+            let end = now + self.linger;
+            while now < end && wake.is_none_or(|wake| now.as_ns() < wake) {
+                if sys::poll(&mut self.polls, Some(Duration::ZERO)) > 0 {
+                    return self.wake(clock.now());
+                }
+                sys::yield_core();
+                now = clock.now();
+            }
+        }
         let sleeps = match (self.spin, wake) {
             (Spin::Always, _) => false,
             (_, None) => true,
@@ -168,6 +195,9 @@ impl Waiter {
     }
 }
 
+/// Going to sleep and being woken costs more than most packets do. While they come faster than this, the
+/// loop looks again and lets others have the core in between.
+const LINGER: Span = Span::from_us(50);
 const FIRST_MARGIN_NS: u64 = 60_000;
 const LEAST_MARGIN_NS: u64 = 5_000;
 /// Later than this is another task's time slice, which no reasonable spinning outlasts.
