@@ -572,11 +572,13 @@ mod tests {
     fn quick_acks_do_not_run_out_while_the_window_opens() {
         let mut receiver = Receiver::new(&Config {
             mss: 1000,
-            quick_acks: 4,
+            quick_acks: 5,
             initial_receive_window: 10_000,
             ..Config::default()
         });
         receiver.open(0, Time::ZERO);
+        // The handshake's ACK offers the window and is one of the five.
+        ack(&mut receiver);
         // The first segment makes it 12 500 bytes, which two segments open by 2000 and 500: four are
         // made five and four again, twice. Then the four follow, and the seventh segment waits.
         for number in 0..7 {
