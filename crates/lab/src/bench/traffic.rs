@@ -59,7 +59,7 @@ pub fn transfers(
         Hosts::OneThread => {
             let bulk = Bulk {
                 congestion_control: Some(cc.to_owned()),
-                ..Bulk::new(H2, H3, flows, start, to)
+                ..Bulk::new(H2, H3, flows, start, to + OVERRUN)
             };
             let running = bulk.start(&network.h2, &network.h3, &clock, interrupt)?;
             running.join()?.goodput
@@ -67,7 +67,7 @@ pub fn transfers(
         Hosts::ThreadPerFlow => {
             let flow = TcpFlow {
                 congestion_control: Some(cc.to_owned()),
-                stop: Some(to),
+                stop: Some(to + OVERRUN),
                 ..TcpFlow::new(H2, H3, start)
             };
             let running = (0..flows)
@@ -201,6 +201,9 @@ pub fn process_seconds() -> f64 {
 
 /// Time for the kernel to switch its timestamps on.
 const LEAD: Span = Span::from_ms(100);
+/// Transfers go on for so long after what is counted: two notes of a rate are 10 ms apart, and between those around
+/// the end the rate must be the same.
+const OVERRUN: Span = Span::from_ms(20);
 /// How long to wait for the last packets.
 const LINGER: Span = Span::from_ms(200);
 /// More than one thread sends packet by packet.
