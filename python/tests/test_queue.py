@@ -33,3 +33,9 @@ def test_time_does_not_run_backwards() -> None:
     queue.enqueue(10, 100)
     with pytest.raises(ValueError, match="before 10"):
         queue.dequeue(9)
+
+
+def test_a_packet_has_a_byte_at_least() -> None:
+    queue = sluice.Queue("fq_codel")
+    with pytest.raises(ValueError, match="size_bytes 0 is below 1"):
+        queue.enqueue(0, 0)

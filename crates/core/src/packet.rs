@@ -69,7 +69,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// A packet of `len` bytes whose bytes are in `slot`; everything else is zero.
+    /// A packet of `len` bytes, at least 1, which are in `slot`; everything else is zero.
     pub const fn new(slot: u32, len: u32) -> Self {
         Packet {
             arrival: Time::ZERO,

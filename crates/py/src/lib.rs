@@ -87,6 +87,9 @@ impl Queue {
                 "ecn {ecn} is outside 0 to 3"
             )));
         }
+        if size_bytes == 0 {
+            return Err(PyValueError::new_err("size_bytes 0 is below 1"));
+        }
         self.advance(time_ns)?;
         let mut packet = Packet::new(self.next_slot, size_bytes);
         packet.arrival = self.now;

@@ -475,8 +475,13 @@ fn lying_lengths_are_clamped_and_named() {
     assert_eq!(view.fault, Some(Fault::LengthBeyondFrame(2000)));
     assert_eq!(view.ip_len, 40);
     assert_eq!(view.ports(), Some((7, 9)));
-    bytes[16..18].copy_from_slice(&19u16.to_be_bytes());
-    assert_eq!(parse(&bytes).fault, Some(Fault::LengthTooShort(19)));
+    // A packet that says it is nothing takes its place in a queue, and its time on the link, all the same.
+    for short in [19, 0] {
+        bytes[16..18].copy_from_slice(&u16::to_be_bytes(short));
+        let view = parse(&bytes);
+        assert_eq!(view.fault, Some(Fault::LengthTooShort(short.into())));
+        assert_eq!(view.ip_len, 40);
+    }
     bytes[16..18].copy_from_slice(&30u16.to_be_bytes());
     // The TCP header lies past the packet's end: what follows is padding.
     let view = parse(&bytes);

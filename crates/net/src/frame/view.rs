@@ -30,7 +30,7 @@ pub struct View {
     /// Source and destination.
     pub addresses: Addresses,
     /// Bytes of the IP packet, header included: what the header claims, at most what the frame
-    /// holds. Zero for anything but IP.
+    /// holds, and all of that if the claim has no room for the header. Zero for anything but IP.
     pub ip_len: u32,
     /// Offset of the transport header; zero when there is none (not IP, later fragment, or
     /// the chain could not be followed).
@@ -332,10 +332,12 @@ impl View {
 
     fn set_ip_len(&mut self, at: usize, claimed: u32, header_len: u32) -> Result<(), Fault> {
         let room = self.frame_len.saturating_sub(at as u32);
-        self.ip_len = claimed.min(room);
         if claimed < header_len {
+            // Its bytes take their time on the link whatever it says.
+            self.ip_len = room;
             return Err(Fault::LengthTooShort(claimed));
         }
+        self.ip_len = claimed.min(room);
         if claimed > room {
             // The headers that are there can still be read.
             self.fault = Some(Fault::LengthBeyondFrame(claimed));
