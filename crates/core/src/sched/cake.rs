@@ -257,6 +257,7 @@ impl Discipline for Cake {
                 return Some(packet);
             }
         }
+        self.retire_all(cx);
         None
     }
 
@@ -355,6 +356,17 @@ impl Cake {
             self.charge(number, Some(id), &packet, false, cx.now);
             cx.dequeued(&packet);
             return Some(packet);
+        }
+    }
+
+    /// Nothing is queued: the flows that were served last leave their lists, as the others did when
+    /// it was their turn, so that a flow's AQM learns of its pauses also when the flow is alone.
+    fn retire_all(&mut self, cx: &mut Cx<'_>) {
+        for (number, tin) in self.tins.iter_mut().enumerate() {
+            while let Some(id) = tin.first() {
+                cx.queue = key(number, id);
+                tin.retire(id, cx);
+            }
         }
     }
 

@@ -103,6 +103,35 @@ impl Bench {
     }
 }
 
+#[test]
+fn blue_calms_down_while_a_flow_that_is_alone_pauses() {
+    let mut bench = Bench::new(&CakeParams {
+        limit: 1,
+        ..CakeParams::default()
+    });
+    let blue = |bench: &Bench| {
+        let mut found = None;
+        bench.cake.state(&mut |_, name, value| {
+            if name == "blue" {
+                found = Some(value.as_f64());
+            }
+        });
+        found
+    };
+    // An overflow adds 1/256 if the last change is more than 5 ms ago.
+    bench.now = Time::from_ns(10 * MS);
+    bench.offer(0, 1000, To::default());
+    bench.offer(1, 1000, To::default());
+    assert!((blue(&bench).unwrap() - 1.0 / 256.0).abs() < 1e-8);
+    assert!(bench.take().is_some());
+    assert!(bench.take().is_none());
+    // 1/4096 less for each 5 ms and 1 ns of the pause: all of it is gone after 16 of them, and what 1/4096
+    // lacks in billionths after the 17th.
+    bench.now = Time::from_ns(100 * MS);
+    bench.offer(2, 1000, To::default());
+    assert_eq!(blue(&bench), Some(0.0));
+}
+
 /// No AQM action, so that what is sent is decided by the turns alone.
 fn patient() -> CakeParams {
     CakeParams {

@@ -162,11 +162,16 @@ impl Tin {
         }
     }
 
+    /// The first flow of the lists.
+    pub(super) fn first(&self) -> Option<u32> {
+        self.new.first().or(self.old.first())
+    }
+
     /// The flow whose turn it is, which may turn out to be empty (DRR++: M. MacGregor and W. Shi,
     /// "Deficits for Bursty Latency-Critical Flows", ICON 2000).
     pub(super) fn next(&mut self) -> Option<u32> {
         loop {
-            let id = self.new.first().or(self.old.first())?;
+            let id = self.first()?;
             let flow = &mut self.flows[id as usize];
             if flow.deficit > 0 {
                 return Some(id);
