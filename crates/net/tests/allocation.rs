@@ -3,10 +3,8 @@
 
 mod common;
 
-use common::{mac, require_privilege};
 use sluice_net::Clock;
 use sluice_net::frame::{Checksums, FlowHasher, Link, SuperPacket, VnetHeader, parse_head, set_ce};
-use sluice_net::namespace::{Namespace, VethEnd, create_veth};
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::{Interest, PacketPort, Pool, PoolSize, Port, Spin, Waiter, Watch};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -38,18 +36,7 @@ static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_running_packet_path_allocates_nothing() {
-    require_privilege();
-    let namespace = Namespace::create("wire").unwrap();
-    namespace.silence_ipv6().unwrap();
-    let end = |name, number| VethEnd {
-        namespace: &namespace,
-        name,
-        mac: mac(number),
-    };
-    create_veth(end("left", 1), end("right", 2)).unwrap();
-    let mut links = namespace.links().unwrap();
-    links.set_up("left", true).unwrap();
-    links.set_up("right", true).unwrap();
+    let namespace = common::wire::namespace();
     let clock = Clock::start();
     let options = PacketOptions {
         timestamps: Some(clock),
