@@ -79,9 +79,10 @@ pub trait Discipline {
         u64::from(flow)
     }
 
-    /// The same for the packet that will probably be dequeued next.
-    fn touch_next(&self) -> u64 {
-        0
+    /// Names addresses of what the packet that will probably be dequeued next will need, so that the host
+    /// can have it fetched without waiting.
+    fn visit_next(&self, visit: &mut dyn FnMut(*const u8)) {
+        let _ = visit;
     }
 }
 
@@ -130,8 +131,8 @@ impl<D: Discipline + ?Sized> Discipline for Box<D> {
     fn touch(&self, flow: u32) -> u64 {
         (**self).touch(flow)
     }
-    fn touch_next(&self) -> u64 {
-        (**self).touch_next()
+    fn visit_next(&self, visit: &mut dyn FnMut(*const u8)) {
+        (**self).visit_next(visit);
     }
 }
 

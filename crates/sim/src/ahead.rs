@@ -1,14 +1,17 @@
 //! Looking ahead, for the caches.
 //!
 //! Among thousands of flows an event finds its packet, its connection and its queue far from the
-//! processor, and would wait for one after the other. Looking at those of several events beforehand
-//! lets their loads overlap. Nothing is decided here: a run is the same without it.
+//! processor, and would wait for one after the other. So they are fetched beforehand: the packets of the
+//! next slot of the calendar while the present one is worked off, then the connections that they are for,
+//! and, some events before their turn, what these point to. Nothing is decided here: a run is the same
+//! without it.
 
 use crate::calendar::What;
 use crate::cargo::Transit;
 use crate::config::LinkId;
 use crate::simulation::{Simulation, kind};
 use crate::stage::Engine;
+use prefetch_index::prefetch_index;
 use std::hint::black_box;
 
 /// An event that an end of a connection is going to see.
@@ -29,61 +32,74 @@ pub(crate) enum Cause {
     Timer,
 }
 
+/// Events whose packets are being fetched. Their connections follow when as many others have come.
+#[derive(Debug, Default)]
+pub(crate) struct Coming {
+    events: [Option<What>; 8],
+    next: usize,
+}
+
 /// So many flows stay in the caches of a core: 2 KB or so each.
 const FEW_FLOWS: usize = 256;
+/// So many events before its turn, what an event's connection points to is fetched.
+const NEAR: usize = 4;
 
 impl Simulation {
-    /// Looks at what the next events need. First come the packets, which tell the connections, then
-    /// what is in the connections, then what these point to: loads of one round do not wait for each
-    /// other.
+    /// Has what later events need fetched, before the next one is taken.
     pub(crate) fn warm(&mut self) {
         if self.ready_at.len() <= FEW_FLOWS {
             return;
         }
         if let Some(slot) = self.leaving.take() {
-            let Transit {
-                flow, to_server, ..
-            } = *self.hold.transit(slot);
-            black_box(self.ready_at[flow as usize][usize::from(to_server)]);
+            let Transit { flow, .. } = *self.hold.transit(slot);
+            prefetch_index(&self.ready_at, flow as usize);
         }
-        let Some([batch, behind]) = self.calendar.next_batch() else {
-            return;
-        };
-        self.expected.clear();
-        for What { kind, index } in batch {
-            match kind {
-                kind::DELIVER => self.expected.extend(self.hold.expected(index)),
-                kind::TIMER => self.expected.push(Expected {
-                    connection: index / 2,
-                    to_server: index % 2 == 1,
-                    cause: Cause::Timer,
-                }),
-                _ => {}
+        // One for one: a processor can wait for some twenty lines at a time, and no more.
+        if let Some(what) = self.calendar.preview() {
+            if what.kind == kind::DELIVER {
+                self.hold.fetch(what.index);
             }
-        }
-        let mut sum = 0;
-        for What { kind, index } in behind {
-            if kind == kind::DELIVER {
-                sum ^= u64::from(self.hold.peek(index));
-            }
-        }
-        for expected in &self.expected {
-            let connection = &self.connections[expected.connection as usize];
-            sum ^= connection.peek(*expected);
-        }
-        for expected in &self.expected {
-            let connection = &self.connections[expected.connection as usize];
-            let (further, way, hash) = connection.peek_further(*expected);
-            sum ^= further;
-            let links = &self.ways[way as usize].links[usize::from(!expected.to_server)];
-            if expected.cause != Cause::Timer
-                && let Some(link) = links.first()
-                && let Engine::Link(link) = &self.stages[*link].engine
+            let Coming { events, next } = &mut self.coming;
+            let earlier = events[*next].replace(what);
+            *next = (*next + 1) % events.len();
+            if let Some(earlier) = earlier
+                && let Some(expected) = self.expected(earlier)
             {
-                sum ^= link.queue().touch(hash);
+                self.connections[expected.connection as usize].near(expected, &mut fetch);
             }
         }
-        black_box(sum);
+        let from = if self.calendar.is_slot_new() { 0 } else { NEAR };
+        for others in from..=NEAR {
+            let soon = self.calendar.soon(others);
+            if let Some(expected) = soon.and_then(|what| self.expected(what)) {
+                self.fetch_far(expected);
+            }
+        }
+    }
+
+    /// For which end of which connection an event is.
+    fn expected(&self, What { kind, index }: What) -> Option<Expected> {
+        match kind {
+            kind::DELIVER => self.hold.expected(index),
+            kind::TIMER => Some(Expected {
+                connection: index / 2,
+                to_server: index % 2 == 1,
+                cause: Cause::Timer,
+            }),
+            _ => None,
+        }
+    }
+
+    fn fetch_far(&self, expected: Expected) {
+        let connection = &self.connections[expected.connection as usize];
+        let (way, hash) = connection.far(expected, &mut fetch);
+        let links = &self.ways[way as usize].links[usize::from(!expected.to_server)];
+        if expected.cause != Cause::Timer
+            && let Some(link) = links.first()
+            && let Engine::Link(link) = &self.stages[*link].engine
+        {
+            black_box(link.queue().touch(hash));
+        }
     }
 
     /// Looks at what a link needs at the end of a transmission that has just begun: the packet `slot`,
@@ -92,12 +108,18 @@ impl Simulation {
         if self.ready_at.len() <= FEW_FLOWS {
             return;
         }
-        let mut sum = u64::from(self.hold.transit(slot).flow);
+        self.hold.fetch_transit(slot);
         if let Engine::Link(link) = &self.stages[link].engine {
-            sum ^= link.queue().touch_next();
+            link.queue().visit_next(&mut fetch);
         }
-        black_box(sum);
         // The rest is found through this; see `warm`.
         self.leaving = Some(slot);
     }
+}
+
+/// Has the cache line at an address fetched, without waiting for it.
+fn fetch(address: *const u8) {
+    // The crate tells places by slice and index; the address of any place is some index of any slice.
+    let origin: &[u8] = &[];
+    prefetch_index(origin, address.addr().wrapping_sub(origin.as_ptr().addr()));
 }

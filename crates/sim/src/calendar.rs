@@ -8,6 +8,7 @@
 //!
 //! Events of one instant come out in the order in which they went in.
 
+use prefetch_index::prefetch_index;
 use sluice_core::Time;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -60,11 +61,21 @@ pub(crate) struct Calendar {
     waiting: usize,
     /// The next slot with events after the current one; [`u64::MAX`] for none.
     upcoming: u64,
-    /// A chunk of the upcoming slot: each event that is taken looks at one, so that the slot need not
-    /// wait for them when its turn comes.
-    ahead: u32,
-    /// Events of the last batch that have not been taken.
-    announced: usize,
+    /// Whether no event of the current slot has been taken.
+    is_fresh: bool,
+    preview: Preview,
+}
+
+/// How far the events to come have been looked at.
+#[derive(Debug)]
+struct Preview {
+    /// The slot.
+    slot: u64,
+    /// The chunk in it, and how many of its events have not been looked at.
+    chunk: u32,
+    left: usize,
+    /// How many events beyond the current slot have been looked at, as a good guess.
+    lead: usize,
 }
 
 /// A slot is 2^14 ns = 16.4 us wide: the time in which a 1 Gbit/s link sends one or two packets.
@@ -74,8 +85,8 @@ const SLOTS: u64 = 1 << 15;
 const KIND_BITS: u32 = 4;
 /// 46 bits: 7e13 events, a year of simulating.
 const ORDER_BITS: u32 = 64 - WIDTH - KIND_BITS;
-/// What so many events need fits the first-level cache.
-const BATCH: usize = 16;
+/// So many events at least are looked at beyond the current slot.
+const LEAD: usize = 16;
 const NONE: u32 = u32::MAX;
 const EMPTY: Slot = Slot {
     chunk: NONE,
@@ -95,8 +106,13 @@ impl Calendar {
             order: 0,
             waiting: 0,
             upcoming: u64::MAX,
-            ahead: NONE,
-            announced: 0,
+            is_fresh: true,
+            preview: Preview {
+                slot: 0,
+                chunk: NONE,
+                left: 0,
+                lead: 0,
+            },
         }
     }
 
@@ -144,33 +160,68 @@ impl Calendar {
         (at <= limit).then_some(at)
     }
 
-    /// The next events of the current slot and those behind them, once all of the last batch have
-    /// been taken.
-    pub fn next_batch(&mut self) -> Option<[impl Iterator<Item = What>; 2]> {
-        if self.announced > 0 {
-            return None;
+    /// Whether no event of the current slot has been taken.
+    pub fn is_slot_new(&self) -> bool {
+        self.is_fresh
+    }
+
+    /// The event of the current slot that will be taken after `others` others.
+    pub fn soon(&self, others: usize) -> Option<What> {
+        let place = self.current.len().checked_sub(others + 1)?;
+        let (key, index) = self.current[place];
+        Some(What {
+            kind: kind_of(key),
+            index,
+        })
+    }
+
+    /// An event of the slots ahead, each once and in no order; none if the last that was told is far
+    /// enough ahead.
+    pub fn preview(&mut self) -> Option<What> {
+        let ahead = &mut self.preview;
+        if ahead.left == 0 {
+            let next = self.chunks.get(ahead.chunk as usize);
+            ahead.chunk = next.map_or(NONE, |chunk| chunk.next);
+            ahead.left = CHUNK;
+            if ahead.chunk == NONE {
+                ahead.left = 0;
+                if ahead.lead >= LEAD {
+                    return None;
+                }
+                // Nearly always among the first 64 slots, or so far away that looking is no use.
+                ahead.slot = next_occupied(&self.occupied, ahead.slot.max(self.base), 1)?;
+                let slot = self.slots[(ahead.slot % SLOTS) as usize];
+                (ahead.chunk, ahead.left) = (slot.chunk, slot.used as usize);
+            }
+            self.fetch_behind();
         }
-        let (rest, batch) = self
-            .current
-            .split_at(self.current.len().saturating_sub(BATCH));
-        let behind = &rest[rest.len().saturating_sub(BATCH)..];
-        self.announced = batch.len();
-        Some([batch, behind].map(|events| {
-            events.iter().map(|(key, index)| What {
-                kind: kind_of(*key),
-                index: *index,
-            })
-        }))
+        let ahead = &mut self.preview;
+        ahead.left -= 1;
+        ahead.lead += 1;
+        let chunk = self.chunks.get(ahead.chunk as usize)?;
+        Some(What {
+            kind: kind_of(chunk.keys[ahead.left]),
+            index: chunk.indices[ahead.left],
+        })
+    }
+
+    /// Has the chunk fetched that is looked at after the present one.
+    fn fetch_behind(&self) {
+        let Preview { slot, chunk, .. } = self.preview;
+        let mut next = self.chunks.get(chunk as usize).map_or(NONE, |c| c.next);
+        if next == NONE
+            && let Some(slot) = next_occupied(&self.occupied, slot, 0)
+        {
+            next = self.slots[(slot % SLOTS) as usize].chunk;
+        }
+        prefetch_index(&self.chunks, next as usize);
     }
 
     /// Takes the event that [`Calendar::next_until`] has announced.
     pub fn pop(&mut self) -> Option<What> {
         let (key, index) = self.current.pop()?;
         self.waiting -= 1;
-        self.announced = self.announced.saturating_sub(1);
-        if let Some(chunk) = self.chunks.get(self.ahead as usize) {
-            self.ahead = chunk.next;
-        }
+        self.is_fresh = false;
         let kind = kind_of(key);
         Some(What { kind, index })
     }
@@ -210,7 +261,7 @@ impl Calendar {
             return;
         }
         self.base = base;
-        self.announced = 0;
+        self.is_fresh = true;
         while let Some(Reverse((at, order, what))) = self.far.peek() {
             if slot_of(*at) - base >= SLOTS {
                 break;
@@ -233,35 +284,42 @@ impl Calendar {
             (id, used) = (next, CHUNK);
         }
         self.current.sort_unstable_by(|a, b| b.cmp(a));
+        let ahead = &mut self.preview;
+        if ahead.slot > base {
+            ahead.lead = ahead.lead.saturating_sub(self.current.len());
+        } else {
+            (ahead.slot, ahead.chunk, ahead.left, ahead.lead) = (base, NONE, 0, 0);
+        }
         let far = self.far.peek().map(|Reverse((at, _, _))| slot_of(*at));
-        self.upcoming = match (self.next_occupied(), far) {
+        let near = next_occupied(&self.occupied, base, self.occupied.len());
+        self.upcoming = match (near, far) {
             (Some(near), Some(far)) => near.min(far),
             (near, far) => near.or(far).unwrap_or(u64::MAX),
         };
-        self.ahead = self.slots[(self.upcoming % SLOTS) as usize].chunk;
     }
+}
 
-    /// The number of the next occupied slot after `base`, looking at 64 slots at a time.
-    fn next_occupied(&self) -> Option<u64> {
-        let first = self.base + 1;
-        let start = (first % SLOTS) as usize;
-        let words = self.occupied.len();
-        let mut mask = u64::MAX << (start % 64);
-        for step in 0..=words {
-            let word = (start / 64 + step) % words;
-            let mut bits = self.occupied[word] & mask;
-            if step == words {
-                // Round again at the word of the start: only the slots before it are left.
-                bits &= !(u64::MAX << (start % 64));
-            }
-            if bits != 0 {
-                let index = (word * 64) as u64 + u64::from(bits.trailing_zeros());
-                return Some(first + (index + SLOTS - start as u64) % SLOTS);
-            }
-            mask = u64::MAX;
+/// The number of the next occupied slot after `base`, looking at 64 slots at a time and at most `steps`
+/// times more than once.
+fn next_occupied(occupied: &[u64], base: u64, steps: usize) -> Option<u64> {
+    let first = base + 1;
+    let start = (first % SLOTS) as usize;
+    let words = occupied.len();
+    let mut mask = u64::MAX << (start % 64);
+    for step in 0..=steps {
+        let word = (start / 64 + step) % words;
+        let mut bits = occupied[word] & mask;
+        if step == words {
+            // Round again at the word of the start: only the slots before it are left.
+            bits &= !(u64::MAX << (start % 64));
         }
-        None
+        if bits != 0 {
+            let index = (word * 64) as u64 + u64::from(bits.trailing_zeros());
+            return Some(first + (index + SLOTS - start as u64) % SLOTS);
+        }
+        mask = u64::MAX;
     }
+    None
 }
 
 const fn slot_of(at: u64) -> u64 {
@@ -303,25 +361,45 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_what_is_taken_next() {
+    fn what_comes_soon_is_what_is_taken() {
         let mut calendar = Calendar::new();
         // All in the second slot, in an order that is not that of time.
         for index in 0..40_u32 {
             let at = (1 << WIDTH) + u64::from(index * 7 % 40);
             calendar.push(Time::from_ns(at), What { kind: 1, index });
         }
-        let mut foretold = Vec::new();
-        let mut taken = Vec::new();
+        let (mut foretold, mut taken) = (Vec::new(), Vec::new());
         while calendar.next_until(Time::MAX).is_some() {
-            if let Some([batch, _]) = calendar.next_batch() {
-                let from = foretold.len();
-                foretold.extend(batch.map(|what| what.index));
-                foretold[from..].reverse();
-            }
-            taken.push(calendar.pop().unwrap().index);
+            foretold.extend(calendar.soon(3));
+            taken.extend(calendar.pop());
         }
         assert_eq!(taken.len(), 40);
-        assert_eq!(foretold, taken);
+        assert_eq!(foretold, taken[3..]);
+    }
+
+    #[test]
+    fn each_event_of_slots_ahead_is_shown_once() {
+        let mut calendar = Calendar::new();
+        // Twelve events in each of 30 slots, which leaves chunks half full.
+        let mut expected = Vec::new();
+        for index in 0..360_u32 {
+            let at = u64::from(index / 12 * 2 + 1) << WIDTH;
+            calendar.push(Time::from_ns(at), What { kind: 1, index });
+            expected.push(index);
+        }
+        let (mut shown, mut taken) = (Vec::new(), Vec::new());
+        while calendar.next_until(Time::MAX).is_some() {
+            for _ in 0..2 {
+                shown.extend(calendar.preview().map(|what| what.index));
+            }
+            taken.extend(calendar.pop().map(|what| what.index));
+            // Not further than a slot beyond what is enough.
+            assert!(shown.len() < taken.len() + 12 + LEAD + 12);
+        }
+        assert_eq!(taken, expected);
+        shown.sort_unstable();
+        // Those of the first slot became the current ones before anybody asked.
+        assert_eq!(shown, expected[12..]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What packets carry: the host's side of a packet handle's slot.
 
 use crate::ahead::{Cause, Expected};
+use prefetch_index::prefetch_index;
 use sluice_core::{Ecn, Time};
 use sluice_tcp::{Flags, SackBlock, Segment};
 
@@ -140,20 +141,26 @@ impl Hold {
         &mut self.transits[slot as usize]
     }
 
-    /// Reads the packet in `slot`.
-    pub fn peek(&self, slot: u32) -> u32 {
-        self.parcels[slot as usize].tag.flow ^ self.transits[slot as usize].flow
+    /// Has the packet in `slot` fetched.
+    pub fn fetch(&self, slot: u32) {
+        prefetch_index(&self.parcels, slot as usize);
+        self.fetch_transit(slot);
     }
 
-    /// Reads what else the host at the end of the way is going to need; tells for which end of which
-    /// connection it is. None for a datagram.
+    /// Has that of it fetched which its links need.
+    pub fn fetch_transit(&self, slot: u32) {
+        prefetch_index(&self.transits, slot as usize);
+    }
+
+    /// Has what else the host at the end of the way is going to need fetched; tells for which end of
+    /// which connection it is. None for a datagram.
     pub fn expected(&self, slot: u32) -> Option<Expected> {
         let Parcel { tag, head } = &self.parcels[slot as usize];
         if tag.connection == NOT_TCP {
             return None;
         }
         if head.has_options() {
-            std::hint::black_box(self.options[slot as usize].mss);
+            prefetch_index(&self.options, slot as usize);
         }
         Some(Expected {
             connection: tag.connection,

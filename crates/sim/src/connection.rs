@@ -68,26 +68,26 @@ pub(crate) enum App {
 }
 
 impl Connection {
-    /// Reads what the next event of one of the ends is going to need, as far as it is here.
-    pub fn peek(&self, what: Expected) -> u64 {
+    /// Names what the next event of one of the ends is going to need, as far as it is here.
+    pub fn near(&self, what: Expected, visit: &mut impl FnMut(*const u8)) {
         let end = self.expected(what);
-        let tcp = &end.tcp;
+        visit(std::ptr::from_ref(end).cast());
         match what.cause {
-            Cause::Payload => end.sent ^ tcp.peek(),
-            Cause::Ack => end.sent ^ tcp.peek() ^ tcp.peek_sender(),
-            Cause::Timer => end.sent ^ tcp.next_timeout().as_ns(),
+            Cause::Payload => end.tcp.near(visit),
+            Cause::Ack => end.tcp.near_ack(visit),
+            Cause::Timer => end.tcp.near_timeout(visit),
         }
     }
 
-    /// Reads the rest of it, which is elsewhere. Tells the way and the hash of what it may send, too.
-    pub fn peek_further(&self, what: Expected) -> (u64, u32, u32) {
+    /// Names the rest of it, which is elsewhere. Tells the way and the hash of what it may send, too.
+    pub fn far(&self, what: Expected, visit: &mut impl FnMut(*const u8)) -> (u32, u32) {
         let End { tcp, way, hash, .. } = self.expected(what);
-        let sum = match what.cause {
-            Cause::Payload => tcp.peek_gaps(),
-            Cause::Ack => tcp.peek_flight(),
-            Cause::Timer => 0,
-        };
-        (sum, *way, *hash)
+        match what.cause {
+            Cause::Payload => tcp.far(visit),
+            Cause::Ack => tcp.far_ack(visit),
+            Cause::Timer => {}
+        }
+        (*way, *hash)
     }
 
     fn expected(&self, what: Expected) -> &End {

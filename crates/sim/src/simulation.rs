@@ -1,6 +1,6 @@
 //! The event loop.
 
-use crate::ahead::Expected;
+use crate::ahead::Coming;
 use crate::calendar::{Calendar, What};
 use crate::cargo::Hold;
 use crate::check::ConfigError;
@@ -70,8 +70,7 @@ pub struct Simulation {
     pub(crate) drops: Vec<u64>,
     /// The packet whose transmission has begun last.
     pub(crate) leaving: Option<u32>,
-    /// Scratch of [`Simulation::warm`].
-    pub(crate) expected: Vec<Expected>,
+    pub(crate) coming: Coming,
     /// Scratch of [`Simulation::serve`].
     pub(crate) departures: Vec<(Packet, Time, Direction)>,
 }
@@ -206,7 +205,7 @@ impl Simulation {
             events: 0,
             drops: vec![0; config.flows.len()],
             leaving: None,
-            expected: Vec::new(),
+            coming: Coming::default(),
             departures: Vec::new(),
         })
     }

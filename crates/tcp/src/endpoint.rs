@@ -1,5 +1,6 @@
 //! One end of a connection: the handshake around a sender and a receiver.
 
+use crate::address;
 use crate::cc::{Phase, Window};
 use crate::config::{Config, ConfigError, EcnMode};
 use crate::receiver::Receiver;
@@ -285,30 +286,38 @@ impl Endpoint {
         }
     }
 
-    /// Reads a word of each cache line of the receiving half that the next segment is going to need,
-    /// and says nothing else. A host that is about to hand over segments to thousands of endpoints
-    /// can look at all of them first, so that their memory accesses overlap.
-    pub fn peek(&self) -> u64 {
-        self.received ^ self.receiver.peek() ^ self.sender.nxt()
+    /// Names an address in each cache line that the next segment with payload is going to need, reading
+    /// none. A host that is about to hand over segments to thousands of endpoints can have them all
+    /// fetched first, so that it waits for none.
+    pub fn near(&self, visit: &mut impl FnMut(*const u8)) {
+        visit(address(&self.state));
+        self.receiver.near(visit);
+        self.sender.near_numbers(visit);
     }
 
-    /// The same for the sending half, which an ACK or a timer is going to need.
-    pub fn peek_sender(&self) -> u64 {
-        self.sender.peek()
+    /// The same for an ACK.
+    pub fn near_ack(&self, visit: &mut impl FnMut(*const u8)) {
+        self.near(visit);
+        self.sender.near(visit);
     }
 
-    /// What a segment with payload is going to need besides what [`Endpoint::peek`] has read, and can
-    /// only be found after that.
-    pub fn peek_gaps(&self) -> u64 {
-        self.receiver.peek_gaps()
+    /// The same for [`Endpoint::next_timeout`].
+    pub fn near_timeout(&self, visit: &mut impl FnMut(*const u8)) {
+        visit(address(&self.state));
+        self.receiver.near_timeout(visit);
+        self.sender.near_timeout(visit);
     }
 
-    /// The same for an ACK or a timer, after [`Endpoint::peek_sender`].
-    pub fn peek_flight(&self) -> u64 {
+    /// What a segment with payload is going to need besides; this is found by reading what
+    /// [`Endpoint::near`] has named.
+    pub fn far(&self, visit: &mut impl FnMut(*const u8)) {
+        self.receiver.far(visit);
+    }
+
+    /// What an ACK is going to need besides, after [`Endpoint::near_ack`].
+    pub fn far_ack(&self, visit: &mut impl FnMut(*const u8)) {
         if self.is_sending {
-            self.sender.peek_flight()
-        } else {
-            0
+            self.sender.far(visit);
         }
     }
 

@@ -56,6 +56,11 @@ mod scoreboard;
 mod segment;
 mod sender;
 
+/// Where a value lies.
+fn address<T: ?Sized>(value: &T) -> *const u8 {
+    core::ptr::from_ref(value).cast()
+}
+
 pub use config::{Config, ConfigError, EcnMode, Growth, LossDetection, Pacing, Reading, SlowStart};
 pub use endpoint::{Endpoint, Snapshot, State};
 pub use segment::{Flags, MAX_SACK_BLOCKS, SackBlock, Segment, expand};

@@ -40,11 +40,6 @@ impl Rack {
         }
     }
 
-    /// See [`crate::Endpoint::peek_sender`].
-    pub fn peek(&self) -> u64 {
-        self.fack ^ self.multiple
-    }
-
     /// An ACK is about to be worked off.
     pub fn start_ack(&mut self) {
         self.prior_fack = self.fack;

@@ -1,5 +1,6 @@
 //! What has arrived beyond a gap, and the report of it (SACK, RFC 2018; D-SACK, RFC 2883).
 
+use crate::address;
 use crate::segment::{MAX_SACK_BLOCKS, SackBlock, Segment};
 use alloc::collections::VecDeque;
 
@@ -46,10 +47,18 @@ impl Reassembly {
         self.duplicate_bytes
     }
 
-    /// See [`crate::Endpoint::peek_gaps`].
-    pub fn peek(&self) -> u64 {
-        let last = self.out_of_order.back();
-        last.map_or(0, |last| last.1 ^ self.recent[0].0 ^ self.duplicate_bytes)
+    /// See [`crate::Endpoint::near`].
+    pub fn near(&self, visit: &mut impl FnMut(*const u8)) {
+        visit(address(&self.recent));
+    }
+
+    /// See [`crate::Endpoint::far`].
+    pub fn far(&self, visit: &mut impl FnMut(*const u8)) {
+        if let Some(last) = self.out_of_order.back() {
+            visit(address(last));
+            visit(address(&self.recent));
+            visit(address(&self.duplicate_bytes));
+        }
     }
 
     /// Puts the blocks to report into `segment`.

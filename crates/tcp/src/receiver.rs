@@ -1,6 +1,7 @@
 //! The receiving half: the window it offers, when it acknowledges, and the echo of congestion
 //! marks. What arrives out of order is kept in [`crate::reassembly`].
 
+use crate::address;
 use crate::cc::scale;
 use crate::config::{Config, EcnMode, Reading};
 use crate::reassembly::Reassembly;
@@ -156,14 +157,21 @@ impl Receiver {
         self.ecn = ecn;
     }
 
-    /// See [`crate::Endpoint::peek`].
-    pub fn peek(&self) -> u64 {
-        self.limit ^ u64::from(self.has_split_ack())
+    /// See [`crate::Endpoint::near`].
+    pub fn near(&self, visit: &mut impl FnMut(*const u8)) {
+        visit(address(&self.limit));
+        visit(address(&self.split_ack));
+        self.gaps.near(visit);
     }
 
-    /// See [`crate::Endpoint::peek_gaps`].
-    pub fn peek_gaps(&self) -> u64 {
-        self.gaps.peek()
+    /// See [`crate::Endpoint::near_timeout`].
+    pub fn near_timeout(&self, visit: &mut impl FnMut(*const u8)) {
+        visit(address(&self.ack_at));
+    }
+
+    /// See [`crate::Endpoint::far`].
+    pub fn far(&self, visit: &mut impl FnMut(*const u8)) {
+        self.gaps.far(visit);
     }
 
     /// RCV.NXT.

@@ -13,6 +13,7 @@
 //! `in_flight` is the pipe of RFC 6675 §4: bytes sent, less those SACKed or lost, plus
 //! retransmissions.
 
+use crate::address;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -151,13 +152,16 @@ struct Repair {
     lost_again: VecDeque<Id>,
 }
 
+/// Entries that the first segment makes room for: an end that only receives has none.
+const FIRST_ROOM: usize = 16;
+
 /// Segments SACKed above a hole that make it a loss (RFC 6675 §2).
 pub(crate) const DUP_THRESH: usize = 3;
 
 impl Scoreboard {
     pub fn new(start: u64, mss: u32) -> Self {
         Scoreboard {
-            ring: vec![Entry::default(); 16].into_boxed_slice(),
+            ring: Box::default(),
             head: 0,
             tail: 0,
             una: start,
@@ -180,14 +184,18 @@ impl Scoreboard {
         self.mss = u64::from(mss);
     }
 
-    /// See [`crate::Endpoint::peek_flight`].
-    pub fn peek(&self) -> u64 {
-        let mut sum = self.entry(self.head).seq ^ self.entry(self.tail).seq;
-        if self.is_repairing() {
-            sum ^= self.repair.resent.front().map_or(0, |(id, _)| *id);
-            sum ^= self.repair.lost.front().copied().unwrap_or_default();
+    /// See [`crate::Endpoint::far_ack`].
+    pub fn far(&self, visit: &mut impl FnMut(*const u8)) {
+        if self.is_empty() {
+            return;
         }
-        u64::from(sum)
+        visit(address(self.entry(self.head)));
+        // An ACK most often takes two segments away.
+        visit(address(self.entry(self.head.wrapping_add(2))));
+        visit(address(self.entry(self.tail)));
+        if self.is_repairing() {
+            visit(address(&*self.repair));
+        }
     }
 
     /// The first unacknowledged sequence number.
@@ -640,7 +648,8 @@ impl Scoreboard {
     }
 
     fn grow(&mut self) {
-        let mut ring = vec![Entry::default(); self.ring.len() * 2].into_boxed_slice();
+        let mut ring =
+            vec![Entry::default(); (self.ring.len() * 2).max(FIRST_ROOM)].into_boxed_slice();
         let mask = ring.len() - 1;
         let mut id = self.head;
         while id != self.tail {

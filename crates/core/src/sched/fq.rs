@@ -478,19 +478,21 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
         own ^ weight ^ u64::from(bytes) ^ self.pool.touch()
     }
 
-    fn touch_next(&self) -> u64 {
+    fn visit_next(&self, visit: &mut dyn FnMut(*const u8)) {
         // NONE and OFF_LIST are beyond all queues.
         let behind = |queue: &Queue<A>| self.queues.get(queue.next);
         let first = self.first().and_then(|(_, first)| self.queues.get(first));
         let Some(mut next) = first else {
-            return 0;
+            return;
         };
         if next.credits < self.least_credits {
             next = behind(next).unwrap_or(next);
         }
-        // The queue after that is looked at now, so that its packet can be looked at next time.
-        let after = behind(next).map_or(0, |after| u64::from(after.bytes));
-        after ^ self.pool.touch_node(next.head)
+        self.pool.visit(next.head, visit);
+        // The queue after that comes now, so that its packet can come next time.
+        if let Some(after) = behind(next) {
+            visit(core::ptr::from_ref(after).cast());
+        }
     }
 
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {

@@ -5,6 +5,7 @@ mod ack;
 mod recovery;
 mod transmit;
 
+use crate::address;
 use crate::cc::{CongestionControl, Descriptor, Episode, Params, Phase, Window};
 use crate::config::{Config, EcnMode, LossDetection, Pacing, SlowStart};
 use crate::prr::Prr;
@@ -41,6 +42,9 @@ pub struct Counters {
     /// Segments that the receiver reported as CE-marked, as far as its feedback tells.
     pub ce_segments: u64,
 }
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// What expires next (RFC 8985 §5.4: one timer for all).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,18 +273,34 @@ impl Sender {
         self.mss
     }
 
-    /// See [`crate::Endpoint::peek_sender`]: a field of each cache line up to the counters.
-    pub fn peek(&self) -> u64 {
-        let lines = self.mss ^ self.last_sent.as_ns() ^ self.round_end ^ self.edge;
-        let rtt = self.rtt.latest().as_ns() ^ self.rtt.min().as_ns();
-        let rate = self.rate.delivered ^ self.rack.peek();
-        lines ^ rtt ^ rate ^ self.board.in_flight() ^ self.largest_window ^ self.counters.bytes
+    /// See [`crate::Endpoint::near`]: what the answer to a segment bears.
+    pub fn near_numbers(&self, visit: &mut impl FnMut(*const u8)) {
+        visit(address(&self.limit));
     }
 
-    /// See [`crate::Endpoint::peek_flight`].
-    pub fn peek_flight(&self) -> u64 {
-        let grows = matches!(self.phase, Phase::Open | Phase::Loss);
-        self.board.peek() ^ if grows { self.cc.variable().1 } else { 0 }
+    /// See [`crate::Endpoint::near_timeout`].
+    pub fn near_timeout(&self, visit: &mut impl FnMut(*const u8)) {
+        visit(address(&self.timer_at));
+    }
+
+    /// See [`crate::Endpoint::near_ack`]: all lines up to the first counters.
+    pub fn near(&self, visit: &mut impl FnMut(*const u8)) {
+        let first = address(&self.limit);
+        let last = address(&self.counters.bytes);
+        for line in 1..=(last.addr() - first.addr()).div_ceil(LINE) {
+            visit(first.wrapping_add(line * LINE));
+        }
+    }
+
+    /// See [`crate::Endpoint::far_ack`].
+    pub fn far(&self, visit: &mut impl FnMut(*const u8)) {
+        self.board.far(visit);
+        if matches!(self.phase, Phase::Open | Phase::Loss) {
+            let state = address(&*self.cc);
+            for line in 0..size_of_val(&*self.cc).div_ceil(LINE) {
+                visit(state.wrapping_add(line * LINE));
+            }
+        }
     }
 
     /// SND.NXT.

@@ -97,13 +97,15 @@ impl Pool {
             Some(recent) if self.recent_len > 0 => recent[self.recent_first as usize % RECENT],
             _ => self.free,
         };
-        self.touch_node(index)
-    }
-
-    /// Reads a node, if it is one.
-    pub(super) fn touch_node(&self, index: u32) -> u64 {
         let node = self.nodes.get(index as usize);
         node.map_or(0, |node| u64::from(node.next))
+    }
+
+    /// Names the address of a node, if it is one.
+    pub(super) fn visit(&self, index: u32, visit: &mut dyn FnMut(*const u8)) {
+        if let Some(node) = self.nodes.get(index as usize) {
+            visit(core::ptr::from_ref(node).cast());
+        }
     }
 
     /// Takes out the packet of a node, which holds one; gives the next one of its chain.
