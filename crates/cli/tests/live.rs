@@ -540,26 +540,36 @@ fn live_flows_begin_with_the_initial_window_that_they_ask_for() {
 
 /// What only the simulator has is refused by name.
 #[test]
-fn a_congestion_control_that_only_the_simulator_has_is_refused() {
+fn what_only_the_tcp_of_the_simulator_has_is_refused() {
     let temp = tempfile::tempdir().expect("a folder");
     let file = temp.path().join("s.toml");
-    let text = "duration = \"2s\"\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"tcp\"\ncc = \"ledbat\"\n";
-    fs::write(&file, text).expect("writable");
-    let output = sluice()
-        .args(["run", "--backend", "live", "--check"])
-        .arg(&file)
-        .output()
-        .expect("the binary starts");
-    assert!(!output.status.success());
-    let told = stderr(&output);
-    assert!(
-        told.contains("the kernel has no congestion control \"ledbat\""),
-        "{told}"
-    );
-    assert!(
-        told.contains("the simulator (`--backend sim`) has it"),
-        "{told}"
-    );
+    for (key, expected) in [
+        (
+            "cc = \"ledbat\"",
+            "the kernel has no congestion control \"ledbat\"",
+        ),
+        (
+            "growth = \"bytes\"",
+            "`growth = \"bytes\"` of flow `tcp` (the kernel's CUBIC grows by whole segments) is not possible",
+        ),
+    ] {
+        let text = format!(
+            "duration = \"2s\"\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"tcp\"\n{key}\n"
+        );
+        fs::write(&file, text).expect("writable");
+        let output = sluice()
+            .args(["run", "--backend", "live", "--check"])
+            .arg(&file)
+            .output()
+            .expect("the binary starts");
+        assert!(!output.status.success());
+        let told = stderr(&output);
+        assert!(told.contains(expected), "{told}");
+        assert!(
+            told.contains("the simulator (`--backend sim`) has it"),
+            "{told}"
+        );
+    }
 }
 
 /// Traffic of a capture: what the simulator exported, sent live.

@@ -12,7 +12,7 @@ pub enum EcnMode {
     Off,
     /// RFC 3168: ECT(0), one reaction per window, ECE until CWR.
     Classic,
-    /// RFC 8257: ECT(0) with ECE that follows each change of CE.
+    /// RFC 8257: ECT(0) with ECE that follows each change of CE (§3.2).
     Dctcp,
     /// RFC 9768 feedback with ECT(1) on every segment, as L4S needs it (RFC 9331 §4).
     Accurate,
@@ -80,7 +80,8 @@ pub enum Reading {
 pub struct Config {
     /// Payload bytes of a full segment. 1448 = 1500 - 20 (IPv4) - 20 (TCP) - 12 (timestamps).
     pub mss: u32,
-    /// Initial window in segments (RFC 6928 §2: 10).
+    /// Initial window in segments, whatever their size, as in Linux (RFC 6928 §2: 10, but 14600 bytes or two
+    /// segments if those are larger).
     pub initial_window: u32,
     /// The congestion control, from [`cc::REGISTRY`].
     pub congestion_control: &'static cc::Descriptor,
@@ -121,8 +122,7 @@ pub struct Config {
     /// twentieth of the RTT is not shorter; zero sends each at once, as RFC 5681 §4.2 wants (Linux
     /// `tcp_comp_sack_delay_ns`: 1 ms).
     pub sack_delay: Span,
-    /// A full segment beyond this many unacknowledged ones is acknowledged at once
-    /// (RFC 5681 §4.2: every second segment).
+    /// An ACK leaves at once when so many full segments wait for one (RFC 5681 §4.2: every second).
     pub ack_every: u32,
     /// Segments acknowledged one by one at the start and after idle times (Linux: 16).
     pub quick_acks: u32,
@@ -188,7 +188,7 @@ pub enum ConfigError {
     #[error("an ACK for every {0} segments (1 to 64 are possible)")]
     AckEvery(u32),
     /// Longer than the standard allows.
-    #[error("ACK delay of {0} (at most 500ms)")]
+    #[error("ACK delay of {0} (less than 500ms)")]
     AckDelay(Span),
     /// The timeout's bounds contradict each other.
     #[error("retransmission timeout between {floor} and {max}")]
@@ -235,7 +235,7 @@ impl Config {
             return Err(ConfigError::AckEvery(self.ack_every));
         }
         // RFC 9293 §3.8.6.3 (MUST-40): the delay is less than half a second.
-        if self.ack_delay > Span::from_ms(500) {
+        if self.ack_delay >= Span::from_ms(500) {
             return Err(ConfigError::AckDelay(self.ack_delay));
         }
         let (RtoFloor::Total(floor) | RtoFloor::Variance(floor)) = self.rto_floor;

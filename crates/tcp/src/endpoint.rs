@@ -441,13 +441,13 @@ impl Endpoint {
         self.syn_timer = Time::MAX;
         self.syn_due = false;
         if self.syn_retries == 0 {
-            // RFC 6298 §3 (Karn): only a SYN that was sent once is measured.
+            // RFC 6298 §3 (Karn's algorithm): only a SYN that was sent once is measured.
             let rtt = now.since(self.syn_sent_at);
             self.sender.rtt.on_sample(now, rtt);
             self.sender.size_super_packet();
             self.receiver.set_path_rtt(rtt);
         } else {
-            self.sender.on_handshake_loss();
+            self.sender.on_handshake_loss(self.syn_retries);
         }
     }
 
@@ -535,5 +535,5 @@ pub struct Snapshot {
     pub variable: (&'static str, u64),
 }
 
-/// Linux `tcp_syn_retries`.
+/// Linux `tcp_syn_retries`: 127 s, where RFC 9293 §3.8.3 wants three minutes (MUST-23).
 const MAX_SYN_RETRIES: u32 = 6;

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | handshake, windows, small segments | RFC 9293, RFC 7323 | `endpoint`, `receiver` |
 //! | ACKs, SACK, D-SACK | RFC 5681, RFC 2018, RFC 2883 | `receiver`, `reassembly` |
-//! | loss detection and recovery | RFC 8985, RFC 6675, RFC 3042, RFC 3522 | `sender`, `rack`, `scoreboard` |
+//! | loss detection and recovery | RFC 8985, RFC 6675, RFC 3042, RFC 3522, RFC 3708 | `sender`, `rack`, `scoreboard` |
 //! | reduction of the window | RFC 6937, RFC 9937 | `prr` |
 //! | timeout | RFC 6298 | [`rtt`] |
 //! | delivery rate | draft-cheng-iccrg-delivery-rate-estimation | [`rate`] |
@@ -18,8 +18,9 @@
 //! Deviations, all of them Linux's:
 //! 1. the retransmission timeout has a floor of 200 ms on its variance term
 //!    ([`Config::rto_floor`]);
-//! 2. an idle sender halves its window for each timeout that passes (RFC 2861) instead of
-//!    falling back to the initial window at once;
+//! 2. an idle sender halves its window for each timeout that passes (RFC 2861 §3.1) instead of
+//!    falling back to the initial window at once (RFC 5681 §4.1); one that sends less than its window
+//!    allows keeps it (RFC 7661 §4.4, where Linux follows RFC 2861);
 //! 3. acknowledged one by one are the first 16 segments and 16 after a duplicate, the first two
 //!    marked ones, one with CWR, those that let the receive window grow, and the last ones of writes
 //!    and of super-packets (PSH);
@@ -31,11 +32,23 @@
 //!    ACK if that is expected within a millisecond (`tcp_tso_should_defer`);
 //! 7. a reduction starts from the window, if that was full within the last round trip, where RFC 5681
 //!    §3.1 takes FlightSize after the ACK, and its proportional part is rounded up to whole segments;
-//! 8. CUBIC grows by whole segments ([`Config::growth`]).
+//! 8. CUBIC grows by whole segments ([`Config::growth`]);
+//! 9. the initial window has ten segments of any size and survives the repetition of one SYN (RFC 6928 §2
+//!    limits the bytes; RFC 5681 §3.1 starts with one segment then);
+//! 10. SACKs are kept over a timeout unless the receiver has evidently reneged (RFC 2018 §5.1), and a
+//!     timeout during a recovery leaves ssthresh (RFC 5681 §3.1);
+//! 11. segments that are not known to be lost are not retransmitted to keep the ACKs coming (RFC 6675 §4,
+//!     NextSeg, rules 3 and 4); tail loss probes do that;
+//! 12. a mark leaves a window of two segments, where RFC 3168 §6.1.2 goes down to one and then waits for
+//!     the timer;
+//! 13. a SYN is given up after 127 s (RFC 9293 §3.8.3: three minutes);
+//! 14. a retransmission that is lost is sent again within its recovery, without a second reduction (RFC 5681
+//!     §4.3 lowers the window twice).
 //!
-//! And of its own: SACK and timestamps are always used; a peer that aborts is believed without a
-//! check of the reset's sequence number; the third segment of an accurate ECN handshake carries
-//! the plain counter, not the handshake's encoding (RFC 9768 §3.2.2.1).
+//! And of its own: SACK and timestamps are always used, but not against old duplicates (PAWS, RFC 7323 §5),
+//! since sequence numbers have 64 bits inside; a peer that aborts is believed without a check of the
+//! reset's sequence number; the third segment of an accurate ECN handshake carries the plain counter, not
+//! the handshake's encoding (RFC 9768 §3.2.2.1), and marks on pure ACKs are not counted (§3.2).
 #![no_std]
 #![deny(missing_docs)]
 

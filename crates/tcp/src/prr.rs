@@ -43,8 +43,9 @@ impl Prr {
                 .div_ceil(u128::from(self.recover_fs)) as u64;
             due.saturating_sub(self.out)
         } else {
-            // RFC 9937 §6.2: packet conservation, and one segment more in slow start; RFC 6937
-            // differs in not keeping the first term from going below what was just delivered.
+            // RFC 9937 §6.2: what was delivered, and one segment more if the ACK is safe. RFC 6937 §3
+            // leaves the choice: its slow start bound always has the segment, its conservative one
+            // neither the segment nor the maximum.
             let limit = self.delivered.saturating_sub(self.out).max(delivered);
             let limit = limit + if is_safe { mss } else { 0 };
             limit.min(ssthresh - in_flight)

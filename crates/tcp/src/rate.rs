@@ -51,9 +51,11 @@ pub(crate) struct RateEstimator {
 pub(crate) struct Newest(Option<(TxState, Time)>);
 
 impl RateEstimator {
-    /// §3.2: what a segment that leaves now must remember.
-    pub fn on_send(&mut self, now: Time, nothing_in_flight: bool) -> TxState {
-        if nothing_in_flight {
+    /// §3.2: what a segment that leaves now must remember. A sample begins with it if nothing is outstanding
+    /// (SND.NXT = SND.UNA); that everything is believed to be lost would be too little, since a timeout
+    /// may be spurious.
+    pub fn on_send(&mut self, now: Time, is_first: bool) -> TxState {
+        if is_first {
             self.first_sent_at = now;
             self.delivered_at = now;
         }

@@ -43,7 +43,8 @@ pub(crate) struct Receiver {
     reading: Reading,
     ack_now: bool,
     ecn: EcnMode,
-    /// RFC 3168 §6.1.3: repeat ECE until CWR. RFC 8257 §3.2: DCTCP.CE.
+    /// RFC 3168 §6.1.3: repeat ECE until CWR. RFC 8257 §3.2: DCTCP.CE. Accurate ECN: the last segment was
+    /// marked.
     echo: bool,
     /// The FIN has arrived and everything before it.
     is_finished: bool,
@@ -54,7 +55,7 @@ pub(crate) struct Receiver {
     split_ack: Option<(u64, bool)>,
     /// What lies beyond the first gap.
     gaps: Reassembly,
-    /// CE-marked segments (RFC 9768 §3.2.2: r.cep starts at 5).
+    /// CE-marked segments (RFC 9768 §3.2.1: r.cep starts at 5).
     ce_count: u32,
     ce_reported: u32,
     /// RCV.NXT when ACKs for what lies beyond a gap were last counted, and how many left at once since
@@ -87,7 +88,7 @@ pub(crate) fn window_scale(buffer: u64) -> u8 {
 
 /// RFC 9768 §3.2.1: the initial value of r.cep and s.cep.
 pub(crate) const CE_COUNT_START: u32 = 5;
-/// RFC 9768 §3.2.2.5.1: an ACK after at most this many new CE marks; 6 is the largest allowed.
+/// RFC 9768 §3.2.2.5.1: an ACK after so many new CE marks while there is unacknowledged data.
 const CE_PER_ACK: u32 = 2;
 /// Linux `tcp_comp_sack_nr`.
 const MOST_COMPRESSED: u32 = 44;
@@ -199,12 +200,19 @@ impl Receiver {
         self.read += taken;
         // RFC 9293 §3.8.6.2.2: tell the sender once half the buffer or one segment is free.
         let gain = (self.nxt + self.window()).saturating_sub(self.edge);
-        if gain >= u64::from(self.mss).min(self.space / 2)
-            && self.edge - self.nxt < u64::from(self.mss)
-        {
+        if gain >= self.least_gain() && self.edge - self.nxt < u64::from(self.mss) {
             self.ack_now = true;
         }
         taken
+    }
+
+    /// RFC 9293 §3.8.6.2.2: by how much the window must be able to open before it does. Where the
+    /// application reads at once it opens as Linux opens it ([`Receiver::grow_window`]).
+    fn least_gain(&self) -> u64 {
+        match self.reading {
+            Reading::Immediate => 0,
+            Reading::Explicit => u64::from(self.mss).min(self.space / 2),
+        }
     }
 
     /// Takes a segment that occupies sequence space; returns the bytes that became readable.
@@ -228,16 +236,17 @@ impl Receiver {
             self.measured_at = now;
         }
         self.last_arrival = now;
-        self.note_ecn(segment);
         let before = self.nxt;
         if end <= self.nxt || payload_end > self.edge {
-            // RFC 9293 §3.10.7.4: an unacceptable segment is answered by an ACK.
+            // RFC 9293 §3.10.7.4: an unacceptable segment is answered by an ACK. RFC 3168 §6.1.5: its
+            // ECN field means nothing, nor does it to accurate ECN (RFC 9768 §3.2).
             self.gaps.note_duplicate(seq, end.min(self.nxt));
             self.ack_now = true;
             // Linux: ACKs were lost, or the sender believes so; the next ones leave at once.
             self.quick_acks_left = self.quick_acks;
             return 0;
         }
+        self.note_ecn(segment);
         if end > payload_end && !self.has_fin {
             self.has_fin = true;
             self.fin_at = payload_end;
@@ -349,9 +358,13 @@ impl Receiver {
         let unit = 1_u64 << self.scale;
         let field = (free >> self.scale).min(65_535);
         let edge = self.nxt + (field << self.scale);
-        // RFC 7323 §2.4: rounding up keeps an already offered edge from moving back.
-        let field = if edge < self.edge {
-            (self.edge - self.nxt).div_ceil(unit).min(65_535)
+        // RFC 7323 §2.4: rounding up keeps an already offered edge from moving back. RFC 9293
+        // §3.8.6.2.2: it stays as well while it could move on by less than a segment and half the buffer.
+        let field = if edge < self.edge + self.least_gain() {
+            self.edge
+                .saturating_sub(self.nxt)
+                .div_ceil(unit)
+                .min(65_535)
         } else {
             field
         };
@@ -516,11 +529,13 @@ impl Receiver {
             EcnMode::Accurate => {
                 if is_ce {
                     self.ce_count = self.ce_count.wrapping_add(1);
-                    // RFC 9768 §3.2.2.5.1: increment-triggered ACKs keep three bits enough.
-                    if self.ce_count.wrapping_sub(self.ce_reported) >= CE_PER_ACK {
+                    // RFC 9768 §3.2.2.5.1: the first of a run of marks is told at once; every second
+                    // one, too, which makes three bits enough.
+                    if !self.echo || self.ce_count.wrapping_sub(self.ce_reported) >= CE_PER_ACK {
                         self.ack_now = true;
                     }
                 }
+                self.echo = is_ce;
             }
         }
     }

@@ -450,8 +450,9 @@ impl Scoreboard {
         latest
     }
 
-    /// Marks the first transmissions below the third highest SACKed segment (RFC 6675 §4:
-    /// IsLost). Returns the bytes marked.
+    /// Marks the first transmissions below the third highest SACKed segment. RFC 6675 §4 (IsLost) counts three
+    /// blocks or more than two full segments of bytes; these are segments of any size, as in Linux. Returns
+    /// the bytes marked.
     pub fn mark_lost_by_dup_thresh(&mut self) -> u64 {
         if usize::from(self.top_len) < DUP_THRESH {
             return 0;

@@ -45,7 +45,7 @@ impl Flags {
         Flags(self.0 | other.0)
     }
 
-    /// The three-bit ACE counter in AE, CWR and ECE (RFC 9768 §3.1.1).
+    /// The three-bit ACE counter in AE, CWR and ECE (RFC 9768 §3.2.2).
     pub const fn ace(self) -> u8 {
         (self.0 >> 6 & 7) as u8
     }
@@ -154,7 +154,7 @@ impl Default for Segment {
 
 /// The 64-bit sequence number nearest to `near` whose low 32 bits are `wire`.
 ///
-/// Inside, sequence numbers never wrap; RFC 9293 §3.4 allows at most 2^31 bytes of window.
+/// Inside, sequence numbers never wrap; RFC 7323 §2.3 tells old from new within 2^31 bytes.
 pub const fn expand(wire: u32, near: u64) -> u64 {
     near.wrapping_add_signed(wire.wrapping_sub(near as u32) as i32 as i64)
 }

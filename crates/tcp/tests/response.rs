@@ -74,17 +74,14 @@ fn average_window(
 
 const WARM_UP: u64 = 6;
 
-fn check(name: &str, growth: Growth, rtt_ms: u64, period: u64, expected: f64) {
+fn measure(name: &str, growth: Growth, rtt_ms: u64, period: u64, expected: f64) -> f64 {
     let periods = (200_000 / period).clamp(5, 200);
-    let seen = average_window(
-        name,
-        growth,
-        Span::from_ms(rtt_ms),
-        period,
-        periods,
-        3 * expected as u64,
-    );
+    let rtt = Span::from_ms(rtt_ms);
+    average_window(name, growth, rtt, period, periods, 3 * expected as u64)
+}
 
+fn check(name: &str, growth: Growth, rtt_ms: u64, period: u64, expected: f64) {
+    let seen = measure(name, growth, rtt_ms, period, expected);
     let error = seen / expected - 1.0;
     // The models leave out the RTT that each recovery takes at the reduced window; it weighs
     // most where a cycle has few of them, at p = 1e-2 (a tenth of the cycle).
@@ -114,8 +111,7 @@ fn cubic_follows_its_response_function_where_it_exceeds_reno() {
     ] {
         check("cubic", Growth::Bytes, 100, period, window);
     }
-    // In whole segments it is 46 at 1e-3: an aim that is a fraction ahead counts as one segment, which
-    // shows where the curve grows by less than one in an RTT.
+    // In whole segments all but one.
     for (period, window) in [(100, 12.0), (10_000, 187.0), (100_000, 1054.0)] {
         check("cubic", Growth::Segments, 100, period, window);
     }
@@ -127,9 +123,19 @@ fn cubic_on_a_short_path_is_reno() {
     for (period, window) in [(100, 12.0), (1000, 38.0), (10_000, 120.0), (100_000, 379.0)] {
         check("cubic", Growth::Bytes, 10, period, window);
     }
-    // In whole segments it is 8.6 at 1e-2: 0.7 of 11 is 7, and Reno's window is followed up to 1/32 s
-    // late, three RTTs.
+    // In whole segments all but one.
     for (period, window) in [(1000, 38.0), (10_000, 120.0), (100_000, 379.0)] {
         check("cubic", Growth::Segments, 10, period, window);
     }
+}
+
+#[test]
+fn whole_segments_lie_outside_in_two_points() {
+    // The deviation that docs/validation.md states, so that it stays true. At 1e-3 and 100 ms an aim that is a
+    // fraction ahead counts as one segment, which shows where the curve grows by less than one in an RTT. At
+    // 1e-2 and 10 ms 0.7 of 11 is 7, and Reno's window is followed up to 1/32 s late, three RTTs.
+    let seen = measure("cubic", Growth::Segments, 100, 1000, 38.0);
+    assert!((45.0..47.0).contains(&seen), "{seen:.1}");
+    let seen = measure("cubic", Growth::Segments, 10, 100, 12.0);
+    assert!((8.0..9.0).contains(&seen), "{seen:.1}");
 }

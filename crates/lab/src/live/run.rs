@@ -18,7 +18,7 @@ use super::hosts::{self, FlowReport, Source};
 use super::router::{Observation, Plan, RouterReport, route};
 use super::topology::{MOST_WAYS, Topology, TopologyError};
 use crate::recording::NO_FLOW;
-use crate::scenario::{Flow, Scenario};
+use crate::scenario::{Flow, Growth, Scenario};
 
 /// Why a live run could not start, or broke off.
 #[derive(Debug, thiserror::Error)]
@@ -114,6 +114,13 @@ fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
     if ways > MOST_WAYS {
         return refuse(format!(
             "a run with {ways} different `rtt`, `class`, `hops` and `initial_window` of flows"
+        ));
+    }
+    let mut flows = scenario.flows.iter();
+    if let Some(flow) = flows.find(|flow| flow.kind.growth() == Growth::Bytes) {
+        return refuse(format!(
+            "`growth = \"bytes\"` of flow `{}` (the kernel's CUBIC grows by whole segments)",
+            flow.name
         ));
     }
     // Those have addresses of their own, which the rules do not know.
@@ -351,3 +358,27 @@ const LEAD: Span = Span::from_ms(200);
 const SPLIT_BELOW: Rate = Rate::from_bps(1_000_000_000);
 /// Packets for which there is room in each queue and each delay line: 128 MB of slots.
 const MOST_QUEUED: u64 = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_growth_that_the_kernel_does_not_have_is_refused_with_the_backend_that_has_it() {
+        let check = |cc: &str| {
+            let text = format!(
+                "duration = \"2s\"\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"tcp\"\nname = \"bulk\"\n\
+                 cc = \"{cc}\"\ngrowth = \"bytes\"\n"
+            );
+            let variants = Scenario::parse("x.toml", &text, &[]).unwrap();
+            check_support(&variants[0].scenario).map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            check("cubic").unwrap_err(),
+            "`growth = \"bytes\"` of flow `bulk` (the kernel's CUBIC grows by whole segments) is not possible \
+             with the live backend; the simulator (`--backend sim`) has it"
+        );
+        // Nothing else grows in either way, which is told as a warning.
+        assert_eq!(check("reno"), Ok(()));
+    }
+}

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use sluice_core::Span;
 
 use super::error::{Problem, Problems};
-use super::field::{Dscp, Name};
+use super::field::{Dscp, Name, Word};
 use super::schema::{Field, KeyDecl, Keys, Section, keys, names};
 use super::tree::{Node, Place, Table, Value};
-use super::words::Direction;
+use super::words::{Direction, Growth};
 
 keys! {
     /// What every flow has.
@@ -289,6 +289,37 @@ impl FlowKind {
         };
         segments.map(|segments| segments as u32)
     }
+
+    /// How its connections count the growth of their windows: other than Linux only if they are CUBIC.
+    pub fn growth(&self) -> Growth {
+        let (growth, cc) = match self {
+            FlowKind::Tcp(flow) => (flow.growth, &flow.cc),
+            FlowKind::Rr(flow) => (flow.growth, &flow.cc),
+            FlowKind::Web(flow) => (flow.growth, &flow.cc),
+            FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) | FlowKind::Pcap(_) => {
+                return Growth::Segments;
+            }
+        };
+        if cc.0 == CUBIC {
+            growth
+        } else {
+            Growth::Segments
+        }
+    }
+}
+
+/// The one congestion control whose growth can be counted in two ways.
+const CUBIC: &str = "cubic";
+
+/// What is told of a `growth` that has no effect.
+fn growth_warning(growth: Growth, cc: &Word) -> Vec<String> {
+    if growth == Growth::Segments || cc.0 == CUBIC {
+        return Vec::new();
+    }
+    vec![format!(
+        "`growth` concerns `cc = \"{CUBIC}\"`; with `{}` it changes nothing",
+        cc.0
+    )]
 }
 
 impl Flow {

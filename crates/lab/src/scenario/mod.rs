@@ -65,7 +65,7 @@ pub use reference::reference;
 pub use rules::Rules;
 pub use schedule::{Delays, Schedule};
 pub use schema::{KeyDecl, Presence};
-pub use words::{Backend, Direction, PipeId, Protocol, Spacing, TcpEcn};
+pub use words::{Backend, Direction, Growth, PipeId, Protocol, Spacing, TcpEcn};
 
 use error::{Problem, Problems, Source};
 use schema::{Keys, Section, keys, names};

@@ -28,6 +28,23 @@ fn names(variants: &[Variant]) -> Vec<&str> {
 }
 
 #[test]
+fn a_growth_without_cubic_is_told_to_change_nothing() {
+    for (cc, is_told) in [("cubic", false), ("reno", true)] {
+        let text = format!("{PLAIN}cc = \"{cc}\"\ngrowth = \"bytes\"");
+        let kind = variants(&text, &[])[0].scenario.flows[0].kind.clone();
+        let expected = "`growth` concerns `cc = \"cubic\"`; with `reno` it changes nothing";
+        let told: &[&str] = if is_told { &[expected] } else { &[] };
+        assert_eq!(kind.warnings(), told);
+        let growth = if is_told {
+            Growth::Segments
+        } else {
+            Growth::Bytes
+        };
+        assert_eq!(kind.growth(), growth);
+    }
+}
+
+#[test]
 fn the_first_scenario_has_three_variants() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),

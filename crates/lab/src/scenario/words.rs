@@ -136,6 +136,15 @@ pub enum Protocol {
     Udp,
 }
 
+/// How CUBIC counts its growth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Growth {
+    /// In whole segments, as Linux does it.
+    Segments,
+    /// In bytes, by the formulas of RFC 9438.
+    Bytes,
+}
+
 /// Words that each stand for one value of a type.
 macro_rules! word_enum {
     ($type:ident, $kind:literal, $($variant:ident = $word:literal),+) => {
@@ -192,6 +201,12 @@ word_enum!(
     RandomOnOff = "random_on_off"
 );
 word_enum!(Protocol, "`icmp` or `udp`", Icmp = "icmp", Udp = "udp");
+word_enum!(
+    Growth,
+    "`segments` or `bytes`",
+    Segments = "segments",
+    Bytes = "bytes"
+);
 
 /// Use of explicit congestion notification by a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

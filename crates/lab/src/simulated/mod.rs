@@ -37,10 +37,10 @@ pub enum SimError {
     },
     /// It would take more than sensible.
     #[error(
-        "the simulation would send about {packets} packets and take {memory_bytes} bytes of memory; \
-         at most {} packets and {} bytes are accepted: shorten it, or lower its rates",
-        MOST_PACKETS,
-        MOST_MEMORY
+        "the simulation would send about {packets} packets and take {} MiB of memory, where at most \
+         {MOST_PACKETS} packets and {} MiB are accepted: shorten it, or lower its rates",
+        memory_bytes >> 20,
+        MOST_MEMORY >> 20
     )]
     TooLarge {
         /// Packets that hosts would send.

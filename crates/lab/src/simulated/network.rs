@@ -219,6 +219,10 @@ fn tcp_config(
     if let Some(segments) = instance.flow.kind.initial_window() {
         config.initial_window = segments;
     }
+    config.growth = match instance.flow.kind.growth() {
+        scenario::Growth::Segments => tcp::Growth::Segments,
+        scenario::Growth::Bytes => tcp::Growth::Bytes,
+    };
     match ecn {
         TcpEcn::Off => {}
         TcpEcn::On if config.ecn == EcnMode::Off => config.ecn = EcnMode::Classic,

@@ -348,6 +348,32 @@ bytes = "79640B"
 }
 
 #[test]
+fn the_growth_of_cubic_and_only_of_cubic_is_counted_as_asked_for() {
+    // What either way of counting leads to is held against RFC 8312 in `crates/tcp/tests/response.rs`.
+    let goodput = |keys: &str| {
+        let (_folder, recording) = simulate(&format!(
+            r#"
+duration = "60s"
+[link]
+rate = "100Mbit/s"
+rtt = "100ms"
+loss = 0.001
+[[flow]]
+type = "tcp"
+name = "bulk"
+{keys}
+"#
+        ));
+        metric(&recording, "bulk.goodput")
+    };
+    let segments = goodput("");
+    assert_eq!(goodput("growth = \"segments\""), segments);
+    assert_ne!(goodput("growth = \"bytes\""), segments);
+    let reno = goodput("cc = \"reno\"");
+    assert_eq!(goodput("cc = \"reno\"\ngrowth = \"bytes\""), reno);
+}
+
+#[test]
 fn ledbat_alone_holds_the_delay_at_its_target_and_beside_reno_makes_way() {
     // RFC 6817 section 2.5: TARGET is 100 ms, and the window of 83 segments behind it is approached with
     // a time constant of 83 round trips of at most 120 ms, 10 s, of which 50 s are five: 99.3 ms, less the

@@ -14,7 +14,7 @@
 use super::{Ack, CongestionControl, Episode, Params, Phase, Signal, Window, scale};
 use sluice_core::{Rate, Span, Time};
 
-/// The four states (§4.3.1).
+/// The four states (§4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Startup,
@@ -99,7 +99,7 @@ impl Bbr {
         }
     }
 
-    /// §4.1.1.2: application-limited samples count only if they are higher.
+    /// §4.1.1.5: application-limited samples count only if they are higher.
     fn update_bandwidth(&mut self, ack: &Ack) {
         let ns = ack.rate.interval.as_ns();
         if ack.rate.delivered == 0 || ns == 0 {
@@ -165,7 +165,7 @@ impl Bbr {
         }
     }
 
-    /// §4.3.4.3: any phase but the draining one may be the first; the seed chooses.
+    /// §4.3.4.2 and §4.3.4.3: any phase but the draining one may be the first; the seed chooses.
     fn enter_probe_bw(&mut self, now: Time) {
         self.mode = Mode::ProbeBw;
         self.pacing_gain = UNIT;
@@ -179,7 +179,7 @@ impl Bbr {
         self.advance_cycle(now);
     }
 
-    /// §4.1.2.3 and §4.3.5.
+    /// §4.1.2.3, then §4.3.5.
     fn update_rtprop(&mut self, ack: &Ack, window: &mut Window) {
         self.rtprop_expired = ack.now > self.rtprop_at.saturating_add(RTPROP_WINDOW);
         if let Some(rtt) = ack.rtt
@@ -264,10 +264,10 @@ impl Bbr {
         }
     }
 
-    /// §4.2.3.
+    /// §4.2.3.6.
     fn set_cwnd(&mut self, ack: &Ack, window: &mut Window) {
         let target = self.inflight(self.cwnd_gain);
-        // §4.2.3.4: for one round of a recovery only what was delivered is sent.
+        // §4.2.3.4: for the first round of a recovery only what was delivered is sent.
         if ack.lost > 0 {
             window.cwnd = window.cwnd.saturating_sub(ack.lost).max(self.mss);
         }
@@ -307,7 +307,7 @@ impl Bbr {
         };
     }
 
-    /// §4.2.3.1: BBRMinPipeCwnd.
+    /// §4.2.3.3: BBRMinPipeCwnd.
     fn min_cwnd(&self) -> u64 {
         4 * self.mss
     }
@@ -406,9 +406,9 @@ const UNIT: u64 = 256;
 /// 2 / ln 2 = 2.885 and its inverse (§4.3.2.1, §4.3.3).
 const HIGH_GAIN: u64 = 739;
 const DRAIN_GAIN: u64 = 88;
-/// §4.3.4.2: 5/4, 3/4, then six rounds of 1.
+/// §4.3.4.1: 5/4, 3/4, then six rounds of 1.
 const CYCLE: [u64; 8] = [320, 192, 256, 256, 256, 256, 256, 256];
-/// §4.1.1.4: BtlBwFilterLen; §4.1.2.3: RTpropFilterLen; §4.3.5: ProbeRTTDuration.
+/// §4.1.1.2: BtlBwFilterLen; §4.1.2.2: RTpropFilterLen; §4.3.5: ProbeRTTDuration.
 const BANDWIDTH_ROUNDS: u64 = 10;
 const RTPROP_WINDOW: Span = Span::from_secs(10);
 const PROBE_RTT_TIME: Span = Span::from_ms(200);

@@ -9,7 +9,8 @@
 //!    recommends it);
 //! 2. the base of a reduction is the smaller of the window and FlightSize (RFC 9438 §4.6
 //!    allows the window when it was used up, and so it is taken here, as in Linux);
-//! 3. time that the application spent idle is taken out of the epoch (RFC 9438 §5.8);
+//! 3. time that the application spent idle is taken out of the epoch (RFC 9438 §4.2 and §5.8), but not time in
+//!    which it sent less than the window allowed, as in Linux;
 //! 4. the target is the curve one *least* RTT ahead, as in Linux, where RFC 9438 §4.2 takes the
 //!    smoothed one: behind a full buffer of a second the two differ by a second of growth;
 //! 5. until the first loss has told W_max, a window grows by a twentieth per RTT at least, as in
@@ -17,9 +18,12 @@
 //! 6. growth counts in whole segments and computes seldom, as in Linux (see `cubic/whole.rs`), unless
 //!    [`Growth::Bytes`] asks for the formula;
 //! 7. a reduction counts in whole segments, rounded down, as Linux does: 0.7 of four is two, and a
-//!    window that is only some bytes below W_max does not release bandwidth (§4.7).
+//!    window that is only some bytes below W_max does not release bandwidth (§4.7); a mark leaves two
+//!    segments at least, where §4.6 goes down to one;
+//! 8. an undone reduction restores W_max, but the curve begins anew (§4.9.2 restores all of it).
 //!
-//! Defaults: C = 0.4, beta = 0.7 (RFC 9438 §5, §4.6), fast convergence on (§4.7).
+//! Defaults: C = 0.4, beta = 0.7 (RFC 9438 §5.1, §4.6), fast convergence on (§4.7). RFC 8312 has the same
+//! formulas under §4.1 to §4.6, but W_est by time and without the bounds of the target.
 
 mod whole;
 
@@ -81,7 +85,7 @@ impl Cubic {
         if self.w_max > cwnd {
             self.k = k_of(self.w_max - cwnd, self.mss);
         } else {
-            // RFC 9438 §4.8: after a timeout, and after a slow start that no loss ended, the
+            // RFC 9438 §4.8 and §4.10: after a timeout, and after a slow start that no loss ended, the
             // curve starts at its flat point.
             self.k = 0;
             self.w_max = cwnd;
@@ -197,7 +201,7 @@ impl CongestionControl for Cubic {
     }
 
     fn on_undo(&mut self, _window: &mut Window) {
-        // RFC 9438 §4.9: restores the variables of before the reduction.
+        // RFC 9438 §4.9.2: restores the variables of before the reduction.
         (self.w_max, self.knows_w_max, self.cwnd_prior) = self.saved;
         self.epoch = None;
     }

@@ -2,10 +2,15 @@
 //!
 //! The receiver echoes each CE (RFC 8257 §3.2), the sender estimates once per window which
 //! fraction of the bytes was marked, and a marked window costs half of that estimate. Growth
-//! and the reaction to loss are those of Reno.
+//! (§3.4) and the reaction to loss (§3.5) are those of Reno.
 //!
-//! Fixed point: alpha in 2^-20. Defaults: g = 1/16, alpha starts at 1 (RFC 8257 §4.2: so the
-//! first mark halves the window).
+//! Deviations:
+//! 1. bytes count as acknowledged when they are delivered, SACKed or not, as in Linux (§3.3, step 1 ignores
+//!    SACK);
+//! 2. SYN, pure ACKs and retransmissions are Not-ECT (§3.6 and §4.1 recommend ECT for them).
+//!
+//! Fixed point: alpha in 2^-20. Defaults: g = 1/16 (§4.2), alpha starts at 1 (§3.3), so the first mark
+//! halves the window.
 
 use super::hystart::SlowStart;
 use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale};
@@ -48,18 +53,24 @@ impl Alpha {
         self.bytes_marked += marked;
     }
 
-    /// RFC 8257 §3.3 steps 5 to 7: Alpha = Alpha * (1 - g) + g * M with g = 1/16.
+    /// RFC 8257 §3.3, steps 5, 6 and 8: Alpha = Alpha * (1 - g) + g * M with g = 1/16.
     pub fn update(&mut self) {
         if self.bytes_acked > 0 {
             let marked = self.bytes_marked.min(self.bytes_acked);
             let fraction = scale(Alpha::ONE, marked, self.bytes_acked);
-            self.value = self.value - self.value / 16 + fraction / 16;
+            // RFC 8257 §4.2: a value whose sixteenth rounds to nothing becomes zero, which it would never reach.
+            let lost = if self.value < 16 {
+                self.value
+            } else {
+                self.value / 16
+            };
+            self.value = self.value - lost + fraction / 16;
             self.bytes_acked = 0;
             self.bytes_marked = 0;
         }
     }
 
-    /// RFC 8257 §3.3 step 9: cwnd * (1 - Alpha / 2).
+    /// RFC 8257 §3.3, step 9: cwnd * (1 - Alpha / 2).
     pub fn reduce(&self, bytes: u64) -> u64 {
         bytes - scale(bytes, self.value, 2 * Alpha::ONE)
     }
@@ -79,10 +90,10 @@ impl Dctcp {
 
 impl CongestionControl for Dctcp {
     fn on_ack(&mut self, ack: &Ack, window: &mut Window) {
-        // RFC 8257 §3.3 step 4: all bytes of an ACK with ECE count as marked.
+        // RFC 8257 §3.3, step 3: all bytes of an ACK with ECE count as marked.
         let marked = if ack.has_ece { ack.delivered } else { 0 };
         self.alpha.count(ack.delivered, marked);
-        // §3.3 step 3: one observation window is one window of data.
+        // §3.3, steps 4 and 7: one observation window is one window of data.
         if ack.is_round_start {
             self.alpha.update();
         }
@@ -146,6 +157,18 @@ mod tests {
         }
         // The average settles at 0.3, less the rounding of each step (16 * 2^-20).
         assert!(dctcp.variable().1.abs_diff(300_000) < 50);
+    }
+
+    #[test]
+    fn without_marks_alpha_reaches_zero() {
+        // 15/16 of 2^20 a round come to less than 16 after ln(2^16) / ln(16/15) = 172 rounds; the roundings
+        // (half a unit a round) keep it there some rounds longer, as 16 takes 1 away each time.
+        let mut alpha = Alpha::new();
+        for _ in 0..240 {
+            alpha.count(10, 0);
+            alpha.update();
+        }
+        assert_eq!(alpha.value(), 0);
     }
 
     #[test]

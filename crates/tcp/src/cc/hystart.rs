@@ -75,8 +75,8 @@ impl SlowStart {
         }
         let mut growth = ack.delivered;
         if self.mode == Mode::HystartPlusPlus {
-            // RFC 9406 §4.2: cwnd += min(N, L * SMSS), L = 8 unless paced; §4.3: a quarter of
-            // it in conservative slow start.
+            // RFC 9406 §4.2: cwnd += min(N, L * SMSS), and a quarter of it in conservative slow start;
+            // §4.3: L = 8 unless paced.
             if !self.is_paced {
                 growth = growth.min(8 * self.mss);
             }
@@ -88,7 +88,7 @@ impl SlowStart {
                 return 0;
             }
         }
-        // RFC 3465 §2.2 without its limit L, as Linux: a byte for each byte acknowledged.
+        // RFC 3465 §2.2 without its limit L (§2.3), as Linux: a byte for each byte acknowledged.
         let growth = growth.min(window.ssthresh - window.cwnd);
         window.cwnd += growth;
         if window.is_slow_start() {
@@ -107,7 +107,7 @@ impl SlowStart {
             self.samples = 0;
             if self.baseline.is_some() {
                 self.conservative_rounds += 1;
-                // RFC 9406 §4.3: after CSS_ROUNDS rounds the pipe is taken to be full.
+                // RFC 9406 §4.2: after CSS_ROUNDS rounds the pipe is taken to be full.
                 if self.conservative_rounds >= CSS_ROUNDS {
                     window.ssthresh = window.cwnd;
                     self.baseline = None;
@@ -122,7 +122,7 @@ impl SlowStart {
             return;
         }
         match self.baseline {
-            // RFC 9406 §4.3: the RTT has shrunk again, so the exit was spurious.
+            // RFC 9406 §4.2: the RTT has shrunk again, so the exit was spurious.
             Some(baseline) if self.round_min < baseline => self.baseline = None,
             Some(_) => {}
             None if self.last_round_min != Span::MAX => {

@@ -129,7 +129,7 @@ impl Ack {
     }
 
     /// Whether a window may grow: the ACK acknowledges new bytes, nothing is being reduced,
-    /// and the window was used up (RFC 7661 §4.1).
+    /// and the window was used up (RFC 7661 §4.4).
     pub fn allows_growth(&self) -> bool {
         self.has_progress && self.is_cwnd_limited && matches!(self.phase, Phase::Open | Phase::Loss)
     }

@@ -8,9 +8,11 @@
 //! run once per virtual round trip.
 //!
 //! Deviations:
-//! 1. no fallback to classic behaviour when the bottleneck looks like an RFC 3168 queue;
+//! 1. no fallback to classic behaviour when the bottleneck looks like an RFC 3168 queue (RFC 9331 §4.3,
+//!    item 3);
 //! 2. the reduced RTT dependence holds from the end of slow start on, without a transition;
-//! 3. the window is at least two segments, so it does not control below that.
+//! 3. the window is at least two segments, so it does not control below that (RFC 9331 §4.3, item 5
+//!    prefers less than one).
 //!
 //! Fixed point: alpha in 2^-20, spans in microseconds.
 
@@ -83,7 +85,8 @@ impl CongestionControl for Prague {
         if ack.allows_growth() {
             self.grow(ack, window);
         }
-        // RFC 9331 §4.3: the response to a mark is immediate, and once per round trip.
+        // The response to a mark is immediate, smoothing being left to alpha (RFC 9331 §4.4), and once per
+        // round trip.
         let may_reduce = ack.una > self.reduced_end
             && (self.reduced_at == Time::ZERO || ack.now.since(self.reduced_at) >= round);
         if ack.ce_bytes > 0 && may_reduce && ack.is_open() {
@@ -103,7 +106,7 @@ impl CongestionControl for Prague {
     }
 
     fn on_congestion(&mut self, _signal: Signal, episode: &Episode, window: &mut Window) {
-        // RFC 9331 §4.3: a loss is answered like any Reno-compatible TCP answers it.
+        // RFC 9331 §4.3, item 2: a loss is answered like any Reno-compatible TCP answers it.
         let base = window.cwnd.min(episode.flight);
         window.ssthresh = (base / 2).max(2 * self.mss);
         self.remainder = 0;
@@ -115,7 +118,7 @@ impl CongestionControl for Prague {
     }
 
     fn burst(&self) -> Span {
-        // Queues of L4S mark from about a millisecond on; a burst stays well below.
+        // RFC 9331 §4.3, item 7: bursts of 250 us at most.
         Span::from_us(250)
     }
 
@@ -139,7 +142,7 @@ fn micros(span: Span) -> u128 {
     u128::from(span.as_ns() / 1000).max(1)
 }
 
-/// The RTT below which flows behave as if they had it (the draft's reference RTT).
+/// The RTT below which flows behave as if they had it (the draft's §2.4.4).
 const VIRTUAL_RTT: Span = Span::from_ms(25);
 
 #[cfg(test)]

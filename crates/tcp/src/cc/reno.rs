@@ -7,7 +7,7 @@
 //! Deviations:
 //! 1. slow start has no limit of two segments per ACK (RFC 3465 §2.3), as in Linux;
 //! 2. the base of a reduction is the smaller of the window and FlightSize, so that neither
-//!    segments sent by limited transmit nor an unused window count (RFC 5681 §3.2, equation 4); a
+//!    segments sent by limited transmit nor an unused window count (RFC 5681 §3.2, step 2); a
 //!    window that was full in the last round trip counts whole, as in Linux
 //!    ([`Episode::flight`]);
 //! 3. ssthresh is rounded down to whole segments, as Linux counts.

@@ -289,15 +289,60 @@ fn the_classic_echo_lasts_until_cwr() {
 }
 
 #[test]
-fn the_ace_counter_starts_at_five_and_asks_for_an_ack_every_two_marks() {
+fn the_first_of_a_run_of_marks_and_every_second_asks_for_an_ack() {
     let mut receiver = receiver();
     receiver.set_ecn(EcnMode::Accurate);
-    let mut segment = data(1000, 10);
-    segment.ecn = Ecn::Ce;
-    receiver.handle(NOW, &segment, IDLE);
-    assert!(!receiver.wants_ack(NOW));
-    segment.seq = 1010;
-    receiver.handle(NOW, &segment, IDLE);
-    assert!(receiver.wants_ack(NOW));
-    assert_eq!(ack(&mut receiver).flags.ace(), 7);
+    // RFC 9768 §3.2.1: r.cep starts at 5; three bits of it are reported, and whether an ACK leaves.
+    for (seq, is_ce, expected) in [
+        (1000, false, None),
+        // RFC 9768 §3.2.2.5.1: a change to CE, then two marks since the last ACK
+        (1010, true, Some(6)),
+        (1020, true, None),
+        (1030, true, Some(0)),
+        (1040, false, None),
+        (1050, true, Some(1)),
+    ] {
+        let mut segment = data(seq, 10);
+        segment.ecn = if is_ce { Ecn::Ce } else { Ecn::Ect1 };
+        receiver.handle(NOW, &segment, IDLE);
+        let seen = receiver
+            .wants_ack(NOW)
+            .then(|| ack(&mut receiver).flags.ace());
+        assert_eq!(seen, expected, "{seq}");
+    }
+}
+
+#[test]
+fn a_mark_outside_the_window_means_nothing() {
+    // RFC 3168 §6.1.5, RFC 9768 §3.2: the second copy of a segment is outside.
+    for mode in [EcnMode::Classic, EcnMode::Dctcp, EcnMode::Accurate] {
+        let mut receiver = receiver();
+        receiver.set_ecn(mode);
+        let mut segment = data(1000, 100);
+        receiver.handle(NOW, &segment, IDLE);
+        let before = ack(&mut receiver).flags;
+        segment.ecn = Ecn::Ce;
+        receiver.handle(NOW, &segment, IDLE);
+        assert!(receiver.wants_ack(NOW));
+        assert_eq!(ack(&mut receiver).flags, before, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_slow_reader_does_not_open_the_window_by_less_than_a_segment() {
+    let mut receiver = Receiver::new(&Config {
+        mss: 100,
+        receive_buffer: 1000,
+        reading: Reading::Explicit,
+        ..Config::default()
+    });
+    receiver.open(1000, Time::ZERO);
+    assert_eq!(ack(&mut receiver).window, 1000);
+    // RFC 9293 §3.8.6.2.2: min(half of 1000, a segment of 100) must be free before the edge at 2000 moves,
+    // whatever ACKs leave meanwhile: the fourth time 120 are free.
+    for (number, window) in [(0, 900), (1, 800), (2, 700), (3, 600 + 120)] {
+        receiver.handle(NOW, &data(1000 + number * 100, 100), IDLE);
+        receiver.read(30);
+        assert_eq!(ack(&mut receiver).window, window, "{number}");
+    }
 }

@@ -59,7 +59,12 @@ impl Sender {
         }
         let rtt = self.sample_rtt(now, segment, advanced, &gathered);
         let sample = self.rate.finish(&gathered.rate, self.rtt.min());
-        let ce_bytes = self.take_ce(segment, gathered.delivered);
+        let is_superseded = ack < prior_una;
+        let ce_bytes = if is_superseded {
+            0
+        } else {
+            self.take_ce(segment, gathered.delivered)
+        };
         let has_ece =
             matches!(self.ecn, EcnMode::Classic | EcnMode::Dctcp) && segment.flags.has(Flags::ECE);
         let is_plain_duplicate = is_quiet && segment.len == 0 && !window_moved;
@@ -74,7 +79,7 @@ impl Sender {
             0
         };
         self.try_undo(segment, advanced);
-        // A loss beyond the end of a recovery is one of its own (RFC 6582 §3.2, step 3), although it
+        // A loss beyond the end of a recovery is one of its own (RFC 6582 §3.2, step 2), although it
         // was found and may have been repaired before that end.
         let goes_on = self.end_episode() && self.board.has_lost();
         if lost > 0 || goes_on {
@@ -127,7 +132,9 @@ impl Sender {
         }
     }
 
-    /// RFC 9293 §3.10.7.4: takes the peer's window; returns whether its right edge moved.
+    /// RFC 9293 §3.10.7.4: takes the peer's window; returns whether its right edge moved. SND.WL1 and
+    /// SND.WL2, which keep an old segment from taking the window back, are not needed: the edge of a
+    /// receiver here never moves back.
     fn update_window(&mut self, ack: u64, segment: &Segment) -> bool {
         if ack < self.board.una() {
             return false;
@@ -159,8 +166,8 @@ impl Sender {
         for (i, block) in segment.sacks().iter().enumerate() {
             let start = expand(block.start, una);
             let end = expand(block.end, una);
-            // RFC 2883 §4: the first block is a duplicate if it lies below the cumulative ACK
-            // or inside the second block.
+            // RFC 2883 §5: the first block is a duplicate if it lies below the cumulative ACK of the
+            // same segment or inside the second block.
             let inside_second = || {
                 segment.sacks().get(1).is_some_and(|second| {
                     expand(second.start, una) <= start && end <= expand(second.end, una)
@@ -220,8 +227,10 @@ impl Sender {
         gathered.newest.map(|newest| now.since(newest))
     }
 
-    /// RFC 9768 §3.2.2: how many segments were marked since the last ACK, from three bits; the
-    /// bytes are those of the newly delivered segments at most (§3.2.2.5.2).
+    /// RFC 9768 §3.2.2.2: how many segments were marked since the last ACK, from three bits; an ACK that a
+    /// later one has overtaken says nothing. That the counter has gone round is not considered
+    /// (§3.2.2.5.2): receivers here acknowledge every second mark. The bytes are those of the newly
+    /// delivered segments at most.
     fn take_ce(&mut self, segment: &Segment, delivered: u64) -> u64 {
         if self.ecn != EcnMode::Accurate {
             if segment.flags.has(Flags::ECE) && self.ecn != EcnMode::Off {
@@ -249,6 +258,7 @@ impl Sender {
             let episode = self.episode(now);
             self.cc
                 .on_congestion(Signal::Loss, &episode, &mut self.window);
+            self.announce_reduction();
             if !self.cc.owns_window() {
                 self.window.cwnd = self.window.cwnd.min(self.window.ssthresh);
             }

@@ -56,7 +56,7 @@ enum Timer {
     Reordering,
     /// RFC 8985 §7.2.
     Probe,
-    /// RFC 9293 §3.8.6.1: the peer's window is closed.
+    /// RFC 9293 §3.8.6.1: the peer's window is closed, or too small (§3.8.6.2.1).
     Persist,
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct Sender {
     owes_window_probe: bool,
     owes_cwr: bool,
     pub has_given_up: bool,
-    /// Low three bits: s.cep (RFC 9768 §3.2.2).
+    /// Low three bits: s.cep (RFC 9768 §3.2.1).
     ce_seen: u32,
     rate: RateEstimator,
     // ---- every ACK ----
@@ -143,7 +143,7 @@ pub(crate) struct Sender {
     pace_at: Time,
     burst_left: u64,
     prr: Prr,
-    /// SND.NXT at the start of the episode (RFC 6675 §5: RecoveryPoint).
+    /// SND.NXT at the start of the episode (RFC 6675 §5, step 4.1: RecoveryPoint).
     recovery_end: u64,
     /// When the first of the retransmissions left that are under way or belong to this episode;
     /// [`Time::MAX`] without one (Linux `retrans_stamp`).
@@ -261,9 +261,13 @@ impl Sender {
         self.rate.on_app_limited(0);
     }
 
-    /// RFC 5681 §3.1: one segment if the SYN or its answer was lost.
-    pub fn on_handshake_loss(&mut self) {
-        self.window.cwnd = self.mss;
+    /// The SYN or its answer had to be sent again, `retries` times.
+    pub fn on_handshake_loss(&mut self, retries: u32) {
+        // RFC 5681 §3.1 starts with one segment then; RFC 6928 §2 recommends to do so only after more
+        // than one repetition, since a timeout of one second may be spurious. Linux does that.
+        if retries > 1 {
+            self.window.cwnd = self.mss;
+        }
         // RFC 6298 §5.7
         self.rtt.raise_initial(Span::from_secs(3));
     }
@@ -368,6 +372,12 @@ impl Sender {
     /// When `poll` or `handle_timeout` has something to do; [`Time::MAX`] for never.
     pub fn next_timeout(&self) -> Time {
         self.timer_at.min(self.wake_at)
+    }
+
+    /// RFC 3168 §6.1.2: whatever reduced the window, the next new segment says so. Accurate ECN has no
+    /// such flag (RFC 9768 §3.1.5).
+    fn announce_reduction(&mut self) {
+        self.owes_cwr |= matches!(self.ecn, EcnMode::Classic | EcnMode::Dctcp);
     }
 
     fn set_timer(&mut self, timer: Timer, at: Time) {

@@ -2,7 +2,7 @@
 
 use super::{Sender, Timer, Undo};
 use crate::cc::{Phase, Signal};
-use crate::config::{EcnMode, LossDetection};
+use crate::config::LossDetection;
 use crate::prr::Prr;
 use crate::segment::Segment;
 use sluice_core::{Span, Time};
@@ -84,18 +84,22 @@ impl Sender {
             self.has_given_up = true;
             return;
         }
-        // RFC 5681 §3.1: ssthresh is reduced once for a flight, not again for each backoff.
+        // RFC 5681 §3.1: ssthresh is reduced once for a flight, not again for each backoff. A timeout in
+        // the midst of a recovery keeps what that has set, as in Linux.
         let is_new = matches!(self.phase, Phase::Open | Phase::Reducing);
         if is_new || self.board.una() >= self.recovery_end {
             self.remember_for_undo();
             let episode = self.episode(now);
             self.cc
                 .on_congestion(Signal::Timeout, &episode, &mut self.window);
+            self.announce_reduction();
         }
         self.phase = Phase::Loss;
         self.recovery_end = self.board.nxt();
         self.tail_probe = None;
         self.reordering_deadline = Time::MAX;
+        // RFC 2018 §5.1 forgets all SACKs here; RFC 6675 §5.1 tells of keeping them where reneging is
+        // noticed, as Linux does.
         self.board.forget_sacks_of_reneging_receiver();
         // RFC 8985 §6.3: the first segment is lost, and all that are older than an RTT.
         self.board.mark_head_lost();
@@ -103,7 +107,8 @@ impl Sender {
         let (rack, is_rack) = (&self.rack, self.detection == LossDetection::RackTlp);
         self.board
             .mark_lost_while(|entry, _| !is_rack || rack.deadline(entry.sent_at, window) <= now);
-        // RFC 5681 §3.1: the loss window is one segment, beside what may still be in flight.
+        // RFC 5681 §3.1: the loss window is one segment, beside what may still be in flight, which that
+        // document takes for lost and RACK does not.
         self.window.cwnd = self.board.in_flight() + self.mss;
         self.rtt.back_off();
         self.rto_base = now;
@@ -173,6 +178,7 @@ impl Sender {
                 self.prr = Prr::start(self.used_window(prior_in_flight));
                 self.cc
                     .on_congestion(Signal::Loss, &episode, &mut self.window);
+                self.announce_reduction();
             }
             // The reduction for a mark in the same window is enough (RFC 3168 §6.1.2).
             Phase::Reducing => {}
@@ -205,7 +211,7 @@ impl Sender {
         self.cc
             .on_congestion(Signal::Ecn, &episode, &mut self.window);
         self.counters.ecn_reductions += 1;
-        self.owes_cwr = self.ecn != EcnMode::Accurate;
+        self.announce_reduction();
         self.phase = Phase::Reducing;
         self.recovery_end = self.board.nxt();
         self.reduce(delivered, advanced);
@@ -253,9 +259,11 @@ impl Sender {
         true
     }
 
-    /// Takes a reduction back when its losses turn out to be none: by timestamps (RFC 3522
-    /// §3.2: the ACK echoes a segment sent before the first retransmission) or because every
-    /// retransmission was reported as a duplicate (RFC 2883 §5, RFC 4015 §3.2).
+    /// Takes a reduction back when its losses turn out to be none: by timestamps (RFC 3522 §3.2, step 4: the
+    /// ACK echoes a segment sent before the first retransmission) or because every retransmission was
+    /// reported as a duplicate (RFC 3708 §3). Like Linux it leaves out step 5 of the one, which looks for
+    /// duplicates, and restores the whole window, where RFC 4015 §3.4 sends one initial window at most at
+    /// once and keeps the reduction if the ACK carries ECE.
     pub(super) fn try_undo(&mut self, segment: &Segment, advanced: bool) {
         let Some(undo) = self.undo else { return };
         if self.first_retransmit == Time::MAX {
@@ -276,6 +284,7 @@ impl Sender {
         self.window.cwnd = self.window.cwnd.max(undo.window.cwnd);
         self.window.ssthresh = self.window.ssthresh.max(undo.window.ssthresh);
         self.cc.on_undo(&mut self.window);
+        self.owes_cwr = false;
         self.phase = Phase::Open;
     }
 }

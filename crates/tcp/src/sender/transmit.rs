@@ -36,7 +36,7 @@ impl Sender {
         };
         // RFC 6675 §5 (C): a segment leaves when the pipe has room for it. Segments SACKed
         // have left the pipe, so the first two duplicate ACKs let new segments out, which is
-        // limited transmit (RFC 3042).
+        // limited transmit (RFC 3042 §2; with SACK RFC 6675 §5, step 3).
         if !self.has_room(len) {
             self.is_cwnd_limited = true;
             return false;
@@ -89,12 +89,13 @@ impl Sender {
     }
 
     fn transmit(&mut self, now: Time, len: u64, fin: bool, out: &mut Segment) -> Id {
-        if self.board.is_empty() {
+        let is_first = self.board.is_empty();
+        if is_first {
             self.resume(now);
             self.rto_base = now;
         }
         let sent_at = self.stamp(now);
-        let tx = self.rate.on_send(now, self.board.in_flight() == 0);
+        let tx = self.rate.on_send(now, is_first);
         out.seq = self.board.nxt() as u32;
         out.ts = sent_at;
         let id = self.board.push(len as u16, fin, sent_at, tx);
@@ -205,7 +206,7 @@ impl Sender {
 
     fn retransmit(&mut self, now: Time, id: Id, out: &mut Segment) {
         let sent_at = self.stamp(now);
-        let tx = self.rate.on_send(now, self.board.in_flight() == 0);
+        let tx = self.rate.on_send(now, false);
         let entry = *self.board.entry(id);
         out.ts = sent_at;
         out.seq = self.board.seq(id) as u32;
@@ -213,8 +214,8 @@ impl Sender {
         if entry.is_fin() {
             out.flags = out.flags.with(Flags::FIN);
         }
-        // RFC 3168 §6.1.5: retransmissions are Not-ECT; L4S marks them all the same
-        // (RFC 9331 §4.1).
+        // RFC 3168 §6.1.5: retransmissions are Not-ECT. Packets for L4S are ECT(1) (RFC 9331 §4.1), these,
+        // too (RFC 8311 §4.3 allows it to experiments).
         if self.ecn == EcnMode::Accurate {
             out.ecn = Ecn::Ect1;
         }
@@ -248,7 +249,7 @@ impl Sender {
         if self.is_paced {
             self.pace(now, len);
         }
-        // RFC 7661 §4.1 in the manner of Linux: the window counts as used when it was full at
+        // RFC 7661 §4.5.3 in the manner of Linux: the window counts as used when it was full at
         // least once in the last round trip.
         let is_full = self.board.in_flight() + self.mss > self.window.cwnd;
         let flight = self.board.flight();
@@ -263,7 +264,7 @@ impl Sender {
         self.arm(now);
     }
 
-    /// RFC 2861 §3, as Linux does it: an idle sender halves its window for each timeout that
+    /// RFC 2861 §3.1, as Linux does it: an idle sender halves its window for each timeout that
     /// has passed, down to the initial window.
     fn resume(&mut self, now: Time) {
         if self.last_sent == Time::ZERO {

@@ -145,12 +145,14 @@ fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Fl
     let ecn = || prop::sample::select(vec![TcpEcn::Off, TcpEcn::On, TcpEcn::Accurate]);
     let cc = || "[a-z0-9_]{1,8}".prop_map(|word| Word::new(&word));
     let window = || option::of(1..=1000_u64);
+    let growth = || prop::sample::select(vec![Growth::Segments, Growth::Bytes]);
     let sized = option::of((1..1_u64 << 40, option::of(span(0, SECOND))));
     let kind = prop_oneof![
-        (cc(), ecn(), sized, window(), dscp()).prop_map(
-            |(cc, ecn, sized, initial_window, dscp)| FlowKind::Tcp(Tcp {
+        (cc(), ecn(), sized, window(), growth(), dscp()).prop_map(
+            |(cc, ecn, sized, initial_window, growth, dscp)| FlowKind::Tcp(Tcp {
                 cc,
                 initial_window,
+                growth,
                 ecn,
                 bytes: sized.map(|(bytes, _)| Bytes::new(bytes)),
                 pause: sized.and_then(|(_, pause)| pause),
@@ -198,16 +200,18 @@ fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Fl
             span(0, SECOND),
             cc(),
             window(),
+            growth(),
             ecn(),
             dscp()
         )
             .prop_map(
-                |(bytes, think, cc, initial_window, ecn, dscp)| FlowKind::Rr(Rr {
+                |(bytes, think, cc, initial_window, growth, ecn, dscp)| FlowKind::Rr(Rr {
                     request: Bytes::new(bytes),
                     response: Bytes::new(1),
                     think,
                     cc,
                     initial_window,
+                    growth,
                     ecn,
                     dscp,
                 })
@@ -220,6 +224,7 @@ fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Fl
                 request: Bytes::new(objects),
                 cc: Word::new("reno"),
                 initial_window: Some(objects),
+                growth: Growth::Bytes,
                 ecn,
                 dscp: Dscp::default(),
             })
