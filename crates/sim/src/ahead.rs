@@ -2,9 +2,8 @@
 //!
 //! Among thousands of flows an event finds its packet, its connection and its queue far from the
 //! processor, and would wait for one after the other. So they are fetched beforehand: the packets of the
-//! next slot of the calendar while the present one is worked off, then the connections that they are for,
-//! and, some events before their turn, what these point to. Nothing is decided here: a run is the same
-//! without it.
+//! next slot of the calendar while the present one is worked off; some events before its turn the connection
+//! that an event is for; then what that points to. Nothing is decided here: a run is the same without it.
 
 use crate::calendar::What;
 use crate::cargo::Transit;
@@ -32,16 +31,12 @@ pub(crate) enum Cause {
     Timer,
 }
 
-/// Events whose packets are being fetched. Their connections follow when as many others have come.
-#[derive(Debug, Default)]
-pub(crate) struct Coming {
-    events: [Option<What>; 8],
-    next: usize,
-}
-
 /// So many flows stay in the caches of a core: 2 KB or so each.
 const FEW_FLOWS: usize = 256;
-/// So many events before its turn, what an event's connection points to is fetched.
+/// So many events before its turn, an event's connection is fetched: early enough for the memory, and late
+/// enough that the first-level cache still has it when it is needed.
+const FAR: usize = 10;
+/// The same for what the connection points to.
 const NEAR: usize = 4;
 
 impl Simulation {
@@ -54,31 +49,31 @@ impl Simulation {
             let Transit { flow, .. } = *self.hold.transit(slot);
             prefetch_index(&self.ready_at, flow as usize);
         }
-        // One for one: a processor can wait for some twenty lines at a time, and no more.
-        if let Some(what) = self.calendar.preview() {
-            if what.kind == kind::DELIVER {
+        // Two for one, so that all of the next slot are through before its turn.
+        for _ in 0..2 {
+            if let Some(what) = self.calendar.preview()
+                && what.kind == kind::DELIVER
+            {
                 self.hold.fetch(what.index);
             }
-            let Coming { events, next } = &mut self.coming;
-            let earlier = events[*next].replace(what);
-            *next = (*next + 1) % events.len();
-            if let Some(earlier) = earlier
-                && let Some(expected) = self.expected(earlier)
-            {
+        }
+        let is_new = self.calendar.is_slot_new();
+        for others in if is_new { 0 } else { FAR }..=FAR {
+            if let Some(expected) = self.expected(others) {
                 self.connections[expected.connection as usize].near(expected, &mut fetch);
             }
         }
-        let from = if self.calendar.is_slot_new() { 0 } else { NEAR };
-        for others in from..=NEAR {
-            let soon = self.calendar.soon(others);
-            if let Some(expected) = soon.and_then(|what| self.expected(what)) {
+        for others in if is_new { 0 } else { NEAR }..=NEAR {
+            if let Some(expected) = self.expected(others) {
                 self.fetch_far(expected);
             }
         }
     }
 
-    /// For which end of which connection an event is.
-    fn expected(&self, What { kind, index }: What) -> Option<Expected> {
+    /// For which end of which connection the event is that is taken after `others` others, if it is in the
+    /// present slot.
+    fn expected(&self, others: usize) -> Option<Expected> {
+        let What { kind, index } = self.calendar.soon(others)?;
         match kind {
             kind::DELIVER => self.hold.expected(index),
             kind::TIMER => Some(Expected {

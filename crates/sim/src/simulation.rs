@@ -1,6 +1,5 @@
 //! The event loop.
 
-use crate::ahead::Coming;
 use crate::calendar::{Calendar, What};
 use crate::cargo::Hold;
 use crate::check::ConfigError;
@@ -70,7 +69,6 @@ pub struct Simulation {
     pub(crate) drops: Vec<u64>,
     /// The packet whose transmission has begun last.
     pub(crate) leaving: Option<u32>,
-    pub(crate) coming: Coming,
     /// Scratch of [`Simulation::serve`].
     pub(crate) departures: Vec<(Packet, Time, Direction)>,
 }
@@ -205,7 +203,6 @@ impl Simulation {
             events: 0,
             drops: vec![0; config.flows.len()],
             leaving: None,
-            coming: Coming::default(),
             departures: Vec::new(),
         })
     }
