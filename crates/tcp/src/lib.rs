@@ -46,9 +46,10 @@
 //!     §4.3 lowers the window twice).
 //!
 //! And of its own: SACK and timestamps are always used, but not against old duplicates (PAWS, RFC 7323 §5),
-//! since sequence numbers have 64 bits inside; a peer that aborts is believed without a check of the
-//! reset's sequence number; the third segment of an accurate ECN handshake carries the plain counter, not
-//! the handshake's encoding (RFC 9768 §3.2.2.1), and marks on pure ACKs are not counted (§3.2).
+//! which would have to outlive half of the sequence space; a peer that aborts is believed without a check
+//! of the reset's sequence number; the third segment of an accurate ECN handshake carries the plain
+//! counter, not the handshake's encoding (RFC 9768 §3.2.2.1), marks on pure ACKs are not counted (§3.2), and
+//! that eight marks are lost with their ACKs is not suspected (§3.2.2.5.2).
 #![no_std]
 #![deny(missing_docs)]
 

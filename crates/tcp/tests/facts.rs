@@ -6,11 +6,17 @@ use common::{Dice, Fate, Line, Net, secs, transfer};
 use sluice_core::{Rate, Span, Time};
 use sluice_tcp::{Config, EcnMode, Flags, LossDetection, Reading, Segment, cc};
 
+fn config(name: &str) -> Config {
+    Config {
+        congestion_control: cc::find(name).unwrap(),
+        ..Config::default()
+    }
+}
+
 fn reno() -> Config {
     Config {
         mss: 1000,
-        congestion_control: cc::find("reno").unwrap(),
-        ..Config::default()
+        ..config("reno")
     }
 }
 
@@ -188,6 +194,78 @@ fn a_closed_window_is_probed_after_a_timeout_and_then_half_as_often_each_time() 
     assert_eq!(net.server.received(), 14_000);
 }
 
+#[test]
+fn a_small_segment_waits_while_anything_is_outstanding_and_a_full_one_does_not() {
+    // RFC 9293 §3.7.4 (Nagle). 300 bytes are written at 20, 300 at 22 and 800 at 23 ms; the first are acknowledged
+    // at 40, what left at 23 ms at 43.
+    let sent = |nagle| {
+        let config = Config { nagle, ..reno() };
+        let mut net = Net::new(&config, &config, ms(10), |_, _| Fate::Deliver);
+        net.trace = Some(Vec::new());
+        net.client.open(Time::ZERO);
+        for (at, bytes) in [(20, 300), (22, 300), (23, 800)] {
+            net.run_until(Time::ZERO + ms(at));
+            net.client.write(bytes);
+        }
+        net.run_until(secs(1));
+        let lines = net.trace.iter().flatten();
+        let data = lines.filter(|line| line.to_server && line.segment.len > 0);
+        data.map(|line| (line.at.as_ns() / 1_000_000, line.segment.len))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(sent(true), [(20, 300), (23, 1000), (43, 100)]);
+    assert_eq!(sent(false), [(20, 300), (22, 300), (23, 800)]);
+}
+
+#[test]
+fn an_idle_sender_halves_its_window_for_each_timeout_that_passes() {
+    let windows = |timeouts: u64| {
+        let mut net = Net::new(&reno(), &reno(), ms(10), |_, _| Fate::Deliver);
+        net.trace = Some(Vec::new());
+        net.client.open(Time::ZERO);
+        net.client.write(200_000);
+        // Five round trips of 20 ms after the handshake: 10, 20, 40, 80 and 50 segments
+        net.run_until(Time::ZERO + ms(200));
+        let before = net.client.snapshot();
+        let is_data = |line: &&Line| line.to_server && line.segment.len > 0;
+        let last = net.trace.iter().flatten().rfind(is_data);
+        net.run_until(last.unwrap().at + before.rto * timeouts + ms(1));
+        net.client.write(1000);
+        net.flush();
+        (before.window.cwnd, net.client.snapshot().window.cwnd)
+    };
+    // RFC 2861 §3.2: a half of it for each, but not below the initial window, as in Linux.
+    for (timeouts, halvings) in [(0, 0), (1, 1), (2, 2)] {
+        let (before, after) = windows(timeouts);
+        assert!(before > 80_000, "{before}");
+        assert_eq!(after, before >> halvings, "{timeouts}");
+    }
+    assert_eq!(windows(20).1, 10_000);
+}
+
+#[test]
+fn a_repeated_segment_is_measured_by_its_timestamp_only() {
+    // RFC 6298 §3, RFC 7323 §4.1. Sent at 20 ms and again at 240, after 20 ms and the floor of 200; the ACK of the
+    // delayed original comes at 245: 225 ms by its timestamp, not 5 ms.
+    let config = Config {
+        loss_detection: LossDetection::DupAck,
+        ..reno()
+    };
+    let mut is_first = true;
+    let mut net = transfer(&config, 1000, ms(10), |up, s| {
+        if up && s.len > 0 && std::mem::take(&mut is_first) {
+            Fate::Late(ms(205))
+        } else {
+            Fate::Deliver
+        }
+    });
+    net.run_until(Time::ZERO + ms(246));
+    assert_eq!(net.client.counters().timeouts, 1);
+    let snapshot = net.client.snapshot();
+    assert_eq!(snapshot.latest_rtt, ms(225));
+    assert_eq!(snapshot.min_rtt, Some(ms(20)));
+}
+
 /// The data segments with CWR of a transfer of 60 segments of which `lost` get lost: the place of each in the
 /// order of sending and its number. And how many timeouts there were.
 fn announcements(ecn: EcnMode, lost: std::ops::RangeInclusive<u32>) -> (Vec<(usize, u32)>, u64) {
@@ -252,4 +330,136 @@ fn acks_that_others_have_overtaken_say_nothing_about_marks() {
     assert!(net.run(secs(600)));
     assert_eq!(net.client.counters().retransmits, 0);
     assert_eq!(net.client.counters().ce_segments, marks.get());
+}
+
+#[test]
+fn a_lost_syn_is_repeated_after_a_second_and_the_second_one_costs_the_initial_window() {
+    // RFC 6298 §2.1, §5.5: after 1 s and 2 s more, and one round trip. RFC 6928 §2: one segment only after more
+    // than one repetition.
+    for (lost, seconds, window) in [(0, 0, 10), (1, 1, 10), (2, 3, 1)] {
+        let mut left = lost;
+        let mut net = transfer(&config("reno"), 1448, Span::from_ms(10), |up, s| {
+            if up && s.flags.has(Flags::SYN) && left > 0 {
+                left -= 1;
+                Fate::Drop
+            } else {
+                Fate::Deliver
+            }
+        });
+        net.flush();
+        while !net.client.is_established() {
+            assert!(net.step(secs(10)));
+        }
+        assert_eq!(net.now, secs(seconds) + Span::from_ms(20));
+        let snapshot = net.client.snapshot();
+        assert_eq!(snapshot.window.cwnd, window * 1448);
+        // RFC 6298 §5.7: 3 s; else 20 ms and the floor of 200 ms
+        let rto = if lost > 0 { 3000 } else { 220 };
+        assert_eq!(snapshot.rto, Span::from_ms(rto));
+    }
+}
+
+#[test]
+fn accurate_feedback_counts_every_mark() {
+    let config = Config {
+        ecn: EcnMode::Accurate,
+        ..config("prague")
+    };
+    let (mut dice, marks) = (Dice(7), std::cell::Cell::new(0));
+    let mut next = 1;
+    let mut net = transfer(&config, 3_000_000, Span::from_ms(10), |up, s| {
+        // Every third segment of data, and every fifth ACK is lost. What is sent again because of that is
+        // outside the window, and its mark would mean nothing.
+        let is_new = up && s.seq >= next;
+        if is_new {
+            next = s.seq + s.len;
+        }
+        if is_new && s.len > 0 && dice.roll().is_multiple_of(3) {
+            marks.set(marks.get() + 1);
+            Fate::Mark
+        } else if !up && s.is_pure_ack() && dice.roll().is_multiple_of(5) {
+            Fate::Drop
+        } else {
+            Fate::Deliver
+        }
+    });
+    assert!(net.run(secs(600)));
+    assert_eq!(net.client.counters().ce_segments, marks.get());
+}
+
+#[test]
+fn dctcp_acknowledges_a_change_of_marks_in_two_parts() {
+    let config = Config {
+        ecn: EcnMode::Dctcp,
+        quick_acks: 0,
+        // A window that opens would ask for an ACK of each segment.
+        initial_receive_window: Config::default().receive_buffer,
+        ..config("dctcp")
+    };
+    let mut sent = 0;
+    let mut net = transfer(&config, 20_000, Span::from_ms(10), |up, s| {
+        sent += u32::from(up && s.len > 0);
+        if up && s.len > 0 && sent == 4 {
+            Fate::Mark
+        } else {
+            Fate::Deliver
+        }
+    });
+    net.trace = Some(Vec::new());
+    assert!(net.run(secs(10)));
+    let acks: Vec<(u32, bool)> = net
+        .trace
+        .iter()
+        .flatten()
+        .filter(|line| !line.to_server && line.segment.is_pure_ack())
+        .map(|line| {
+            (
+                line.segment.ack.wrapping_sub(1) / 1448,
+                line.segment.flags.has(Flags::ECE),
+            )
+        })
+        .collect();
+    // The first segment is acknowledged by the server's FIN, the second at once, being the last of a
+    // super-packet. RFC 8257 §3.2: the third waits for its ACK when the marked fourth comes: it is
+    // acknowledged without ECE, the fourth with it at once, the fifth without again.
+    assert_eq!(acks[..4], [(2, false), (3, false), (4, true), (5, false)]);
+}
+
+#[test]
+fn the_floor_of_rfc_6298_makes_a_timeout_take_a_second() {
+    let retransmitted_at = |floor| {
+        let config = Config {
+            loss_detection: LossDetection::DupAck,
+            rto_floor: floor,
+            ..config("reno")
+        };
+        let mut first = true;
+        let mut net = transfer(&config, 1448, Span::from_ms(10), |up, s| {
+            if up && s.len > 0 && std::mem::take(&mut first) {
+                Fate::Drop
+            } else {
+                Fate::Deliver
+            }
+        });
+        net.trace = Some(Vec::new());
+        assert!(net.run(secs(10)));
+        let line = net
+            .trace
+            .iter()
+            .flatten()
+            .filter(|l| l.segment.len > 0)
+            .nth(1);
+        line.unwrap().at
+    };
+    // Sent at 20 ms. One RTT sample of 20 ms: RTO = 20 + max(floor, 4 * 10) in Linux's way
+    use sluice_tcp::rtt::RtoFloor;
+    let ms = Span::from_ms;
+    assert_eq!(
+        retransmitted_at(RtoFloor::Variance(ms(200))),
+        Time::ZERO + ms(20 + 220)
+    );
+    assert_eq!(
+        retransmitted_at(RtoFloor::Total(ms(1000))),
+        Time::ZERO + ms(20 + 1000)
+    );
 }
