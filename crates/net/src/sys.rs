@@ -356,6 +356,36 @@ pub(crate) fn is_real_time() -> bool {
     policy == libc::SCHED_FIFO || policy == libc::SCHED_RR
 }
 
+/// The cores that the calling thread may run on.
+pub(crate) fn affinity() -> io::Result<Vec<usize>> {
+    // SAFETY: all-zero bytes are a valid, empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is a valid place for so many bytes; thread 0 is the calling one.
+    check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) })?;
+    // SAFETY: the macro looks at bits inside of the set only.
+    let is_in = |core: &usize| unsafe { libc::CPU_ISSET(*core, &set) };
+    Ok((0..MOST_CORES).filter(is_in).collect())
+}
+
+/// Lets the calling thread run on these cores only.
+pub(crate) fn set_affinity(cores: &[usize]) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid, empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for core in cores {
+        // SAFETY: the macro indexes the set's array, which panics out of bounds.
+        unsafe { libc::CPU_SET(*core, &mut set) };
+    }
+    // SAFETY: `set` is valid for reading so many bytes; thread 0 is the calling one.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) }).map(drop)
+}
+
+/// How many cores the machine may have, those that are switched off included.
+pub(crate) fn configured_cores() -> usize {
+    // SAFETY: takes no pointers.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    usize::try_from(count).unwrap_or(1)
+}
+
 /// Lets others have the core, if there are any.
 pub(crate) fn yield_core() {
     // SAFETY: takes no arguments.
@@ -460,3 +490,6 @@ impl Drop for Mapping {
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
+
+/// Bits of a `cpu_set_t`.
+const MOST_CORES: usize = libc::CPU_SETSIZE as usize;

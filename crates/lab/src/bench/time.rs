@@ -6,6 +6,7 @@ use serde::Serialize;
 use sluice_core::link::PipeParams;
 use sluice_core::{Rate, Span};
 use sluice_net::Clock;
+use sluice_net::cores::{self, Stay};
 use sluice_net::namespace::Offloads;
 use sluice_net::port::{Pool, Spin};
 use sluice_net::traffic::Stop;
@@ -73,25 +74,30 @@ pub(super) fn measure(
     steps: &mut Steps<'_>,
     figures: &mut Figures,
 ) -> Result<(), BenchError> {
+    let places = Places::of(plan)?;
     let (mut idles, mut delays) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
         steps.next("idle, kernel");
         let network = Network::with_veths(Offloads::ON)?;
         network.route()?;
+        let stay = places.hosts()?;
         idles.push(("kernel", idle_ping_us(&network, interrupt)?));
+        drop(stay);
         for (spin, name) in SPINS {
             steps.next(&format!("idle, spin {name}"));
-            let (idle, _) = through(PipeParams::default(), "fq_codel", spin, |network| {
+            let up = PipeParams::default();
+            let (idle, _) = places.through(up, "fq_codel", spin, |network| {
                 idle_ping_us(network, interrupt)
             })?;
             idles.push((name, idle));
             steps.next(&format!("delay, spin {name}"));
-            delays.push(delay(spin, name, interrupt)?);
+            delays.push(delay(&places, spin, name, interrupt)?);
             if interrupt.is_stopped() {
                 return Ok(());
             }
         }
     }
+    figures.places = places.clone();
     let names = SPINS.map(|(_, name)| name);
     for through in ["kernel"].into_iter().chain(names) {
         let of_this = idles.iter().filter(|(of, _)| *of == through);
@@ -113,7 +119,7 @@ pub(super) fn measure(
     }
     for (bps, size) in UDP_RATES {
         steps.next(&format!("rate {}", Rate::from_bps(bps)));
-        let (rate, spacing) = udp_rate(plan, bps, size, interrupt)?;
+        let (rate, spacing) = udp_rate(plan, &places, bps, size, interrupt)?;
         if interrupt.is_stopped() {
             return Ok(());
         }
@@ -124,7 +130,7 @@ pub(super) fn measure(
     }
     for bps in TCP_RATES {
         steps.next(&format!("rate {}", Rate::from_bps(bps)));
-        let rate = tcp_rate(plan, bps, interrupt)?;
+        let rate = tcp_rate(plan, &places, bps, interrupt)?;
         if interrupt.is_stopped() {
             return Ok(());
         }
@@ -133,30 +139,35 @@ pub(super) fn measure(
     Ok(())
 }
 
-fn delay(spin: Spin, name: &'static str, interrupt: &Stop) -> Result<DelayFigures, BenchError> {
+fn delay(
+    places: &Places,
+    spin: Spin,
+    name: &'static str,
+    interrupt: &Stop,
+) -> Result<DelayFigures, BenchError> {
     let up = PipeParams {
         delay: DELAY,
         ..PipeParams::default()
     };
     let busy = AtomicBool::new(true);
-    let (samples, report) = std::thread::scope(|scope| {
-        // The other core is loaded meanwhile.
-        scope.spawn(|| {
-            while busy.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
-            }
-        });
-        let measured = through(up, "fifo", spin, |network| {
+    let (samples, report) = places.through(up, "fifo", spin, |network| {
+        std::thread::scope(|scope| {
+            // Where the hosts are, which is the other core if there are two.
+            scope.spawn(|| {
+                while busy.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
             let rate = Rate::from_bps(DELAYED_PPS * DELAYED_SIZE as u64 * 8);
             // At random instants: with a packet every millisecond, each would be due when another arrives.
             let flow = UdpFlow {
                 spacing: Spacing::Poisson,
                 ..udp_flow(DELAYED_SIZE, rate, DELAYED_FOR)
             };
-            udp(network, &flow, interrupt)
-        });
-        busy.store(false, Ordering::Relaxed);
-        measured
+            let measured = udp(network, &flow, interrupt);
+            busy.store(false, Ordering::Relaxed);
+            measured
+        })
     })?;
     let mut errors: Vec<f64> = samples
         .samples
@@ -177,6 +188,7 @@ fn delay(spin: Spin, name: &'static str, interrupt: &Stop) -> Result<DelayFigure
 
 fn udp_rate(
     plan: &Plan,
+    places: &Places,
     bps: u64,
     size: usize,
     interrupt: &Stop,
@@ -187,7 +199,7 @@ fn udp_rate(
     };
     // A fifth too much, so that the link is never idle.
     let offered = Rate::from_bps(bps + bps / 5);
-    let (report, _) = through(up, "fifo limit 50", plan.spin, |network| {
+    let (report, _) = places.through(up, "fifo limit 50", plan.spin, |network| {
         udp(network, &udp_flow(size, offered, plan.rate), interrupt)
     })?;
     let arrivals = spaced(&report.samples);
@@ -220,12 +232,17 @@ fn spaced(samples: &[UdpSample]) -> Vec<f64> {
 
 /// One UDP sender cannot fill the faster pipes; four transfers can. Every full segment is 1448 bytes
 /// of payload (timestamps) in 1500 of IP packet.
-fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<RateFigures, BenchError> {
+fn tcp_rate(
+    plan: &Plan,
+    places: &Places,
+    bps: u64,
+    interrupt: &Stop,
+) -> Result<RateFigures, BenchError> {
     let up = PipeParams {
         rate: Rate::from_bps(bps),
         ..PipeParams::default()
     };
-    let (measured, _) = through(up, "fq_codel", plan.spin, |network| {
+    let (measured, _) = places.through(up, "fq_codel", plan.spin, |network| {
         let warm_up = Span::from_secs(1);
         transfers(
             network,
@@ -248,11 +265,62 @@ fn rate_figures(bps: u64, measured_bps: f64) -> RateFigures {
     }
 }
 
-/// Measures through a pipe up with `queue`.
+/// Which cores do what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Places {
+    /// The loop's own; the kernel chooses if there is none.
+    pub forwarding: Option<usize>,
+    /// Those of the hosts and of the load; all if there are none.
+    pub hosts: Vec<usize>,
+}
+
+impl Places {
+    /// The loop has the core that the plan says, or the last one, and everything else has the others: if
+    /// there are two.
+    fn of(plan: &Plan) -> Result<Places, BenchError> {
+        let mut hosts = cores::allowed()?;
+        let Some(own) = plan.core(0).or(hosts.last().copied()) else {
+            return Ok(Places::default());
+        };
+        hosts.retain(|core| *core != own);
+        Ok(match hosts[..] {
+            [] => Places::default(),
+            _ => Places {
+                forwarding: Some(own),
+                hosts,
+            },
+        })
+    }
+
+    /// Keeps what is started meanwhile on the hosts' cores.
+    fn hosts(&self) -> Result<Option<Stay>, BenchError> {
+        Ok(match self.hosts[..] {
+            [] => None,
+            _ => Some(Stay::on(&self.hosts)?),
+        })
+    }
+
+    /// Measures through a pipe up with `queue`.
+    fn through<T>(
+        &self,
+        up: PipeParams,
+        queue: &'static str,
+        spin: Spin,
+        work: impl FnOnce(&Network) -> Result<T, BenchError>,
+    ) -> Result<(T, LoopReport), BenchError> {
+        through(up, queue, spin, self.forwarding, |network| {
+            let _stay = self.hosts()?;
+            work(network)
+        })
+    }
+}
+
+/// Measures through a pipe up with `queue`, whose loop has a core of its own or runs anywhere.
 pub(super) fn through<T>(
     up: PipeParams,
     queue: &'static str,
     spin: Spin,
+    core: Option<usize>,
     work: impl FnOnce(&Network) -> Result<T, BenchError>,
 ) -> Result<(T, LoopReport), BenchError> {
     let network = Network::with_veths(Offloads::ON)?;
@@ -264,8 +332,9 @@ pub(super) fn through<T>(
         exits: [1, 0],
         spin,
         real_time: spin != Spin::Always,
+        core,
     };
-    let running = Loop::start(pipes, ports, Pool::new(POOL)?, clock);
+    let running = Loop::start(pipes, ports, Pool::new(POOL)?, clock)?;
     let result = work(&network);
     let report = running.finish();
     Ok((result?, report))
