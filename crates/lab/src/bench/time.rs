@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use sluice_core::link::PipeParams;
-use sluice_core::{Rate, Span};
+use sluice_core::{Rate, Rng, Span, Time};
 use sluice_net::Clock;
 use sluice_net::cores::{self, Stay};
 use sluice_net::namespace::Offloads;
@@ -12,7 +12,7 @@ use sluice_net::port::{Pool, Spin};
 use sluice_net::traffic::Stop;
 use sluice_net::traffic::udp::{Spacing, UdpFlow, UdpSample};
 
-use super::contender::{Loop, LoopReport, POOL, Pipes, packet_ports};
+use super::contender::{Loop, LoopReport, POOL, Pipes, SEED, packet_ports};
 use super::figures::{Figures, median};
 use super::network::Network;
 use super::traffic::{Hosts, idle_ping_us, p50_p99, transfers, udp, udp_flow};
@@ -21,7 +21,8 @@ use super::{BenchError, Plan, Steps};
 /// How far a delay of 10 ms was from 10 ms; medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct DelayFigures {
-    /// How deadlines were met: none, adaptive, always.
+    /// How deadlines were met: none, adaptive, always; or clock, for a thread that only reads the clock,
+    /// without packets.
     pub spin: &'static str,
     /// Half of the packets were no further off, in microseconds.
     pub p50_us: f64,
@@ -64,7 +65,7 @@ pub struct IdleFigures {
 
 /// Measurements of this section.
 pub(super) fn steps(plan: &Plan) -> usize {
-    let each_round = 1 + 2 * SPINS.len();
+    let each_round = 2 + 2 * SPINS.len();
     plan.rounds as usize * each_round + UDP_RATES.len() + TCP_RATES.len()
 }
 
@@ -80,13 +81,21 @@ pub(super) fn measure(
         steps.next("idle, kernel");
         let network = Network::with_veths(Offloads::ON)?;
         network.route()?;
-        let stay = places.hosts()?;
         idles.push(("kernel", idle_ping_us(&network, interrupt)?));
-        drop(stay);
+        steps.next("clock");
+        delays.push(machine(&places, interrupt)?);
         for (spin, name) in SPINS {
             steps.next(&format!("idle, spin {name}"));
             let up = PipeParams::default();
-            let (idle, _) = places.through(up, "fq_codel", spin, |network| {
+            // Who never sleeps needs a core of its own; the others are where the kernel puts them, as it does
+            // with its own forwarding.
+            let everywhere = Places::default();
+            let kept = if spin == Spin::Always {
+                &places
+            } else {
+                &everywhere
+            };
+            let (idle, _) = kept.through(up, "fq_codel", spin, |network| {
                 idle_ping_us(network, interrupt)
             })?;
             idles.push((name, idle));
@@ -104,7 +113,7 @@ pub(super) fn measure(
         let p50_us = median(&of_this.map(|(_, us)| *us).collect::<Vec<f64>>());
         figures.idle.push(IdleFigures { through, p50_us });
     }
-    for spin in names {
+    for spin in [CLOCK].into_iter().chain(names) {
         let rounds: Vec<&DelayFigures> = delays.iter().filter(|round| round.spin == spin).collect();
         let middle = |of: fn(&DelayFigures) -> f64| {
             median(&rounds.iter().map(|round| of(round)).collect::<Vec<f64>>())
@@ -119,7 +128,7 @@ pub(super) fn measure(
     }
     for (bps, size) in UDP_RATES {
         steps.next(&format!("rate {}", Rate::from_bps(bps)));
-        let (rate, spacing) = udp_rate(plan, &places, bps, size, interrupt)?;
+        let (rate, spacing) = udp_rate(plan, bps, size, interrupt)?;
         if interrupt.is_stopped() {
             return Ok(());
         }
@@ -130,7 +139,7 @@ pub(super) fn measure(
     }
     for bps in TCP_RATES {
         steps.next(&format!("rate {}", Rate::from_bps(bps)));
-        let rate = tcp_rate(plan, &places, bps, interrupt)?;
+        let rate = tcp_rate(plan, bps, interrupt)?;
         if interrupt.is_stopped() {
             return Ok(());
         }
@@ -153,11 +162,7 @@ fn delay(
     let (samples, report) = places.through(up, "fifo", spin, |network| {
         std::thread::scope(|scope| {
             // Where the hosts are, which is the other core if there are two.
-            scope.spawn(|| {
-                while busy.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
+            scope.spawn(|| burn_while(&busy));
             let rate = Rate::from_bps(DELAYED_PPS * DELAYED_SIZE as u64 * 8);
             // At random instants: with a packet every millisecond, each would be due when another arrives.
             let flow = UdpFlow {
@@ -186,9 +191,55 @@ fn delay(
     })
 }
 
+/// What the machine itself allows: how late a thread with the loop's core to itself, which does nothing but
+/// read the clock, sees random instants, with the other core loaded as in [`delay`].
+fn machine(places: &Places, interrupt: &Stop) -> Result<DelayFigures, BenchError> {
+    let busy = AtomicBool::new(true);
+    let mut late: Vec<f64> = std::thread::scope(|scope| -> Result<_, BenchError> {
+        let stay = places.own()?;
+        let watching = scope.spawn(|| {
+            let (clock, mut rng) = (Clock::start(), Rng::from_seed(SEED));
+            let end = Time::ZERO + DELAYED_FOR;
+            let (mut due, mut late) = (Time::ZERO, Vec::new());
+            while due < end && !interrupt.is_stopped() {
+                due += Span::from_ns(rng.below(2 * 1_000_000_000 / DELAYED_PPS));
+                let mut now = clock.now();
+                while now < due {
+                    now = clock.now();
+                }
+                late.push(now.since(due).as_ns() as f64 / 1e3);
+            }
+            late
+        });
+        drop(stay);
+        let stay = places.hosts()?;
+        scope.spawn(|| burn_while(&busy));
+        drop(stay);
+        let late = watching
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        busy.store(false, Ordering::Relaxed);
+        Ok(late)
+    })?;
+    late.sort_by(f64::total_cmp);
+    let (p50_us, p99_us) = p50_p99(&late);
+    Ok(DelayFigures {
+        spin: CLOCK,
+        p50_us,
+        p99_us,
+        late_p99_us: p99_us,
+        packets: late.len(),
+    })
+}
+
+fn burn_while(busy: &AtomicBool) {
+    while busy.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
+    }
+}
+
 fn udp_rate(
     plan: &Plan,
-    places: &Places,
     bps: u64,
     size: usize,
     interrupt: &Stop,
@@ -199,7 +250,7 @@ fn udp_rate(
     };
     // A fifth too much, so that the link is never idle.
     let offered = Rate::from_bps(bps + bps / 5);
-    let (report, _) = places.through(up, "fifo limit 50", plan.spin, |network| {
+    let (report, _) = through(up, "fifo limit 50", plan.spin, None, |network| {
         udp(network, &udp_flow(size, offered, plan.rate), interrupt)
     })?;
     let arrivals = spaced(&report.samples);
@@ -232,17 +283,12 @@ fn spaced(samples: &[UdpSample]) -> Vec<f64> {
 
 /// One UDP sender cannot fill the faster pipes; four transfers can. Every full segment is 1448 bytes
 /// of payload (timestamps) in 1500 of IP packet.
-fn tcp_rate(
-    plan: &Plan,
-    places: &Places,
-    bps: u64,
-    interrupt: &Stop,
-) -> Result<RateFigures, BenchError> {
+fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<RateFigures, BenchError> {
     let up = PipeParams {
         rate: Rate::from_bps(bps),
         ..PipeParams::default()
     };
-    let (measured, _) = places.through(up, "fq_codel", plan.spin, |network| {
+    let (measured, _) = through(up, "fq_codel", plan.spin, None, |network| {
         let warm_up = Span::from_secs(1);
         transfers(
             network,
@@ -300,6 +346,11 @@ impl Places {
         })
     }
 
+    /// Keeps what is started meanwhile on the loop's core.
+    fn own(&self) -> Result<Option<Stay>, BenchError> {
+        Ok(self.forwarding.map(|core| Stay::on(&[core])).transpose()?)
+    }
+
     /// Measures through a pipe up with `queue`.
     fn through<T>(
         &self,
@@ -345,6 +396,8 @@ const SPINS: [(Spin, &str); 3] = [
     (Spin::Adaptive, "adaptive"),
     (Spin::Always, "always"),
 ];
+/// What nobody who spins on this machine does better than.
+const CLOCK: &str = "clock";
 const DELAY: Span = Span::from_ms(10);
 const DELAYED_SIZE: usize = 128;
 const DELAYED_PPS: u64 = 1000;
