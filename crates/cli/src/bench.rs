@@ -33,6 +33,10 @@ pub struct Args {
     /// in a router: exacter, but with hosts on the same cores at the price of throughput
     #[arg(long)]
     real_time: bool,
+    /// Keep Sluice's workers on these cores, one each in turn (0,1 ...). In the time section, the loop has the
+    /// first to itself [default there: the last core]
+    #[arg(long, value_name = "CORE", value_delimiter = ',')]
+    cpus: Vec<usize>,
     /// Write a chart of the path section here: .svg or .png
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
@@ -143,6 +147,7 @@ fn plan(args: &Args) -> Result<Plan, Error> {
         SpinWord::Always => Spin::Always,
     };
     plan.real_time = args.real_time;
+    plan.cores.clone_from(&args.cpus);
     for word in &args.figures {
         let known = METRICS.iter().map(|metric| metric.name);
         let Some(name) = known.clone().find(|name| name == word) else {

@@ -50,6 +50,9 @@ pub struct Args {
     /// How due instants are met
     #[arg(long, value_enum, default_value_t = SpinWord::Adaptive)]
     spin: SpinWord,
+    /// Keep the loop on this core (CPU affinity); with `--spin always` nothing else should run there
+    #[arg(long, value_name = "CORE")]
+    cpu: Option<usize>,
     /// Packets that may wait at one time, at 2 KiB each
     #[arg(long, value_name = "PACKETS", default_value_t = POOL.slots,
           value_parser = clap::value_parser!(u32).range(1024..=4_194_304))]
@@ -147,6 +150,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             SpinWord::Adaptive => Spin::Adaptive,
             SpinWord::Always => Spin::Always,
         },
+        core: args.cpu,
         pool: PoolSize {
             slots: args.room,
             large: (args.room / 32).max(64),

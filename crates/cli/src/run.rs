@@ -45,6 +45,9 @@ pub struct Args {
     /// Simulations at a time [default: one per core]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
+    /// Keep the router of live runs on this core (CPU affinity)
+    #[arg(long, value_name = "CORE")]
+    cpu: Option<usize>,
     /// Only say whether everything could be run
     #[arg(long)]
     check: bool,
@@ -125,6 +128,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let options = Options {
         is_fresh: args.fresh,
         threads: args.jobs,
+        core: args.cpu,
         has_pages: true,
         interrupt: &interrupt,
         watch: &|progress| bars.tell(progress),

@@ -72,23 +72,42 @@ pub fn check(variant: &Variant, backend: Backend) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Carries `variant` out on `backend` and records it in the folder `dir`.
+/// What carries a variant out.
+#[derive(Clone, Copy, Debug)]
+pub struct Carrier {
+    /// The simulator or the kernel.
+    pub backend: Backend,
+    /// The core that the router of a live run stays on; the kernel chooses if there is none.
+    pub core: Option<usize>,
+}
+
+impl From<Backend> for Carrier {
+    fn from(backend: Backend) -> Carrier {
+        Carrier {
+            backend,
+            core: None,
+        }
+    }
+}
+
+/// Carries `variant` out by `carrier` and records it in the folder `dir`.
 ///
 /// # Errors
 /// [`RunError`]. What was recorded until then is kept and marked partial.
 pub fn run(
     variant: &Variant,
-    backend: Backend,
+    carrier: impl Into<Carrier>,
     dir: &Path,
     started_at: String,
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
 ) -> Result<Finished, RunError> {
-    let environment = Environment::here(backend, started_at);
+    let carrier = carrier.into();
+    let environment = Environment::here(carrier.backend, started_at);
     let writer = RunWriter::create(dir, variant, &environment)?;
     let scenario = &variant.scenario;
-    let recording = match backend {
-        Backend::Live => run_live(scenario, writer, interrupt, progress)?,
+    let recording = match carrier.backend {
+        Backend::Live => run_live(scenario, carrier.core, writer, interrupt, progress)?,
         Backend::Sim => run_simulated(scenario, writer, interrupt, progress)?,
     };
     let summary = Summary::of(&recording)?;
@@ -124,6 +143,7 @@ fn run_simulated(
 
 fn run_live(
     scenario: &Scenario,
+    core: Option<usize>,
     writer: RunWriter,
     interrupt: &Stop,
     progress: &mut dyn FnMut(Span),
@@ -134,7 +154,7 @@ fn run_live(
         interrupt,
         progress,
     };
-    let outcome = match live::run(scenario, interrupt, &mut recorder) {
+    let outcome = match live::run(scenario, core, interrupt, &mut recorder) {
         Ok(outcome) => outcome,
         Err(error) => {
             // The error of the run is the one to tell; the partial recording says it too.

@@ -86,6 +86,7 @@ fn simulate() -> BTreeMap<String, String> {
     let options = Options {
         is_fresh: true,
         threads: None,
+        core: None,
         has_pages: false,
         interrupt: &interrupt,
         watch: &|_| {},

@@ -5,10 +5,12 @@
 //! - [`port`]: where packets enter and leave a router.
 //! - [`traffic`]: the end hosts of a live experiment.
 //! - [`clock`]: the one clock of a live run.
+//! - [`cores`]: which cores threads run on.
 //! - [`capture`]: files of packets.
 
 pub mod capture;
 pub mod clock;
+pub mod cores;
 pub mod frame;
 pub mod namespace;
 pub mod port;

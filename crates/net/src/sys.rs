@@ -356,6 +356,54 @@ pub(crate) fn is_real_time() -> bool {
     policy == libc::SCHED_FIFO || policy == libc::SCHED_RR
 }
 
+/// The cores that the calling thread may run on.
+pub(crate) fn affinity() -> io::Result<Vec<usize>> {
+    // SAFETY: all-zero bytes are a valid, empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is a valid place for so many bytes; thread 0 is the calling one.
+    check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) })?;
+    // SAFETY: the macro looks at bits inside of the set only.
+    let is_in = |core: &usize| unsafe { libc::CPU_ISSET(*core, &set) };
+    Ok((0..MOST_CORES).filter(is_in).collect())
+}
+
+/// Lets the calling thread run on these cores only.
+pub(crate) fn set_affinity(cores: &[usize]) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid, empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for core in cores {
+        // SAFETY: the macro indexes the set's array, which panics out of bounds.
+        unsafe { libc::CPU_SET(*core, &mut set) };
+    }
+    // SAFETY: `set` is valid for reading so many bytes; thread 0 is the calling one.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) }).map(drop)
+}
+
+/// How many cores the machine may have, those that are switched off included.
+pub(crate) fn configured_cores() -> usize {
+    // SAFETY: takes no pointers.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    usize::try_from(count).unwrap_or(1)
+}
+
+/// Asks for the calling thread, if it is an ordinary one, to run in short turns: it gets no more of a core,
+/// but it is let in sooner when it wakes up. sched(7), sched_setattr(2); older kernels than 6.12 ignore it.
+pub(crate) fn set_slice(ns: u64) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid `sched_attr`.
+    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let size = size_of_val(&attributes) as libc::c_uint;
+    // SAFETY: `attributes` is a valid place for `size` bytes; thread 0 is the calling one.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &mut attributes, size, 0) };
+    check(result as libc::c_int)?;
+    if attributes.sched_policy != libc::SCHED_OTHER as u32 {
+        return Ok(());
+    }
+    attributes.sched_runtime = ns;
+    // SAFETY: `attributes` says its own size and is valid for reading that much.
+    check(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &attributes, 0) } as libc::c_int)
+        .map(drop)
+}
+
 /// Lets others have the core, if there are any.
 pub(crate) fn yield_core() {
     // SAFETY: takes no arguments.
@@ -460,3 +508,6 @@ impl Drop for Mapping {
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
+
+/// Bits of a `cpu_set_t`.
+const MOST_CORES: usize = libc::CPU_SETSIZE as usize;

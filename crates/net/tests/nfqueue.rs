@@ -124,12 +124,15 @@ fn packets_leave_in_the_order_of_their_verdicts_and_dropped_ones_do_not() {
         assert_eq!(buffer[0], number);
     }
     assert!(receiver.recv(&mut buffer).is_err(), "dropped is dropped");
+    // At one instant none waits; the host may send the next of its own right after.
+    let mut is_empty = false;
     serve(&mut port, &mut pool, 5, |port, pool, slots| {
         port.transmit(pool, slots);
         slots.clear();
-        waiting_in_kernel(&h2) == 0
+        is_empty = waiting_in_kernel(&h2) == 0;
+        is_empty
     });
-    assert_eq!(waiting_in_kernel(&h2), 0, "every packet has its verdict");
+    assert!(is_empty, "every packet has its verdict");
     assert_eq!(pool.available(), 1024);
     assert_eq!(port.counters().lost_total(), 0);
 }

@@ -7,6 +7,7 @@ use sluice_core::link::PipeParams;
 use sluice_core::registry::Spec;
 use sluice_core::{Rate, Rng, Span};
 use sluice_net::Clock;
+use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::Offloads;
 use sluice_net::port::nfqueue::{Hook, NfqueueOptions, Traffic};
 use sluice_net::port::packet::PacketOptions;
@@ -152,18 +153,19 @@ impl Contender {
                     exits: carrier.exits(),
                     spin: plan.spin,
                     real_time: plan.real_time,
+                    core: plan.core(0),
                 };
-                let forwarding = Forwarding::Sluice(Loop::start(pipes, ports, pool, clock));
+                let forwarding = Forwarding::Sluice(Loop::start(pipes, ports, pool, clock)?);
                 (network, forwarding)
             }
             Contender::Sluice { carrier, queue, .. } => {
                 let (network, ways) = carrier.connect_each_way(wanted, offloads)?;
                 let stop = Stop::new();
-                let threads = ways.into_iter().map(|way| {
-                    let (plan, stop) = (plan.clone(), stop.clone());
-                    std::thread::spawn(move || way.forward(&plan, queue, &stop))
+                let threads = ways.into_iter().enumerate().map(|(worker, way)| {
+                    let (own, stop) = (plan.clone(), stop.clone());
+                    start_on(plan.core(worker), move || way.forward(&own, queue, &stop))
                 });
-                let threads = threads.collect();
+                let threads = threads.collect::<Result<_, _>>()?;
                 (network, Forwarding::Threads(stop, threads))
             }
         };
@@ -340,6 +342,16 @@ impl Way {
     }
 }
 
+/// Starts a thread on a core, or anywhere.
+fn start_on<T: Send + 'static>(
+    core: Option<usize>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, CoreError> {
+    // What is started meanwhile stays there too.
+    let _stay = core.map(|core| Stay::on(&[core])).transpose()?;
+    Ok(std::thread::spawn(work))
+}
+
 /// Asks for the calling thread to run before all ordinary ones.
 fn run_before_others(is_wanted: bool) {
     if is_wanted {
@@ -406,6 +418,8 @@ pub(super) struct Pipes {
     pub exits: [PortNumber; 2],
     pub spin: Spin,
     pub real_time: bool,
+    /// Where the loop stays.
+    pub core: Option<usize>,
 }
 
 /// Sluice's loop on a thread of its own.
@@ -427,11 +441,13 @@ pub(super) struct LoopReport {
 }
 
 impl Loop {
-    pub fn start(pipes: Pipes, ports: Ports, pool: Pool, clock: Clock) -> Loop {
+    pub fn start(pipes: Pipes, ports: Ports, pool: Pool, clock: Clock) -> Result<Loop, CoreError> {
         let stop = Stop::new();
         let seen = stop.clone();
-        let thread = std::thread::spawn(move || forward(&pipes, ports, pool, clock, &seen));
-        Loop { stop, thread }
+        let thread = start_on(pipes.core, move || {
+            forward(&pipes, ports, pool, clock, &seen)
+        })?;
+        Ok(Loop { stop, thread })
     }
 
     pub fn finish(self) -> LoopReport {

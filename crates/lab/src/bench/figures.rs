@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::cores::Shared;
 use super::shaped::{Accounts, Shaped};
-use super::time::{DelayFigures, IdleFigures, RateFigures, SpacingFigures};
+use super::time::{DelayFigures, IdleFigures, Places, RateFigures, SpacingFigures};
 
 /// Which values are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -165,6 +165,8 @@ pub struct Cell {
 pub struct Figures {
     /// The path section: contender, metric, values.
     pub path: BTreeMap<String, BTreeMap<&'static str, Cell>>,
+    /// Which cores did what in the time section.
+    pub places: Places,
     /// Round trips on an idle network.
     pub idle: Vec<IdleFigures>,
     /// Delay errors, one per way of meeting deadlines.

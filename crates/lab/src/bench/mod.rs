@@ -30,6 +30,7 @@ pub use shaped::{Accounts, overload};
 pub use text::{json, text};
 
 use sluice_core::Span;
+use sluice_net::cores::CoreError;
 use sluice_net::namespace::{LinkError, NamespaceError, OffloadError, Privilege, SysctlError};
 use sluice_net::port::nfqueue::NfqueueError;
 use sluice_net::port::packet::PacketError;
@@ -97,6 +98,8 @@ pub struct Plan {
     /// Whether Sluice's loop runs before all ordinary threads in the path section, where the hosts are
     /// on the same cores: it then interrupts them for every packet, and gets smaller batches.
     pub real_time: bool,
+    /// The core that each worker of Sluice's stays on, in turn; the kernel chooses if there is none.
+    pub cores: Vec<usize>,
 }
 
 impl Plan {
@@ -112,6 +115,7 @@ impl Plan {
             overload: Span::from_secs(60),
             spin: Spin::Adaptive,
             real_time: false,
+            cores: Vec::new(),
         }
     }
 
@@ -124,6 +128,11 @@ impl Plan {
             overload: Span::from_secs(3),
             ..Plan::full()
         }
+    }
+
+    /// Where a worker stays.
+    fn core(&self, worker: usize) -> Option<usize> {
+        self.cores.iter().cycle().nth(worker).copied()
     }
 }
 
@@ -157,6 +166,9 @@ pub enum BenchError {
     /// A queue of the kernel's.
     #[error(transparent)]
     Nfqueue(#[from] NfqueueError),
+    /// A core.
+    #[error(transparent)]
+    Core(#[from] CoreError),
     /// No memory for packets.
     #[error(transparent)]
     Pool(#[from] PoolError),

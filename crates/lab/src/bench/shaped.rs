@@ -45,7 +45,7 @@ pub(super) fn measure(
     let mut rounds = Vec::new();
     for _ in 0..plan.rounds {
         steps.next("fq_codel at 1 Gbit/s");
-        let (measured, _) = through(up.clone(), "fq_codel", plan.spin, |network| {
+        let (measured, _) = through(up.clone(), "fq_codel", plan.spin, None, |network| {
             let warm_up = Span::from_ms(1000);
             let hosts = Hosts::OneThread;
             transfers(network, hosts, "cubic", FLOWS, warm_up, length, interrupt)
@@ -114,7 +114,7 @@ pub fn overload(length: Span, interrupt: &Stop) -> Result<Accounts, BenchError> 
         rate: Rate::from_bps(OVERLOADED_BPS),
         ..PipeParams::default()
     };
-    let (measured, report) = through(up, "fq_codel", Spin::Adaptive, |network| {
+    let (measured, report) = through(up, "fq_codel", Spin::Adaptive, None, |network| {
         let clock = Clock::start();
         let start = Time::ZERO + Span::from_ms(100);
         let ping = Ping {

@@ -28,6 +28,13 @@ pub fn text(figures: &Figures) -> String {
         out += "\nOffloads off (plain): Gbit/s, thousands of packets per second, per cent\n";
         out += &table(figures, without);
     }
+    if let Some(core) = figures.places.forwarding {
+        let hosts = &figures.places.hosts;
+        let _ = writeln!(
+            out,
+            "\nTime: the loop has core {core}, hosts and load have {hosts:?}"
+        );
+    }
     if !figures.idle.is_empty() {
         out += "\nRound trip on an idle network, us:";
         for idle in &figures.idle {

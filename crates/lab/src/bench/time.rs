@@ -4,14 +4,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use sluice_core::link::PipeParams;
-use sluice_core::{Rate, Span};
+use sluice_core::{Rate, Rng, Span, Time};
 use sluice_net::Clock;
+use sluice_net::cores::{self, Stay};
 use sluice_net::namespace::Offloads;
 use sluice_net::port::{Pool, Spin};
 use sluice_net::traffic::Stop;
 use sluice_net::traffic::udp::{Spacing, UdpFlow, UdpSample};
 
-use super::contender::{Loop, LoopReport, POOL, Pipes, packet_ports};
+use super::contender::{Loop, LoopReport, POOL, Pipes, SEED, packet_ports};
 use super::figures::{Figures, median};
 use super::network::Network;
 use super::traffic::{Hosts, idle_ping_us, p50_p99, transfers, udp, udp_flow};
@@ -20,7 +21,8 @@ use super::{BenchError, Plan, Steps};
 /// How far a delay of 10 ms was from 10 ms; medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct DelayFigures {
-    /// How deadlines were met: none, adaptive, always.
+    /// How deadlines were met: none, adaptive, always; or clock, for a thread that only reads the clock,
+    /// without packets.
     pub spin: &'static str,
     /// Half of the packets were no further off, in microseconds.
     pub p50_us: f64,
@@ -63,7 +65,7 @@ pub struct IdleFigures {
 
 /// Measurements of this section.
 pub(super) fn steps(plan: &Plan) -> usize {
-    let each_round = 1 + 2 * SPINS.len();
+    let each_round = 2 + 2 * SPINS.len();
     plan.rounds as usize * each_round + UDP_RATES.len() + TCP_RATES.len()
 }
 
@@ -73,32 +75,45 @@ pub(super) fn measure(
     steps: &mut Steps<'_>,
     figures: &mut Figures,
 ) -> Result<(), BenchError> {
+    let places = Places::of(plan)?;
     let (mut idles, mut delays) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
         steps.next("idle, kernel");
         let network = Network::with_veths(Offloads::ON)?;
         network.route()?;
         idles.push(("kernel", idle_ping_us(&network, interrupt)?));
+        steps.next("clock");
+        delays.push(machine(&places, interrupt)?);
         for (spin, name) in SPINS {
             steps.next(&format!("idle, spin {name}"));
-            let (idle, _) = through(PipeParams::default(), "fq_codel", spin, |network| {
+            let up = PipeParams::default();
+            // Who never sleeps needs a core of its own; the others are where the kernel puts them, as it does
+            // with its own forwarding.
+            let everywhere = Places::default();
+            let kept = if spin == Spin::Always {
+                &places
+            } else {
+                &everywhere
+            };
+            let (idle, _) = kept.through(up, "fq_codel", spin, |network| {
                 idle_ping_us(network, interrupt)
             })?;
             idles.push((name, idle));
             steps.next(&format!("delay, spin {name}"));
-            delays.push(delay(spin, name, interrupt)?);
+            delays.push(delay(&places, spin, name, interrupt)?);
             if interrupt.is_stopped() {
                 return Ok(());
             }
         }
     }
+    figures.places = places.clone();
     let names = SPINS.map(|(_, name)| name);
     for through in ["kernel"].into_iter().chain(names) {
         let of_this = idles.iter().filter(|(of, _)| *of == through);
         let p50_us = median(&of_this.map(|(_, us)| *us).collect::<Vec<f64>>());
         figures.idle.push(IdleFigures { through, p50_us });
     }
-    for spin in names {
+    for spin in [CLOCK].into_iter().chain(names) {
         let rounds: Vec<&DelayFigures> = delays.iter().filter(|round| round.spin == spin).collect();
         let middle = |of: fn(&DelayFigures) -> f64| {
             median(&rounds.iter().map(|round| of(round)).collect::<Vec<f64>>())
@@ -133,30 +148,31 @@ pub(super) fn measure(
     Ok(())
 }
 
-fn delay(spin: Spin, name: &'static str, interrupt: &Stop) -> Result<DelayFigures, BenchError> {
+fn delay(
+    places: &Places,
+    spin: Spin,
+    name: &'static str,
+    interrupt: &Stop,
+) -> Result<DelayFigures, BenchError> {
     let up = PipeParams {
         delay: DELAY,
         ..PipeParams::default()
     };
     let busy = AtomicBool::new(true);
-    let (samples, report) = std::thread::scope(|scope| {
-        // The other core is loaded meanwhile.
-        scope.spawn(|| {
-            while busy.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
-            }
-        });
-        let measured = through(up, "fifo", spin, |network| {
+    let (samples, report) = places.through(up, "fifo", spin, |network| {
+        std::thread::scope(|scope| {
+            // Where the hosts are, which is the other core if there are two.
+            scope.spawn(|| burn_while(&busy));
             let rate = Rate::from_bps(DELAYED_PPS * DELAYED_SIZE as u64 * 8);
             // At random instants: with a packet every millisecond, each would be due when another arrives.
             let flow = UdpFlow {
                 spacing: Spacing::Poisson,
                 ..udp_flow(DELAYED_SIZE, rate, DELAYED_FOR)
             };
-            udp(network, &flow, interrupt)
-        });
-        busy.store(false, Ordering::Relaxed);
-        measured
+            let measured = udp(network, &flow, interrupt);
+            busy.store(false, Ordering::Relaxed);
+            measured
+        })
     })?;
     let mut errors: Vec<f64> = samples
         .samples
@@ -175,6 +191,53 @@ fn delay(spin: Spin, name: &'static str, interrupt: &Stop) -> Result<DelayFigure
     })
 }
 
+/// What the machine itself allows: how late a thread with the loop's core to itself, which does nothing but
+/// read the clock, sees random instants, with the other core loaded as in [`delay`].
+fn machine(places: &Places, interrupt: &Stop) -> Result<DelayFigures, BenchError> {
+    let busy = AtomicBool::new(true);
+    let mut late: Vec<f64> = std::thread::scope(|scope| -> Result<_, BenchError> {
+        let stay = places.own()?;
+        let watching = scope.spawn(|| {
+            let (clock, mut rng) = (Clock::start(), Rng::from_seed(SEED));
+            let end = Time::ZERO + DELAYED_FOR;
+            let (mut due, mut late) = (Time::ZERO, Vec::new());
+            while due < end && !interrupt.is_stopped() {
+                due += Span::from_ns(rng.below(2 * 1_000_000_000 / DELAYED_PPS));
+                let mut now = clock.now();
+                while now < due {
+                    now = clock.now();
+                }
+                late.push(now.since(due).as_ns() as f64 / 1e3);
+            }
+            late
+        });
+        drop(stay);
+        let stay = places.hosts()?;
+        scope.spawn(|| burn_while(&busy));
+        drop(stay);
+        let late = watching
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        busy.store(false, Ordering::Relaxed);
+        Ok(late)
+    })?;
+    late.sort_by(f64::total_cmp);
+    let (p50_us, p99_us) = p50_p99(&late);
+    Ok(DelayFigures {
+        spin: CLOCK,
+        p50_us,
+        p99_us,
+        late_p99_us: p99_us,
+        packets: late.len(),
+    })
+}
+
+fn burn_while(busy: &AtomicBool) {
+    while busy.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
+    }
+}
+
 fn udp_rate(
     plan: &Plan,
     bps: u64,
@@ -187,7 +250,7 @@ fn udp_rate(
     };
     // A fifth too much, so that the link is never idle.
     let offered = Rate::from_bps(bps + bps / 5);
-    let (report, _) = through(up, "fifo limit 50", plan.spin, |network| {
+    let (report, _) = through(up, "fifo limit 50", plan.spin, None, |network| {
         udp(network, &udp_flow(size, offered, plan.rate), interrupt)
     })?;
     let arrivals = spaced(&report.samples);
@@ -225,7 +288,7 @@ fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<RateFigures, Benc
         rate: Rate::from_bps(bps),
         ..PipeParams::default()
     };
-    let (measured, _) = through(up, "fq_codel", plan.spin, |network| {
+    let (measured, _) = through(up, "fq_codel", plan.spin, None, |network| {
         let warm_up = Span::from_secs(1);
         transfers(
             network,
@@ -248,11 +311,67 @@ fn rate_figures(bps: u64, measured_bps: f64) -> RateFigures {
     }
 }
 
-/// Measures through a pipe up with `queue`.
+/// Which cores do what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Places {
+    /// The loop's own; the kernel chooses if there is none.
+    pub forwarding: Option<usize>,
+    /// Those of the hosts and of the load; all if there are none.
+    pub hosts: Vec<usize>,
+}
+
+impl Places {
+    /// The loop has the core that the plan says, or the last one, and everything else has the others: if
+    /// there are two.
+    fn of(plan: &Plan) -> Result<Places, BenchError> {
+        let mut hosts = cores::allowed()?;
+        let Some(own) = plan.core(0).or(hosts.last().copied()) else {
+            return Ok(Places::default());
+        };
+        hosts.retain(|core| *core != own);
+        Ok(match hosts[..] {
+            [] => Places::default(),
+            _ => Places {
+                forwarding: Some(own),
+                hosts,
+            },
+        })
+    }
+
+    /// Keeps what is started meanwhile on the hosts' cores.
+    fn hosts(&self) -> Result<Option<Stay>, BenchError> {
+        Ok(match self.hosts[..] {
+            [] => None,
+            _ => Some(Stay::on(&self.hosts)?),
+        })
+    }
+
+    /// Keeps what is started meanwhile on the loop's core.
+    fn own(&self) -> Result<Option<Stay>, BenchError> {
+        Ok(self.forwarding.map(|core| Stay::on(&[core])).transpose()?)
+    }
+
+    /// Measures through a pipe up with `queue`.
+    fn through<T>(
+        &self,
+        up: PipeParams,
+        queue: &'static str,
+        spin: Spin,
+        work: impl FnOnce(&Network) -> Result<T, BenchError>,
+    ) -> Result<(T, LoopReport), BenchError> {
+        through(up, queue, spin, self.forwarding, |network| {
+            let _stay = self.hosts()?;
+            work(network)
+        })
+    }
+}
+
+/// Measures through a pipe up with `queue`, whose loop has a core of its own or runs anywhere.
 pub(super) fn through<T>(
     up: PipeParams,
     queue: &'static str,
     spin: Spin,
+    core: Option<usize>,
     work: impl FnOnce(&Network) -> Result<T, BenchError>,
 ) -> Result<(T, LoopReport), BenchError> {
     let network = Network::with_veths(Offloads::ON)?;
@@ -264,8 +383,9 @@ pub(super) fn through<T>(
         exits: [1, 0],
         spin,
         real_time: spin != Spin::Always,
+        core,
     };
-    let running = Loop::start(pipes, ports, Pool::new(POOL)?, clock);
+    let running = Loop::start(pipes, ports, Pool::new(POOL)?, clock)?;
     let result = work(&network);
     let report = running.finish();
     Ok((result?, report))
@@ -276,6 +396,8 @@ const SPINS: [(Spin, &str); 3] = [
     (Spin::Adaptive, "adaptive"),
     (Spin::Always, "always"),
 ];
+/// What nobody who spins on this machine does better than.
+const CLOCK: &str = "clock";
 const DELAY: Span = Span::from_ms(10);
 const DELAYED_SIZE: usize = 128;
 const DELAYED_PPS: u64 = 1000;

@@ -42,6 +42,7 @@ fn run(folder: &Path, name: &str, sets: &[&str], repeat: u32) -> Vec<Place> {
     let options = Options {
         is_fresh: false,
         threads: None,
+        core: None,
         has_pages: true,
         interrupt: &Stop::new(),
         watch: &|_| {},

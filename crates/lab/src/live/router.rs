@@ -166,6 +166,8 @@ pub(super) fn route(
     stop: &Stop,
     observations: &Sender<Observation>,
 ) -> RouterReport {
+    // Before the forwarder is made, which waits in another way then.
+    let is_real_time = sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
     let scenario = &plan.scenario;
     let ports = vec![inner, outer];
     if let Some(rules) = &scenario.rules {
@@ -179,7 +181,7 @@ pub(super) fn route(
         let recorder = Recorder::new(Direction::Up, plan.ways.len(), observations.clone());
         let bridge = Bridge::new(rules, scenario.seed, plan.split_below);
         forwarder.add_lane(bridge, recorder, options);
-        return run(forwarder, plan, clock, stop);
+        return run(forwarder, plan, clock, stop, is_real_time);
     }
     let mut forwarder = Forwarder::new(ports, pool, *clock, plan.spin);
     for direction in [Direction::Up, Direction::Down] {
@@ -191,7 +193,7 @@ pub(super) fn route(
         let recorder = Recorder::new(direction, plan.ways.len(), observations.clone());
         forwarder.add_lane(plan.chain(direction), recorder, options);
     }
-    run(forwarder, plan, clock, stop)
+    run(forwarder, plan, clock, stop, is_real_time)
 }
 
 fn run<P: Port, Q: Recorded>(
@@ -199,8 +201,8 @@ fn run<P: Port, Q: Recorded>(
     plan: &Plan,
     clock: &Clock,
     stop: &Stop,
+    is_real_time: bool,
 ) -> RouterReport {
-    let is_real_time = sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
     let mut sample_at = Time::ZERO;
     while !stop.is_stopped() {
         forwarder.turn(Some(sample_at), None);

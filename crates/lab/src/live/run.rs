@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use sluice_core::{Rate, Span, Time};
 use sluice_net::Clock;
+use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::{NamespaceError, Privilege};
 use sluice_net::port::{Pool, PoolError, PoolSize, Spin};
 use sluice_net::traffic::tcp;
@@ -29,6 +30,9 @@ pub enum LiveError {
     /// The network could not be made.
     #[error(transparent)]
     Topology(#[from] TopologyError),
+    /// The router's core.
+    #[error(transparent)]
+    Core(#[from] CoreError),
     /// There is not enough memory for the packets.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -170,12 +174,13 @@ fn ways(scenario: &Scenario) -> (Vec<Way>, Vec<usize>) {
     (ways, numbers)
 }
 
-/// Carries `scenario` out until its end, or until `interrupt`.
+/// Carries `scenario` out until its end, or until `interrupt`. The router stays on `core`, if one is said.
 ///
 /// # Errors
 /// [`LiveError`]; nothing is left running or configured then.
 pub fn run(
     scenario: &Scenario,
+    core: Option<usize>,
     interrupt: &Stop,
     listener: &mut dyn Listener,
 ) -> Result<LiveRun, LiveError> {
@@ -187,11 +192,15 @@ pub fn run(
             topology.set_initial_window(number, segments)?;
         }
     }
+    // Of what is started while this lives only the router's thread goes on: it stays there, and so that
+    // it is near, its memory too.
+    let stay = core.map(|core| Stay::on(&[core])).transpose()?;
     // The memory is made resident first, which takes a while if there is much of it.
     let pool = Pool::new(pool_size(scenario))?;
     let clock = Clock::starting_in(LEAD);
     let traffic_stop = Stop::new();
     let mut router = Router::start(scenario, &topology, pool, &clock)?;
+    drop(stay);
     let mut flows = Vec::new();
     for instance in scenario.instances() {
         let is_its = |flow: &Flow| std::ptr::eq(flow, instance.flow);

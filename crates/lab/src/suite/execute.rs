@@ -15,7 +15,7 @@ use crate::pages::{self, PAGE, PageError, write_file, write_page};
 use crate::recording::Recording;
 use crate::results::VariantResult;
 use crate::reuse;
-use crate::run::{self, Finished};
+use crate::run::{self, Carrier, Finished};
 use crate::scenario::Backend;
 use crate::table;
 
@@ -25,6 +25,8 @@ pub struct Options<'a> {
     pub is_fresh: bool,
     /// Simulations at a time; as many as there are cores, if nothing is said.
     pub threads: Option<NonZeroUsize>,
+    /// The core that the router of a live run stays on; the kernel chooses if there is none.
+    pub core: Option<usize>,
     /// Whether pages are drawn, which takes about as long as a simulation.
     pub has_pages: bool,
     /// Ends it early; what has been recorded by then is kept.
@@ -150,8 +152,12 @@ impl Job<'_> {
         // Fine enough to tell the order in which runs began.
         let started_at = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
         let mut progress = |elapsed| (options.watch)(Progress::At(number, elapsed));
+        let carrier = Carrier {
+            backend: *backend,
+            core: options.core,
+        };
         let interrupt = options.interrupt;
-        let finished = run::run(variant, *backend, dir, started_at, interrupt, &mut progress)?;
+        let finished = run::run(variant, carrier, dir, started_at, interrupt, &mut progress)?;
         if options.has_pages {
             write_page(&page, &[&finished.recording])?;
         }

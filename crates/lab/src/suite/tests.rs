@@ -57,6 +57,7 @@ fn options<'a>(interrupt: &'a Stop, watch: &'a (dyn Fn(Progress<'_>) + Sync)) ->
     Options {
         is_fresh: false,
         threads: None,
+        core: None,
         has_pages: true,
         interrupt,
         watch,
@@ -283,6 +284,7 @@ fn an_interruption_keeps_what_has_run_and_begins_nothing_more() {
     };
     let options = Options {
         threads: std::num::NonZeroUsize::new(1),
+        core: None,
         ..options(&interrupt, &watch)
     };
     let executed = execute(&suite, &options);

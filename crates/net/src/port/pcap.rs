@@ -250,7 +250,8 @@ impl fmt::Display for PcapSpec {
 }
 
 impl PcapSpec {
-    /// What the frames of the input start with; nothing without an input, or without packets in it.
+    /// What the frames of the input start with; nothing without an input, or if that holds
+    /// neither a packet nor a word about them.
     ///
     /// # Errors
     /// As [`PcapPort::open`], as far as the first packet shows it.
@@ -263,7 +264,10 @@ impl PcapSpec {
         let first = reader.read(&mut bytes);
         match first.map_err(|error| read_error(path, 1, error))? {
             Some(record) => link_of(path, 1, record.link).map(Some),
-            None => Ok(None),
+            None => match reader.link() {
+                Some(link) => link_of(path, 0, link).map(Some),
+                None => Ok(None),
+            },
         }
     }
 }

@@ -68,9 +68,14 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter for the calling thread, whose timer slack it sets to the least.
+    /// A waiter for the calling thread, whose timer slack it sets to the least. Unless the thread has
+    /// real-time priority, it asks for short turns too.
     pub fn new(spin: Spin) -> Waiter {
         crate::clock::precise_wakeups();
+        if spin != Spin::Always {
+            // A wish: what refuses it has turns of milliseconds.
+            let _ = sys::set_slice(SLICE_NS);
+        }
         Waiter {
             spin,
             margin_ns: match spin {
@@ -198,6 +203,8 @@ impl Waiter {
 /// Going to sleep and being woken costs more than most packets do. While they come faster than this, the
 /// loop looks again and lets others have the core in between.
 const LINGER: Span = Span::from_us(50);
+/// The shortest turn that the kernel gives; a batch takes tens of microseconds.
+const SLICE_NS: u64 = 100_000;
 const FIRST_MARGIN_NS: u64 = 60_000;
 const LEAST_MARGIN_NS: u64 = 5_000;
 /// Later than this is another task's time slice, which no reasonable spinning outlasts.
@@ -205,3 +212,40 @@ const MOST_MARGIN_NS: u64 = 200_000;
 const UP_NS: u64 = 6_400;
 const DOWN_NS: u64 = UP_NS / 128;
 const STEP_NS: u64 = 800;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nice level, real-time priority and policy of the calling thread (proc(5): fields 19, 40 and 41).
+    fn standing() -> [i32; 3] {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+        // What follows the name begins with field 3.
+        [19, 40, 41].map(|field: usize| fields[field - 3].parse().unwrap())
+    }
+
+    #[test]
+    fn a_waiter_keeps_nice_level_priority_and_policy() {
+        for spin in [Spin::None, Spin::Adaptive, Spin::Always] {
+            let thread = std::thread::spawn(move || {
+                let before = standing();
+                let _waiter = Waiter::new(spin);
+                (before, standing())
+            });
+            let (before, after) = thread.join().unwrap();
+            assert_eq!(before, after, "{spin:?}");
+        }
+    }
+
+    #[test]
+    fn a_real_time_thread_stays_one() {
+        let thread = std::thread::spawn(|| {
+            // Only where it may.
+            let is_real_time = crate::real_time(1).is_ok();
+            let _waiter = Waiter::new(Spin::Adaptive);
+            assert_eq!(is_real_time, sys::is_real_time());
+        });
+        thread.join().unwrap();
+    }
+}

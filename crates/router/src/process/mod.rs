@@ -26,6 +26,7 @@ use sluice_core::{Cx, DropReason, Rate, Rng, Span, Time};
 use sluice_ipfw::show::Survey;
 use sluice_ipfw::{Firewall, Interface, Mode, Output};
 use sluice_net::Clock;
+use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::{Namespace, NamespaceError};
 use sluice_net::port::{Loss, Pool, PoolError, PoolSize, Port, Spin};
 use sluice_net::traffic::Stop;
@@ -54,6 +55,8 @@ pub struct Settings {
     pub split_below: Rate,
     /// How due instants are met.
     pub spin: Spin,
+    /// The core that the loop stays on; the kernel chooses if there is none.
+    pub core: Option<usize>,
     /// The memory of frames that wait.
     pub pool: PoolSize,
 }
@@ -69,6 +72,7 @@ impl Settings {
             engine: sluice_ipfw::Settings::default(),
             split_below: SPLIT_BELOW,
             spin: Spin::default(),
+            core: None,
             pool: POOL,
         }
     }
@@ -103,6 +107,9 @@ pub enum StartError {
     /// The configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The core.
+    #[error(transparent)]
+    Core(#[from] CoreError),
     /// A port.
     #[error(transparent)]
     Port(#[from] PortError),
@@ -188,6 +195,8 @@ impl Router {
         };
         // Before anything is opened: a mistake in it disturbs nobody.
         let remarks = config.check(firewall(&engine, &interfaces(&names, &namespace)))?;
+        // The loop's thread, started meanwhile, stays there, and so that it is near, its memory too.
+        let stay = settings.core.map(|core| Stay::on(&[core])).transpose()?;
         let mut pool = Pool::new(settings.pool)?;
         let opened = ports::open(&settings.ports, &namespace, &mut pool, &clock)?;
         // Again: devices have been made.
@@ -212,6 +221,7 @@ impl Router {
                 let _ = started.send(());
             })
         })?;
+        drop(stay);
         // Commands that come in from now on meet the configuration. If the thread has ended instead,
         // joining it tells.
         let _ = has_started.recv();
@@ -392,8 +402,8 @@ impl Loop {
         inbox: Inbox<Status>,
     ) -> Loop {
         // Who never sleeps must not stand before all others.
-        let is_real_time =
-            plan.time != PortTime::Files && sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
+        let sleeps = plan.time != PortTime::Files && plan.spin != Spin::Always;
+        let is_real_time = sleeps && sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
         let all: Vec<usize> = (0..ports.len()).collect();
         let partners = all.iter().map(|port| port ^ 1).collect();
         let engine = firewall(&plan.engine, &plan.interfaces);

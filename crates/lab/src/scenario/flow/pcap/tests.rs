@@ -108,6 +108,7 @@ fn a_simulated_run_replays_a_capture() {
     let options = Options {
         is_fresh: false,
         threads: None,
+        core: None,
         has_pages: true,
         interrupt: &interrupt,
         watch: &|_| {},

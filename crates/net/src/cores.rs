@@ -1,0 +1,144 @@
+//! The cores that threads run on (CPU affinity).
+//!
+//! A packet loop with a core of its own is not moved between caches, and with the rest of the process
+//! on others nothing of it stands in its way. See sched(7) and `sched_setaffinity(2)`.
+
+use crate::sys;
+use std::io;
+use std::marker::PhantomData;
+
+/// Why threads cannot be kept on cores.
+#[derive(Debug, thiserror::Error)]
+pub enum CoreError {
+    /// The machine has fewer.
+    #[error("there is no core {core}: this process may use {}", list(.allowed))]
+    Absent {
+        /// The core that was asked for.
+        core: usize,
+        /// Those that the process may use.
+        allowed: Vec<usize>,
+    },
+    /// It is switched off, or somebody keeps the process from it (`taskset`, a cpuset).
+    #[error("core {core} is not for this process, which may use {}", list(.allowed))]
+    NotAllowed {
+        /// The core that was asked for.
+        core: usize,
+        /// Those that the process may use.
+        allowed: Vec<usize>,
+    },
+    /// None was named.
+    #[error("a thread needs a core to run on")]
+    None,
+    /// The kernel refused.
+    #[error("cannot {step} the cores of a thread: {source}")]
+    Kernel {
+        /// "read" or "set".
+        step: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// The cores that the calling thread may run on, in ascending order.
+///
+/// # Errors
+/// Where the kernel knows more than 1024 cores.
+pub fn allowed() -> Result<Vec<usize>, CoreError> {
+    let step = "read";
+    sys::affinity().map_err(|source| CoreError::Kernel { step, source })
+}
+
+/// Keeps the calling thread on some cores, and with it every thread that it starts meanwhile, for as
+/// long as those live; when this is dropped, the calling thread has those back that it had before.
+#[derive(Debug)]
+pub struct Stay {
+    before: Vec<usize>,
+    /// The thread that it was made on has to drop it.
+    _thread: PhantomData<*const ()>,
+}
+
+impl Stay {
+    /// Moves the calling thread to `cores`.
+    ///
+    /// # Errors
+    /// When one of them does not exist or is not for this process.
+    pub fn on(cores: &[usize]) -> Result<Stay, CoreError> {
+        let before = allowed()?;
+        if cores.is_empty() {
+            return Err(CoreError::None);
+        }
+        if let Some(core) = cores.iter().copied().find(|core| !before.contains(core)) {
+            let allowed = before;
+            return Err(if core < sys::configured_cores() {
+                CoreError::NotAllowed { core, allowed }
+            } else {
+                CoreError::Absent { core, allowed }
+            });
+        }
+        let step = "set";
+        sys::set_affinity(cores).map_err(|source| CoreError::Kernel { step, source })?;
+        Ok(Stay {
+            before,
+            _thread: PhantomData,
+        })
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        // It fails when all of them have been taken from the process meanwhile; then the kernel chooses.
+        let _ = sys::set_affinity(&self.before);
+    }
+}
+
+/// `0-3, 6`.
+fn list(cores: &[usize]) -> String {
+    let runs = cores.chunk_by(|a, b| a + 1 == *b);
+    let shown = runs.map(|run| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        _ => run[0].to_string(),
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_and_those_that_it_starts_stay_on_the_core_that_was_asked_for() {
+        let before = allowed().unwrap();
+        let last = *before.last().unwrap();
+        let stay = Stay::on(&[last]).unwrap();
+        assert_eq!(allowed().unwrap(), [last]);
+        let started = std::thread::spawn(|| allowed().unwrap());
+        assert_eq!(started.join().unwrap(), [last]);
+        drop(stay);
+        assert_eq!(allowed().unwrap(), before);
+    }
+
+    #[test]
+    fn a_core_that_does_not_exist_is_told_from_one_that_is_not_for_this_process() {
+        let before = allowed().unwrap();
+        let absent = Stay::on(&[before[0], 1023]).unwrap_err();
+        let expected = format!(
+            "there is no core 1023: this process may use {}",
+            list(&before)
+        );
+        assert_eq!(absent.to_string(), expected);
+        if let [first, other, ..] = before[..] {
+            let _stay = Stay::on(&[first]).unwrap();
+            let refused = Stay::on(&[other]).unwrap_err().to_string();
+            let expected = format!("core {other} is not for this process, which may use {first}");
+            assert_eq!(refused, expected);
+        }
+        assert!(matches!(Stay::on(&[]), Err(CoreError::None)));
+        assert_eq!(allowed().unwrap(), before);
+    }
+
+    #[test]
+    fn cores_are_listed_in_runs() {
+        assert_eq!(list(&[0, 1, 2, 3, 6, 8, 9]), "0-3, 6, 8-9");
+        assert_eq!(list(&[]), "");
+    }
+}
