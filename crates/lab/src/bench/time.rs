@@ -174,20 +174,16 @@ fn delay(
             measured
         })
     })?;
-    let mut errors: Vec<f64> = samples
+    let errors = samples
         .samples
         .iter()
         .filter_map(|sample| Some(sample.received?.since(sample.sent)))
         .map(|took| (took.as_ns() as f64 - DELAY.as_ns() as f64).abs() / 1e3)
         .collect();
-    errors.sort_by(f64::total_cmp);
-    let (p50_us, p99_us) = p50_p99(&errors);
+    let late_p99_us = report.lateness[0].bound(990).as_ns() as f64 / 1e3;
     Ok(DelayFigures {
-        spin: name,
-        p50_us,
-        p99_us,
-        late_p99_us: report.lateness[0].bound(990).as_ns() as f64 / 1e3,
-        packets: errors.len(),
+        late_p99_us,
+        ..DelayFigures::of(name, errors)
     })
 }
 
@@ -195,7 +191,7 @@ fn delay(
 /// read the clock, sees random instants, with the other core loaded as in [`delay`].
 fn machine(places: &Places, interrupt: &Stop) -> Result<DelayFigures, BenchError> {
     let busy = AtomicBool::new(true);
-    let mut late: Vec<f64> = std::thread::scope(|scope| -> Result<_, BenchError> {
+    let late = std::thread::scope(|scope| -> Result<_, BenchError> {
         let stay = places.own()?;
         let watching = scope.spawn(|| {
             let (clock, mut rng) = (Clock::start(), Rng::from_seed(SEED));
@@ -221,15 +217,22 @@ fn machine(places: &Places, interrupt: &Stop) -> Result<DelayFigures, BenchError
         busy.store(false, Ordering::Relaxed);
         Ok(late)
     })?;
-    late.sort_by(f64::total_cmp);
-    let (p50_us, p99_us) = p50_p99(&late);
-    Ok(DelayFigures {
-        spin: CLOCK,
-        p50_us,
-        p99_us,
-        late_p99_us: p99_us,
-        packets: late.len(),
-    })
+    Ok(DelayFigures::of(CLOCK, late))
+}
+
+impl DelayFigures {
+    /// Of errors in microseconds; the loop, if there is one, was as late as they say.
+    fn of(spin: &'static str, mut errors: Vec<f64>) -> DelayFigures {
+        errors.sort_by(f64::total_cmp);
+        let (p50_us, p99_us) = p50_p99(&errors);
+        DelayFigures {
+            spin,
+            p50_us,
+            p99_us,
+            late_p99_us: p99_us,
+            packets: errors.len(),
+        }
+    }
 }
 
 fn burn_while(busy: &AtomicBool) {
