@@ -112,13 +112,15 @@ pub struct RealTimeError {
 }
 
 /// Puts the calling thread before all ordinary ones (SCHED_FIFO): on a busy machine, waits
-/// then end late by tens of microseconds instead of milliseconds. The thread must sleep now
-/// and then, since nothing else runs on its core meanwhile.
+/// then end late by tens of microseconds instead of milliseconds. The thread must leave the core to others
+/// for a twentieth of the time, or the kernel stops it; a [`crate::port::Waiter`] sees to that.
 ///
 /// # Errors
 /// When the process may not, as in a user namespace.
 pub fn real_time(priority: u8) -> Result<(), RealTimeError> {
-    sys::set_fifo(priority).map_err(|source| RealTimeError { priority, source })
+    sys::Scheduling::of_thread()
+        .and_then(|present| present.fifo(priority).take())
+        .map_err(|source| RealTimeError { priority, source })
 }
 
 /// Two readings of the clock without an interruption take 50 ns.

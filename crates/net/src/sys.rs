@@ -7,6 +7,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+mod thread;
+pub(crate) use thread::*;
+
 /// Turns the C convention (-1 and errno) into a `Result`.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 {
@@ -66,12 +69,6 @@ pub(crate) fn unshare_in_child(flags: libc::c_int) -> io::Result<i32> {
             Err(error) => return Err(error),
         }
     }
-}
-
-/// Asks the kernel to wake this thread no later than it must.
-pub(crate) fn set_timer_slack(ns: libc::c_ulong) -> io::Result<()> {
-    // SAFETY: PR_SET_TIMERSLACK takes one integer.
-    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns) }).map(drop)
 }
 
 /// Reads a clock in nanoseconds.
@@ -337,79 +334,6 @@ pub(crate) fn stamp_ns(payload: &[u8]) -> Option<u64> {
     u64::try_from(seconds * 1_000_000_000 + nanoseconds).ok()
 }
 
-/// Gives the calling thread real-time scheduling, which threads that it starts do not inherit.
-pub(crate) fn set_fifo(priority: u8) -> io::Result<()> {
-    let parameters = libc::sched_param {
-        sched_priority: libc::c_int::from(priority),
-    };
-    // SAFETY: `parameters` is valid for reading; thread 0 is the calling one.
-    check(unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters)
-    })
-    .map(drop)
-}
-
-/// Whether the calling thread runs before all ordinary ones.
-pub(crate) fn is_real_time() -> bool {
-    // SAFETY: takes no pointers; thread 0 is the calling one.
-    let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
-    policy == libc::SCHED_FIFO || policy == libc::SCHED_RR
-}
-
-/// The cores that the calling thread may run on.
-pub(crate) fn affinity() -> io::Result<Vec<usize>> {
-    // SAFETY: all-zero bytes are a valid, empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` is a valid place for so many bytes; thread 0 is the calling one.
-    check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) })?;
-    // SAFETY: the macro looks at bits inside of the set only.
-    let is_in = |core: &usize| unsafe { libc::CPU_ISSET(*core, &set) };
-    Ok((0..MOST_CORES).filter(is_in).collect())
-}
-
-/// Lets the calling thread run on these cores only.
-pub(crate) fn set_affinity(cores: &[usize]) -> io::Result<()> {
-    // SAFETY: all-zero bytes are a valid, empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    for core in cores {
-        // SAFETY: the macro indexes the set's array, which panics out of bounds.
-        unsafe { libc::CPU_SET(*core, &mut set) };
-    }
-    // SAFETY: `set` is valid for reading so many bytes; thread 0 is the calling one.
-    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) }).map(drop)
-}
-
-/// How many cores the machine may have, those that are switched off included.
-pub(crate) fn configured_cores() -> usize {
-    // SAFETY: takes no pointers.
-    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    usize::try_from(count).unwrap_or(1)
-}
-
-/// Asks for the calling thread, if it is an ordinary one, to run in short turns: it gets no more of a core,
-/// but it is let in sooner when it wakes up. sched(7), sched_setattr(2); older kernels than 6.12 ignore it.
-pub(crate) fn set_slice(ns: u64) -> io::Result<()> {
-    // SAFETY: all-zero bytes are a valid `sched_attr`.
-    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
-    let size = size_of_val(&attributes) as libc::c_uint;
-    // SAFETY: `attributes` is a valid place for `size` bytes; thread 0 is the calling one.
-    let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &mut attributes, size, 0) };
-    check(result as libc::c_int)?;
-    if attributes.sched_policy != libc::SCHED_OTHER as u32 {
-        return Ok(());
-    }
-    attributes.sched_runtime = ns;
-    // SAFETY: `attributes` says its own size and is valid for reading that much.
-    check(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &attributes, 0) } as libc::c_int)
-        .map(drop)
-}
-
-/// Lets others have the core, if there are any.
-pub(crate) fn yield_core() {
-    // SAFETY: takes no arguments.
-    unsafe { libc::sched_yield() };
-}
-
 /// A descriptor that nothing ever happens to.
 pub(crate) fn event() -> io::Result<std::os::fd::OwnedFd> {
     // SAFETY: takes no pointers; a result that is not negative is a new descriptor of ours.
@@ -508,6 +432,3 @@ impl Drop for Mapping {
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
-
-/// Bits of a `cpu_set_t`.
-const MOST_CORES: usize = libc::CPU_SETSIZE as usize;

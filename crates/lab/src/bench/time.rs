@@ -65,7 +65,7 @@ pub struct IdleFigures {
 
 /// Measurements of this section.
 pub(super) fn steps(plan: &Plan) -> usize {
-    let each_round = 2 + 2 * SPINS.len();
+    let each_round = (1 + SPINS.len()) * (IDLES + 1);
     plan.rounds as usize * each_round + UDP_RATES.len() + TCP_RATES.len()
 }
 
@@ -78,27 +78,23 @@ pub(super) fn measure(
     let places = Places::of(plan)?;
     let (mut idles, mut delays) = (Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
-        steps.next("idle, kernel");
-        let network = Network::with_veths(Offloads::ON)?;
-        network.route()?;
-        idles.push(("kernel", idle_ping_us(&network, interrupt)?));
+        // One after another, and again: a halted core wakes up fast in one second and slowly in the next.
+        for _ in 0..IDLES {
+            steps.next("idle, kernel");
+            let network = Network::with_veths(Offloads::ON)?;
+            network.route()?;
+            idles.push(("kernel", idle_ping_us(&network, interrupt)?));
+            for (spin, name) in SPINS {
+                steps.next(&format!("idle, spin {name}"));
+                idles.push((name, idle(&places, spin, interrupt)?));
+                if interrupt.is_stopped() {
+                    return Ok(());
+                }
+            }
+        }
         steps.next("clock");
         delays.push(machine(&places, interrupt)?);
         for (spin, name) in SPINS {
-            steps.next(&format!("idle, spin {name}"));
-            let up = PipeParams::default();
-            // Who never sleeps needs a core of its own; the others are where the kernel puts them, as it does
-            // with its own forwarding.
-            let everywhere = Places::default();
-            let kept = if spin == Spin::Always {
-                &places
-            } else {
-                &everywhere
-            };
-            let (idle, _) = kept.through(up, "fq_codel", spin, |network| {
-                idle_ping_us(network, interrupt)
-            })?;
-            idles.push((name, idle));
             steps.next(&format!("delay, spin {name}"));
             delays.push(delay(&places, spin, name, interrupt)?);
             if interrupt.is_stopped() {
@@ -126,9 +122,9 @@ pub(super) fn measure(
             packets: rounds.iter().map(|round| round.packets).sum(),
         });
     }
-    for (bps, size) in UDP_RATES {
+    for (bps, size, queue) in UDP_RATES {
         steps.next(&format!("rate {}", Rate::from_bps(bps)));
-        let (rate, spacing) = udp_rate(plan, bps, size, interrupt)?;
+        let (rate, spacing) = udp_rate(plan, bps, size, queue, interrupt)?;
         if interrupt.is_stopped() {
             return Ok(());
         }
@@ -146,6 +142,19 @@ pub(super) fn measure(
         figures.rates.push(rate);
     }
     Ok(())
+}
+
+fn idle(places: &Places, spin: Spin, interrupt: &Stop) -> Result<f64, BenchError> {
+    // Who stays awake needs a core of its own; the others are where the kernel puts them, as it does with its
+    // own forwarding.
+    let everywhere = Places::default();
+    let kept = match spin {
+        Spin::Always => places,
+        Spin::None | Spin::Adaptive => &everywhere,
+    };
+    let work = |network: &Network| idle_ping_us(network, interrupt);
+    let (took, _) = kept.through(PipeParams::default(), "fq_codel", spin, work)?;
+    Ok(took)
 }
 
 fn delay(
@@ -245,6 +254,7 @@ fn udp_rate(
     plan: &Plan,
     bps: u64,
     size: usize,
+    queue: &'static str,
     interrupt: &Stop,
 ) -> Result<(RateFigures, SpacingFigures), BenchError> {
     let up = PipeParams {
@@ -253,7 +263,7 @@ fn udp_rate(
     };
     // A fifth too much, so that the link is never idle.
     let offered = Rate::from_bps(bps + bps / 5);
-    let (report, _) = through(up, "fifo limit 50", plan.spin, None, |network| {
+    let (report, _) = through(up, queue, plan.spin, None, |network| {
         udp(network, &udp_flow(size, offered, plan.rate), interrupt)
     })?;
     let arrivals = spaced(&report.samples);
@@ -291,7 +301,7 @@ fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<RateFigures, Benc
         rate: Rate::from_bps(bps),
         ..PipeParams::default()
     };
-    let (measured, _) = through(up, "fq_codel", plan.spin, None, |network| {
+    let (measured, _) = through(up, TCP_QUEUE, plan.spin, None, |network| {
         let warm_up = Span::from_secs(1);
         transfers(
             network,
@@ -385,7 +395,7 @@ pub(super) fn through<T>(
         queue,
         exits: [1, 0],
         spin,
-        real_time: spin != Spin::Always,
+        real_time: true,
         core,
     };
     let running = Loop::start(pipes, ports, Pool::new(POOL)?, clock)?;
@@ -405,12 +415,18 @@ const DELAY: Span = Span::from_ms(10);
 const DELAYED_SIZE: usize = 128;
 const DELAYED_PPS: u64 = 1000;
 const DELAYED_FOR: Span = Span::from_secs(3);
-/// Rates in bits per second, with packets so small that there are many even at the lowest.
-const UDP_RATES: [(u64, usize); 4] = [
-    (64_000, 100),
-    (1_000_000, 500),
-    (SPACED_BPS, 1500),
-    (100_000_000, 1500),
+/// How often each idle round trip is measured in a round.
+const IDLES: usize = 3;
+/// Rates in bits per second, with packets so small that there are many even at the lowest, and a queue that
+/// lasts for at least 60 ms: the link must never run empty, though the machine stops the sender for a moment.
+const UDP_RATES: [(u64, usize, &str); 4] = [
+    (64_000, 100, "fifo limit 50"),
+    (1_000_000, 500, "fifo limit 50"),
+    (SPACED_BPS, 1500, "fifo limit 50"),
+    (100_000_000, 1500, "fifo limit 500"),
 ];
 const SPACED_BPS: u64 = 10_000_000;
 const TCP_RATES: [u64; 2] = [1_000_000_000, 5_000_000_000];
+/// More than the senders' buffers (net.ipv4.tcp_wmem: 4 MiB each): nothing is lost, since what waits for a
+/// retransmission would not be counted, and the link never runs empty.
+const TCP_QUEUE: &str = "fifo limit 20000";

@@ -6,6 +6,9 @@ use sluice_core::{Span, Time};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+mod budget;
+use budget::Budget;
+
 /// How a deadline is met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spin {
@@ -17,8 +20,9 @@ pub enum Spin {
     /// microseconds, with the core left to whoever wants it, before sleeping.
     #[default]
     Adaptive,
-    /// Never sleep: for a core of one's own. On a busy machine the scheduler takes its revenge
-    /// in milliseconds.
+    /// Stay awake: for a core of one's own. A real-time thread sleeps for a moment now and then while nothing
+    /// is due, since the kernel would stop it for longer otherwise. An ordinary one, where others want the
+    /// core too, loses it for milliseconds.
     Always,
 }
 
@@ -62,6 +66,8 @@ pub struct Waiter {
     /// How long after a wait the thread may stay awake for more; zero for a real-time thread, which would
     /// keep everybody else from the core.
     linger: Span,
+    /// What a real-time thread leaves to others.
+    budget: Option<Budget>,
     /// How long the last wait took.
     last: Span,
     polls: Vec<libc::pollfd>,
@@ -72,9 +78,10 @@ impl Waiter {
     /// real-time priority, it asks for short turns too.
     pub fn new(spin: Spin) -> Waiter {
         crate::clock::precise_wakeups();
-        if spin != Spin::Always {
+        let budget = Budget::of_thread();
+        if spin != Spin::Always && budget.is_none() {
             // A wish: what refuses it has turns of milliseconds.
-            let _ = sys::set_slice(SLICE_NS);
+            let _ = sys::take_short_turns(SLICE_NS);
         }
         Waiter {
             spin,
@@ -83,9 +90,10 @@ impl Waiter {
                 Spin::Adaptive | Spin::Always => FIRST_MARGIN_NS,
             },
             linger: match spin {
-                Spin::Adaptive if !sys::is_real_time() => LINGER,
+                Spin::Adaptive if budget.is_none() => LINGER,
                 _ => Span::ZERO,
             },
+            budget,
             last: Span::MAX,
             polls: Vec::with_capacity(64),
         }
@@ -130,6 +138,7 @@ impl Waiter {
         }));
         assert!(self.polls.len() <= 64, "readiness is a mask of 64 bits");
         let start = clock.now();
+        self.was_awake(start);
         let wake = self.wait_until(start, deadline, clock);
         self.last = wake.now.since(start);
         wake
@@ -154,24 +163,45 @@ impl Waiter {
         };
         if sleeps {
             let timeout = wake.map(|wake| Duration::from_nanos(wake - now.as_ns()));
-            if sys::poll(&mut self.polls, timeout) > 0 {
-                return self.wake(clock.now());
-            }
-            let Some((wake, deadline)) = wake.zip(deadline) else {
-                return self.wake(clock.now());
-            };
+            let ready = sys::poll(&mut self.polls, timeout);
             let now = clock.now();
+            self.has_slept(now);
+            let Some((wake, deadline)) = wake.zip(deadline).filter(|_| ready == 0) else {
+                return self.wake(now);
+            };
             self.learn(now.as_ns().saturating_sub(wake));
             if now >= deadline {
                 return self.wake(now);
             }
         }
         loop {
-            let ready = sys::poll(&mut self.polls, Some(Duration::ZERO));
-            let now = clock.now();
+            let rest = self
+                .budget
+                .as_ref()
+                .and_then(|budget| budget.rest(now, deadline));
+            let timeout = rest.unwrap_or(Span::ZERO);
+            let ready = sys::poll(&mut self.polls, Some(Duration::from_nanos(timeout.as_ns())));
+            now = clock.now();
+            if rest.is_some() {
+                self.has_slept(now);
+            } else {
+                self.was_awake(now);
+            }
             if ready > 0 || deadline.is_some_and(|deadline| now >= deadline) {
                 return self.wake(now);
             }
+        }
+    }
+
+    fn was_awake(&mut self, now: Time) {
+        if let Some(budget) = &mut self.budget {
+            budget.was_awake(now);
+        }
+    }
+
+    fn has_slept(&mut self, now: Time) {
+        if let Some(budget) = &mut self.budget {
+            budget.has_slept(now);
         }
     }
 
@@ -238,13 +268,51 @@ mod tests {
         }
     }
 
+    fn is_real_time() -> bool {
+        sys::Scheduling::of_thread().unwrap().is_real_time()
+    }
+
     #[test]
     fn a_real_time_thread_stays_one() {
         let thread = std::thread::spawn(|| {
             // Only where it may.
-            let is_real_time = crate::real_time(1).is_ok();
+            let may = crate::real_time(1).is_ok();
             let _waiter = Waiter::new(Spin::Adaptive);
-            assert_eq!(is_real_time, sys::is_real_time());
+            assert_eq!(may, is_real_time());
+        });
+        thread.join().unwrap();
+    }
+
+    /// It would be stopped by the kernel after 950 ms of a second.
+    #[test]
+    fn a_real_time_thread_that_never_sleeps_leaves_a_twentieth_to_others() {
+        let thread = std::thread::spawn(|| {
+            if crate::real_time(1).is_err() {
+                assert!(std::env::var_os("CI").is_none(), "CI has the privilege");
+                eprintln!("NOT SHOWN: this needs real-time priority");
+                return;
+            }
+            let clock = Clock::start();
+            let used = || Time::from_ns(sys::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID));
+            let mut waiter = Waiter::new(Spin::Always);
+            let (start, used_before) = (clock.now(), used());
+            waiter.wait(&[], Some(start + Span::from_ms(400)), &clock);
+            let (took, used) = (clock.now().since(start), used().since(used_before));
+            assert!(
+                used.as_ns() < took.as_ns() * 19 / 20,
+                "{used:?} of {took:?}"
+            );
+
+            // With something due at every instant, it is an ordinary thread now and then.
+            let end = clock.now() + Span::from_secs(2);
+            while is_real_time() && clock.now() < end {
+                waiter.wait(&[], Some(Time::ZERO), &clock);
+            }
+            assert!(!is_real_time(), "it has never left the core to others");
+            while !is_real_time() && clock.now() < end {
+                waiter.wait(&[], Some(Time::ZERO), &clock);
+            }
+            assert!(is_real_time(), "it has not come back");
         });
         thread.join().unwrap();
     }

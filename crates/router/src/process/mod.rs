@@ -401,9 +401,8 @@ impl Loop {
         clock: Clock,
         inbox: Inbox<Status>,
     ) -> Loop {
-        // Who never sleeps must not stand before all others.
-        let sleeps = plan.time != PortTime::Files && plan.spin != Spin::Always;
-        let is_real_time = sleeps && sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
+        let is_real_time =
+            plan.time != PortTime::Files && sluice_net::real_time(REAL_TIME_PRIORITY).is_ok();
         let all: Vec<usize> = (0..ports.len()).collect();
         let partners = all.iter().map(|port| port ^ 1).collect();
         let engine = firewall(&plan.engine, &plan.interfaces);

@@ -1,0 +1,121 @@
+//! Where, when and before whom the calling thread runs.
+
+use std::io;
+
+use super::check;
+
+/// Asks the kernel to wake this thread no later than it must.
+pub(crate) fn set_timer_slack(ns: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: PR_SET_TIMERSLACK takes one integer.
+    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, ns) }).map(drop)
+}
+
+/// How the kernel lets a thread run: policy, priority, length of its turns. sched(7).
+#[derive(Clone, Copy)]
+pub(crate) struct Scheduling(libc::sched_attr);
+
+impl Scheduling {
+    /// Of the calling thread.
+    pub(crate) fn of_thread() -> io::Result<Scheduling> {
+        // SAFETY: all-zero bytes are a valid `sched_attr`.
+        let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+        let size = size_of_val(&attributes) as libc::c_uint;
+        // SAFETY: `attributes` is a valid place for `size` bytes; thread 0 is the calling one.
+        let result = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &mut attributes, size, 0) };
+        check(result as libc::c_int)?;
+        Ok(Scheduling(attributes))
+    }
+
+    /// Lets the calling thread run so.
+    pub(crate) fn take(&self) -> io::Result<()> {
+        // SAFETY: the attributes say their own size and are valid for reading that much.
+        let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &self.0, 0) };
+        check(result as libc::c_int).map(drop)
+    }
+
+    /// Before all ordinary threads.
+    pub(crate) const fn is_real_time(&self) -> bool {
+        let policy = self.0.sched_policy as libc::c_int;
+        policy == libc::SCHED_FIFO || policy == libc::SCHED_RR
+    }
+
+    /// Before all ordinary threads, until it sleeps; threads that it starts are ordinary ones.
+    pub(crate) const fn fifo(self, priority: u8) -> Scheduling {
+        Scheduling(libc::sched_attr {
+            sched_policy: libc::SCHED_FIFO as u32,
+            sched_flags: self.0.sched_flags | libc::SCHED_FLAG_RESET_ON_FORK as u64,
+            sched_nice: 0,
+            sched_priority: priority as u32,
+            sched_runtime: 0,
+            ..self.0
+        })
+    }
+
+    /// As an ordinary thread in turns of `slice_ns`: it gets no more of a core than others, but is let in
+    /// sooner when it wakes up. Kernels older than 6.12 give turns of their own length.
+    pub(crate) const fn ordinary(self, slice_ns: u64) -> Scheduling {
+        Scheduling(libc::sched_attr {
+            sched_policy: libc::SCHED_OTHER as u32,
+            sched_priority: 0,
+            sched_runtime: slice_ns,
+            ..self.0
+        })
+    }
+}
+
+impl std::fmt::Debug for Scheduling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scheduling")
+            .field("policy", &self.0.sched_policy)
+            .field("priority", &self.0.sched_priority)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Asks for the calling thread, if it is an ordinary one, to run in short turns.
+pub(crate) fn take_short_turns(slice_ns: u64) -> io::Result<()> {
+    let present = Scheduling::of_thread()?;
+    if present.0.sched_policy != libc::SCHED_OTHER as u32 {
+        return Ok(());
+    }
+    present.ordinary(slice_ns).take()
+}
+
+/// The cores that the calling thread may run on.
+pub(crate) fn affinity() -> io::Result<Vec<usize>> {
+    // SAFETY: all-zero bytes are a valid, empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is a valid place for so many bytes; thread 0 is the calling one.
+    check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) })?;
+    // SAFETY: the macro looks at bits inside of the set only.
+    let is_in = |core: &usize| unsafe { libc::CPU_ISSET(*core, &set) };
+    Ok((0..MOST_CORES).filter(is_in).collect())
+}
+
+/// Lets the calling thread run on these cores only.
+pub(crate) fn set_affinity(cores: &[usize]) -> io::Result<()> {
+    // SAFETY: all-zero bytes are a valid, empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for core in cores {
+        // SAFETY: the macro indexes the set's array, which panics out of bounds.
+        unsafe { libc::CPU_SET(*core, &mut set) };
+    }
+    // SAFETY: `set` is valid for reading so many bytes; thread 0 is the calling one.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) }).map(drop)
+}
+
+/// How many cores the machine may have, those that are switched off included.
+pub(crate) fn configured_cores() -> usize {
+    // SAFETY: takes no pointers.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    usize::try_from(count).unwrap_or(1)
+}
+
+/// Lets others have the core, if there are any.
+pub(crate) fn yield_core() {
+    // SAFETY: takes no arguments.
+    unsafe { libc::sched_yield() };
+}
+
+/// Bits of a `cpu_set_t`.
+const MOST_CORES: usize = libc::CPU_SETSIZE as usize;
