@@ -230,6 +230,22 @@ pub(super) fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// How steeply the line through `points` rises (least squares); 0 without two of them. Of a rate, it is what
+/// two instants would give, but an instant at which the machine stood still weighs as one of many.
+pub(super) fn slope(points: &[(f64, f64)]) -> f64 {
+    let count = points.len() as f64;
+    let (x, y) = points
+        .iter()
+        .fold((0.0, 0.0), |(x, y), point| (x + point.0, y + point.1));
+    let (x, y) = (x / count, y / count);
+    let (mut above, mut below) = (0.0, 0.0);
+    for point in points {
+        above += (point.0 - x) * (point.1 - y);
+        below += (point.0 - x) * (point.0 - x);
+    }
+    if below > 0.0 { above / below } else { 0.0 }
+}
+
 /// The value that `share` of the sorted `values` do not exceed; 0 without values.
 pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
@@ -253,6 +269,20 @@ mod tests {
         assert_eq!(quantile(&values, 0.99), 99.0);
         assert_eq!(quantile(&values, 1.0), 100.0);
         assert_eq!(quantile(&[], 0.5), 0.0);
+    }
+
+    #[test]
+    fn a_slope_is_that_of_the_line_and_hardly_of_its_ends() {
+        assert_eq!(slope(&[]), 0.0);
+        assert_eq!(slope(&[(1.0, 5.0)]), 0.0);
+        let mut points: Vec<(f64, f64)> = (0..101)
+            .map(|x| (f64::from(x), 3.0 * f64::from(x)))
+            .collect();
+        assert!((slope(&points) - 3.0).abs() < 1e-12);
+        // The last point 10 too low: by 10 * 50 / (2 * (1 + 4 + ... + 2500)) = 500 / 85850 less steep, where
+        // the two ends alone would give 0.1 less.
+        points[100].1 -= 10.0;
+        assert!((slope(&points) - (3.0 - 500.0 / 85_850.0)).abs() < 1e-12);
     }
 
     #[test]

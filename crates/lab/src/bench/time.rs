@@ -13,7 +13,7 @@ use sluice_net::traffic::Stop;
 use sluice_net::traffic::udp::{Spacing, UdpFlow, UdpSample};
 
 use super::contender::{Loop, LoopReport, POOL, Pipes, SEED, packet_ports};
-use super::figures::{Figures, median};
+use super::figures::{Figures, median, slope};
 use super::network::Network;
 use super::traffic::{Hosts, idle_ping_us, p50_p99, transfers, udp, udp_flow};
 use super::{BenchError, Plan, Steps};
@@ -269,10 +269,12 @@ fn udp_rate(
     let arrivals = spaced(&report.samples);
     let bits = (size * 8) as f64;
     let gap_us = bits / bps as f64 * 1e6;
-    let measured = match arrivals[..] {
-        [first, .., last] => (arrivals.len() - 1) as f64 * bits / ((last - first) / 1e9),
-        _ => 0.0,
-    };
+    let arrived: Vec<(f64, f64)> = (0..)
+        .map(|count| f64::from(count) * bits)
+        .zip(&arrivals)
+        .map(|(bits, ns)| (ns / 1e9, bits))
+        .collect();
+    let measured = slope(&arrived);
     let mut off: Vec<f64> = arrivals
         .windows(2)
         .map(|pair| ((pair[1] - pair[0]) / 1e3 - gap_us).abs())
@@ -313,7 +315,7 @@ fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<RateFigures, Benc
             interrupt,
         )
     })?;
-    Ok(rate_figures(bps, measured.bps * 1500.0 / 1448.0))
+    Ok(rate_figures(bps, measured.line_bps * 1500.0 / 1448.0))
 }
 
 fn rate_figures(bps: u64, measured_bps: f64) -> RateFigures {

@@ -10,7 +10,7 @@ use sluice_net::traffic::udp::{UdpFlow, UdpReport};
 use sluice_net::traffic::{Running, Stop};
 
 use super::BenchError;
-use super::figures::{median, quantile};
+use super::figures::{median, quantile, slope};
 use super::network::{H2, H3, Network};
 
 /// What transfers measured together.
@@ -19,6 +19,8 @@ pub struct Transfers {
     pub bps: f64,
     /// The same for each.
     pub each_bps: Vec<f64>,
+    /// The same of all, but by the line through what had arrived every 10 ms.
+    pub line_bps: f64,
     /// Processor time of the process, which is both hosts and what forwards, per payload bit.
     pub cpu_s_per_bit: f64,
     /// Round trips beside them in microseconds, sorted.
@@ -87,8 +89,14 @@ pub fn transfers(
         .iter()
         .map(|notes| (bytes_at(notes, to) - bytes_at(notes, from)) * 8.0 / length.as_secs_f64())
         .collect();
+    let instants = (0..=length.as_ns() / EVERY.as_ns()).map(|step| from + EVERY * step);
+    let arrived = instants.map(|time| {
+        let bytes: f64 = goodput.iter().map(|notes| bytes_at(notes, time)).sum();
+        (time.since(from).as_secs_f64(), bytes)
+    });
     Ok(Transfers {
         bps: each_bps.iter().sum(),
+        line_bps: slope(&arrived.collect::<Vec<_>>()) * 8.0,
         each_bps,
         cpu_s_per_bit: cpu / (total.max(1) as f64 * 8.0),
         ping_us: round_trips_us(&ping),
@@ -199,6 +207,8 @@ pub fn process_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
+/// Between two instants of the line through what had arrived.
+const EVERY: Span = Span::from_ms(10);
 /// Time for the kernel to switch its timestamps on.
 const LEAD: Span = Span::from_ms(100);
 /// Transfers go on for so long after what is counted: two notes of a rate are 10 ms apart, and between those around
