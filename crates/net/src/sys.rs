@@ -323,6 +323,16 @@ pub(crate) fn switch_timestamps_on(socket: &impl AsFd) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
 }
 
+/// Asks for the instant at which each packet was handed to its device, in CLOCK_REALTIME, by its number: it
+/// comes to the socket's error queue.
+pub(crate) fn switch_departures_on(socket: &impl AsFd) -> io::Result<()> {
+    let flags = libc::SOF_TIMESTAMPING_TX_SOFTWARE
+        | libc::SOF_TIMESTAMPING_SOFTWARE
+        | libc::SOF_TIMESTAMPING_OPT_ID
+        | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+    set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
+}
+
 /// Nanoseconds of the first timespec in a timestamp's payload, which is the software one.
 pub(crate) fn stamp_ns(payload: &[u8]) -> Option<u64> {
     let (seconds, rest) = payload.split_first_chunk()?;

@@ -87,9 +87,14 @@ fn unanswered_pings_are_lost_and_not_waited_for_forever() {
 fn udp_keeps_its_rate_and_counts_every_packet() {
     with_forwarder(|topology| {
         let clock = Clock::start();
-        for (from, to, header) in [(H2, H3, 28), (H2_V6, H3_V6, 48)] {
+        for (from, to, header, stamp_departures) in [
+            (H2, H3, 28, false),
+            (H2, H3, 28, true),
+            (H2_V6, H3_V6, 48, true),
+        ] {
             let start = clock.now() + Span::from_ms(100);
             let flow = UdpFlow {
+                stamp_departures,
                 ecn: 2,
                 dscp: 10,
                 // 10 Mbit/s in packets of 1250 bytes: one every millisecond.
@@ -107,6 +112,7 @@ fn udp_keeps_its_rate_and_counts_every_packet() {
                 (200, 200, 0)
             );
             assert_eq!(report.received_bytes, 200 * 1250);
+            assert_eq!(report.departed, if stamp_departures { 200 } else { 0 });
             assert_eq!(
                 (report.duplicates, report.reordered, report.marked),
                 (0, 0, 0)

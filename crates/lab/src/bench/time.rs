@@ -176,6 +176,7 @@ fn delay(
             // At random instants: with a packet every millisecond, each would be due when another arrives.
             let flow = UdpFlow {
                 spacing: Spacing::Poisson,
+                stamp_departures: true,
                 ..udp_flow(DELAYED_SIZE, rate, DELAYED_FOR)
             };
             let measured = udp(network, &flow, interrupt);

@@ -21,6 +21,8 @@ pub(super) struct Arrival {
     /// When the kernel took it from the device; unknown for the first few packets after
     /// timestamps were switched on, which the kernel does in the background.
     pub time: Option<Time>,
+    /// Of the error queue: the number of the packet that the instant is of.
+    pub departed: Option<u32>,
     /// The IP ECN field, where the socket asks for it.
     pub ecn: u8,
     /// Bytes of the datagram, also of those beyond the buffer.
@@ -43,11 +45,21 @@ impl TimedReceiver {
         } else {
             sys::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, &on)?;
         }
-        Ok(TimedReceiver {
+        Ok(TimedReceiver::with_room())
+    }
+
+    /// Switches on, for `socket`, that it tells when its packets leave.
+    pub(super) fn of_departures(socket: &Socket) -> io::Result<TimedReceiver> {
+        sys::switch_departures_on(socket)?;
+        Ok(TimedReceiver::with_room())
+    }
+
+    fn with_room() -> TimedReceiver {
+        TimedReceiver {
             buffers: vec![[0; BUFFER_LEN]; BATCH].into(),
             controls: vec![Control([0; CONTROL_LEN]); BATCH].into(),
             overflowed: 0,
-        })
+        }
     }
 
     /// Datagrams that found the socket's buffer full, as of the last one received.
@@ -59,6 +71,30 @@ impl TimedReceiver {
     /// datagram to `take`; how many there were.
     pub(super) fn receive(
         &mut self,
+        socket: &Socket,
+        clock: &Clock,
+        take: impl FnMut(&[u8], Arrival),
+    ) -> io::Result<usize> {
+        self.receive_from(0, socket, clock, take)
+    }
+
+    /// Hands what the error queue tells of packets that have left to `take`: number and instant of each.
+    pub(super) fn departures(
+        &mut self,
+        socket: &Socket,
+        clock: &Clock,
+        mut take: impl FnMut(u32, Time),
+    ) -> io::Result<usize> {
+        self.receive_from(libc::MSG_ERRQUEUE, socket, clock, |_, told| {
+            if let (Some(number), Some(time)) = (told.departed, told.time) {
+                take(number, time);
+            }
+        })
+    }
+
+    fn receive_from(
+        &mut self,
+        queue: libc::c_int,
         socket: &Socket,
         clock: &Clock,
         mut take: impl FnMut(&[u8], Arrival),
@@ -86,18 +122,21 @@ impl TimedReceiver {
                 socket.as_fd().as_raw_fd(),
                 headers.as_mut_ptr(),
                 BATCH as libc::c_uint,
-                libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+                queue | libc::MSG_DONTWAIT | libc::MSG_TRUNC,
                 std::ptr::null_mut(),
             )
         })? as usize;
         let offset_ns = clock.realtime_offset_ns();
         for (header, buffer) in headers.iter().zip(&self.buffers).take(count) {
             let length = header.msg_len as usize;
-            let (stamp, class, overflowed) = controls_of(&header.msg_hdr);
-            self.overflowed = overflowed.unwrap_or(self.overflowed);
+            let told = Told::by(&header.msg_hdr);
+            self.overflowed = told.overflowed.unwrap_or(self.overflowed);
             let arrival = Arrival {
-                time: stamp.map(|stamp| clock.at_realtime(stamp, offset_ns)),
-                ecn: class & 3,
+                time: told
+                    .stamp_ns
+                    .map(|stamp| clock.at_realtime(stamp, offset_ns)),
+                departed: told.departed,
+                ecn: told.class & 3,
                 length,
             };
             take(&buffer[..length.min(BUFFER_LEN)], arrival);
@@ -106,31 +145,53 @@ impl TimedReceiver {
     }
 }
 
-/// The timestamp in nanoseconds, the traffic class, and how often the buffer was full.
-fn controls_of(header: &libc::msghdr) -> (Option<u64>, u8, Option<u32>) {
-    let (mut stamp, mut class, mut overflowed) = (None, 0, None);
-    // SAFETY: recvmmsg filled the header, and its control room has not been touched since.
-    for (level, kind, payload) in unsafe { sys::control_messages(header) } {
-        match (level, kind) {
-            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => stamp = sys::stamp_ns(payload),
-            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
-                overflowed = payload.first_chunk().copied().map(u32::from_ne_bytes);
-            }
-            (libc::IPPROTO_IP, libc::IP_TOS) => class = payload[0],
-            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                let int = payload.first_chunk().expect("the class of IPv6 is an int");
-                class = libc::c_int::from_ne_bytes(*int) as u8;
-            }
-            _ => {}
-        }
-    }
-    (stamp, class, overflowed)
+/// What the control messages of a datagram tell.
+#[derive(Default)]
+struct Told {
+    stamp_ns: Option<u64>,
+    /// The number of the packet that the stamp is of, if it is a sender's.
+    departed: Option<u32>,
+    /// The traffic class.
+    class: u8,
+    /// How often the buffer was full.
+    overflowed: Option<u32>,
 }
+
+impl Told {
+    fn by(header: &libc::msghdr) -> Told {
+        let mut told = Told::default();
+        // SAFETY: recvmmsg filled the header, and its control room has not been touched since.
+        for (level, kind, payload) in unsafe { sys::control_messages(header) } {
+            match (level, kind) {
+                (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
+                    told.stamp_ns = sys::stamp_ns(payload)
+                }
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    told.overflowed = payload.first_chunk().copied().map(u32::from_ne_bytes);
+                }
+                (libc::IPPROTO_IP, libc::IP_TOS) => told.class = payload[0],
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    let int = payload.first_chunk().expect("the class of IPv6 is an int");
+                    told.class = libc::c_int::from_ne_bytes(*int) as u8;
+                }
+                (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+                    // struct sock_extended_err: `ee_data` is the number of the packet.
+                    let number = payload.get(EE_DATA..).and_then(<[u8]>::first_chunk);
+                    told.departed = number.copied().map(u32::from_ne_bytes);
+                }
+                _ => {}
+            }
+        }
+        told
+    }
+}
+
+const EE_DATA: usize = std::mem::offset_of!(libc::sock_extended_err, ee_data);
 
 /// Most datagrams of one system call.
 const BATCH: usize = 32;
 /// Bytes kept of a datagram: an IPv4 header with options, an ICMP header and our payload.
 pub(super) const BUFFER_LEN: usize = 128;
-/// Timestamps (16 + 48), an overflow count (16 + 8) and a traffic class (16 + 8), with room to
-/// spare.
+/// Timestamps (16 + 48), an overflow count (16 + 8) and a traffic class (16 + 8), or timestamps and a
+/// `sock_extended_err` with an address (16 + 48), with room to spare.
 const CONTROL_LEN: usize = 128;

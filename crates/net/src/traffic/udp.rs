@@ -52,6 +52,9 @@ pub struct UdpFlow {
     pub stop: Option<Time>,
     /// How long before a packet is due the sleeping stops and time is burnt instead.
     pub spin: Span,
+    /// Ask the kernel when each packet was handed to the sender's device, and take that for the instant of
+    /// sending: what the sending thread and its system call took before is no matter of the path then.
+    pub stamp_departures: bool,
     /// Keep every n-th packet as a sample; counts always cover all.
     pub sample_every: u64,
     /// How long after the last packet the receiver waits for stragglers.
@@ -102,6 +105,8 @@ pub struct UdpReport {
     pub sent: u64,
     /// Packets that the sender's own kernel refused.
     pub refused: u64,
+    /// Packets of which the kernel told when they left.
+    pub departed: u64,
     /// How late a packet was sent at most.
     pub latest: Span,
     /// Different packets received.
@@ -119,6 +124,8 @@ pub struct UdpReport {
     pub marked: u64,
     /// Packets as they arrived.
     pub samples: Vec<UdpSample>,
+    /// When packets left the sender's device, by number, where that is known.
+    departures: Vec<Option<Time>>,
 }
 
 /// One packet that arrived.
@@ -126,7 +133,8 @@ pub struct UdpReport {
 pub struct UdpSample {
     /// Its number, from 0.
     pub sequence: u64,
-    /// When it was handed to the sender's kernel.
+    /// When it was handed to the sender's kernel; with [`UdpFlow::stamp_departures`], when that handed it
+    /// to the device.
     pub sent: Time,
     /// When the receiver's kernel got it; unknown when it was not stamped, as the first few may
     /// be when `start` follows within milliseconds.
@@ -157,6 +165,7 @@ impl UdpFlow {
             start,
             stop: None,
             spin: Span::ZERO,
+            stamp_departures: false,
             sample_every: 1,
             linger: Span::from_secs(2),
         }
@@ -214,12 +223,24 @@ impl UdpFlow {
         let source_address = address(&source)
             .map_err(sender.error("read the sending port"))?
             .expect("an IP socket has an IP address");
-        let merge = move |sent: UdpReport, received: UdpReport| UdpReport {
-            connection: Some((source_address, destination)),
-            sent: sent.sent,
-            refused: sent.refused,
-            latest: sent.latest,
-            ..received
+        let departures = self
+            .stamp_departures
+            .then(|| TimedReceiver::of_departures(&source))
+            .transpose()
+            .map_err(sender.error("switch timestamps on"))?;
+        let merge = move |sent: UdpReport, mut received: UdpReport| {
+            for sample in &mut received.samples {
+                let departure = sent.departures.get(sample.sequence as usize);
+                sample.sent = departure.copied().flatten().unwrap_or(sample.sent);
+            }
+            UdpReport {
+                connection: Some((source_address, destination)),
+                sent: sent.sent,
+                refused: sent.refused,
+                departed: sent.departures.iter().flatten().count() as u64,
+                latest: sent.latest,
+                ..received
+            }
         };
         let identity = Identity {
             protocol: libc::IPPROTO_UDP as u8,
@@ -230,7 +251,7 @@ impl UdpFlow {
         let source = Side {
             namespace: from,
             name: "udp-send",
-            work: move || Ok(flow.send(&source, &sender)),
+            work: move || Ok(flow.send(&source, departures, &sender)),
         };
         let flow = self.clone();
         let sink = Side {
@@ -280,7 +301,12 @@ impl UdpFlow {
         }
     }
 
-    fn send(&self, socket: &Socket, context: &Context) -> UdpReport {
+    fn send(
+        &self,
+        socket: &Socket,
+        mut departures: Option<TimedReceiver>,
+        context: &Context,
+    ) -> UdpReport {
         precise_wakeups();
         let mut report = UdpReport::default();
         let mut packet = MAGIC.to_be_bytes().to_vec();
@@ -307,6 +333,16 @@ impl UdpFlow {
             report.sent += 1;
             if socket.send(&packet).is_err() {
                 report.refused += 1;
+            }
+            if let Some(departures) = &mut departures {
+                let stamps = &mut report.departures;
+                let note = |number: u32, time| {
+                    let number = number as usize;
+                    stamps.resize(stamps.len().max(number + 1), None);
+                    stamps[number] = Some(time);
+                };
+                // Nothing there yet, or nothing that leaves: the packet keeps its own instant.
+                let _ = departures.departures(socket, &context.clock, note);
             }
         }
         report
