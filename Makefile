@@ -83,6 +83,7 @@ lint: $(WEB) ## formatters, linters and the layer check
 	@echo "rustfmt --check"; rustfmt --edition 2024 --check $(RUST)
 	$(CARGO) clippy --locked --workspace --all-targets -q -- -D warnings
 	$(CARGO) xtask layers
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps -q
 	cd web && npm run --silent lint
 	$(VENV)/ruff check -q python bench && $(VENV)/ruff format -q --check python bench
 	$(VENV)/mypy --no-error-summary

@@ -17,7 +17,7 @@
 //! - [`reproduction`]: a page of published figures beside ours;
 //! - [`replay`]: a recorded trace of arrivals through one queue; [`replay_run`]: a live run's arrivals
 //!   through the same queues;
-//! - [`bench`]: what the packet path does on this machine, beside what the kernel does.
+//! - [`mod@bench`]: what the packet path does on this machine, beside what the kernel does.
 
 pub mod agreement;
 pub mod bench;

@@ -123,7 +123,7 @@ pub struct Bits {
 /// What `frag` asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentTest {
-    /// Bit by bit as in [`FRAGMENT_WORDS`]; none: a fragment that is not the first.
+    /// Bit by bit as in `FRAGMENT_WORDS`; none: a fragment that is not the first.
     pub set: u8,
     /// Must not hold.
     pub clear: u8,

@@ -3,7 +3,7 @@
 //!
 //! It is one file without scripts: a table per scenario with a small picture and the key figures of each
 //! variant, what was expected and whether it came, and a sentence per queue that is made from the
-//! figures ([`words`]).
+//! figures (`words.rs`).
 
 mod page;
 mod picture;

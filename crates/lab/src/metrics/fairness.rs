@@ -67,7 +67,7 @@ pub fn shares(flows: &[Greedy<'_>], window: Span, step: Span, end: Time) -> Vec<
 }
 
 /// How long the flow at `place` took from its start until it had its share for the first time: until
-/// its goodput in a window lay within [`NEAR`] of the mean of all active flows. None if it never did, or
+/// its goodput in a window lay within a fifth (`NEAR`) of the mean of all active flows. None if it never did, or
 /// was alone until then.
 ///
 /// This is the delta-fair convergence time of RFC 5166 with delta = 0.2, for any number of flows.

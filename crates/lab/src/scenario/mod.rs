@@ -3,7 +3,7 @@
 //! [`Scenario::load`] reads a file and the `--set` options into typed variants, or says everything
 //! that is wrong with them at once, each with its place. A scenario prints back as TOML that reads
 //! as the same scenario. The keys are declared once, in [`mod@self`] and the files beside it;
-//! [`reference`] makes the documentation from them.
+//! [`reference()`] makes the documentation from them.
 //!
 //! ```
 //! use sluice_lab::scenario::Scenario;

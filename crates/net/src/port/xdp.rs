@@ -8,7 +8,7 @@
 //! What it cannot do: a frame is at most one slot long, so there are no super-packets and no jumbo
 //! frames; the interface's own addresses get nothing any more, because every frame goes to the
 //! socket; frames come without offload headers. Checksums that a virtual neighbour left open are
-//! recognised ([`open_checksum`](crate::frame::open_checksum)) and completed. An open port needs
+//! recognised (`frame::open_checksum`) and completed. An open port needs
 //! CAP_NET_ADMIN and CAP_BPF outside of user namespaces.
 
 mod absence;

@@ -2,7 +2,7 @@
 //!
 //! [`Router::start`] opens everything or nothing: ports, engine with its configuration, control
 //! socket. The loop's thread owns the engine; what others want reaches it as an
-//! [`Order`](crate::control::Order) between two batches of packets.
+//! order (`control::Order`) between two batches of packets.
 
 mod config;
 mod ports;
@@ -90,7 +90,7 @@ pub const POOL: PoolSize = PoolSize {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Ports come in pairs.
-    #[error("{0} ports are no pairs: give two, or four, ...")]
+    #[error("ports come in pairs: give two, or four, ..., not {0}")]
     Odd(usize),
     /// More ports than one loop watches.
     #[error("{0} ports are too many: one router has at most {MOST_PORTS}")]
