@@ -181,6 +181,9 @@ pub struct Figures {
     pub overload: Option<Accounts>,
     /// One pipe, two workers.
     pub shared: Option<Shared>,
+    /// The share of the cores' time that the hypervisor gave to others meanwhile (steal), where the kernel
+    /// tells.
+    pub stolen: Option<f64>,
     /// What was left out, and why.
     pub notes: Vec<String>,
     /// Whether it was ended by request, before its time.

@@ -16,6 +16,7 @@ mod chart;
 mod contender;
 mod cores;
 mod figures;
+mod machine;
 mod network;
 mod path;
 mod shaped;
@@ -29,6 +30,7 @@ pub use figures::{Better, Cell, Figures, METRICS, Metric};
 pub use shaped::{Accounts, overload};
 pub use text::{json, text};
 
+use machine::Ticks;
 use sluice_core::Span;
 use sluice_net::cores::CoreError;
 use sluice_net::namespace::{LinkError, NamespaceError, OffloadError, Privilege, SysctlError};
@@ -200,6 +202,7 @@ pub fn run(
         missing => return Err(BenchError::Privilege(missing)),
     }
     let mut figures = Figures::default();
+    let before = Ticks::now();
     let mut steps = Steps {
         done: 0,
         total: plan
@@ -231,6 +234,9 @@ pub fn run(
         }
     }
     figures.is_interrupted = interrupt.is_stopped();
+    figures.stolen = before
+        .zip(Ticks::now())
+        .and_then(|(before, now)| now.stolen_since(before));
     Ok(figures)
 }
 

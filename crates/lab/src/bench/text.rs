@@ -120,6 +120,13 @@ pub fn text(figures: &Figures) -> String {
     for note in &figures.notes {
         let _ = writeln!(out, "\nleft out: {note}");
     }
+    if let Some(stolen) = figures.stolen.filter(|stolen| *stolen > 0.0) {
+        let _ = writeln!(
+            out,
+            "\nMeanwhile the hypervisor gave {:.1} % of the cores' time to others (steal)",
+            stolen * 100.0
+        );
+    }
     out
 }
 
