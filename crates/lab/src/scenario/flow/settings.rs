@@ -36,7 +36,8 @@ keys! {
 impl TcpSettings {
     /// Complains about what the congestion control does not have.
     pub(super) fn check(&self, cc: &Word, table: &Table, problems: &mut Problems) -> bool {
-        let asked: [(_, _, fn(&Descriptor) -> bool); 2] = [
+        type Has = fn(&Descriptor) -> bool;
+        let asked: [(&str, bool, Has); 2] = [
             ("abe", self.abe, |cc| cc.has_abe),
             ("slow_start", self.slow_start.is_some(), |cc| cc.has_hystart),
         ];
