@@ -564,6 +564,10 @@ fn what_only_the_tcp_of_the_simulator_has_is_refused() {
             "growth = \"bytes\"",
             "`growth = \"bytes\"` of flow `tcp` (the kernel's CUBIC grows by whole segments) is not possible",
         ),
+        (
+            "abe = true",
+            "`abe = true` of flow `tcp` (the kernel takes a mark for a loss) is not possible",
+        ),
     ] {
         let text = format!(
             "duration = \"2s\"\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"tcp\"\n{key}\n"

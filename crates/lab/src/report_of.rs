@@ -306,12 +306,7 @@ fn flow(instance: &FlowInstance<'_>, samples: &[FlowSample], measure: &scenario:
     Flow {
         name: instance.name.clone(),
         kind: instance.flow.kind.type_name().to_owned(),
-        cc: match &instance.flow.kind {
-            FlowKind::Tcp(tcp) => Some(tcp.cc.0.clone()),
-            FlowKind::Web(web) => Some(web.cc.0.clone()),
-            FlowKind::Rr(rr) => Some(rr.cc.0.clone()),
-            FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) | FlowKind::Pcap(_) => None,
-        },
+        cc: instance.flow.kind.tcp().map(|(cc, _)| cc.0.clone()),
         direction: direction(instance.flow.direction),
         goodput_mbps: Series::new(time_s, mbps),
         cwnd_segments: series(&|s| s.cwnd.map(|n| n as f64)),

@@ -31,12 +31,7 @@ pub enum FlowReport {
 
 /// The congestion control that a flow asks the kernel for.
 pub(super) fn congestion_control(flow: &Flow) -> Option<&str> {
-    match &flow.kind {
-        FlowKind::Tcp(tcp) => Some(&tcp.cc.0),
-        FlowKind::Rr(rr) => Some(&rr.cc.0),
-        FlowKind::Web(web) => Some(&web.cc.0),
-        FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) | FlowKind::Pcap(_) => None,
-    }
+    flow.kind.tcp().map(|(cc, _)| cc.0.as_str())
 }
 
 /// A flow under way.

@@ -19,7 +19,7 @@ use super::hosts::{self, FlowReport, Source};
 use super::router::{Observation, Plan, RouterReport, route};
 use super::topology::{MOST_WAYS, Topology, TopologyError};
 use crate::recording::NO_FLOW;
-use crate::scenario::{Flow, Growth, Scenario};
+use crate::scenario::{Flow, Scenario};
 
 /// Why a live run could not start, or broke off.
 #[derive(Debug, thiserror::Error)]
@@ -120,12 +120,10 @@ fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
             "a run with {ways} different `rtt`, `class`, `hops` and `initial_window` of flows"
         ));
     }
-    let mut flows = scenario.flows.iter();
-    if let Some(flow) = flows.find(|flow| flow.kind.growth() == Growth::Bytes) {
-        return refuse(format!(
-            "`growth = \"bytes\"` of flow `{}` (the kernel's CUBIC grows by whole segments)",
-            flow.name
-        ));
+    for flow in &scenario.flows {
+        if let Some((setting, reason)) = flow.beyond_kernel() {
+            return refuse(format!("`{setting}` of flow `{}` ({reason})", flow.name));
+        }
     }
     // Those have addresses of their own, which the rules do not know.
     let mut flows = scenario.flows.iter();
@@ -389,5 +387,46 @@ mod tests {
         );
         // Nothing else grows in either way, which is told as a warning.
         assert_eq!(check("reno"), Ok(()));
+    }
+
+    #[test]
+    fn what_the_kernels_tcp_cannot_be_asked_for_is_refused_with_what_it_does() {
+        let check = |keys: &str| {
+            let text = format!(
+                "duration = \"2s\"\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"rr\"\n{keys}\n"
+            );
+            let variants = Scenario::parse("x.toml", &text, &[]).unwrap();
+            check_support(&variants[0].scenario).map_err(|error| error.to_string())
+        };
+        for (keys, expected) in [
+            (
+                "abe = true",
+                "`abe = true` of flow `rr` (the kernel takes a mark for a loss)",
+            ),
+            (
+                "slow_start = \"standard\"",
+                "`slow_start = \"standard\"` of flow `rr` (the kernel's `cubic` ends slow start in another way)",
+            ),
+            (
+                "pacing = true",
+                "`pacing = true` of flow `rr` (the kernel's `cubic` does not pace)",
+            ),
+            (
+                "cc = \"bbr\"\npacing = false",
+                "`pacing = false` of flow `rr` (the kernel's `bbr` paces)",
+            ),
+            (
+                "rto_floor = { total = \"1s\" }",
+                "`rto_floor = { total = \"1s\" }` of flow `rr` (the kernel's is 200ms beyond the smoothed RTT)",
+            ),
+        ] {
+            let expected = format!(
+                "{expected} is not possible with the live backend; the simulator (`--backend sim`) has it"
+            );
+            assert_eq!(check(keys), Err(expected));
+        }
+        // What the kernel does by itself can be said.
+        let own = "abe = false\nslow_start = \"hystart\"\npacing = false\nrto_floor = \"200ms\"";
+        assert_eq!(check(own), Ok(()));
     }
 }

@@ -11,7 +11,7 @@ use super::error::{Problem, Problems};
 use super::field::{Dscp, Name, Word};
 use super::schema::{Field, KeyDecl, Keys, Section, keys, names};
 use super::tree::{Node, Place, Table, Value};
-use super::words::{Direction, Growth};
+use super::words::{Direction, TcpEcn};
 
 keys! {
     /// What every flow has.
@@ -56,6 +56,11 @@ pub(crate) trait FlowType: Keys {
         None
     }
 
+    /// Congestion control and ECN of its connections, if it has any.
+    fn tcp(&self) -> Option<(&Word, TcpEcn)> {
+        None
+    }
+
     /// What is not done as it is written.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
@@ -91,6 +96,8 @@ pub struct Flow {
     pub class: u64,
     /// What it sends.
     pub kind: FlowKind,
+    /// What is asked of its TCP, if it is one.
+    pub tcp: Option<TcpSettings>,
 }
 
 /// One single flow of a run.
@@ -228,6 +235,11 @@ macro_rules! flow_types {
                 match self { $(FlowKind::$type(flow) => flow.is_sized(),)+ }
             }
 
+            /// Congestion control and ECN of its connections, if it has any.
+            pub fn tcp(&self) -> Option<(&Word, TcpEcn)> {
+                match self { $(FlowKind::$type(flow) => FlowType::tcp(flow),)+ }
+            }
+
             /// What is not done as it is written.
             pub fn warnings(&self) -> Vec<String> {
                 match self { $(FlowKind::$type(flow) => FlowType::warnings(flow),)+ }
@@ -265,7 +277,10 @@ macro_rules! flow_types {
     };
 }
 
+mod settings;
+
 pub use pcap::PcapPacket;
+pub use settings::TcpSettings;
 pub use web::ObjectSize;
 
 flow_types! {
@@ -289,43 +304,21 @@ impl FlowKind {
         };
         segments.map(|segments| segments as u32)
     }
-
-    /// How its connections count the growth of their windows: other than Linux only if they are CUBIC.
-    pub fn growth(&self) -> Growth {
-        let (growth, cc) = match self {
-            FlowKind::Tcp(flow) => (flow.growth, &flow.cc),
-            FlowKind::Rr(flow) => (flow.growth, &flow.cc),
-            FlowKind::Web(flow) => (flow.growth, &flow.cc),
-            FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) | FlowKind::Pcap(_) => {
-                return Growth::Segments;
-            }
-        };
-        if cc.0 == CUBIC {
-            growth
-        } else {
-            Growth::Segments
-        }
-    }
-}
-
-/// The one congestion control whose growth can be counted in two ways.
-const CUBIC: &str = "cubic";
-
-/// What is told of a `growth` that has no effect.
-fn growth_warning(growth: Growth, cc: &Word) -> Vec<String> {
-    if growth == Growth::Segments || cc.0 == CUBIC {
-        return Vec::new();
-    }
-    vec![format!(
-        "`growth` concerns `cc = \"{CUBIC}\"`; with `{}` it changes nothing",
-        cc.0
-    )]
 }
 
 impl Flow {
     /// How long each of them lasts, unless the run ends before.
     pub fn life(&self) -> Span {
         self.stop.saturating_sub(self.start)
+    }
+
+    /// What is not done as it is written.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.kind.warnings();
+        if let (Some(settings), Some((cc, ecn))) = (&self.tcp, self.kind.tcp()) {
+            warnings.extend(settings.warnings(cc, ecn));
+        }
+        warnings
     }
 
     /// When each of them starts.
@@ -360,15 +353,28 @@ impl Flow {
             return None;
         };
         section.name = format!("a flow of type `{type_name}`");
+        // What has a congestion control is TCP.
+        let is_tcp = names(declared).any(|name| name == "cc");
+        let of_tcp = if is_tcp { TcpSettings::KEYS } else { &[] };
         let known: Vec<&str> = ["type"]
             .into_iter()
             .chain(names(FlowKeys::KEYS))
             .chain(names(declared))
+            .chain(names(of_tcp))
             .collect();
         section.check_keys(table, &known, problems);
         let common = FlowKeys::read(table, &section, problems);
         let kind = FlowKind::read(type_name, table, &section, problems);
+        let settings = is_tcp.then(|| TcpSettings::read(table, &section, problems));
         let (common, kind) = (common?, kind?);
+        let tcp = match (settings, kind.tcp()) {
+            (Some(settings), Some((cc, _))) => {
+                let settings = settings?;
+                let is_right = settings.check(cc, table, problems);
+                Some(is_right.then_some(settings)?)
+            }
+            _ => None,
+        };
         let flow = Flow {
             name: common.name.expect("flows are named before they are read").0,
             count: kind.own_count().unwrap_or(common.count),
@@ -380,6 +386,7 @@ impl Flow {
             hops: common.hops,
             class: common.class,
             kind,
+            tcp,
         };
         flow.check_times(table, duration, problems).then_some(flow)
     }
@@ -447,6 +454,9 @@ impl Flow {
         }
         .write(&mut table);
         self.kind.write(&mut table);
+        if let Some(settings) = &self.tcp {
+            settings.write(&mut table);
+        }
         table
     }
 }

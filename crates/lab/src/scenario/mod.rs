@@ -57,7 +57,8 @@ pub use expect::{Expect, Quantity};
 pub use field::{Dscp, Name, Queue, Word};
 pub use file::TextFile;
 pub use flow::{
-    Flow, FlowInstance, FlowKind, Hops, ObjectSize, Pcap, PcapPacket, Ping, Rr, Tcp, Udp, Voip, Web,
+    Flow, FlowInstance, FlowKind, Hops, ObjectSize, Pcap, PcapPacket, Ping, Rr, Tcp, TcpSettings,
+    Udp, Voip, Web,
 };
 pub(crate) use flow::{Payloads, flow_types_with, instance_names};
 pub use link::{Link, Pipe};
@@ -65,7 +66,7 @@ pub use reference::reference;
 pub use rules::Rules;
 pub use schedule::{Delays, Schedule};
 pub use schema::{KeyDecl, Presence};
-pub use words::{Backend, Direction, Growth, PipeId, Protocol, Spacing, TcpEcn};
+pub use words::{Backend, Direction, Growth, PipeId, Protocol, SlowStart, Spacing, TcpEcn};
 
 use error::{Problem, Problems, Source};
 use schema::{Keys, Section, keys, names};

@@ -26,6 +26,8 @@ pub fn reference() -> String {
     for (name, doc, keys, _) in flow::TYPES {
         section(page, &format!("`type = \"{name}\"`"), doc, keys);
     }
+    let title = "`[[flow]]` over TCP: what only the simulator has";
+    section(page, title, TCP_SETTINGS, flow::TcpSettings::KEYS);
     section(page, "`[matrix]`", MATRIX, &[]);
     section(page, "`[[expect]]`", EXPECT, expect::KEYS);
     page.push_str("\n### Figures of a flow: `NAME.figure`\n\n");
@@ -212,6 +214,10 @@ add 2000 allow all from any to any
 const FLOW: &str = "\
 Each `[[flow]]` is a flow, or several that are alike. Its `type` must be given, and decides about the other
 keys.";
+
+const TCP_SETTINGS: &str = "\
+These keys belong to `tcp`, `rr` and `web` and concern both ends. The kernel's TCP cannot be asked for them, so a
+live run refuses what it does not do by itself.";
 
 const MATRIX: &str = r#"Each key here is the path of another key (`link.queue`, `link.up.rate`, `flow.NAME.cc`, `duration`), and lists
 the values that it takes in turn. Several keys are crossed; the last one varies fastest. A variant is named after

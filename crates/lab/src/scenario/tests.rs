@@ -1,7 +1,9 @@
-//! What scenarios mean; [`errors`] has what is wrong with them, [`print`] that they print back.
+//! What scenarios mean; [`errors`] has what is wrong with them, [`print`] that they print back, [`settings`] what is
+//! asked of TCP.
 
 mod errors;
 mod print;
+mod settings;
 
 use sluice_core::Rate;
 
@@ -25,23 +27,6 @@ fn variants(text: &str, sets: &[&str]) -> Vec<Variant> {
 
 fn names(variants: &[Variant]) -> Vec<&str> {
     variants.iter().map(|v| v.name.as_str()).collect()
-}
-
-#[test]
-fn a_growth_without_cubic_is_told_to_change_nothing() {
-    for (cc, is_told) in [("cubic", false), ("reno", true)] {
-        let text = format!("{PLAIN}cc = \"{cc}\"\ngrowth = \"bytes\"");
-        let kind = variants(&text, &[])[0].scenario.flows[0].kind.clone();
-        let expected = "`growth` concerns `cc = \"cubic\"`; with `reno` it changes nothing";
-        let told: &[&str] = if is_told { &[expected] } else { &[] };
-        assert_eq!(kind.warnings(), told);
-        let growth = if is_told {
-            Growth::Segments
-        } else {
-            Growth::Bytes
-        };
-        assert_eq!(kind.growth(), growth);
-    }
 }
 
 #[test]

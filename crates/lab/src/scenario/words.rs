@@ -145,6 +145,17 @@ pub enum Growth {
     Bytes,
 }
 
+/// How slow start ends before the first loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlowStart {
+    /// At ssthresh (RFC 5681).
+    Standard,
+    /// At the first sign of a long train of ACKs or of a grown RTT, as Linux's CUBIC.
+    Hystart,
+    /// When the RTT has grown, through conservative slow start (RFC 9406).
+    HystartPlusPlus,
+}
+
 /// Words that each stand for one value of a type.
 macro_rules! word_enum {
     ($type:ident, $kind:literal, $($variant:ident = $word:literal),+) => {
@@ -206,6 +217,13 @@ word_enum!(
     "`segments` or `bytes`",
     Segments = "segments",
     Bytes = "bytes"
+);
+word_enum!(
+    SlowStart,
+    "`standard`, `hystart` or `hystart_plus_plus`",
+    Standard = "standard",
+    Hystart = "hystart",
+    HystartPlusPlus = "hystart_plus_plus"
 );
 
 /// Use of explicit congestion notification by a TCP connection.

@@ -219,10 +219,23 @@ fn tcp_config(
     if let Some(segments) = instance.flow.kind.initial_window() {
         config.initial_window = segments;
     }
-    config.growth = match instance.flow.kind.growth() {
-        scenario::Growth::Segments => tcp::Growth::Segments,
-        scenario::Growth::Bytes => tcp::Growth::Bytes,
-    };
+    if let Some(settings) = &instance.flow.tcp {
+        config.growth = match settings.growth {
+            scenario::Growth::Segments => tcp::Growth::Segments,
+            scenario::Growth::Bytes => tcp::Growth::Bytes,
+        };
+        config.abe = settings.abe;
+        config.slow_start = settings
+            .slow_start
+            .map(tcp::SlowStart::from)
+            .unwrap_or_default();
+        config.pacing = match settings.pacing {
+            None => tcp::Pacing::Auto,
+            Some(false) => tcp::Pacing::Off,
+            Some(true) => tcp::Pacing::On,
+        };
+        config.rto_floor = settings.rto_floor;
+    }
     match ecn {
         TcpEcn::Off => {}
         TcpEcn::On if config.ecn == EcnMode::Off => config.ecn = EcnMode::Classic,

@@ -1,5 +1,7 @@
 //! Whether what a scenario says happens in the simulation, seen in the recording.
 
+mod settings;
+
 use std::path::Path;
 
 use sluice_core::record::Fate;

@@ -253,7 +253,7 @@ impl Suite {
         for experiment in &self.experiments {
             for run in &experiment.runs {
                 for flow in &run.variant.scenario.flows {
-                    for warning in flow.kind.warnings() {
+                    for warning in flow.warnings() {
                         let text =
                             format!("{}: {}: {warning}", experiment.file.display(), flow.name);
                         if !all.contains(&text) {

@@ -209,6 +209,10 @@ pub struct Descriptor {
     pub paces: bool,
     /// How Linux ends its slow start.
     pub slow_start: SlowStart,
+    /// Whether [`crate::Config::abe`] concerns it.
+    pub has_abe: bool,
+    /// Whether [`crate::Config::slow_start`] concerns it.
+    pub has_hystart: bool,
     /// Segments of the initial window, if nothing else is asked for.
     pub initial_window: u32,
     /// Makes the state of one connection.
@@ -229,6 +233,8 @@ pub static RENO: Descriptor = Descriptor {
     ecn: EcnMode::Classic,
     paces: false,
     slow_start: SlowStart::Standard,
+    has_abe: true,
+    has_hystart: true,
     initial_window: INITIAL_WINDOW,
     create: |params| Box::new(reno::Reno::new(params)),
 };
@@ -241,6 +247,8 @@ pub static CUBIC: Descriptor = Descriptor {
     ecn: EcnMode::Classic,
     paces: false,
     slow_start: SlowStart::Hystart,
+    has_abe: true,
+    has_hystart: true,
     initial_window: INITIAL_WINDOW,
     create: |params| Box::new(cubic::Cubic::new(params)),
 };
@@ -253,6 +261,8 @@ pub static BBR: Descriptor = Descriptor {
     ecn: EcnMode::Off,
     paces: true,
     slow_start: SlowStart::Standard,
+    has_abe: false,
+    has_hystart: false,
     initial_window: INITIAL_WINDOW,
     create: |params| Box::new(bbr::Bbr::new(params)),
 };
@@ -265,6 +275,8 @@ pub static DCTCP: Descriptor = Descriptor {
     ecn: EcnMode::Dctcp,
     paces: false,
     slow_start: SlowStart::Standard,
+    has_abe: false,
+    has_hystart: false,
     initial_window: INITIAL_WINDOW,
     create: |params| Box::new(dctcp::Dctcp::new(params)),
 };
@@ -277,6 +289,8 @@ pub static PRAGUE: Descriptor = Descriptor {
     ecn: EcnMode::Accurate,
     paces: true,
     slow_start: SlowStart::Standard,
+    has_abe: false,
+    has_hystart: false,
     initial_window: INITIAL_WINDOW,
     create: |params| Box::new(prague::Prague::new(params)),
 };
@@ -289,6 +303,8 @@ pub static LEDBAT: Descriptor = Descriptor {
     ecn: EcnMode::Classic,
     paces: false,
     slow_start: SlowStart::Standard,
+    has_abe: false,
+    has_hystart: false,
     initial_window: ledbat::INIT_CWND,
     create: |params| Box::new(ledbat::Ledbat::new(params, ledbat::Settings::RFC_6817)),
 };

@@ -6,8 +6,8 @@ use super::super::error::{Problem, Problems};
 use super::super::field::{Dscp, Word};
 use super::super::schema::{Section, keys};
 use super::super::tree::Table;
-use super::super::words::{Growth, TcpEcn};
-use super::{FlowType, growth_warning};
+use super::super::words::TcpEcn;
+use super::FlowType;
 
 keys! {
     /// A TCP transfer: bulk until it is stopped, or a number of bytes, once or again and again.
@@ -17,9 +17,6 @@ keys! {
         /// segments that the sender may send before the first acknowledgement; if it is not given, what the
         /// congestion control starts with: 10 (RFC 6928), `ledbat` 2
         initial_window: Option<u64>, 1 => 1000;
-        /// how `cubic` counts its growth: in whole `segments` as Linux does, or in `bytes` by the formulas of
-        /// RFC 9438, which only the simulator has
-        growth: Growth = Growth::Segments;
         /// negotiate ECN (RFC 3168), or accurate ECN (RFC 9768)
         ecn: TcpEcn = TcpEcn::Off;
         /// end after so many bytes of payload; without it the flow sends until it is stopped
@@ -59,8 +56,8 @@ impl FlowType for Tcp {
         self.bytes.is_some() && self.pause.is_none()
     }
 
-    fn warnings(&self) -> Vec<String> {
-        growth_warning(self.growth, &self.cc)
+    fn tcp(&self) -> Option<(&Word, TcpEcn)> {
+        Some((&self.cc, self.ecn))
     }
 
     fn check(&self, table: &Table, _section: &Section, problems: &mut Problems) -> bool {

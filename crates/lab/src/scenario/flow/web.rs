@@ -8,8 +8,8 @@ use super::super::field::{Dscp, Word};
 use super::super::schema::Field;
 use super::super::schema::keys;
 use super::super::tree::{Node, Table, Value};
-use super::super::words::{Growth, TcpEcn};
-use super::{FlowType, growth_warning};
+use super::super::words::TcpEcn;
+use super::FlowType;
 
 keys! {
     /// Pages over short TCP connections, asked for at the times of a Poisson process.
@@ -28,9 +28,6 @@ keys! {
         /// segments that each end may send before the first acknowledgement; if it is not given, what the
         /// congestion control starts with: 10 (RFC 6928), `ledbat` 2
         initial_window: Option<u64>, 1 => 1000;
-        /// how `cubic` counts its growth: in whole `segments` as Linux does, or in `bytes` by the formulas of
-        /// RFC 9438, which only the simulator has
-        growth: Growth = Growth::Segments;
         /// negotiate ECN (RFC 3168), or accurate ECN (RFC 9768)
         ecn: TcpEcn = TcpEcn::Off;
         /// codepoint of its packets: a number or a word such as `ef`
@@ -51,8 +48,8 @@ impl FlowType for Web {
         "fct.max",
     ];
 
-    fn warnings(&self) -> Vec<String> {
-        growth_warning(self.growth, &self.cc)
+    fn tcp(&self) -> Option<(&Word, TcpEcn)> {
+        Some((&self.cc, self.ecn))
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::*;
 use super::PLAIN;
 
-fn errors(text: &str, sets: &[&str]) -> String {
+pub(super) fn errors(text: &str, sets: &[&str]) -> String {
     let sets: Vec<String> = sets.iter().map(|s| (*s).to_owned()).collect();
     match Scenario::parse("x.toml", text, &sets) {
         Ok(variants) => panic!("nothing is wrong with {variants:?}"),
@@ -33,7 +33,7 @@ error: unknown key `colour` in a flow of type `tcp`
   --> x.toml:10:1
    |
 10 | colour = \"blue\"
-   | ^^^^^^ one of: type, name, count, stagger, direction, start, stop, rtt, hops, class, cc, initial_window, growth, ecn, bytes, pause, dscp"
+   | ^^^^^^ one of: type, name, count, stagger, direction, start, stop, rtt, hops, class, cc, initial_window, ecn, bytes, pause, dscp, growth, abe, slow_start, pacing, rto_floor"
     );
 }
 
@@ -495,17 +495,4 @@ fn a_suggested_unit_is_of_the_size_that_was_meant() {
     assert!(time.ends_with("did you mean `s`?"), "{time}");
     let time = errors(&PLAIN.replace("\"10s", "\"10m"), &[]);
     assert!(time.ends_with("units: ns, us, ms, s, min, h"), "{time}");
-}
-
-#[test]
-fn a_growth_that_cubic_does_not_have_is_answered_with_those_that_it_has() {
-    assert_eq!(
-        errors(&format!("{PLAIN}growth = \"byte\""), &[]),
-        "\
-error: `growth` cannot be `byte`
-  --> x.toml:10:10
-   |
-10 | growth = \"byte\"
-   |          ^^^^^^ did you mean `bytes`?"
-    );
 }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use sluice_core::param::{Kind, ParamDecl, Value as ParamValue, Values};
 use sluice_core::registry::{self, Spec};
 use sluice_core::{Bytes, Rate};
+use sluice_tcp::rtt::RtoFloor;
 
 use super::super::effects::Effects;
 use super::super::*;
@@ -140,19 +141,55 @@ fn size() -> impl Strategy<Value = ObjectSize> {
     ]
 }
 
+fn settings() -> impl Strategy<Value = TcpSettings> {
+    let floor = prop_oneof![
+        span(1_000_000, 60 * SECOND).prop_map(RtoFloor::Variance),
+        span(1_000_000, 60 * SECOND).prop_map(RtoFloor::Total),
+    ];
+    let slow_start = prop::sample::select(vec![
+        SlowStart::Standard,
+        SlowStart::Hystart,
+        SlowStart::HystartPlusPlus,
+    ]);
+    (
+        prop::sample::select(vec![Growth::Segments, Growth::Bytes]),
+        any::<bool>(),
+        option::of(slow_start),
+        option::of(any::<bool>()),
+        floor,
+    )
+        .prop_map(|(growth, abe, slow_start, pacing, rto_floor)| TcpSettings {
+            growth,
+            abe,
+            slow_start,
+            pacing,
+            rto_floor,
+        })
+}
+
+/// Of `settings`, what a flow of this kind takes.
+fn settings_of(kind: &FlowKind, mut settings: TcpSettings) -> Option<TcpSettings> {
+    let (cc, _) = kind.tcp()?;
+    if !["reno", "cubic"].contains(&cc.0.as_str()) {
+        settings.abe = false;
+        settings.slow_start = None;
+    }
+    Some(settings)
+}
+
 fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Flow> {
     let dscp = || (0_u8..64).prop_map(|n| Dscp::new(n).unwrap());
     let ecn = || prop::sample::select(vec![TcpEcn::Off, TcpEcn::On, TcpEcn::Accurate]);
-    let cc = || "[a-z0-9_]{1,8}".prop_map(|word| Word::new(&word));
+    let cc = || {
+        prop_oneof!["[a-z0-9_]{1,8}", Just("cubic".to_owned())].prop_map(|word| Word::new(&word))
+    };
     let window = || option::of(1..=1000_u64);
-    let growth = || prop::sample::select(vec![Growth::Segments, Growth::Bytes]);
     let sized = option::of((1..1_u64 << 40, option::of(span(0, SECOND))));
     let kind = prop_oneof![
-        (cc(), ecn(), sized, window(), growth(), dscp()).prop_map(
-            |(cc, ecn, sized, initial_window, growth, dscp)| FlowKind::Tcp(Tcp {
+        (cc(), ecn(), sized, window(), dscp()).prop_map(
+            |(cc, ecn, sized, initial_window, dscp)| FlowKind::Tcp(Tcp {
                 cc,
                 initial_window,
-                growth,
                 ecn,
                 bytes: sized.map(|(bytes, _)| Bytes::new(bytes)),
                 pause: sized.and_then(|(_, pause)| pause),
@@ -200,18 +237,16 @@ fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Fl
             span(0, SECOND),
             cc(),
             window(),
-            growth(),
             ecn(),
             dscp()
         )
             .prop_map(
-                |(bytes, think, cc, initial_window, growth, ecn, dscp)| FlowKind::Rr(Rr {
+                |(bytes, think, cc, initial_window, ecn, dscp)| FlowKind::Rr(Rr {
                     request: Bytes::new(bytes),
                     response: Bytes::new(1),
                     think,
                     cc,
                     initial_window,
-                    growth,
                     ecn,
                     dscp,
                 })
@@ -224,7 +259,6 @@ fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Fl
                 request: Bytes::new(objects),
                 cc: Word::new("reno"),
                 initial_window: Some(objects),
-                growth: Growth::Bytes,
                 ecn,
                 dscp: Dscp::default(),
             })
@@ -234,8 +268,9 @@ fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Fl
     let times = (0..duration.as_ns() - shortest)
         .prop_flat_map(move |start| (Just(start), start + shortest..=duration.as_ns()));
     let direction = prop_oneof![Just(Direction::Up), Just(Direction::Down)];
-    (times, 1..5_u64, 0..=65_535_u64, direction, kind).prop_map(
-        move |((start, stop), count, class, direction, kind)| Flow {
+    (times, 1..5_u64, 0..=65_535_u64, direction, kind, settings()).prop_map(
+        move |((start, stop), count, class, direction, kind, settings)| Flow {
+            tcp: settings_of(&kind, settings),
             name: format!("flow_{number}"),
             count,
             direction,

@@ -1,0 +1,143 @@
+//! What is asked of the TCP of the simulator.
+
+use sluice_tcp::rtt::RtoFloor;
+
+use super::super::*;
+use super::errors::errors;
+use super::{PLAIN, variants};
+
+#[test]
+fn a_growth_without_cubic_is_told_to_change_nothing() {
+    for (cc, is_told) in [("cubic", false), ("reno", true)] {
+        let text = format!("{PLAIN}cc = \"{cc}\"\ngrowth = \"bytes\"");
+        let flow = variants(&text, &[])[0].scenario.flows[0].clone();
+        let expected = "`growth` concerns `cc = \"cubic\"`; with `reno` it changes nothing";
+        let told: &[&str] = if is_told { &[expected] } else { &[] };
+        assert_eq!(flow.warnings(), told);
+        assert_eq!(flow.beyond_kernel().is_none(), is_told);
+    }
+}
+
+#[test]
+fn abe_without_marks_is_told_to_change_nothing() {
+    for (ecn, is_told) in [("false", true), ("true", false), ("\"accurate\"", false)] {
+        let text = format!("{PLAIN}abe = true\necn = {ecn}");
+        let expected = "`abe` concerns marks; without `ecn` it changes nothing";
+        let told: &[&str] = if is_told { &[expected] } else { &[] };
+        assert_eq!(variants(&text, &[])[0].scenario.flows[0].warnings(), told);
+    }
+}
+
+#[test]
+fn every_flow_over_tcp_takes_the_settings_of_tcp() {
+    for flow in ["tcp\"", "rr\"", "web\"\ninterval = \"1s\""] {
+        let text = PLAIN.replace("tcp\"", flow);
+        let keys = "abe = true\nslow_start = \"hystart_plus_plus\"\npacing = true\nrto_floor = { total = \"1s\" }\n";
+        let scenario = &variants(&format!("{text}{keys}"), &[])[0].scenario;
+        let expected = TcpSettings {
+            growth: Growth::Segments,
+            abe: true,
+            slow_start: Some(SlowStart::HystartPlusPlus),
+            pacing: Some(true),
+            rto_floor: RtoFloor::Total(Span::from_secs(1)),
+        };
+        assert_eq!(scenario.flows[0].tcp, Some(expected), "{flow}");
+    }
+    assert_eq!(
+        variants(&PLAIN.replace("tcp", "voip"), &[])[0]
+            .scenario
+            .flows[0]
+            .tcp,
+        None
+    );
+}
+
+#[test]
+fn a_growth_that_cubic_does_not_have_is_answered_with_those_that_it_has() {
+    assert_eq!(
+        errors(&format!("{PLAIN}growth = \"byte\""), &[]),
+        "\
+error: `growth` cannot be `byte`
+  --> x.toml:10:10
+   |
+10 | growth = \"byte\"
+   |          ^^^^^^ did you mean `bytes`?"
+    );
+}
+
+#[test]
+fn a_setting_that_the_congestion_control_does_not_have_is_answered_with_those_that_have_it() {
+    assert_eq!(
+        errors(&format!("{PLAIN}cc = \"bbr\"\nabe = true"), &[]),
+        "\
+error: `cc` bbr has no `abe`
+  --> x.toml:11:7
+   |
+11 | abe = true
+   |       ^^^^ it belongs to `reno` and `cubic`"
+    );
+    assert_eq!(
+        errors(
+            &format!("{PLAIN}cc = \"dctcp\"\nslow_start = \"hystart\""),
+            &[]
+        ),
+        "\
+error: `cc` dctcp has no `slow_start`
+  --> x.toml:11:14
+   |
+11 | slow_start = \"hystart\"
+   |              ^^^^^^^^^ it belongs to `reno` and `cubic`"
+    );
+    // What is off concerns nobody.
+    let off = format!("{PLAIN}cc = \"bbr\"\nabe = false");
+    assert!(Scenario::parse("x.toml", &off, &[]).is_ok());
+}
+
+#[test]
+fn a_setting_of_tcp_with_a_wrong_value_is_told_what_is_accepted() {
+    for (line, message, hint) in [
+        (
+            "abe = 1",
+            "`abe` takes true or false, not a whole number",
+            "",
+        ),
+        (
+            "pacing = \"on\"",
+            "`pacing` takes true or false, not a string",
+            "",
+        ),
+        (
+            "slow_start = \"hystrat\"",
+            "`slow_start` cannot be `hystrat`",
+            "did you mean `hystart`?",
+        ),
+        (
+            "rto_floor = \"100us\"",
+            "`rto_floor` cannot be 100us",
+            "1ms to 60s is accepted",
+        ),
+        (
+            "rto_floor = { total = \"61s\" }",
+            "`rto_floor` cannot be 61s",
+            "1ms to 60s is accepted",
+        ),
+        (
+            "rto_floor = { whole = \"1s\" }",
+            "`rto_floor` as a table has other keys",
+            "write \"200ms\" or { total = \"1s\" }",
+        ),
+    ] {
+        let told = errors(&format!("{PLAIN}{line}"), &[]);
+        let column = line.find("= ").unwrap() + 3;
+        assert!(told.starts_with(&format!("error: {message}\n")), "{told}");
+        assert!(told.contains(&format!("x.toml:10:{column}\n")), "{told}");
+        assert!(told.trim_end().ends_with(hint), "{told}");
+    }
+    // UDP has no such thing.
+    let text = PLAIN.replace("tcp\"", "udp\"\nrate = \"1Mbit/s\"");
+    let told = errors(&format!("{text}abe = true"), &[]);
+    assert!(
+        told.starts_with("error: unknown key `abe` in a flow of type `udp`"),
+        "{told}"
+    );
+}
