@@ -11,7 +11,7 @@ use super::cell::{Cell, ColumnDecl, ColumnKind};
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
 
@@ -33,6 +33,8 @@ struct Column {
     levels: Vec<i16>,
     /// The words seen so far, so that each is held once.
     words: BTreeMap<String, ByteArray>,
+    /// The last one, which often comes again.
+    last_word: ByteArray,
 }
 
 impl Column {
@@ -47,6 +49,7 @@ impl Column {
             },
             levels: Vec::new(),
             words: BTreeMap::new(),
+            last_word: ByteArray::from(""),
         }
     }
 
@@ -61,10 +64,13 @@ impl Column {
             (Values::Float(values), Cell::Int(n)) => values.push(n as f64),
             (Values::Flag(values), Cell::Flag(b)) => values.push(b),
             (Values::Text(values), Cell::Text(word)) => {
-                if !self.words.contains_key(word) {
-                    self.words.insert(word.to_owned(), ByteArray::from(word));
+                if self.last_word.data() != word.as_bytes() {
+                    if !self.words.contains_key(word) {
+                        self.words.insert(word.to_owned(), ByteArray::from(word));
+                    }
+                    self.last_word = self.words[word].clone();
                 }
-                values.push(self.words[word].clone());
+                values.push(self.last_word.clone());
             }
             (_, Cell::Empty) => {
                 assert!(
@@ -202,9 +208,11 @@ pub(super) fn physical(kind: ColumnKind) -> (Physical, Option<LogicalType>) {
 fn properties(columns: &[ColumnDecl]) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("sluice ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::SNAPPY);
+        .set_compression(Compression::SNAPPY)
+        // Least and greatest value of a row group tell a reader whether to look into it.
+        .set_statistics_enabled(EnabledStatistics::Chunk);
     // Times and sequence numbers are all different: a dictionary of them is waste, differences of
-    // neighbours are small.
+    // neighbours are small, and there is little left to compress in them.
     for decl in columns
         .iter()
         .filter(|d| d.name == "seq" || d.name.ends_with("_ns"))
@@ -212,6 +220,7 @@ fn properties(columns: &[ColumnDecl]) -> WriterProperties {
         let path = ColumnPath::from(decl.name);
         properties = properties
             .set_column_dictionary_enabled(path.clone(), false)
+            .set_column_compression(path.clone(), Compression::UNCOMPRESSED)
             .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED);
     }
     properties.build()

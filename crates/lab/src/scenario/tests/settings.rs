@@ -4,7 +4,7 @@ use sluice_tcp::rtt::RtoFloor;
 
 use super::super::*;
 use super::errors::errors;
-use super::{PLAIN, variants};
+use super::{PLAIN, names, variants};
 
 #[test]
 fn a_growth_without_cubic_is_told_to_change_nothing() {
@@ -140,4 +140,20 @@ fn a_setting_of_tcp_with_a_wrong_value_is_told_what_is_accepted() {
         told.starts_with("error: unknown key `abe` in a flow of type `udp`"),
         "{told}"
     );
+}
+
+#[test]
+fn both_forms_of_the_floor_can_be_varied_and_set() {
+    let matrix =
+        "[matrix]\n\"flow.tcp.rto_floor\" = { linux = \"200ms\", rfc = { total = \"1s\" } }\n";
+    let varied = variants(&format!("{PLAIN}{matrix}"), &[]);
+    assert_eq!(names(&varied), ["linux", "rfc"]);
+    let floor = |variant: &Variant| variant.scenario.flows[0].tcp.as_ref().unwrap().rto_floor;
+    let total = RtoFloor::Total(Span::from_secs(1));
+    assert_eq!(
+        varied.iter().map(floor).collect::<Vec<_>>(),
+        [RtoFloor::Variance(Span::from_ms(200)), total]
+    );
+    let set = variants(PLAIN, &["flow.tcp.rto_floor={ total = \"1s\" }"]);
+    assert_eq!(floor(&set[0]), total);
 }
