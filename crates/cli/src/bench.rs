@@ -55,7 +55,7 @@ enum SpinWord {
     None,
     /// Sleep, but for the last microseconds
     Adaptive,
-    /// Never sleep
+    /// Stay awake
     Always,
 }
 

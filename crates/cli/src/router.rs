@@ -75,7 +75,7 @@ enum SpinWord {
     None,
     /// Sleep, and burn the last microseconds
     Adaptive,
-    /// Never sleep: for a core of its own
+    /// Stay awake: for a core of its own
     Always,
 }
 
