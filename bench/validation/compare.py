@@ -20,6 +20,7 @@ BOUNDS = {
     "goodput": ("Mbit/s", 0.02),
     "sojourn p50": ("ms", 0.15),
     "sojourn p95": ("ms", 0.25),
+    "sojourn mean": ("ms", 0.15),
     "srtt p50": ("ms", 0.15),
     "srtt p95": ("ms", 0.25),
     "ping p50": ("ms", 0.15),
@@ -38,6 +39,7 @@ def figures(folder: Path) -> dict[str, float]:
         "goodput": summary["total_goodput_bps"] / 1e6,
         "sojourn p50": up["sojourn"]["p50_ns"] / 1e6,
         "sojourn p95": up["sojourn"]["p95_ns"] / 1e6,
+        "sojourn mean": up["sojourn"]["mean_ns"] / 1e6,
         "drops a minute": sum(up["drops"].values()) / minutes,
     }
     for key, name in (("srtt", "srtt"), ("rtt", "ping")):

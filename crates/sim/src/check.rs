@@ -1,6 +1,7 @@
 //! What cannot be simulated, and why.
 
 use crate::config::{Config, Flow, FlowId, Link, LinkId, Spacing, Traffic, Udp};
+use sluice_core::param::Ratio;
 use sluice_core::{Span, Time};
 use sluice_tcp as tcp;
 use std::net::IpAddr;
@@ -114,6 +115,12 @@ pub enum ConfigError {
         /// What the algorithm says.
         error: sluice_core::param::ParamError,
     },
+    /// More packets than there are cannot be stalled.
+    #[error("a share of {share} of all packets is stalled (at most 1)")]
+    Stalls {
+        /// The share.
+        share: Ratio,
+    },
     /// Reporting would take forever.
     #[error("a sample interval of zero")]
     SampleInterval,
@@ -130,6 +137,10 @@ impl Config {
         }
         if self.sample_interval == Some(Span::ZERO) {
             return Err(ConfigError::SampleInterval);
+        }
+        if self.stalls.share > Ratio::ONE {
+            let share = self.stalls.share;
+            return Err(ConfigError::Stalls { share });
         }
         for (link, settings) in self.links.iter().enumerate() {
             let times = settings.delays.iter().map(|(at, _)| *at);

@@ -2,6 +2,7 @@
 
 use crate::check::ConfigError;
 use sluice_core::link::{LinkFiles, LinkParams, RateSource, Schedule};
+use sluice_core::param::Ratio;
 use sluice_core::registry::Spec;
 use sluice_core::{Ecn, Rate, Span, Time};
 use sluice_tcp as tcp;
@@ -34,6 +35,8 @@ pub struct Config {
     /// tail-drop queue for certain it must reach the transmission time of a packet there; the
     /// default is what real hosts do, and shifts an RTT by 50 us only.
     pub jitter: Span,
+    /// How often, and for how long, a host is not there when a packet comes.
+    pub stalls: Stalls,
     /// How often TCP variables, link backlogs and algorithm states are reported.
     pub sample_interval: Option<Span>,
     /// Bytes that a packet has on the link beyond its IP length: 14 for an Ethernet header.
@@ -42,6 +45,17 @@ pub struct Config {
 
 /// The default of [`Config::jitter`]: what a wake-up costs on a virtual machine.
 pub const DEFAULT_JITTER: Span = Span::from_us(50);
+
+/// A host that does something else when a packet comes: an interrupt, another program, or, on a virtual
+/// machine, the others of the same computer. The packet waits longer then than [`Config::jitter`], and
+/// those of its flow that come behind it with it. None by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stalls {
+    /// The share of packets that find it so.
+    pub share: Ratio,
+    /// The mean of how long they wait, which is distributed exponentially.
+    pub mean: Span,
+}
 
 impl Default for Config {
     fn default() -> Self {
@@ -52,6 +66,7 @@ impl Default for Config {
             routers: Vec::new(),
             flows: Vec::new(),
             jitter: DEFAULT_JITTER,
+            stalls: Stalls::default(),
             sample_interval: None,
             frame_overhead: 14,
         }

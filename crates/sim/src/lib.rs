@@ -38,8 +38,8 @@ mod stage;
 pub use check::ConfigError;
 pub use config::{
     Config, DEFAULT_JITTER, Direction, Exchange, Flow, FlowId, Link, LinkId, ListedDatagram, Ping,
-    Route, Router, Size, Spacing, Tcp, Traffic, Udp, Web, dumbbell, dumbbell_route, parking_lot,
-    parking_lot_route,
+    Route, Router, Size, Spacing, Stalls, Tcp, Traffic, Udp, Web, dumbbell, dumbbell_route,
+    parking_lot, parking_lot_route,
 };
 pub use estimate::Estimate;
 pub use observe::{Completion, Datagram, Echo, FlowTotals, LinkSample, Observer, TcpSample};

@@ -3,6 +3,7 @@
 use crate::cargo::{Datagram, Hold, NOT_STARTED, NOT_TCP, Tag, Transit};
 use crate::config::LinkId;
 use crate::observe::Observer;
+use crate::random::exponential;
 use crate::simulation::{FlowState, Simulation, kind};
 use crate::stage::{Engine, Stage, headers};
 use sluice_core::{Cx, DropReason, Ecn, Event, Packet, Sink, Span, Time, Wake};
@@ -190,8 +191,13 @@ impl Simulation {
         if let Some(delays) = self.access_delays.get(flow) {
             at = at.saturating_add(delays[side]);
         }
-        if self.jitter > Span::ZERO {
+        let stalled = self.stalls.share.as_fixed(32);
+        if self.jitter > Span::ZERO || stalled > 0 {
             at += Span::from_ns(self.jitter_rng.below(self.jitter.as_ns() + 1));
+            // Without stalls nothing is drawn for them.
+            if stalled > 0 && self.jitter_rng.chance(stalled) {
+                at += exponential(&mut self.jitter_rng, self.stalls.mean);
+            }
             let ready_at = &mut self.ready_at[flow][side];
             at = at.max(*ready_at);
             *ready_at = at;

@@ -3,7 +3,7 @@
 use crate::calendar::{Calendar, What};
 use crate::cargo::Hold;
 use crate::check::ConfigError;
-use crate::config::{Config, Flow, FlowId, LinkId, Traffic};
+use crate::config::{Config, Flow, FlowId, LinkId, Stalls, Traffic};
 use crate::connection::Connection;
 use crate::observe::{FlowTotals, LinkSample, Observer};
 use crate::path::mix;
@@ -59,6 +59,7 @@ pub struct Simulation {
     pub(crate) connections: Vec<Connection>,
     pub(crate) free_connections: Vec<u32>,
     pub(crate) jitter: Span,
+    pub(crate) stalls: Stalls,
     pub(crate) jitter_rng: Rng,
     pub(crate) frame_overhead: u32,
     sample_interval: Option<Span>,
@@ -196,6 +197,7 @@ impl Simulation {
             connections: Vec::new(),
             free_connections: Vec::new(),
             jitter: config.jitter,
+            stalls: config.stalls,
             jitter_rng: root.fork(u64::MAX - 1),
             frame_overhead: config.frame_overhead,
             sample_interval: config.sample_interval,

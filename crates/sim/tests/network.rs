@@ -1,12 +1,13 @@
 //! Whole simulations, checked against what can be computed by hand.
 
 use sluice_core::link::LinkParams;
+use sluice_core::param::Ratio;
 use sluice_core::registry::Spec;
 use sluice_core::{DropReason, Ecn, Event, Packet, Rate, Span, Time};
 use sluice_sim::{
     Completion, Config, ConfigError, Datagram, Direction, Echo, Flow, FlowId, Link, LinkId,
-    LinkSample, ListedDatagram, Observer, Ping, Route, Router, Simulation, Size, Spacing, Tcp,
-    TcpSample, Traffic, Udp, Web, dumbbell, dumbbell_route, parking_lot, parking_lot_route,
+    LinkSample, ListedDatagram, Observer, Ping, Route, Router, Simulation, Size, Spacing, Stalls,
+    Tcp, TcpSample, Traffic, Udp, Web, dumbbell, dumbbell_route, parking_lot, parking_lot_route,
 };
 use sluice_tcp::cc;
 
@@ -191,6 +192,33 @@ fn jitter_only_adds_and_stays_below_its_bound() {
     // 1000 of them err by 1.3 us.
     let mean = extra.iter().sum::<u64>() / extra.len() as u64;
     assert!(mean.abs_diff(100_000) < 6_500, "{mean}");
+}
+
+#[test]
+fn a_host_is_away_as_often_and_as_long_as_the_stalls_say() {
+    let links = dumbbell(Rate::UNLIMITED, Span::from_ms(20), &queue("fifo"));
+    let config = Config {
+        stalls: Stalls {
+            share: Ratio::from_billionths(100_000_000),
+            mean: Span::from_us(200),
+        },
+        ..exact(links, vec![ping(Span::from_ms(10))], 100)
+    };
+    let (_, notes) = run(&config);
+    let extra: Vec<u64> = notes
+        .echoes
+        .iter()
+        .map(|e| e.round_trip.as_ns() - 20_000_000)
+        .collect();
+    // 10 000 round trips, each with two packets that a host receives: of both neither is stalled in
+    // 0.9 * 0.9 = 81 % of them, with a deviation of sqrt(10 000 * 0.81 * 0.19) = 39.
+    let free = extra.iter().filter(|ns| **ns == 0).count();
+    assert_eq!(extra.len(), 10_000);
+    assert!(free.abs_diff(8_100) < 5 * 39, "{free}");
+    // 20 000 packets wait 0.1 * 200 us in the mean. The variance of one is 2 * 0.1 * 200^2 - 20^2 =
+    // 87^2 us^2, so that of a mean round trip, of two, deviates by 87 * sqrt(2 / 10 000) = 1.2 us from 40.
+    let mean = extra.iter().sum::<u64>() / extra.len() as u64;
+    assert!(mean.abs_diff(40_000) < 5 * 1_230, "{mean}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::cell::{Cell, ColumnDecl, ColumnKind};
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical};
+use parquet::column::writer::ColumnWriterImpl;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -18,7 +19,7 @@ use parquet::schema::types::{ColumnPath, Type};
 /// Rows that are gathered before they are written.
 pub(crate) const GROUP_ROWS: usize = 1 << 16;
 
-/// The values of a column, gathered for a row group.
+/// The values of a column that was read.
 pub(super) enum Values {
     Int(Vec<i64>),
     Float(Vec<f64>),
@@ -26,15 +27,19 @@ pub(super) enum Values {
     Flag(Vec<bool>),
 }
 
+/// The values of a column, gathered for a row group.
+enum Gathered {
+    Int(Vec<i64>),
+    Float(Vec<f64>),
+    Text(Words),
+    Flag(Vec<bool>),
+}
+
 struct Column {
     decl: ColumnDecl,
-    values: Values,
+    values: Gathered,
     /// 1 where there is a value, 0 where there is none; unused if the column is not optional.
     levels: Vec<i16>,
-    /// The words seen so far, so that each is held once.
-    words: BTreeMap<String, ByteArray>,
-    /// The last one, which often comes again.
-    last_word: ByteArray,
 }
 
 impl Column {
@@ -42,14 +47,12 @@ impl Column {
         Column {
             decl,
             values: match decl.kind {
-                ColumnKind::Int => Values::Int(Vec::new()),
-                ColumnKind::Float => Values::Float(Vec::new()),
-                ColumnKind::Text => Values::Text(Vec::new()),
-                ColumnKind::Flag => Values::Flag(Vec::new()),
+                ColumnKind::Int => Gathered::Int(Vec::new()),
+                ColumnKind::Float => Gathered::Float(Vec::new()),
+                ColumnKind::Text => Gathered::Text(Words::default()),
+                ColumnKind::Flag => Gathered::Flag(Vec::new()),
             },
             levels: Vec::new(),
-            words: BTreeMap::new(),
-            last_word: ByteArray::from(""),
         }
     }
 
@@ -58,20 +61,12 @@ impl Column {
             self.levels.push(i16::from(cell != Cell::Empty));
         }
         match (&mut self.values, cell) {
-            (Values::Int(values), Cell::Int(n)) => values.push(n),
-            (Values::Float(values), Cell::Float(x)) => values.push(x),
+            (Gathered::Int(values), Cell::Int(n)) => values.push(n),
+            (Gathered::Float(values), Cell::Float(x)) => values.push(x),
             // A column of variables that are whole or not; as text, whole ones keep all digits.
-            (Values::Float(values), Cell::Int(n)) => values.push(n as f64),
-            (Values::Flag(values), Cell::Flag(b)) => values.push(b),
-            (Values::Text(values), Cell::Text(word)) => {
-                if self.last_word.data() != word.as_bytes() {
-                    if !self.words.contains_key(word) {
-                        self.words.insert(word.to_owned(), ByteArray::from(word));
-                    }
-                    self.last_word = self.words[word].clone();
-                }
-                values.push(self.last_word.clone());
-            }
+            (Gathered::Float(values), Cell::Int(n)) => values.push(n as f64),
+            (Gathered::Flag(values), Cell::Flag(b)) => values.push(b),
+            (Gathered::Text(words), Cell::Text(word)) => words.push(word),
             (_, Cell::Empty) => {
                 assert!(
                     self.decl.is_optional,
@@ -82,6 +77,7 @@ impl Column {
         }
     }
 
+    /// Writes what was gathered, and forgets it.
     fn write<W: io::Write + Send>(
         &mut self,
         group: &mut SerializedRowGroupWriter<'_, W>,
@@ -91,27 +87,98 @@ impl Column {
             .next_column()?
             .expect("a row group has all columns of the schema");
         match &mut self.values {
-            Values::Int(v) => column.typed::<Int64Type>().write_batch(v, levels, None)?,
-            Values::Float(v) => column.typed::<DoubleType>().write_batch(v, levels, None)?,
-            Values::Text(v) => column
-                .typed::<ByteArrayType>()
-                .write_batch(v, levels, None)?,
-            Values::Flag(v) => column.typed::<BoolType>().write_batch(v, levels, None)?,
-        };
-        self.clear();
+            Gathered::Int(values) => {
+                let writer = column.typed::<Int64Type>();
+                writer.write_batch(values, levels, None)?;
+                values.clear();
+            }
+            Gathered::Float(values) => {
+                let writer = column.typed::<DoubleType>();
+                writer.write_batch(values, levels, None)?;
+                values.clear();
+            }
+            Gathered::Text(words) => words.write(column.typed::<ByteArrayType>(), levels)?,
+            Gathered::Flag(values) => {
+                let writer = column.typed::<BoolType>();
+                writer.write_batch(values, levels, None)?;
+                values.clear();
+            }
+        }
+        self.levels.clear();
         column.close()
     }
+}
 
-    fn clear(&mut self) {
-        self.levels.clear();
-        match &mut self.values {
-            Values::Int(values) => values.clear(),
-            Values::Float(values) => values.clear(),
-            Values::Text(values) => values.clear(),
-            Values::Flag(values) => values.clear(),
+/// The words of a column: each is held once, and named by its number.
+#[derive(Default)]
+struct Words {
+    known: Vec<ByteArray>,
+    numbers: BTreeMap<String, u32>,
+    gathered: Vec<u32>,
+    /// The last one, which often comes again.
+    last: Option<u32>,
+}
+
+impl Words {
+    fn push(&mut self, word: &str) {
+        let is_last = |n: &u32| self.known[*n as usize].data() == word.as_bytes();
+        let number = self.last.filter(is_last).unwrap_or_else(|| {
+            self.numbers.get(word).copied().unwrap_or_else(|| {
+                let number = self.known.len() as u32;
+                self.known.push(ByteArray::from(word));
+                self.numbers.insert(word.to_owned(), number);
+                number
+            })
+        });
+        self.last = Some(number);
+        self.gathered.push(number);
+    }
+
+    /// Writes what was gathered piece by piece, and forgets it.
+    fn write(
+        &mut self,
+        column: &mut ColumnWriterImpl<'_, ByteArrayType>,
+        levels: Option<&[i16]>,
+    ) -> Result<(), ParquetError> {
+        // A piece is much like the one before: only what differs is put in its place.
+        let mut numbers: Vec<u32> = Vec::with_capacity(PIECE);
+        let mut words: Vec<ByteArray> = Vec::with_capacity(PIECE);
+        let mut put = |piece: &[u32], levels: Option<&[i16]>| {
+            for (place, number) in piece.iter().enumerate() {
+                let word = &self.known[*number as usize];
+                if place == numbers.len() {
+                    numbers.push(*number);
+                    words.push(word.clone());
+                } else if numbers[place] != *number {
+                    numbers[place] = *number;
+                    words[place] = word.clone();
+                }
+            }
+            column.write_batch(&words[..piece.len()], levels, None)
+        };
+        match levels {
+            None => {
+                for piece in self.gathered.chunks(PIECE) {
+                    put(piece, None)?;
+                }
+            }
+            Some(levels) => {
+                let mut left = self.gathered.as_slice();
+                for levels in levels.chunks(PIECE) {
+                    let present = levels.iter().filter(|level| **level == 1).count();
+                    let (piece, rest) = left.split_at(present);
+                    put(piece, Some(levels))?;
+                    left = rest;
+                }
+            }
         }
+        self.gathered.clear();
+        Ok(())
     }
 }
+
+/// Words that are written at a time.
+const PIECE: usize = 1024;
 
 /// Writes rows of cells.
 pub(crate) struct CellWriter<W: io::Write + Send> {
@@ -211,11 +278,12 @@ fn properties(columns: &[ColumnDecl]) -> WriterProperties {
         .set_compression(Compression::SNAPPY)
         // Least and greatest value of a row group tell a reader whether to look into it.
         .set_statistics_enabled(EnabledStatistics::Chunk);
-    // Times and sequence numbers are all different: a dictionary of them is waste, differences of
-    // neighbours are small, and there is little left to compress in them.
+    // Times and sequence numbers are all different, and these others nearly always the same: a dictionary of
+    // them is waste, differences of neighbours are small, and there is little left to compress in them.
+    let is_even = |name: &str| matches!(name, "seq" | "segments" | "ecn" | "class");
     for decl in columns
         .iter()
-        .filter(|d| d.name == "seq" || d.name.ends_with("_ns"))
+        .filter(|d| d.kind == ColumnKind::Int && (is_even(d.name) || d.name.ends_with("_ns")))
     {
         let path = ColumnPath::from(decl.name);
         properties = properties

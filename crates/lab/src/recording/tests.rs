@@ -185,6 +185,35 @@ fn a_table_of_several_row_groups_is_read_in_order() {
     assert_eq!(seqs.next(), None);
 }
 
+/// Words are written in pieces, optional ones among rows without.
+#[test]
+fn words_come_back_each_in_its_row() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut writer = begin(temp.path());
+    let mut rng = sluice_core::Rng::from_seed(1);
+    let rows: Vec<PacketRow> = (0..5000)
+        .map(|seq| PacketRow {
+            pipe: [Direction::Up, Direction::Down][rng.below(2) as usize].into(),
+            record: packet(
+                seq,
+                match rng.below(6) {
+                    0 => Fate::Dropped(DropReason::Congestion),
+                    1 => Fate::Dropped(DropReason::Overflow),
+                    2 => Fate::Queued,
+                    3 => Fate::Marked,
+                    _ => Fate::Sent,
+                },
+            ),
+        })
+        .collect();
+    for row in &rows {
+        writer.packet(row.pipe, &row.record).unwrap();
+    }
+    let recording = writer.finish(End::complete(Time::from_ns(1))).unwrap();
+    let read: Vec<PacketRow> = recording.packets().unwrap().map(Result::unwrap).collect();
+    assert_eq!(read, rows);
+}
+
 #[test]
 fn the_space_asked_for_covers_a_full_link() {
     // 10 Mbit/s of 1500 B packets are 833 packets/s, 12 500 in 15 s, each with a jittery time, and half

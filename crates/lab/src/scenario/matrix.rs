@@ -85,7 +85,7 @@ fn is_section(path: &str) -> bool {
         && (path.ends_with(".up") || path.ends_with(".down"));
     matches!(
         path,
-        "link" | "link.up" | "link.down" | "measure" | "flow" | "hop"
+        "link" | "link.up" | "link.down" | "hosts" | "measure" | "flow" | "hop"
     ) || is_one("flow.")
         || is_one("hop.")
         || is_direction

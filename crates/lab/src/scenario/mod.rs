@@ -51,6 +51,7 @@ use std::path::Path;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
 use sluice_core::Span;
+use sluice_core::param::Ratio;
 
 pub use error::{ScenarioError, ScenarioErrors};
 pub use expect::{Expect, Quantity};
@@ -106,6 +107,19 @@ keys! {
     }
 }
 
+keys! {
+    /// How fast simulated hosts are; live ones are as they are.
+    pub struct Hosts {
+        /// each packet waits at the host that receives it for between zero and this time, drawn anew for
+        /// each, so that flows do not lock into phase with the link
+        jitter: Span = sluice_sim::DEFAULT_JITTER, Span::ZERO => Span::from_secs(1);
+        /// so many packets find their host busy with something else, and wait longer
+        stall_share: Ratio = Ratio::default();
+        /// the mean of how long those wait, which is distributed exponentially
+        stall: Span = Span::from_us(200), Span::ZERO => Span::from_secs(1);
+    }
+}
+
 /// An experiment with everything in it set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
@@ -125,6 +139,8 @@ pub struct Scenario {
     pub hops: Vec<Link>,
     /// The router as a dummynet configuration, in the place of links.
     pub rules: Option<Rules>,
+    /// How fast simulated hosts are.
+    pub hosts: Hosts,
     /// What is measured.
     pub measure: Measure,
     /// The traffic.
@@ -237,6 +253,9 @@ impl Scenario {
             let hops = self.hops.iter().map(|hop| Value::Table(hop.write()).into());
             root.push("hop", Value::Array(hops.collect()));
         }
+        let mut hosts = Table::default();
+        self.hosts.write(&mut hosts);
+        root.push("hosts", Value::Table(hosts));
         let mut measure = Table::default();
         self.measure.write(&mut measure);
         root.push("measure", Value::Table(measure));
@@ -257,11 +276,14 @@ impl Scenario {
         problems: &mut Problems,
     ) -> Option<Scenario> {
         let section = Section::new("the scenario", Place::File(0..0));
-        let tables = ["link", "hop", "measure", "flow", "expect", "matrix"];
+        let tables = [
+            "link", "hop", "hosts", "measure", "flow", "expect", "matrix",
+        ];
         let known: Vec<&str> = names(RootKeys::KEYS).chain(tables).collect();
         section.check_keys(root, &known, problems);
         let keys = RootKeys::read(root, &section, problems);
-        let measure = read_measure(root, problems);
+        let hosts: Option<Hosts> = read_table("hosts", root, problems);
+        let measure: Option<Measure> = read_table("measure", root, problems);
         let link = Link::read(root, problems);
         let hops = Link::read_hops(root, problems);
         // Without a duration, flows are still checked as far as that goes.
@@ -277,7 +299,17 @@ impl Scenario {
             return None;
         }
         let expect = expect::read_all(root, &flows, variant, variants, problems);
-        let (keys, measure, mut link, mut hops) = (keys?, measure?, link?, hops?);
+        let (keys, hosts, measure, mut link, mut hops) = (keys?, hosts?, measure?, link?, hops?);
+        if hosts.stall_share > Ratio::ONE {
+            let message = format!(
+                "a `stall_share` of {} is more than all packets",
+                hosts.stall_share
+            );
+            let at = place(root, "hosts", "stall_share");
+            problems.push(
+                Problem::new(at, message).hint("write 0.01 or \"1%\" for one packet in a hundred"),
+            );
+        }
         for link in std::iter::once(&mut link).chain(&mut hops) {
             link.extend_to(keys.duration);
         }
@@ -316,6 +348,7 @@ impl Scenario {
             link,
             hops,
             rules: keys.rules,
+            hosts,
             measure,
             flows,
             expect,
@@ -450,22 +483,23 @@ fn place(root: &Table, table: &str, key: &str) -> Place {
     key.unwrap_or(node).at.clone()
 }
 
-fn read_measure(root: &Table, problems: &mut Problems) -> Option<Measure> {
+/// Reads the table `name`, which may be left out.
+fn read_table<K: Keys>(name: &str, root: &Table, problems: &mut Problems) -> Option<K> {
     let empty = Table::default();
-    let (table, at) = match root.node("measure") {
+    let (table, at) = match root.node(name) {
         None => (&empty, Place::Nowhere),
         Some(node) => match node.as_table() {
             Some(table) => (table, node.at.clone()),
             None => {
-                let message = format!("`measure` is a table, not {}", node.value.kind());
+                let message = format!("`{name}` is a table, not {}", node.value.kind());
                 problems.push(Problem::new(node.at.clone(), message));
                 return None;
             }
         },
     };
-    let section = Section::new("[measure]", at);
-    section.check_keys(table, &names(Measure::KEYS).collect::<Vec<_>>(), problems);
-    Measure::read(table, &section, problems)
+    let section = Section::new(format!("[{name}]"), at);
+    section.check_keys(table, &names(K::KEYS).collect::<Vec<_>>(), problems);
+    K::read(table, &section, problems)
 }
 
 fn read_variants(

@@ -7,7 +7,7 @@ use sluice_core::param::{Kind, Value as CoreValue};
 use super::effects::Effects;
 use super::field::show_span;
 use super::schema::{KeyDecl, Keys, Presence};
-use super::{Measure, RootKeys, expect, flow, link};
+use super::{Hosts, Measure, RootKeys, expect, flow, link};
 use crate::metrics::{FLOW_METRICS, MetricDecl, PIPE_METRICS, RUN_METRICS, Unit};
 
 /// Everything that can stand in a scenario, as Markdown.
@@ -21,6 +21,12 @@ pub fn reference() -> String {
     effects(page);
     section(page, "`[[hop]]`", HOP, &[]);
     section(page, "`rules`", RULES, &[]);
+    section(
+        page,
+        "`[hosts]`: what only the simulator has",
+        HOSTS,
+        Hosts::KEYS,
+    );
     section(page, "`[measure]`", "", Measure::KEYS);
     section(page, "`[[flow]]`", FLOW, flow::FlowKeys::KEYS);
     for (name, doc, keys, _) in flow::TYPES {
@@ -191,6 +197,10 @@ nothing is sent during an outage |
 one it starts again |
 
 Paths are relative to the scenario's own file. What the files say is kept in the recording.";
+
+const HOSTS: &str = "\
+Simulated hosts take no time to compute. Real ones wake up late, now and then very late; live runs have the hosts
+of their machine, whatever stands here. How much this matters is in [validation.md](validation.md).";
 
 const HOP: &str = "\
 Each `[[hop]]` is one more link of the path, with the same keys as `[link]` and queues of its own: packets that go

@@ -6,7 +6,7 @@ use sluice_core::param::Ratio;
 use sluice_core::{Ecn, Span, Time};
 use sluice_sim::{
     Config, ConfigError, Exchange, Link, LinkId, ListedDatagram, Ping, Route, Router, Size,
-    Spacing, Tcp, Traffic, Udp, Web,
+    Spacing, Stalls, Tcp, Traffic, Udp, Web,
 };
 use sluice_tcp::{self as tcp, EcnMode, cc};
 
@@ -51,10 +51,14 @@ pub(super) fn config(scenario: &Scenario) -> Result<Config, SimError> {
         links,
         routers,
         flows,
+        jitter: scenario.hosts.jitter,
+        stalls: Stalls {
+            share: scenario.hosts.stall_share,
+            mean: scenario.hosts.stall,
+        },
         sample_interval: Some(scenario.measure.interval),
         // The link counts IP packets, as the live one does.
         frame_overhead: 0,
-        ..Config::default()
     })
 }
 

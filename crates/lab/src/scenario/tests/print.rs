@@ -321,6 +321,11 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                     link,
                     hops,
                     rules: None,
+                    hosts: Hosts {
+                        jitter: Span::from_ns(times[0] % SECOND),
+                        stall_share: Ratio::from_billionths(times[1] % 1_000_000_001),
+                        stall: Span::from_ns(times[2] % SECOND),
+                    },
                     measure: Measure {
                         interval: Span::from_ns(times[0]),
                         warmup,

@@ -157,3 +157,31 @@ fn both_forms_of_the_floor_can_be_varied_and_set() {
     let set = variants(PLAIN, &["flow.tcp.rto_floor={ total = \"1s\" }"]);
     assert_eq!(floor(&set[0]), total);
 }
+
+#[test]
+fn simulated_hosts_are_as_they_always_were_unless_something_else_is_said() {
+    let plain = &variants(PLAIN, &[])[0].scenario.hosts;
+    assert_eq!(plain.jitter, Span::from_us(50));
+    assert_eq!(plain.stall_share, Ratio::from_billionths(0));
+    let text = format!("{PLAIN}[hosts]\njitter = \"0ns\"\nstall_share = \"1%\"\n");
+    let said = &variants(&text, &["hosts.stall=300us"])[0].scenario.hosts;
+    assert_eq!(said.jitter, Span::ZERO);
+    assert_eq!(said.stall_share, Ratio::from_billionths(10_000_000));
+    assert_eq!(said.stall, Span::from_us(300));
+    let matrix = "[matrix]\nhosts.stall_share = [0, 0.01]\n";
+    let varied = variants(&format!("{PLAIN}{matrix}"), &[]);
+    assert_eq!(names(&varied), ["stall_share=0", "stall_share=0.01"]);
+}
+
+#[test]
+fn more_packets_than_all_cannot_be_stalled() {
+    assert_eq!(
+        errors(&format!("{PLAIN}[hosts]\nstall_share = 1.5"), &[]),
+        "\
+error: a `stall_share` of 1.5 is more than all packets
+  --> x.toml:11:15
+   |
+11 | stall_share = 1.5
+   |               ^^^ write 0.01 or \"1%\" for one packet in a hundred"
+    );
+}
