@@ -191,12 +191,12 @@ impl Simulation {
         if let Some(delays) = self.access_delays.get(flow) {
             at = at.saturating_add(delays[side]);
         }
-        let stalled = self.stalls.share.as_fixed(32);
+        let (stalled, mean) = self.stalls;
         if self.jitter > Span::ZERO || stalled > 0 {
             at += Span::from_ns(self.jitter_rng.below(self.jitter.as_ns() + 1));
             // Without stalls nothing is drawn for them.
             if stalled > 0 && self.jitter_rng.chance(stalled) {
-                at += exponential(&mut self.jitter_rng, self.stalls.mean);
+                at += exponential(&mut self.jitter_rng, mean);
             }
             let ready_at = &mut self.ready_at[flow][side];
             at = at.max(*ready_at);

@@ -3,7 +3,7 @@
 use crate::calendar::{Calendar, What};
 use crate::cargo::Hold;
 use crate::check::ConfigError;
-use crate::config::{Config, Flow, FlowId, LinkId, Stalls, Traffic};
+use crate::config::{Config, Flow, FlowId, LinkId, Traffic};
 use crate::connection::Connection;
 use crate::observe::{FlowTotals, LinkSample, Observer};
 use crate::path::mix;
@@ -59,7 +59,8 @@ pub struct Simulation {
     pub(crate) connections: Vec<Connection>,
     pub(crate) free_connections: Vec<u32>,
     pub(crate) jitter: Span,
-    pub(crate) stalls: Stalls,
+    /// How many packets of 2^32 find their host away, and for how long in the mean.
+    pub(crate) stalls: (u64, Span),
     pub(crate) jitter_rng: Rng,
     pub(crate) frame_overhead: u32,
     sample_interval: Option<Span>,
@@ -197,7 +198,7 @@ impl Simulation {
             connections: Vec::new(),
             free_connections: Vec::new(),
             jitter: config.jitter,
-            stalls: config.stalls,
+            stalls: (config.stalls.share.as_fixed(32), config.stalls.mean),
             jitter_rng: root.fork(u64::MAX - 1),
             frame_overhead: config.frame_overhead,
             sample_interval: config.sample_interval,

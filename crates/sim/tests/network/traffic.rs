@@ -1,0 +1,197 @@
+//! What sources send, and when they are done.
+
+use super::*;
+
+#[test]
+fn a_constant_rate_source_keeps_it_exactly() {
+    // 1000-byte IP packets at 3 Mbit/s: one in 8/3 ms, 3750 in 10 s and one at the start.
+    let udp = Udp::constant(mbit(3), 972);
+    let flow = Flow::new(Traffic::Udp(udp), dumbbell_route(Span::ZERO));
+    let links = dumbbell(mbit(10), Span::from_ms(20), &queue("fifo"));
+    let (simulation, notes) = run(&exact(links, vec![flow], 10));
+    assert_eq!(simulation.totals(0).packets_sent, 3751);
+    for datagram in &notes.datagrams {
+        // Packet i at i * 8/3 ms, rounded down; 10 ms of delay and 0.8 ms of transmission
+        let due = Time::from_ns(datagram.sequence * 8_000_000 / 3);
+        assert_eq!(datagram.sent, due);
+        assert_eq!(datagram.received.since(due), Span::from_us(10_800));
+    }
+}
+
+#[test]
+fn bursts_and_poisson_sources_have_their_mean_rates() {
+    let count = |spacing| {
+        let udp = Udp {
+            spacing,
+            ..Udp::constant(mbit(8), 972)
+        };
+        let flow = Flow::new(Traffic::Udp(udp), dumbbell_route(Span::ZERO));
+        let links = dumbbell(mbit(100), Span::from_ms(20), &queue("fifo"));
+        let mut simulation = Simulation::new(&exact(links, vec![flow], 100)).unwrap();
+        simulation.run(&mut ());
+        simulation.totals(0).packets_sent
+    };
+    // 8 Mbit/s in packets of 8000 bits: 1000 a second
+    let (on, off) = (Span::from_ms(100), Span::from_ms(300));
+    // 250 bursts of exactly 100 packets, at 0, 1 ... 99 ms
+    assert_eq!(count(Spacing::OnOff { on, off }), 25_000 + 1);
+    // Standard deviation sqrt(100000) = 316; four of them
+    assert!(count(Spacing::Poisson).abs_diff(100_000) < 1_300);
+    // About 250 cycles; the length of a burst deviates by its mean: 100 * sqrt(250) = 1581,
+    // and the number of cycles by 250 * sqrt(0.625 / 250) = 12.5, 1250 packets. Three of both.
+    assert!(count(Spacing::RandomOnOff { on, off }).abs_diff(25_000) < 6_000);
+}
+
+#[test]
+fn listed_datagrams_are_sent_at_their_own_instants_and_sizes() {
+    let datagram = |after, payload, ecn| ListedDatagram {
+        after: Span::from_ms(after),
+        payload,
+        ecn,
+    };
+    let list = [
+        datagram(5, 72, Ecn::NotEct),
+        datagram(5, 972, Ecn::Ect0),
+        datagram(2000, 472, Ecn::Ce),
+    ];
+    let mut udp = Udp::constant(mbit(1), 1);
+    udp.listed = Some(list.into());
+    let flow = Flow::new(Traffic::Udp(udp), dumbbell_route(Span::ZERO));
+    let links = dumbbell(mbit(1), Span::from_ms(20), &queue("fifo"));
+    let (simulation, notes) = run(&exact(links.clone(), vec![flow.clone()], 5));
+    let totals = simulation.totals(0);
+    assert_eq!((totals.packets_sent, totals.bytes_received), (3, 1516));
+    let times: Vec<_> = notes
+        .datagrams
+        .iter()
+        .map(|d| (d.sent, d.received))
+        .collect();
+    // 100, 1000 and 500 bytes take 0.8, 8 and 4 ms at 1 Mbit/s, behind 10 ms; the second waits for the first.
+    let at = |us| Time::ZERO + Span::from_us(us);
+    let expected = [(5000, 15_800), (5000, 23_800), (2_000_000, 2_014_000)];
+    assert_eq!(
+        times,
+        expected.map(|(sent, received)| (at(sent), at(received)))
+    );
+
+    let mut back = flow;
+    let Traffic::Udp(udp) = &mut back.traffic else {
+        unreachable!("it was made above");
+    };
+    udp.listed = Some([list[2], list[0]].into());
+    let error = Simulation::new(&exact(links, vec![back], 5)).err().unwrap();
+    let text = error.to_string();
+    assert!(text.starts_with("datagrams of flow 0 goes back"), "{text}");
+}
+
+#[test]
+fn the_shortest_transfer_goes_first_where_the_queue_asks_for_it() {
+    // Ten transfers of 1 MB fill the queue; one of 50 kB that starts among them has least to send
+    // and passes all that waits, so its packets never wait for more than the one on the wire.
+    let completion = |text: &str| {
+        let links = dumbbell(mbit(10), Span::from_ms(20), &queue(text));
+        let sized = |bytes, at| {
+            let mut tcp = Tcp::bulk(&cc::CUBIC);
+            tcp.bytes = Some(bytes);
+            Flow {
+                start: Time::ZERO + Span::from_ms(at),
+                ..Flow::new(Traffic::Tcp(tcp.into()), dumbbell_route(Span::ZERO))
+            }
+        };
+        let mut flows = vec![sized(1_000_000, 0); 10];
+        flows.push(sized(50_000, 1000));
+        let (_, notes) = run(&exact(links, flows, 10));
+        let (_, done) = notes
+            .completions
+            .iter()
+            .find(|(flow, _)| *flow == 10)
+            .unwrap();
+        done.end.since(done.start)
+    };
+    // 50 kB take 42 ms at 10 Mbit/s, four round trips of 20 ms (handshake, 10, 20 and 5 segments)
+    // and the waits for a packet that is on the wire.
+    assert!(completion("pifo rank srpt limit 1000") < Span::from_ms(150));
+    assert!(completion("fifo limit 1000") > Span::from_ms(500));
+}
+
+#[test]
+fn a_sized_transfer_reports_its_completion_in_either_direction() {
+    for direction in [Direction::Up, Direction::Down] {
+        let links = dumbbell(mbit(100), Span::from_ms(20), &queue("fifo"));
+        let mut flow = bulk("cubic");
+        if let Traffic::Tcp(tcp) = &mut flow.traffic {
+            tcp.bytes = Some(10 * 1448);
+            tcp.direction = direction;
+        }
+        flow.start = Time::ZERO + Span::from_ms(500);
+        let (simulation, notes) = run(&exact(links, vec![flow], 2));
+        let (_, done) = notes.completions[0];
+        assert_eq!(done.bytes, 14_480);
+        assert_eq!(done.start, Time::ZERO + Span::from_ms(500));
+        // The handshake takes a round trip, the initial window of ten segments half of one (a
+        // server waits for the client's ACK first), and 10 * 120 us of transmission.
+        let trips = if direction == Direction::Up { 30 } else { 40 };
+        let expected = Span::from_ms(trips) + Span::from_us(1200);
+        let seen = done.end.since(done.start);
+        // Transmission of the handshake's segments, under 5 us each
+        assert!(
+            seen >= expected && seen < expected + Span::from_us(20),
+            "{seen}"
+        );
+        assert_eq!(simulation.totals(0).bytes_received, 14_480);
+        assert_eq!(simulation.totals(0).failures, 0);
+    }
+}
+
+#[test]
+fn a_flow_that_stops_delivers_what_it_sent_and_ends() {
+    let links = dumbbell(mbit(10), Span::from_ms(20), &queue("fifo limit 100"));
+    let mut flow = bulk("cubic");
+    flow.stop = Some(Time::ZERO + Span::from_secs(5));
+    let (simulation, notes) = run(&exact(links, vec![flow], 10));
+    assert_eq!(notes.completions.len(), 1);
+    let (in_flight, events) = simulation.in_flight();
+    assert_eq!(in_flight, 0);
+    // At most the two ends' last timers, which find nothing to do
+    assert!(events <= 2, "{events}");
+}
+
+#[test]
+fn an_application_with_a_clock_sends_at_its_own_rate() {
+    // 12500 bytes each 100 ms are 1 Mbit/s of payload.
+    let links = dumbbell(mbit(10), Span::from_ms(20), &queue("fifo"));
+    let mut flow = bulk("cubic");
+    if let Traffic::Tcp(tcp) = &mut flow.traffic {
+        tcp.writes = Some((12_500, Span::from_ms(100)));
+    }
+    let (simulation, _) = run(&exact(links, vec![flow], 10));
+    // Written at 0 ... 9.9 s; the write at 10 s is the 101st and does not arrive.
+    assert_eq!(simulation.totals(0).bytes_received, 100 * 12_500);
+}
+
+#[test]
+fn pages_are_fetched_and_their_connections_cleared_away() {
+    let links = dumbbell(mbit(100), Span::from_ms(20), &queue("fq_codel"));
+    let web = Web {
+        objects: 4,
+        size: Size::Fixed(20_000),
+        ..Web::new(Span::from_ms(100))
+    };
+    let flow = Flow::new(Traffic::Web(web.into()), dumbbell_route(Span::ZERO));
+    let (simulation, notes) = run(&exact(links, vec![flow], 100));
+    let totals = simulation.totals(0);
+    // Poisson with mean 1000; five standard deviations
+    assert!(
+        totals.completions.abs_diff(1000) < 160,
+        "{}",
+        totals.completions
+    );
+    assert_eq!(totals.completions, notes.completions.len() as u64);
+    for (_, page) in &notes.completions {
+        assert_eq!(page.bytes, 80_000);
+        // Handshake, request, and 20000 bytes in two flights (14480 in the first): three round
+        // trips at least
+        assert!(page.end.since(page.start) >= Span::from_ms(60));
+    }
+    assert_eq!(totals.failures, 0);
+}
