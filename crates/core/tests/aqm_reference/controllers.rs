@@ -3,7 +3,7 @@
 
 use crate::link::{Fate, Scene, run};
 use crate::ours::Ours;
-use crate::{Tally, docsis, dualpi2, pie, tally, traces};
+use crate::{Tally, docsis, dualpi2, pie, queues, tally, traces};
 
 /// PIE with `settings`, plain or in five flow queues.
 fn pie_spec(variant: &str, is_fair: bool, s: &pie::Settings) -> String {
@@ -79,7 +79,7 @@ fn compare_pie(variant: &'static str) {
         }
         for s in pie_settings(variant) {
             let spec = pie_spec(variant, false, &s);
-            let mut model = pie::Plain::new(pie_controller(variant, false, s), s.limit);
+            let mut model = queues::Plain::new(pie_controller(variant, false, s), s.limit);
             let mut ours = Ours::new(&spec);
             let (expected, got) = (run(&scene, &mut model), run(&scene, &mut ours));
             let name = scene.name;
@@ -185,7 +185,7 @@ fn docsis_pie_equals_rfc_8034_in_floating_point() {
             }
             let spec = modem.spec();
             let controller = Box::new(docsis::Docsis::new(modem));
-            let mut model = pie::Plain::new(controller, modem.limit);
+            let mut model = queues::Plain::new(controller, modem.limit);
             let mut ours = Ours::new(&spec);
             let (expected, got) = (run(&scene, &mut model), run(&scene, &mut ours));
             let name = scene.name;
@@ -288,7 +288,7 @@ fn flow_queued_pie_equals_models_that_are_updated_when_idle_too() {
             for s in pie_settings(variant) {
                 let spec = pie_spec(variant, true, &s);
                 let controller = || pie_controller(variant, true, s);
-                let mut model = pie::Fair::new(variant, 5, s.limit, controller);
+                let mut model = queues::Fair::new(variant, 5, s.limit, controller);
                 let got = run(&scene, &mut Ours::new(&spec));
                 same_fates(&scene, &spec, &got, &run(&scene, &mut model));
                 evicted += tally(&got).evicted;

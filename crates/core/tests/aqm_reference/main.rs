@@ -13,6 +13,7 @@ mod link;
 mod linux;
 mod ours;
 mod pie;
+mod queues;
 mod rfc;
 mod traces;
 
