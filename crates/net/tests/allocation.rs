@@ -5,6 +5,7 @@ mod common;
 
 use sluice_net::Clock;
 use sluice_net::frame::{Checksums, FlowHasher, Link, SuperPacket, VnetHeader, parse_head, set_ce};
+use sluice_net::namespace::Offloads;
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::{Interest, PacketPort, Pool, PoolSize, Port, Spin, Waiter, Watch};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -107,6 +108,37 @@ fn a_running_packet_path_allocates_nothing() {
     assert_eq!(ALLOCATIONS.with(Cell::get), 0);
     // Most have arrived by the time that the last was sent: 150 whole, 150 in three.
     assert!(received > 300, "{received}");
+}
+
+/// Segments that the port makes a train of.
+#[test]
+fn trains_allocate_nothing() {
+    let namespace = common::wire::namespace();
+    namespace.set_offloads("left", Offloads::OFF).unwrap();
+    let mut port = PacketPort::open(&namespace, "left", PacketOptions::default()).unwrap();
+    let size = PoolSize {
+        slots: 64,
+        large: 64,
+    };
+    let mut pool = Pool::new(size).unwrap();
+    let mut batch = Vec::with_capacity(8);
+    let segments = common::wire::segments(false, &[], &[500; 8]);
+    for round in 0..100 {
+        if round == 10 {
+            ALLOCATIONS.with(|count| count.set(0));
+        }
+        batch.clear();
+        for segment in &segments {
+            let slot = pool.allocate().unwrap();
+            pool.room_mut(slot)[..segment.len()].copy_from_slice(segment);
+            pool.set_frame(slot, segment.len() as u32, VnetHeader::default());
+            batch.push(slot);
+        }
+        assert_eq!(port.transmit(&mut pool, &batch), batch.len());
+    }
+    assert_eq!(ALLOCATIONS.with(Cell::get), 0);
+    let counters = port.counters();
+    assert_eq!((counters.sent, counters.sent_trains), (800, 100));
 }
 
 /// 1500 bytes of payload behind 54 bytes of headers, ECT(0).

@@ -8,7 +8,7 @@ use common::{H2, H3, mac, require_privilege};
 use sluice_core::{Span, Time};
 use sluice_net::Clock;
 use sluice_net::frame::Link;
-use sluice_net::namespace::Namespace;
+use sluice_net::namespace::{Namespace, Offloads};
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::tun::TunOptions;
 use sluice_net::port::{
@@ -29,7 +29,14 @@ struct Wire {
 
 impl Wire {
     fn new(options: PacketOptions) -> Wire {
+        Wire::with_offloads(Offloads::ON, options)
+    }
+
+    fn with_offloads(offloads: Offloads, options: PacketOptions) -> Wire {
         let namespace = wire::namespace();
+        for end in ["left", "right"] {
+            namespace.set_offloads(end, offloads).unwrap();
+        }
         let ports =
             ["left", "right"].map(|name| PacketPort::open(&namespace, name, options).unwrap());
         let size = PoolSize {
@@ -76,6 +83,59 @@ fn frames_arrive_byte_for_byte_with_their_tags() {
         assert_eq!((counters.received, counters.lost_total()), (12, 0));
         let right = wire.namespace.links().unwrap().interface("right").unwrap();
         assert_eq!((right.traffic.received, right.traffic.dropped_out), (12, 0));
+    }
+}
+
+/// Where an interface has no segmentation of its own, segments cross into the kernel as a super-packet and come
+/// out of it as they were.
+#[test]
+fn trains_arrive_as_the_segments_that_they_were_made_of() {
+    let mut wire = Wire::with_offloads(Offloads::OFF, PacketOptions::default());
+    let (customer, service) = ([0x81, 0, 0x20, 5], [0x88, 0xa8, 0, 9]);
+    let (mut frames, mut trains) = (0, 0);
+    for is_v6 in [false, true] {
+        for tags in [&[][..], &[customer], &[service, customer]] {
+            for lengths in [&[1400; 5][..], &[1000, 1000, 1], &[700; 32]] {
+                let sent = wire::segments(is_v6, tags, lengths);
+                let slots: Vec<_> = sent
+                    .iter()
+                    .map(|frame| put(&mut wire.pool, frame))
+                    .collect();
+                let [left, right] = &mut wire.ports;
+                assert_eq!(left.transmit(&mut wire.pool, &slots), slots.len());
+                let slots = receive(right, &mut wire.pool, sent.len());
+                let arrived: Vec<_> = slots.iter().map(|slot| wire.pool.head(*slot)).collect();
+                assert_eq!(arrived, sent, "{is_v6} {tags:?} {lengths:?}");
+                slots.into_iter().for_each(|slot| wire.pool.free(slot));
+                (frames, trains) = (frames + sent.len() as u64, trains + 1);
+            }
+        }
+    }
+    let counters = wire.ports[0].counters();
+    assert_eq!((counters.sent, counters.sent_trains), (frames, trains));
+    assert_eq!(counters.lost_total(), 0);
+}
+
+/// A neighbour on a virtual interface would see them whole, as no wire shows them.
+#[test]
+fn there_are_no_trains_where_the_interface_segments_or_nobody_wants_them() {
+    let plain = PacketOptions::default();
+    let unwanted = PacketOptions {
+        trains: false,
+        ..plain
+    };
+    for (offloads, options) in [(Offloads::ON, plain), (Offloads::OFF, unwanted)] {
+        let mut wire = Wire::with_offloads(offloads, options);
+        let sent = wire::segments(false, &[], &[1000; 4]);
+        let slots: Vec<_> = sent
+            .iter()
+            .map(|frame| put(&mut wire.pool, frame))
+            .collect();
+        let [left, right] = &mut wire.ports;
+        assert_eq!(left.transmit(&mut wire.pool, &slots), 4);
+        assert_eq!(receive(right, &mut wire.pool, 4).len(), 4);
+        let counters = left.counters();
+        assert_eq!((counters.sent, counters.sent_trains), (4, 0));
     }
 }
 

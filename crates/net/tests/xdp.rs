@@ -65,6 +65,68 @@ fn frames_cross_byte_for_byte_both_ways_in_every_mode_that_veth_has() {
     }
 }
 
+/// In the modes in which the kernel copies, segments leave as a super-packet, behind what left as frames before.
+#[test]
+fn trains_leave_beside_the_ring_and_in_order() {
+    for mode in [XdpMode::Copy, XdpMode::Generic] {
+        let mut pool = pool(512);
+        let namespace = wire::namespace();
+        for end in ["left", "right"] {
+            namespace.set_offloads(end, Offloads::OFF).unwrap();
+        }
+        let options = XdpOptions {
+            ready: 128,
+            mode: Some(mode),
+            ..XdpOptions::default()
+        };
+        let mut left = PacketPort::open(&namespace, "left", PacketOptions::default()).unwrap();
+        let mut right = XdpPort::open(&namespace, "right", &mut pool, options).unwrap();
+        let segments = wire::segments(false, &[], &[1400; 6]);
+        for _ in 0..20 {
+            let sent = [
+                vec![frame(&[], 100)],
+                segments.clone(),
+                vec![frame(&[], 200)],
+            ];
+            // Frames alone, segments, frames alone.
+            for part in &sent {
+                let slots: Vec<_> = part.iter().map(|frame| put(&mut pool, frame)).collect();
+                assert_eq!(right.transmit(&mut pool, &slots), slots.len());
+            }
+            let sent = sent.concat();
+            let slots = receive(&mut left, &mut pool, sent.len());
+            let arrived: Vec<_> = slots.iter().map(|slot| pool.head(*slot)).collect();
+            assert_eq!(arrived, sent, "{mode}");
+            slots.into_iter().for_each(|slot| pool.free(slot));
+        }
+        let counters = right.counters();
+        assert_eq!((counters.sent, counters.sent_trains), (160, 20), "{mode}");
+        assert_eq!(counters.lost_total(), 0);
+        right.release(&mut pool);
+        left.release(&mut pool);
+        assert_eq!(pool.available(), 512, "every slot came back");
+    }
+}
+
+/// The second port on a pool shares what the first has registered, and the kernel takes its mode.
+#[test]
+fn a_second_port_says_how_its_frames_really_come() {
+    let mut pool = pool(512);
+    let namespace = wire::namespace();
+    let options = XdpOptions {
+        ready: 64,
+        ..XdpOptions::default()
+    };
+    let modes = ["left", "right"].map(|name| {
+        let port = XdpPort::open(&namespace, name, &mut pool, options).unwrap();
+        (port.mode(), port)
+    });
+    // A veth pair has no memory of its own that frames could be written into.
+    for (mode, _) in &modes {
+        assert_eq!(*mode, XdpMode::Copy);
+    }
+}
+
 #[test]
 fn the_halves_of_an_interface_keep_their_frames_in_two_pools() {
     let options = XdpOptions {
@@ -114,6 +176,59 @@ fn crosses(
         let slots = receive_for(to, to_pool, 1, Span::from_ms(20));
         take_first(to_pool, slots).as_deref() == Some(sent)
     })
+}
+
+#[test]
+fn trains_go_down_with_their_interface_and_come_back_with_it() {
+    let (mut own, mut common) = (pool(512), pool(512));
+    let options = XdpOptions {
+        ready: 64,
+        ..XdpOptions::default()
+    };
+    let namespace = wire::namespace();
+    let plain = |namespace: &Namespace| {
+        for end in ["left", "right"] {
+            namespace.set_offloads(end, Offloads::OFF).unwrap();
+        }
+    };
+    plain(&namespace);
+    let mut left = PacketPort::open(&namespace, "left", PacketOptions::default()).unwrap();
+    let mut right = XdpPort::open(&namespace, "right", &mut common, options).unwrap();
+    let segments = wire::segments(true, &[], &[1000; 4]);
+    let mut lost = 0;
+    for round in 1..=2 {
+        let before = right.counters().sent_trains;
+        let sent_one = (0..100).any(|_| {
+            let slots: Vec<_> = segments
+                .iter()
+                .map(|frame| put(&mut common, frame))
+                .collect();
+            assert_eq!(right.transmit(&mut common, &slots), 4);
+            let slots = receive_for(&mut left, &mut own, 4, Span::from_ms(20));
+            let arrived: Vec<_> = slots.iter().map(|slot| own.head(*slot).to_vec()).collect();
+            slots.into_iter().for_each(|slot| own.free(slot));
+            let mut none = Vec::new();
+            right.receive(&mut common, &mut none);
+            arrived == segments
+        });
+        assert!(sent_one, "round {round}");
+        assert!(right.counters().sent_trains > before, "round {round}");
+        namespace.links().unwrap().remove("left").unwrap();
+        let slots: Vec<_> = segments
+            .iter()
+            .map(|frame| put(&mut common, frame))
+            .collect();
+        let before = right.counters();
+        assert_eq!(right.transmit(&mut common, &slots), 4);
+        let after = right.counters();
+        lost = after.lost(Loss::Down);
+        assert_eq!(lost, before.lost(Loss::Down) + 4);
+        assert_eq!(after.sent, before.sent, "what was lost was not sent");
+        wire::connect(&namespace);
+        plain(&namespace);
+    }
+    assert!(lost >= 8);
+    assert_eq!(right.counters().lost_total(), lost);
 }
 
 #[test]

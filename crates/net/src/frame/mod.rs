@@ -13,6 +13,7 @@ mod checksum;
 mod ecn;
 mod gso;
 mod hash;
+mod train;
 mod view;
 mod vnet;
 
@@ -21,6 +22,7 @@ pub use checksum::{Sum, complete_checksum, open_checksum};
 pub use ecn::set_ce;
 pub use gso::{Checksums, Gather, GsoError, SuperPacket};
 pub use hash::FlowHasher;
+pub use train::{Segment, Train};
 pub use view::{Addresses, Fault, Fragment, Link, Transport, View, parse, parse_head};
 pub use vnet::{GsoKind, VnetHeader};
 

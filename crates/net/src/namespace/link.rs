@@ -53,6 +53,8 @@ pub struct Interface {
     pub is_up: bool,
     /// Its kind, such as `veth`, if it is made of software; a device of its own has none.
     pub kind: Option<String>,
+    /// Whether packets pass a queueing discipline before it, as before devices of their own.
+    pub has_queue: bool,
     /// What has passed and what the kernel dropped there.
     pub traffic: InterfaceTraffic,
 }
@@ -176,11 +178,13 @@ impl Links {
             mtu: 0,
             is_up: link.header.flags.contains(LinkFlags::Up),
             kind: None,
+            has_queue: true,
             traffic: InterfaceTraffic::default(),
         };
         for attribute in link.attributes {
             match attribute {
                 LinkAttribute::Mtu(mtu) => interface.mtu = mtu,
+                LinkAttribute::Qdisc(name) => interface.has_queue = name != "noqueue",
                 LinkAttribute::Stats64(counters) => {
                     interface.traffic = InterfaceTraffic {
                         received: counters.rx_packets,

@@ -8,13 +8,15 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Message headers with their scatter lists and room for one control message each.
 ///
 /// The lists point to memory only during a call: [`Messages::clear`] comes before, and what
-/// is added borrows until [`Messages::receive`] or [`Messages::send`] has returned, which the
+/// is added borrows until [`Messages::receive`] or [`Messages::send_all`] has returned, which the
 /// callers see to.
 pub(super) struct Messages {
     headers: Box<[libc::mmsghdr]>,
-    vectors: Box<[[libc::iovec; 2]]>,
+    /// The lists, one behind the other; they never grow beyond what was reserved.
+    vectors: Vec<libc::iovec>,
+    /// Where the list of each message starts.
+    starts: Vec<usize>,
     controls: Box<[Control]>,
-    length: usize,
 }
 
 /// Room for the control messages of one message, aligned as their headers are.
@@ -36,48 +38,77 @@ pub(super) struct Received {
 }
 
 // SAFETY: between calls the lists' pointers are null or stale and not followed; the headers' point to
-// lists and control messages in boxes of `self`, which stay where they are when it moves.
+// lists and control messages on the heap, which stay where they are when `self` moves.
 unsafe impl Send for Messages {}
 
 impl Messages {
+    /// Room for so many messages, of two parts each on the average.
     pub(super) fn new(capacity: usize) -> Messages {
-        // SAFETY: all-zero bytes are a valid mmsghdr and a valid iovec.
-        let (header, vector) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        // SAFETY: all-zero bytes are a valid mmsghdr.
+        let header = unsafe { std::mem::zeroed() };
         Messages {
             headers: vec![header; capacity].into(),
-            vectors: vec![[vector; 2]; capacity].into(),
+            vectors: Vec::with_capacity(2 * capacity),
+            starts: Vec::with_capacity(capacity),
             controls: vec![Control([0; CONTROL_LEN]); capacity].into(),
-            length: 0,
         }
     }
 
     pub(super) fn clear(&mut self) {
-        self.length = 0;
+        self.vectors.clear();
+        self.starts.clear();
     }
 
     /// Adds a message of two parts, the second possibly empty.
     ///
     /// # Safety
     /// Both parts must stay valid, and unused by anybody else, until the next
-    /// [`Messages::receive`] or [`Messages::send`] has returned.
+    /// [`Messages::receive`] or [`Messages::send_all`] has returned.
     pub(super) unsafe fn push(&mut self, first: &mut [u8], second: &mut [u8]) {
-        self.vectors[self.length] = [first, second].map(|part| libc::iovec {
+        assert!(
+            self.starts.len() < self.headers.len(),
+            "there is room for it"
+        );
+        self.starts.push(self.vectors.len());
+        // SAFETY: as promised by the caller.
+        unsafe {
+            self.extend(first);
+            if !second.is_empty() {
+                self.extend(second);
+            }
+        }
+    }
+
+    /// Adds a part to the message that was added last.
+    ///
+    /// # Safety
+    /// As for [`Messages::push`].
+    pub(super) unsafe fn extend(&mut self, part: &mut [u8]) {
+        assert!(
+            self.vectors.len() < self.vectors.capacity(),
+            "there is room for it"
+        );
+        self.vectors.push(libc::iovec {
             iov_base: part.as_mut_ptr().cast(),
             iov_len: part.len(),
         });
-        self.length += 1;
+    }
+
+    /// How many messages there are.
+    pub(super) fn len(&self) -> usize {
+        self.starts.len()
     }
 
     /// Receives without waiting; how many messages.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.link(true);
-        // SAFETY: the first `length` headers point to lists and control buffers in `self`, and
+        // SAFETY: the first `len` headers point to lists and control buffers in `self`, and
         // these to memory that is valid for writing by the promise made to `push`.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
                 self.headers.as_mut_ptr(),
-                self.length as libc::c_uint,
+                self.len() as libc::c_uint,
                 libc::MSG_DONTWAIT | libc::MSG_TRUNC,
                 std::ptr::null_mut(),
             )
@@ -86,9 +117,10 @@ impl Messages {
     }
 
     /// Sends messages `from..` without waiting; how many the kernel took.
-    pub(super) fn send(&mut self, socket: BorrowedFd<'_>, from: usize) -> io::Result<usize> {
+    fn send(&mut self, socket: BorrowedFd<'_>, from: usize) -> io::Result<usize> {
         self.link(false);
-        let rest = &mut self.headers[from..self.length];
+        let length = self.len();
+        let rest = &mut self.headers[from..length];
         // SAFETY: as in `receive`, and the kernel only reads what the lists point to.
         let count = unsafe {
             libc::sendmmsg(
@@ -99,6 +131,31 @@ impl Messages {
             )
         };
         sys::check(count).map(|count| count as usize)
+    }
+
+    /// Sends all messages, in order and without waiting, and tells of each whether it went: an error concerns
+    /// one message. How many were told of; for the next one the call would have had to wait.
+    pub(super) fn send_all(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        mut tell: impl FnMut(usize, Option<io::Error>),
+    ) -> usize {
+        let mut done = 0;
+        while done < self.len() {
+            match self.send(socket, done) {
+                Ok(count) => {
+                    (done..done + count).for_each(|index| tell(index, None));
+                    done += count;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    tell(done, Some(error));
+                    done += 1;
+                }
+            }
+        }
+        done
     }
 
     /// What came with message `index` of the last [`Messages::receive`].
@@ -122,16 +179,15 @@ impl Messages {
     }
 
     fn link(&mut self, with_control: bool) {
-        for ((header, vectors), control) in self
-            .headers
-            .iter_mut()
-            .zip(&mut self.vectors)
-            .zip(&mut self.controls)
-            .take(self.length)
-        {
-            let used = if vectors[1].iov_len == 0 { 1 } else { 2 };
-            header.msg_hdr.msg_iov = vectors.as_mut_ptr();
-            header.msg_hdr.msg_iovlen = used;
+        let end = self.vectors.len();
+        let ends = self.starts.iter().skip(1).chain([&end]);
+        let lists = self.starts.iter().zip(ends);
+        let vectors = self.vectors.as_mut_ptr();
+        let rooms = self.headers.iter_mut().zip(&mut self.controls);
+        for ((header, control), (start, end)) in rooms.zip(lists) {
+            // SAFETY: the list lies inside of `vectors`.
+            header.msg_hdr.msg_iov = unsafe { vectors.add(*start) };
+            header.msg_hdr.msg_iovlen = end - start;
             header.msg_hdr.msg_flags = 0;
             if with_control {
                 header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();

@@ -13,6 +13,7 @@ pub mod nfqueue;
 pub mod packet;
 pub mod pcap;
 mod pool;
+mod trains;
 pub mod tun;
 mod wait;
 pub mod xdp;
@@ -161,6 +162,8 @@ pub struct Counters {
     pub sent: u64,
     /// Their bytes, with link headers.
     pub sent_bytes: u64,
+    /// Super-packets that the port made of several of them each, and the kernel takes apart.
+    pub sent_trains: u64,
     /// How often a transmission would have had to wait.
     pub blocked: u64,
     /// Frames lost, by reason.

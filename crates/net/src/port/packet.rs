@@ -6,10 +6,11 @@
 //! one 1500-byte packet at a time. See packet(7).
 
 use super::messages::Messages;
+use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
 use crate::clock::Clock;
 use crate::frame::{Link, VnetHeader};
-use crate::namespace::{LinkError, Links, Namespace, NamespaceError, remedy};
+use crate::namespace::{Interface, LinkError, Links, Namespace, NamespaceError, remedy};
 use crate::sys;
 use socket2::{Domain, Socket, Type};
 use std::io;
@@ -30,6 +31,9 @@ pub struct PacketOptions {
     pub send_buffer: usize,
     /// Send past the interface's queueing discipline: it must not queue a second time.
     pub bypass_qdisc: bool,
+    /// Send segments of a flow that follow each other as one super-packet, where the interface neither takes
+    /// them apart nor queues by itself: what arrives is the same, at less cost.
+    pub trains: bool,
     /// Take frames in. A port that only sends spares the kernel the copies for it: with one for each
     /// way, two threads can share an interface.
     pub receives: bool,
@@ -50,6 +54,7 @@ impl Default for PacketOptions {
             receive_buffer: 8 << 20,
             send_buffer: 8 << 20,
             bypass_qdisc: true,
+            trains: true,
             receives: true,
             fanout: None,
             timestamps: None,
@@ -101,6 +106,9 @@ pub struct PacketPort {
     spare_slots: Vec<Slot>,
     spare_large: Vec<u32>,
     discarded: Box<[[u8; VnetHeader::LEN]]>,
+    /// On interfaces where they pay.
+    trains: Option<Trains>,
+    sends_trains: bool,
     incoming: Messages,
     outgoing: Messages,
     counters: Counters,
@@ -189,6 +197,8 @@ impl PacketPort {
             spare_slots: Vec::with_capacity(options.batch.max(1)),
             spare_large: Vec::with_capacity(options.batch.max(1)),
             discarded: vec![[0; VnetHeader::LEN]; options.batch.max(1)].into(),
+            trains: open_trains(namespace, &link, options.trains),
+            sends_trains: options.trains,
             incoming: Messages::new(options.batch.max(1)),
             outgoing: Messages::new(options.batch.max(1)),
             counters: Counters::default(),
@@ -237,16 +247,52 @@ impl PacketPort {
 
     fn receive_failed(&mut self, error: &io::Error) {
         if error.kind() != io::ErrorKind::WouldBlock && error.kind() != io::ErrorKind::Interrupted {
-            self.lose(error);
+            lose(error, &mut self.counters, &mut self.absence);
         }
     }
 
-    fn lose(&mut self, error: &io::Error) {
-        let reason = Loss::of(error);
-        self.counters.lose(reason, 1);
-        if reason == Loss::Down && self.absence.is_none() {
-            self.absence = Some(Absence::default());
+    /// Sends a batch of which trains can be made; whether it is one.
+    fn transmit_trains(&mut self, pool: &mut Pool, batch: &[Slot]) -> bool {
+        let Some(trains) = &mut self.trains else {
+            return false;
+        };
+        if !trains.find(pool, batch, self.capabilities.mtu) {
+            return false;
         }
+        if !trains.send(pool, batch, &mut self.counters) {
+            self.absence.get_or_insert_default();
+        }
+        true
+    }
+
+    /// As [`Port::transmit`], for the frames of one system call.
+    fn transmit_batch(&mut self, pool: &mut Pool, batch: &[Slot]) -> usize {
+        self.outgoing.clear();
+        for slot in batch {
+            if self.vnet_len == 0 {
+                pool.complete_checksum(*slot);
+            }
+            let (head, tail) = pool.send_parts(*slot, self.vnet_len);
+            // SAFETY: the parts are of `pool`, which is borrowed until this function
+            // returns; each slot is sent once, and none is changed before.
+            #[allow(unsafe_code)]
+            unsafe {
+                self.outgoing.push(head, tail);
+            }
+        }
+        let (counters, absence) = (&mut self.counters, &mut self.absence);
+        let done = self
+            .outgoing
+            .send_all(self.socket.as_fd(), |index, error| match error {
+                None => {
+                    counters.sent += 1;
+                    counters.sent_bytes += pool.frame_len(batch[index]) as u64;
+                }
+                Some(error) => lose(&error, counters, absence),
+            });
+        self.counters.blocked += u64::from(done < batch.len());
+        batch[..done].iter().for_each(|slot| pool.free(*slot));
+        done
     }
 
     /// Looks, ten times a second, whether an interface that was lost is there again, under the same
@@ -274,6 +320,7 @@ impl PacketPort {
                 return;
             }
             self.index = link.index;
+            self.trains = open_trains(&self.namespace, &link, self.sends_trains);
         }
         self.capabilities.mtu = link.mtu;
         if link.is_up {
@@ -369,49 +416,20 @@ impl Port for PacketPort {
         self.look_for_it();
         let mut taken = 0;
         while taken < slots.len() {
-            let batch = &slots[taken..slots.len().min(taken + self.most)];
-            self.outgoing.clear();
-            for slot in batch {
-                if self.vnet_len == 0 {
-                    pool.complete_checksum(*slot);
-                }
-                let (head, tail) = pool.send_parts(*slot, self.vnet_len);
-                // SAFETY: the parts are of `pool`, which is borrowed until this function
-                // returns; each slot is sent once, and none is changed before.
-                #[allow(unsafe_code)]
-                unsafe {
-                    self.outgoing.push(head, tail);
-                }
+            let most = match self.trains {
+                Some(_) => self.most.min(Trains::MOST),
+                None => self.most,
+            };
+            let batch = &slots[taken..slots.len().min(taken + most)];
+            let sent = if self.transmit_trains(pool, batch) {
+                batch.len()
+            } else {
+                self.transmit_batch(pool, batch)
+            };
+            taken += sent;
+            if sent < batch.len() {
+                break;
             }
-            let mut done = 0;
-            while done < batch.len() {
-                match self.outgoing.send(self.socket.as_fd(), done) {
-                    Ok(count) => {
-                        for slot in &batch[done..done + count] {
-                            self.counters.sent += 1;
-                            self.counters.sent_bytes += pool.frame_len(*slot) as u64;
-                        }
-                        done += count;
-                    }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        self.counters.blocked += 1;
-                        for slot in &batch[..done] {
-                            pool.free(*slot);
-                        }
-                        return taken + done;
-                    }
-                    Err(error) => {
-                        // It concerns the first message that was not sent.
-                        self.lose(&error);
-                        done += 1;
-                    }
-                }
-            }
-            for slot in batch {
-                pool.free(*slot);
-            }
-            taken += batch.len();
         }
         taken
     }
@@ -471,6 +489,19 @@ struct Statistics {
     dropped: u32,
 }
 
+fn open_trains(namespace: &Namespace, link: &Interface, is_wanted: bool) -> Option<Trains> {
+    is_wanted.then(|| Trains::open(namespace, link)).flatten()
+}
+
+/// Counts what an error cost.
+fn lose(error: &io::Error, counters: &mut Counters, absence: &mut Option<Absence>) {
+    let reason = Loss::of(error);
+    counters.lose(reason, 1);
+    if reason == Loss::Down {
+        absence.get_or_insert_default();
+    }
+}
+
 /// Forces a buffer size where allowed, and else takes what the limits give.
 fn grant_buffer(
     socket: &Socket,
@@ -488,11 +519,11 @@ fn grant_buffer(
 const BATCH_BYTES: usize = 256 << 10;
 
 /// The protocol to bind to: a socket bound to none only sends.
-const fn protocol(receives: bool) -> libc::c_int {
+pub(super) const fn protocol(receives: bool) -> libc::c_int {
     if receives { libc::ETH_P_ALL } else { 0 }
 }
 
-fn bind(socket: &Socket, index: u32, protocol: libc::c_int) -> io::Result<()> {
+pub(super) fn bind(socket: &Socket, index: u32, protocol: libc::c_int) -> io::Result<()> {
     // SAFETY: all-zero bytes are a valid address storage; a sockaddr_ll is smaller and starts
     // with the same family field.
     #[allow(unsafe_code)]

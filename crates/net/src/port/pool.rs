@@ -292,8 +292,10 @@ impl Pool {
         Some(to)
     }
 
-    /// Flips the bits of `mask` in a byte of the frame; nothing happens behind its end.
+    /// Flips the bits of `mask` in a byte of the frame; nothing happens behind its end. What a kernel has
+    /// verified is no longer so.
     pub fn flip(&mut self, slot: Slot, byte: usize, mask: u8) {
+        self.frames[slot.index()].vnet.flags &= !VnetHeader::DATA_VALID;
         let (head, tail) = (self.head_range(slot), self.tail_range(slot));
         let head_len = head.len();
         let byte = match byte.checked_sub(head_len) {
@@ -463,6 +465,12 @@ impl Pool {
         let bytes = self.frames[slot.index()].vnet.to_bytes();
         self.slots[with_header.start..head.start].copy_from_slice(&bytes[..vnet_len]);
         (&mut self.slots[with_header], &mut self.large[tail])
+    }
+
+    /// The bytes of a frame that lies in its slot alone, without the first `header_len`.
+    pub(super) fn payload_mut(&mut self, slot: Slot, header_len: usize) -> &mut [u8] {
+        let range = self.head_range(slot);
+        &mut self.slots[range.start + header_len..range.end]
     }
 
     fn head_range(&self, slot: Slot) -> std::ops::Range<usize> {

@@ -17,9 +17,12 @@ mod ring;
 mod socket;
 
 use super::pool::SLOT_LEN;
+use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
 use crate::frame::{Link, open_checksum, parse_head};
-use crate::namespace::{LinkError, Links, Namespace, NamespaceError, OffloadError, remedy};
+use crate::namespace::{
+    Interface, LinkError, Links, Namespace, NamespaceError, OffloadError, remedy,
+};
 use absence::Exchange;
 use socket::{Connected, Inward, Outward, connect, statistics, wake_receive, wake_transmit};
 use std::io;
@@ -37,6 +40,10 @@ pub struct XdpOptions {
     pub ready: u32,
     /// What to insist on.
     pub mode: Option<XdpMode>,
+    /// In the modes in which the kernel copies frames out, send segments of a flow that follow each other as
+    /// one super-packet through a packet socket, where the interface neither takes them apart nor queues by
+    /// itself: what arrives is the same, at less cost.
+    pub trains: bool,
 }
 
 impl Default for XdpOptions {
@@ -46,6 +53,7 @@ impl Default for XdpOptions {
             ring: 2048,
             ready: 1024,
             mode: None,
+            trains: true,
         }
     }
 }
@@ -125,6 +133,8 @@ pub struct XdpPort {
     /// Nothing in a port that only receives, and likewise.
     outward: Option<Outward>,
     part: Part,
+    /// Where they pay.
+    trains: Option<Trains>,
     /// What is waited on: there is one, come what may.
     descriptor: Arc<OwnedFd>,
     namespace: Namespace,
@@ -213,7 +223,9 @@ impl XdpPort {
             .enter(|| connect(link.index, memory, options, PATIENCE))?
             .map_err(error)?;
         pool.set_registered(&inward.socket);
+        let has_trains = options.trains && mode != XdpMode::ZeroCopy;
         let mut port = XdpPort {
+            trains: has_trains.then(|| Trains::open(namespace, &link)).flatten(),
             descriptor: Arc::clone(&inward.socket),
             inward: Some(inward),
             outward: Some(outward),
@@ -260,9 +272,11 @@ impl XdpPort {
         );
         let mut receiving = XdpPort::open(namespace, interface, into, options)?;
         let outward = receiving.outward.take().expect("it has just been opened");
+        let trains = receiving.trains.take();
         let exchange = Exchange::default();
         receiving.part = Part::Receives(exchange.clone());
         let sending = XdpPort {
+            trains,
             descriptor: Arc::clone(&outward.socket),
             inward: None,
             outward: Some(outward),
@@ -309,6 +323,79 @@ impl XdpPort {
         if any {
             outward.completion.release();
         }
+    }
+
+    /// As [`Port::transmit`], through the ring.
+    fn transmit_frames(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
+        if self.outward.is_none() {
+            // A port that only sends is asked for nothing else.
+            self.look(pool);
+        }
+        let Some(outward) = &mut self.outward else {
+            self.counters.lose(Loss::Down, slots.len() as u64);
+            slots.iter().for_each(|slot| pool.free(*slot));
+            return slots.len();
+        };
+        // An Ethernet header with two tags is 22 bytes long.
+        let most = self.capabilities.mtu as usize + 22;
+        let mut taken = 0usize;
+        for slot in slots {
+            let lost = if pool.vnet(*slot).gso().is_some() {
+                Some(Loss::Offload)
+            } else if pool.frame_len(*slot) > most {
+                Some(Loss::TooLong)
+            } else {
+                None
+            };
+            let place = pool.placed(*slot);
+            let (None, Some(place)) = (lost, place) else {
+                self.counters.lose(lost.unwrap_or(Loss::TooLong), 1);
+                pool.free(*slot);
+                taken += 1;
+                continue;
+            };
+            if outward.transmit.room() == 0 {
+                self.counters.blocked += 1;
+                break;
+            }
+            pool.complete_checksum(*slot);
+            outward.transmit.produce(libc::xdp_desc {
+                addr: place.start as u64,
+                len: place.len() as u32,
+                options: 0,
+            });
+            self.lent[slot.number() as usize] = Lent::Sending;
+            self.counters.sent += 1;
+            self.counters.sent_bytes += place.len() as u64;
+            taken += 1;
+        }
+        outward.transmit.publish();
+        // When the interface is down, the frames stay in the ring until it is back.
+        let is_there = !outward.transmit.needs_wakeup()
+            || wake_transmit(outward.socket.as_fd(), taken.div_ceil(KERNEL_BATCH));
+        if !is_there {
+            self.lose_interface(pool);
+        }
+        self.collect_sent(pool);
+        self.refill(pool);
+        taken
+    }
+
+    /// Sends a batch of which trains can be made; whether it is one.
+    fn transmit_trains(&mut self, pool: &mut Pool, batch: &[Slot]) -> bool {
+        let (Some(trains), Some(outward)) = (&mut self.trains, &mut self.outward) else {
+            return false;
+        };
+        // What is still in the ring comes first.
+        if !outward.transmit.is_drained() || !trains.find(pool, batch, self.capabilities.mtu) {
+            return false;
+        }
+        let is_there = trains.send(pool, batch, &mut self.counters);
+        // Down, or gone?
+        if !is_there && !wake_transmit(outward.socket.as_fd(), 0) {
+            self.lose_interface(pool);
+        }
+        true
     }
 
     /// Lays slots ready for frames to come.
@@ -416,57 +503,21 @@ impl Port for XdpPort {
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
         self.assert_pool(pool);
         self.collect_sent(pool);
-        if self.outward.is_none() {
-            // A port that only sends is asked for nothing else.
-            self.look(pool);
+        if self.trains.is_none() {
+            return self.transmit_frames(pool, slots);
         }
-        let Some(outward) = &mut self.outward else {
-            self.counters.lose(Loss::Down, slots.len() as u64);
-            slots.iter().for_each(|slot| pool.free(*slot));
-            return slots.len();
-        };
-        // An Ethernet header with two tags is 22 bytes long.
-        let most = self.capabilities.mtu as usize + 22;
-        let mut taken = 0usize;
-        for slot in slots {
-            let lost = if pool.vnet(*slot).gso().is_some() {
-                Some(Loss::Offload)
-            } else if pool.frame_len(*slot) > most {
-                Some(Loss::TooLong)
+        let mut taken = 0;
+        for batch in slots.chunks(Trains::MOST) {
+            let sent = if self.transmit_trains(pool, batch) {
+                batch.len()
             } else {
-                None
+                self.transmit_frames(pool, batch)
             };
-            let place = pool.placed(*slot);
-            let (None, Some(place)) = (lost, place) else {
-                self.counters.lose(lost.unwrap_or(Loss::TooLong), 1);
-                pool.free(*slot);
-                taken += 1;
-                continue;
-            };
-            if outward.transmit.room() == 0 {
-                self.counters.blocked += 1;
+            taken += sent;
+            if sent < batch.len() {
                 break;
             }
-            pool.complete_checksum(*slot);
-            outward.transmit.produce(libc::xdp_desc {
-                addr: place.start as u64,
-                len: place.len() as u32,
-                options: 0,
-            });
-            self.lent[slot.number() as usize] = Lent::Sending;
-            self.counters.sent += 1;
-            self.counters.sent_bytes += place.len() as u64;
-            taken += 1;
         }
-        outward.transmit.publish();
-        // When the interface is down, the frames stay in the ring until it is back.
-        let is_there = !outward.transmit.needs_wakeup()
-            || wake_transmit(outward.socket.as_fd(), taken.div_ceil(KERNEL_BATCH));
-        if !is_there {
-            self.lose_interface(pool);
-        }
-        self.collect_sent(pool);
-        self.refill(pool);
         taken
     }
 
@@ -514,6 +565,17 @@ impl AsFd for XdpPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// Where the device sends frames from where they lie, nothing is cheaper.
+fn open_trains(
+    namespace: &Namespace,
+    link: &Interface,
+    options: XdpOptions,
+    mode: XdpMode,
+) -> Option<Trains> {
+    let is_wanted = options.trains && mode != XdpMode::ZeroCopy;
+    is_wanted.then(|| Trains::open(namespace, link)).flatten()
 }
 
 /// How often a queue that is still busy is asked for when a port is opened.

@@ -5,23 +5,24 @@
 //! ten times a second, when nothing arrives. The packet memory is registered anew if no other port has.
 
 use super::socket::{Connected, Outward, connect, wake_receive};
-use super::{Lent, Part, XdpPort};
+use super::{Lent, Part, XdpPort, open_trains};
+use crate::namespace::Interface;
 use crate::port::{Loss, Pool, Port as _, Slot};
 use crate::sys;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Where the half of an interface that receives puts the rings of the one that sends, and with them the
-/// interface's MTU. On the packet path nobody looks here.
+/// interface. On the packet path nobody looks here.
 #[derive(Clone, Default)]
-pub(super) struct Exchange(Arc<Mutex<Option<(Outward, u32)>>>);
+pub(super) struct Exchange(Arc<Mutex<Option<(Outward, Interface)>>>);
 
 impl Exchange {
-    pub(super) fn take(&self) -> Option<(Outward, u32)> {
+    pub(super) fn take(&self) -> Option<(Outward, Interface)> {
         self.swap(None)
     }
 
-    fn swap(&self, other: Option<(Outward, u32)>) -> Option<(Outward, u32)> {
+    fn swap(&self, other: Option<(Outward, Interface)>) -> Option<(Outward, Interface)> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut held, other)
     }
@@ -44,10 +45,11 @@ impl XdpPort {
         match &self.part {
             Part::Released => {}
             Part::Sends(exchange) => {
-                if let Some((outward, mtu)) = exchange.take() {
+                if let Some((outward, link)) = exchange.take() {
                     self.descriptor = Arc::clone(&outward.socket);
                     self.outward = Some(outward);
-                    self.capabilities.mtu = mtu;
+                    self.capabilities.mtu = link.mtu;
+                    self.reopen_trains(&link);
                 }
             }
             Part::Whole | Part::Receives(_) => self.attach(pool),
@@ -92,6 +94,11 @@ impl XdpPort {
         }
     }
 
+    /// The interface is another now, and may have other offloads.
+    fn reopen_trains(&mut self, link: &Interface) {
+        self.trains = open_trains(&self.namespace, link, self.options, self.mode);
+    }
+
     fn attach(&mut self, pool: &mut Pool) {
         if self.links.is_none() {
             self.links = self.namespace.links().ok();
@@ -124,8 +131,11 @@ impl XdpPort {
         self.mode = mode;
         self.capabilities.mtu = link.mtu;
         match &self.part {
-            Part::Receives(exchange) => drop(exchange.swap(Some((outward, link.mtu)))),
-            _ => self.outward = Some(outward),
+            Part::Receives(exchange) => drop(exchange.swap(Some((outward, link)))),
+            _ => {
+                self.outward = Some(outward);
+                self.reopen_trains(&link);
+            }
         }
         self.refill(pool);
     }

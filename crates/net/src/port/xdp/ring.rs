@@ -74,6 +74,14 @@ impl<T: Copy> Ring<T> {
         size.saturating_sub(self.own.wrapping_sub(self.other))
     }
 
+    /// Whether the kernel has taken all that was produced.
+    pub(super) fn is_drained(&mut self) -> bool {
+        if self.own != self.other {
+            self.other = self.position(self.layout.consumer).load(Ordering::Acquire);
+        }
+        self.own == self.other
+    }
+
     /// Writes the next entry; there must be [`Ring::room`]. Visible after [`Ring::publish`].
     pub(super) fn produce(&mut self, entry: T) {
         let at = self.entry(self.own);

@@ -141,6 +141,11 @@ fn connect_as(
     program
         .set_socket(QUEUE, receiver.as_fd())
         .map_err(at("lead the queue to the socket"))?;
+    // Beside another socket the kernel takes that one's mode.
+    let mode = match mode {
+        XdpMode::ZeroCopy if !is_zero_copy(&receiver) => XdpMode::Copy,
+        mode => mode,
+    };
     let receiver = Arc::new(receiver);
     Ok(Connected {
         inward: Inward {
@@ -235,6 +240,15 @@ fn xdp_socket() -> io::Result<OwnedFd> {
         let descriptor = sys::check(libc::socket(libc::AF_XDP, kind, 0))?;
         Ok(OwnedFd::from_raw_fd(descriptor))
     }
+}
+
+/// Whether the device writes into the packet memory of a bound socket.
+#[allow(unsafe_code)]
+fn is_zero_copy(socket: &OwnedFd) -> bool {
+    let mut options = libc::xdp_options { flags: 0 };
+    // SAFETY: `xdp_options` is one integer.
+    let read = unsafe { sys::option(socket, libc::SOL_XDP, libc::XDP_OPTIONS, &mut options) };
+    read.is_ok() && options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0
 }
 
 #[allow(unsafe_code)]
