@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use sluice_core::Span;
 use sluice_lab::bench::{self, BenchError, CONTENDERS, METRICS, Plan, Progress, Section};
 use sluice_net::namespace::{Privilege, PrivilegeError, enter_user_namespace};
 use sluice_net::port::Spin;
@@ -37,6 +38,10 @@ pub struct Args {
     /// first to itself [default there: the last core]
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     cpus: Vec<usize>,
+    /// Keep all cores of the machine, during all of it, out of idle states that take longer to leave (20us; on a
+    /// virtual machine 0us). Takes root [default: as the machine idles; the idle round trip also with 0us]
+    #[arg(long, value_name = "TIME", value_parser = Span::parse)]
+    cpu_latency: Option<Span>,
     /// Write a chart of the path section here: .svg or .png
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
@@ -148,6 +153,7 @@ fn plan(args: &Args) -> Result<Plan, Error> {
     };
     plan.real_time = args.real_time;
     plan.cores.clone_from(&args.cpus);
+    plan.cpu_latency = args.cpu_latency;
     for word in &args.figures {
         let known = METRICS.iter().map(|metric| metric.name);
         let Some(name) = known.clone().find(|name| name == word) else {

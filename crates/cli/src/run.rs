@@ -5,6 +5,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use sluice_core::Span;
 use sluice_lab::agreement;
 use sluice_lab::expect::Outcome;
 use sluice_lab::index::write_index;
@@ -13,6 +14,7 @@ use sluice_lab::results::VariantResult;
 use sluice_lab::scenario::Backend;
 use sluice_lab::suite::{Backends, Executed, Failure, Options, PlanError, Request, Suite, execute};
 use sluice_lab::table;
+use sluice_net::cores::{IdleLimit, IdleLimitError};
 use sluice_net::namespace::{Privilege, PrivilegeError, enter_user_namespace};
 use sluice_net::traffic::Stop;
 
@@ -48,6 +50,11 @@ pub struct Args {
     /// Keep the router of live runs on this core (CPU affinity)
     #[arg(long, value_name = "CORE")]
     cpu: Option<usize>,
+    /// Keep all cores of the machine, during live runs, out of idle states that take longer to leave (20us; on a
+    /// virtual machine 0us, since what its hypervisor takes is not known): hosts and router wake up sooner, at
+    /// the price of power and, with 0us, of cores that never rest. Takes root [default: as the machine idles]
+    #[arg(long, value_name = "TIME", value_parser = Span::parse)]
+    cpu_latency: Option<Span>,
     /// Only say whether everything could be run
     #[arg(long)]
     check: bool,
@@ -79,6 +86,9 @@ pub enum Error {
     /// The only scenario cannot be run.
     #[error("{0}")]
     Scenario(Box<dyn std::error::Error + Send + Sync>),
+    /// No limit of idle states.
+    #[error(transparent)]
+    Idle(#[from] IdleLimitError),
     /// No user namespace.
     #[error(transparent)]
     Privilege(#[from] PrivilegeError),
@@ -99,14 +109,25 @@ pub enum Error {
 /// [`Error`]. Before the first run starts, everything that can be checked has been.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut suite = request(args).plan()?;
+    let is_live = suite.is_live();
+    // Before the user namespace, in which nobody has more rights to the machine than outside.
+    let limited = args.cpu_latency.filter(|_| is_live);
+    let limit = limited.map(IdleLimit::hold).transpose()?;
     // Only a process with one thread may enter a user namespace.
-    if suite.is_live() && Privilege::probe() == Privilege::UserNamespace {
+    if is_live && Privilege::probe() == Privilege::UserNamespace {
         enter_user_namespace()?;
     }
     suite.check();
     if suite.is_empty() && suite.failures.len() == 1 {
         let failure = suite.failures.remove(0);
         return Err(Error::Scenario(failure.error));
+    }
+    let of_live_runs = [
+        ("--cpu", args.cpu.is_some()),
+        ("--cpu-latency", args.cpu_latency.is_some()),
+    ];
+    for (option, _) in of_live_runs.iter().filter(|(_, given)| *given && !is_live) {
+        eprintln!("sluice: warning: {option} is for live runs, and none of these is one");
     }
     for warning in suite.warnings() {
         eprintln!("sluice: warning: {warning}");
@@ -134,6 +155,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         watch: &|progress| bars.tell(progress),
     };
     let executed = execute(&suite, &options);
+    drop(limit);
     drop(bars);
     conclude(args, suite, executed)
 }

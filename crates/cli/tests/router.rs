@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
+use sluice_core::Span;
+use sluice_net::cores::IdleLimit;
 use sluice_net::namespace::{Mac, Namespace, VethEnd, create_veth};
 
 const SLUICE: &str = env!("CARGO_BIN_EXE_sluice");
@@ -23,6 +25,8 @@ const SLUICE: &str = env!("CARGO_BIN_EXE_sluice");
 struct Running {
     child: Option<Child>,
     stderr: BufReader<ChildStderr>,
+    /// What it said when it started.
+    heard: String,
     folder: tempfile::TempDir,
     _namespace: Namespace,
 }
@@ -57,10 +61,11 @@ impl Running {
         let mut running = Running {
             child: Some(child),
             stderr,
+            heard: String::new(),
             folder,
             _namespace: namespace,
         };
-        running.hear("sluice: routing em0 - em1");
+        running.heard = running.hear("sluice: routing em0 - em1");
         running
     }
 
@@ -344,6 +349,58 @@ fn the_binary_is_ipfw_and_dnctl_under_these_names() {
         message.starts_with("sluice: no router listens at /nowhere/s (No such file"),
         "{message}"
     );
+}
+
+#[test]
+fn cores_idle_as_they_did_however_the_router_ends() {
+    let in_force = || IdleLimit::in_force().expect("root may read what is in force");
+    // Longer than any idle state takes, so that the test changes nothing for others; who asks for less has
+    // the last word.
+    let asked = Span::from_us(1_234_567);
+    let before = in_force();
+    let held = Some(before.map_or(asked, |before| before.min(asked)));
+    let start = || Running::start(None, &["--accept", "--cpu-latency", "1234567us"]);
+
+    let running = start();
+    assert_eq!(in_force(), held);
+    assert!(
+        running.heard.contains(
+            "sluice: all cores of this machine are kept out of idle states that take longer than 1234567 us to leave\n"
+        ),
+        "{}",
+        running.heard
+    );
+    assert_eq!(running.end()["cpu_latency_ns"], asked.as_ns());
+    assert_eq!(in_force(), before);
+
+    let mut running = start();
+    assert_eq!(in_force(), held);
+    running.signal(Signal::KILL);
+    let mut child = running.child.take().expect("it runs");
+    assert!(!child.wait().unwrap().success());
+    assert_eq!(in_force(), before, "the kernel has taken it back");
+
+    let running = Running::start(None, &["--accept"]);
+    assert_eq!(in_force(), before, "nobody has asked");
+    assert_eq!(running.end()["cpu_latency_ns"], Value::Null);
+}
+
+#[test]
+fn a_limit_of_idle_states_that_cannot_be_had_keeps_the_router_from_starting() {
+    assert!(geteuid().is_root(), "only root can be somebody else");
+    let folder = tempfile::tempdir().unwrap();
+    let open =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    open(folder.path(), 0o755);
+    // A copy, where everybody may run it.
+    let sluice = folder.path().join("sluice");
+    fs::copy(SLUICE, &sluice).unwrap();
+    open(&sluice, 0o755);
+    let mut command = Command::new(&sluice);
+    command.args(["router", "left", "right", "--cpu-latency", "0us"]);
+    let output = command.uid(65534).output().expect("the binary starts");
+    let expected = "sluice: cannot limit the idle states of cores: /dev/cpu_dma_latency: Permission denied (os error 13); run as root, or give the device to a group of this user's, and in a container to the container\n";
+    assert_eq!(refusal(&output), (1, expected.to_owned()));
 }
 
 #[test]

@@ -86,6 +86,50 @@ fn the_simulator_is_the_default_and_results_are_reused() {
 }
 
 #[test]
+fn what_is_for_live_runs_is_told_to_be_useless_without_one() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let output = place.run(&[
+        "run",
+        "s.toml",
+        "--check",
+        "--cpu",
+        "0",
+        "--cpu-latency",
+        "0us",
+    ]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(
+        text(&output.stderr),
+        "sluice: warning: --cpu is for live runs, and none of these is one\n\
+         sluice: warning: --cpu-latency is for live runs, and none of these is one\n"
+    );
+}
+
+#[test]
+fn a_limit_of_idle_states_is_a_time_and_checked_before_anything_starts() {
+    let place = Place::new();
+    for command in [
+        &["router", "left", "right"][..],
+        &["run", "s.toml"],
+        &["bench"],
+    ] {
+        let output = place.run(&[command, &["--cpu-latency", "20"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{command:?}");
+        let told = text(&output.stderr);
+        let expected = "invalid value '20' for '--cpu-latency <TIME>'";
+        assert!(told.contains(expected), "{told}");
+    }
+    // Ports that are not there are not even looked for.
+    let output = place.run(&["router", "left", "right", "--cpu-latency", "2000s"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        text(&output.stderr),
+        "sluice: no idle state takes 2000s to leave: expected less than 2000s\n"
+    );
+}
+
+#[test]
 fn a_folder_ends_with_a_list_of_what_failed() {
     let place = Place::new();
     place.write("all/good.toml", SCENARIO);

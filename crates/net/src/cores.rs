@@ -1,7 +1,11 @@
-//! The cores that threads run on (CPU affinity).
+//! The cores that threads run on (CPU affinity), and how deep they idle ([`IdleLimit`]).
 //!
 //! A packet loop with a core of its own is not moved between caches, and with the rest of the process
 //! on others nothing of it stands in its way. See sched(7) and `sched_setaffinity(2)`.
+
+mod idle;
+
+pub use idle::{IdleLimit, IdleLimitError};
 
 use crate::sys;
 use std::io;

@@ -5,7 +5,7 @@
 //! - [`port`]: where packets enter and leave a router.
 //! - [`traffic`]: the end hosts of a live experiment.
 //! - [`clock`]: the one clock of a live run.
-//! - [`cores`]: which cores threads run on.
+//! - [`cores`]: which cores threads run on, and how deep cores idle.
 //! - [`capture`]: files of packets.
 
 pub mod capture;

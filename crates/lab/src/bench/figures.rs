@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::cores::Shared;
+use super::idle::IdleFigures;
 use super::shaped::{Accounts, Shaped};
-use super::time::{DelayFigures, IdleFigures, Places, RateFigures, SpacingFigures};
+use super::time::{DelayFigures, Places, RateFigures, SpacingFigures};
 
 /// Which values are good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -165,6 +166,9 @@ pub struct Cell {
 pub struct Figures {
     /// The path section: contender, metric, values.
     pub path: BTreeMap<String, BTreeMap<&'static str, Cell>>,
+    /// What leaving an idle state was allowed to take the cores during all of it, in microseconds, if the plan
+    /// says it.
+    pub cpu_latency_us: Option<u64>,
     /// Which cores did what in the time section.
     pub places: Places,
     /// Round trips on an idle network.

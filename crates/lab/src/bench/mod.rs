@@ -16,6 +16,7 @@ mod chart;
 mod contender;
 mod cores;
 mod figures;
+mod idle;
 mod machine;
 mod network;
 mod path;
@@ -27,12 +28,13 @@ mod traffic;
 pub use chart::{png, svg};
 pub use contender::{CONTENDERS, Carrier, Contender};
 pub use figures::{Better, Cell, Figures, METRICS, Metric};
+pub use idle::{IdleFigures, Rest};
 pub use shaped::{Accounts, overload};
 pub use text::{json, text};
 
 use machine::Ticks;
 use sluice_core::Span;
-use sluice_net::cores::CoreError;
+use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError};
 use sluice_net::namespace::{LinkError, NamespaceError, OffloadError, Privilege, SysctlError};
 use sluice_net::port::nfqueue::NfqueueError;
 use sluice_net::port::packet::PacketError;
@@ -102,6 +104,9 @@ pub struct Plan {
     pub real_time: bool,
     /// The core that each worker of Sluice's stays on, in turn; the kernel chooses if there is none.
     pub cores: Vec<usize>,
+    /// What leaving an idle state may take the machine's cores during all of it. As they idle if nothing is
+    /// said; the idle round trip is then also measured with cores that are kept awake.
+    pub cpu_latency: Option<Span>,
 }
 
 impl Plan {
@@ -118,6 +123,7 @@ impl Plan {
             spin: Spin::Adaptive,
             real_time: false,
             cores: Vec::new(),
+            cpu_latency: None,
         }
     }
 
@@ -171,6 +177,9 @@ pub enum BenchError {
     /// A core.
     #[error(transparent)]
     Core(#[from] CoreError),
+    /// Idle states cannot be limited.
+    #[error(transparent)]
+    Idle(#[from] IdleLimitError),
     /// No memory for packets.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -201,7 +210,11 @@ pub fn run(
         Privilege::Capable => {}
         missing => return Err(BenchError::Privilege(missing)),
     }
-    let mut figures = Figures::default();
+    let limit = plan.cpu_latency.map(IdleLimit::hold).transpose()?;
+    let mut figures = Figures {
+        cpu_latency_us: limit.as_ref().map(|held| held.latency().as_ns() / 1_000),
+        ..Figures::default()
+    };
     let before = Ticks::now();
     let mut steps = Steps {
         done: 0,

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::contender::CONTENDERS;
 use super::figures::{Cell, Figures, METRICS, Metric, WITH_OFFLOADS};
+use super::idle::{IdleFigures, Rest};
 
 /// The figures as JSON, with what each metric is.
 ///
@@ -20,6 +21,10 @@ pub fn json(figures: &Figures) -> String {
 /// medians with their ratios to kernel forwarding below.
 pub fn text(figures: &Figures) -> String {
     let mut out = String::new();
+    if let Some(us) = figures.cpu_latency_us {
+        out += "During all of it, no core of the machine was in an idle state that takes\n";
+        let _ = writeln!(out, "longer than {us} us to leave (--cpu-latency)\n");
+    }
     if !figures.path.is_empty() {
         let (with, without) = METRICS.split_at(WITH_OFFLOADS);
         out += "Offloads on: Gbit/s, microseconds; below each median its ratio to the kernel's\n";
@@ -36,11 +41,8 @@ pub fn text(figures: &Figures) -> String {
         );
     }
     if !figures.idle.is_empty() {
-        out += "\nRound trip on an idle network, us:";
-        for idle in &figures.idle {
-            let _ = write!(out, "  {} {:.1}", idle.through, idle.p50_us);
-        }
-        out += "\n";
+        out += "\nRound trip on an idle network, us, and how far above the kernel's\n";
+        out += &idle_table(&figures.idle);
     }
     if !figures.delays.is_empty() {
         out += "\nA delay of 10 ms, other core loaded: error at the receiver, us\n";
@@ -130,6 +132,37 @@ pub fn text(figures: &Figures) -> String {
     out
 }
 
+/// One line for each way in which cores rested.
+fn idle_table(idle: &[IdleFigures]) -> String {
+    let mut out = String::new();
+    let rows: Vec<_> = idle.chunk_by(|a, b| a.cores == b.cores).collect();
+    let mut head = format!("{:<REST$}", "cores");
+    for figure in rows.first().into_iter().copied().flatten() {
+        let _ = write!(head, "{:>9}", figure.through);
+        if figure.above_kernel_us.is_some() {
+            let _ = write!(head, "{:8}", "");
+        }
+    }
+    let _ = writeln!(out, "{}", head.trim_end());
+    for row in rows {
+        let label = match (row[0].cores, row[0].limit_us) {
+            (Rest::AsFound, None) => "as they idle".to_owned(),
+            (Rest::AsFound, Some(us)) => format!("as found ({us} us)"),
+            (Rest::Awake, _) => "kept awake (0 us)".to_owned(),
+            (Rest::AsAsked, us) => format!("at most {} us", us.unwrap_or_default()),
+        };
+        let _ = write!(out, "{label:<REST$}");
+        for figure in row {
+            let _ = write!(out, "{:>9.1}", figure.p50_us);
+            if let Some(above) = figure.above_kernel_us {
+                let _ = write!(out, "{above:>+8.1}");
+            }
+        }
+        out += "\n";
+    }
+    out
+}
+
 /// One line of medians and one of ratios per contender, in their order.
 fn table(figures: &Figures, metrics: &[Metric]) -> String {
     let mut out = String::new();
@@ -187,11 +220,14 @@ fn shown(metric: &Metric, value: f64) -> String {
 
 const NAME: usize = 16;
 const COLUMN: usize = 8;
+const REST: usize = 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::idle::Idles;
     use crate::bench::shaped::Accounts;
+    use sluice_core::Span;
 
     #[test]
     fn the_table_has_80_columns_and_says_what_is_missing() {
@@ -229,5 +265,63 @@ mod tests {
         let ratios: Vec<&str> = lines[at + 1].split_whitespace().collect();
         assert_eq!(ratios[0], "0.90");
         assert!(text.contains("2 lost: overflow"));
+    }
+
+    #[test]
+    fn idle_round_trips_have_a_row_for_each_way_in_which_cores_rest() {
+        let both = [
+            (Rest::AsFound, [34.4, 167.0, 104.0, 36.5]),
+            (Rest::Awake, [32.0, 63.0, 49.0, 31.5]),
+        ];
+        let mut figures = Figures {
+            idle: Idles::of(&both, None).figures(),
+            ..Figures::default()
+        };
+        let expected = "
+Round trip on an idle network, us, and how far above the kernel's
+cores                  kernel     none         adaptive           always
+as they idle             34.4    167.0  +132.6    104.0   +69.6     36.5    +2.1
+kept awake (0 us)        32.0     63.0   +31.0     49.0   +17.0     31.5    -0.5
+";
+        let printed = text(&figures);
+        assert_eq!(printed, expected);
+        assert!(printed.lines().all(|line| line.len() <= 80), "{printed}");
+        let all: serde_json::Value = serde_json::from_str(&json(&figures)).unwrap();
+        let of = |row: usize, key: &str| all["figures"]["idle"][row][key].clone();
+        let conditions: Vec<_> = (0..8).map(|row| of(row, "cores")).collect();
+        assert_eq!(
+            conditions,
+            [["as_found"; 4], ["awake"; 4]].concat(),
+            "four ways each"
+        );
+        assert_eq!(of(0, "limit_us"), serde_json::Value::Null);
+        assert_eq!(of(4, "limit_us"), 0);
+        assert_eq!(of(7, "through"), "always");
+        assert_eq!(of(7, "above_kernel_us"), -0.5);
+
+        // Where another program of the machine asks for something, it is not as it would idle.
+        figures.idle = Idles::of(&both, Some(Span::from_us(1))).figures();
+        let printed = text(&figures);
+        assert!(printed.contains("\nas found (1 us)   "), "{printed}");
+    }
+
+    #[test]
+    fn a_limit_for_the_whole_bench_is_told_first() {
+        let one = [(Rest::AsAsked, [30.0, 60.0, 45.0, 31.0])];
+        let figures = Figures {
+            cpu_latency_us: Some(20),
+            idle: Idles::of(&one, Some(Span::from_us(20))).figures(),
+            ..Figures::default()
+        };
+        let expected = "\
+During all of it, no core of the machine was in an idle state that takes
+longer than 20 us to leave (--cpu-latency)
+
+
+Round trip on an idle network, us, and how far above the kernel's
+cores                  kernel     none         adaptive           always
+at most 20 us            30.0     60.0   +30.0     45.0   +15.0     31.0    +1.0
+";
+        assert_eq!(text(&figures), expected);
     }
 }

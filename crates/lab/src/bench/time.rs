@@ -14,8 +14,9 @@ use sluice_net::traffic::udp::{Spacing, UdpFlow, UdpSample};
 
 use super::contender::{Loop, LoopReport, POOL, Pipes, SEED, packet_ports};
 use super::figures::{Figures, median, slope};
+use super::idle::{self, Idles};
 use super::network::Network;
-use super::traffic::{Hosts, idle_ping_us, p50_p99, transfers, udp, udp_flow};
+use super::traffic::{Hosts, p50_p99, transfers, udp, udp_flow};
 use super::{BenchError, Plan, Steps};
 
 /// How far a delay of 10 ms was from 10 ms; medians over the rounds.
@@ -54,18 +55,9 @@ pub struct SpacingFigures {
     pub p99_us: f64,
 }
 
-/// The round trip on an idle network.
-#[derive(Clone, Debug, Serialize)]
-pub struct IdleFigures {
-    /// Through what: the kernel, or Sluice that meets deadlines so.
-    pub through: &'static str,
-    /// The median, in microseconds.
-    pub p50_us: f64,
-}
-
 /// Measurements of this section.
 pub(super) fn steps(plan: &Plan) -> usize {
-    let each_round = (1 + SPINS.len()) * (IDLES + 1);
+    let each_round = idle::steps(plan) + 1 + SPINS.len();
     plan.rounds as usize * each_round + UDP_RATES.len() + TCP_RATES.len()
 }
 
@@ -76,21 +68,12 @@ pub(super) fn measure(
     figures: &mut Figures,
 ) -> Result<(), BenchError> {
     let places = Places::of(plan)?;
-    let (mut idles, mut delays) = (Vec::new(), Vec::new());
+    let mut idles = Idles::new(plan, figures);
+    let mut delays = Vec::new();
     for _ in 0..plan.rounds {
-        // One after another, and again: a halted core wakes up fast in one second and slowly in the next.
-        for _ in 0..IDLES {
-            steps.next("idle, kernel");
-            let network = Network::with_veths(Offloads::ON)?;
-            network.route()?;
-            idles.push(("kernel", idle_ping_us(&network, interrupt)?));
-            for (spin, name) in SPINS {
-                steps.next(&format!("idle, spin {name}"));
-                idles.push((name, idle(&places, spin, interrupt)?));
-                if interrupt.is_stopped() {
-                    return Ok(());
-                }
-            }
+        idles.round(&places, interrupt, steps)?;
+        if interrupt.is_stopped() {
+            return Ok(());
         }
         steps.next("clock");
         delays.push(machine(&places, interrupt)?);
@@ -103,13 +86,8 @@ pub(super) fn measure(
         }
     }
     figures.places = places.clone();
-    let names = SPINS.map(|(_, name)| name);
-    for through in ["kernel"].into_iter().chain(names) {
-        let of_this = idles.iter().filter(|(of, _)| *of == through);
-        let p50_us = median(&of_this.map(|(_, us)| *us).collect::<Vec<f64>>());
-        figures.idle.push(IdleFigures { through, p50_us });
-    }
-    for spin in [CLOCK].into_iter().chain(names) {
+    figures.idle = idles.figures();
+    for spin in [CLOCK].into_iter().chain(SPINS.map(|(_, name)| name)) {
         let rounds: Vec<&DelayFigures> = delays.iter().filter(|round| round.spin == spin).collect();
         let middle = |of: fn(&DelayFigures) -> f64| {
             median(&rounds.iter().map(|round| of(round)).collect::<Vec<f64>>())
@@ -142,19 +120,6 @@ pub(super) fn measure(
         figures.rates.push(rate);
     }
     Ok(())
-}
-
-fn idle(places: &Places, spin: Spin, interrupt: &Stop) -> Result<f64, BenchError> {
-    // Who stays awake needs a core of its own; the others are where the kernel puts them, as it does with its
-    // own forwarding.
-    let everywhere = Places::default();
-    let kept = match spin {
-        Spin::Always => places,
-        Spin::None | Spin::Adaptive => &everywhere,
-    };
-    let work = |network: &Network| idle_ping_us(network, interrupt);
-    let (took, _) = kept.through(PipeParams::default(), "fq_codel", spin, work)?;
-    Ok(took)
 }
 
 fn delay(
@@ -368,7 +333,7 @@ impl Places {
     }
 
     /// Measures through a pipe up with `queue`.
-    fn through<T>(
+    pub(super) fn through<T>(
         &self,
         up: PipeParams,
         queue: &'static str,
@@ -407,7 +372,8 @@ pub(super) fn through<T>(
     Ok((result?, report))
 }
 
-const SPINS: [(Spin, &str); 3] = [
+/// The ways of meeting deadlines.
+pub(super) const SPINS: [(Spin, &str); 3] = [
     (Spin::None, "none"),
     (Spin::Adaptive, "adaptive"),
     (Spin::Always, "always"),
@@ -418,8 +384,6 @@ const DELAY: Span = Span::from_ms(10);
 const DELAYED_SIZE: usize = 128;
 const DELAYED_PPS: u64 = 1000;
 const DELAYED_FOR: Span = Span::from_secs(3);
-/// How often each idle round trip is measured in a round.
-const IDLES: usize = 3;
 /// Rates in bits per second, with packets so small that there are many even at the lowest, and a queue that
 /// lasts for at least 60 ms: the link must never run empty, though the machine stops the sender for a moment.
 const UDP_RATES: [(u64, usize, &str); 4] = [

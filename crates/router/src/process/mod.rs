@@ -26,7 +26,7 @@ use sluice_core::{Cx, DropReason, Rate, Rng, Span, Time};
 use sluice_ipfw::show::Survey;
 use sluice_ipfw::{Firewall, Interface, Mode, Output};
 use sluice_net::Clock;
-use sluice_net::cores::{CoreError, Stay};
+use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError, Stay};
 use sluice_net::namespace::{Namespace, NamespaceError};
 use sluice_net::port::{Loss, Pool, PoolError, PoolSize, Port, Spin};
 use sluice_net::traffic::Stop;
@@ -57,6 +57,9 @@ pub struct Settings {
     pub spin: Spin,
     /// The core that the loop stays on; the kernel chooses if there is none.
     pub core: Option<usize>,
+    /// What leaving an idle state may take the cores of the machine while the router runs; what the machine
+    /// lets it, if nothing is said.
+    pub cpu_latency: Option<Span>,
     /// The memory of frames that wait.
     pub pool: PoolSize,
 }
@@ -73,6 +76,7 @@ impl Settings {
             split_below: SPLIT_BELOW,
             spin: Spin::default(),
             core: None,
+            cpu_latency: None,
             pool: POOL,
         }
     }
@@ -110,6 +114,9 @@ pub enum StartError {
     /// The core.
     #[error(transparent)]
     Core(#[from] CoreError),
+    /// The limit of idle states.
+    #[error(transparent)]
+    Idle(#[from] IdleLimitError),
     /// A port.
     #[error(transparent)]
     Port(#[from] PortError),
@@ -154,6 +161,7 @@ pub struct Router {
     choices: Vec<PortChoice>,
     names: Vec<String>,
     namespace: Namespace,
+    idle_limit: Option<IdleLimit>,
 }
 
 /// What a port has become, and why.
@@ -195,6 +203,7 @@ impl Router {
         };
         // Before anything is opened: a mistake in it disturbs nobody.
         let remarks = config.check(firewall(&engine, &interfaces(&names, &namespace)))?;
+        let idle_limit = settings.cpu_latency.map(IdleLimit::hold).transpose()?;
         // The loop's thread, started meanwhile, stays there, and so that it is near, its memory too.
         let stay = settings.core.map(|core| Stay::on(&[core])).transpose()?;
         let mut pool = Pool::new(settings.pool)?;
@@ -210,6 +219,7 @@ impl Router {
             config,
             split_below: settings.split_below,
             spin: settings.spin,
+            cpu_latency: idle_limit.as_ref().map(IdleLimit::latency),
             time: opened.time,
         };
         let is_through = Arc::new(AtomicBool::new(false));
@@ -237,6 +247,7 @@ impl Router {
             choices: opened.choices,
             names,
             namespace,
+            idle_limit,
         };
         if let Some(path) = &settings.socket {
             match Listener::open(path, orders, Limits::default()) {
@@ -263,6 +274,11 @@ impl Router {
     /// What its ports have become, and why.
     pub fn choices(&self) -> &[PortChoice] {
         &self.choices
+    }
+
+    /// What leaving an idle state may take while it runs; none if it does not ask for anything.
+    pub fn cpu_latency(&self) -> Option<Span> {
+        self.idle_limit.as_ref().map(IdleLimit::latency)
     }
 
     /// Ends the loop's sleep.
@@ -378,6 +394,7 @@ struct Plan {
     config: Config,
     split_below: Rate,
     spin: Spin,
+    cpu_latency: Option<Span>,
     time: PortTime,
 }
 
@@ -389,6 +406,7 @@ struct Loop {
     choices: Vec<PortChoice>,
     commands: u64,
     is_real_time: bool,
+    cpu_latency: Option<Span>,
     time: PortTime,
     files: FileTime,
 }
@@ -421,6 +439,7 @@ impl Loop {
             choices: plan.choices,
             commands: 0,
             is_real_time,
+            cpu_latency: plan.cpu_latency,
             time: plan.time,
             files: FileTime::default(),
         };
@@ -576,6 +595,7 @@ impl Loop {
             late_p99_ns: lateness.bound(990).as_ns(),
             commands: self.commands,
             is_real_time: self.is_real_time,
+            cpu_latency_ns: self.cpu_latency.map(Span::as_ns),
         }
     }
 }

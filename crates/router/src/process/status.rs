@@ -33,6 +33,9 @@ pub struct Status {
     pub commands: u64,
     /// Whether the loop runs before ordinary threads (SCHED_FIFO).
     pub is_real_time: bool,
+    /// What leaving an idle state may take the cores of the machine while it runs, if it asks for that.
+    #[serde(default)]
+    pub cpu_latency_ns: Option<u64>,
 }
 
 /// A port.

@@ -1,0 +1,266 @@
+//! Pipes, schedulers, queues and rules that are changed under load.
+
+mod common;
+
+use common::{Bench, MS, ip, out, udp};
+use proptest::prelude::*;
+use sluice_core::DropReason;
+use sluice_ipfw::Headers;
+use sluice_ipfw::headers::{TCP, UDP};
+
+#[test]
+fn a_pipe_that_is_changed_under_load_loses_nothing_but_what_its_queue_drops() {
+    let mut bench = Bench::new();
+    bench.script("pipe 1 config bw 10Mbit/s delay 5 queue 100\nadd pipe 1 ip from any to any");
+    let changes = [
+        "pipe 1 config bw 12Mbit/s delay 1 queue 100",
+        "pipe 1 config bw 8Mbit/s delay 20 queue 200 codel target 50ms",
+        "pipe 1 config bw 10Mbit/s queue 100KBytes",
+        "pipe 1 config bw 10Mbit/s delay 5 queue 100 mask src-ip 0xff",
+        "pipe 1 config bw 10Mbit/s delay 5 queue 100",
+    ];
+    // 9.6 Mbit/s on average over 10 s: a packet of 1200 B every ms.
+    let mut sent = 0;
+    for ms in 0..10_000 {
+        bench.run_until(ms * MS);
+        bench.send(1200, &udp((ms % 3) as u8));
+        sent += 1;
+        if ms % 100 == 99 {
+            bench.ok(changes[(ms / 100) as usize % changes.len()]);
+        }
+    }
+    bench.drain();
+    assert_eq!(bench.drops(DropReason::Reconfigured), 0);
+    let other = bench.drops(DropReason::Overflow) + bench.drops(DropReason::Congestion);
+    assert_eq!(bench.out.len() + other, sent);
+    // 8 Mbit/s for a fifth of the time is too little by 160 kB each time; the queue takes 240.
+    assert_eq!(other, 0);
+}
+
+#[test]
+fn a_scheduler_that_changes_its_type_keeps_packets_and_their_queues() {
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config bw 1Mbit/s
+         sched 1 config type wf2q+
+         queue 1 config sched 1 weight 10
+         queue 2 config sched 1 weight 1
+         add queue 1 ip from 10.0.1.1 to any
+         add queue 2 ip from any to any",
+    );
+    for i in 0..40 {
+        bench.send(1250, &udp(1 + i % 2));
+    }
+    for kind in ["qfq", "rr", "fq_codel", "fifo", "prio", "wf2q+"] {
+        bench.ok(&format!("sched 1 config type {kind}"));
+    }
+    let text = bench.ok("queue show");
+    assert!(text.contains("q00001  50 sl. 1 flows"), "{text}");
+    bench.drain();
+    assert_eq!(bench.out.len(), 40);
+    assert!(bench.dropped.0.is_empty());
+    // The link was never idle and never faster: 1250 B at 1 Mbit/s are 10 ms each.
+    let due: Vec<u64> = bench.out.iter().map(|(due, ..)| *due).collect();
+    let expected: Vec<u64> = (1..=40).map(|i| i * 10 * MS).collect();
+    assert_eq!(due, expected);
+}
+
+#[test]
+fn a_smaller_limit_drops_the_youngest_and_says_why() {
+    let mut bench = Bench::new();
+    bench.script("pipe 1 config bw 1Mbit/s queue 50\nadd pipe 1 ip from any to any");
+    let slots: Vec<u32> = (0..21).map(|_| bench.send(1250, &udp(1))).collect();
+    bench.run_until(1);
+    // One is on the link, 20 wait; 5 may stay.
+    bench.ok("pipe 1 config bw 1Mbit/s queue 5");
+    assert_eq!(bench.drops(DropReason::Reconfigured), 15);
+    let gone: Vec<u32> = bench.dropped.0.iter().map(|(_, slot, _)| *slot).collect();
+    assert_eq!(gone, slots[6..]);
+    bench.drain();
+    assert_eq!(bench.out.len(), 6);
+    let text = bench.ok("pipe 1 show");
+    assert!(text.contains("   21    26250  0    0  15\n"), "{text}");
+}
+
+#[test]
+fn deleting_drops_what_waits_and_lets_arrive_what_is_under_way() {
+    let mut bench = Bench::new();
+    bench.script("pipe 1 config bw 1Mbit/s delay 100\nadd pipe 1 ip from any to any");
+    for _ in 0..5 {
+        bench.send(1250, &udp(1));
+    }
+    // After 25 ms two are in the delay line, one is on the link, two wait.
+    bench.run_until(25 * MS);
+    bench.ok("pipe 1 delete");
+    assert_eq!(bench.drops(DropReason::Reconfigured), 2);
+    bench.drain();
+    assert_eq!(bench.out.len(), 3);
+    bench.send(1250, &udp(1));
+    assert_eq!(bench.drops(DropReason::NoRoute), 1);
+}
+
+#[test]
+fn a_whole_configuration_is_exchanged_without_losing_a_packet() {
+    let config = "-f flush\npipe flush\npipe 1 config bw 1Mbit/s delay 10\nsched 1 config type fq_codel\n\
+         queue 1 config sched 1\nadd 100 queue 1 ip from any to any\n";
+    let mut bench = Bench::new();
+    bench.ok(config);
+    for _ in 0..10 {
+        bench.send(1250, &udp(1));
+    }
+    bench
+        .files
+        .0
+        .push(("/etc/ipfw.rules", config.replace("delay 10", "delay 30")));
+    bench.ok("--atomic /etc/ipfw.rules");
+    bench.drain();
+    assert_eq!(bench.out.len(), 10);
+    assert!(bench.dropped.0.is_empty());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send(u8, u8),
+    Wait(u32),
+    Command(usize),
+}
+
+const COMMANDS: &[&str] = &[
+    "pipe 1 config bw 1Mbit/s delay 3",
+    "pipe 1 config bw 10Mbit/s queue 3",
+    "pipe 1 config bw 2Mbit/s queue 4000B mask src-ip 0xff",
+    "pipe 1 config codel target 1ms interval 2ms",
+    "pipe 1 config bw 1Mbit/s plr 0.2 jitter 1ms delay 2",
+    "pipe 1 config bw 500Kbit/s burst 5000 droptail",
+    "pipe 1 delete",
+    "sched 1 config type wf2q+",
+    "sched 1 config type rr mask dst-port 0xff",
+    "sched 1 config type qfq",
+    "sched 1 config type prio",
+    "sched 1 config type fifo queue 5",
+    "sched 1 config type fq_codel flows 4 limit 6",
+    "sched 1 config type sfq",
+    "queue 1 config sched 1 weight 3",
+    "queue 1 config sched 1 mask all codel",
+    "queue 1 config sched 1 queue 2 weight 9",
+    "queue 1 config sched 2",
+    "queue 2 config pipe 1",
+    "queue 2 delete",
+    "pipe 2 config bw 3Mbit/s",
+    "pipe flush",
+    "sysctl net.inet.ip.fw.one_pass=0",
+    "sysctl net.inet.ip.fw.one_pass=1",
+    "sysctl net.inet.ip.dummynet.compat=1",
+    "sysctl net.inet.ip.dummynet.compat=0",
+    "add 10 pipe 1 udp from any to any",
+    "add 20 queue 1 tcp from any to any",
+    "add 30 queue 2 ip from any to any iplen 0-700",
+    "add 40 pipe 2 ip from any to any",
+    "add 50 allow ip from any to any",
+    "-q flush",
+    "delete 10",
+    "pipe show",
+    "sched show",
+    "queue show",
+    "--json pipe show",
+    "-d show",
+];
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (any::<u8>(), any::<u8>()).prop_map(|(flow, size)| Step::Send(flow, size)),
+        2 => (0u32..5_000_000).prop_map(Step::Wait),
+        2 => (0..COMMANDS.len()).prop_map(Step::Command),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+fn headers_of(flow: u8) -> Headers {
+    let proto = if flow & 1 == 0 { UDP } else { TCP };
+    let mut headers = out(
+        proto,
+        ip(10, 0, 1, flow >> 1 & 3),
+        ip(10, 0, 2, 2),
+        (1000, u16::from(flow >> 3)),
+    );
+    if flow >= 200 {
+        headers.src = "2001:db8::1".parse().unwrap();
+        headers.dst = "2001:db8::2".parse().unwrap();
+    }
+    headers.ip_len = u32::from(flow) * 8;
+    headers
+}
+
+/// What passed, what was dropped, and how many packets were sent.
+type Carried = (Vec<(u64, u32, u32)>, Vec<(u64, u32, DropReason)>, usize);
+
+/// Carries out steps.
+fn carry_out(steps: &[Step], extra_polls: bool) -> Carried {
+    let mut bench = Bench::new();
+    bench.script(
+        "pipe 1 config bw 1Mbit/s
+         queue 1 config pipe 1
+         add 20 queue 1 tcp from any to any
+         add 40 pipe 1 ip from any to any",
+    );
+    let mut sent = 0;
+    let mut slot = 0;
+    for step in steps {
+        match step {
+            Step::Send(flow, size) => {
+                // Slots are not used again, so that both runs name packets alike.
+                let mut packet = sluice_core::Packet::new(slot, 64 + u32::from(*size) * 5);
+                packet.flow = u32::from(*flow);
+                slot += 1;
+                sent += 1;
+                let mut cx = sluice_core::Cx::new(
+                    sluice_core::Time::from_ns(bench.now),
+                    &mut bench.rng,
+                    &mut bench.dropped,
+                );
+                let taken = bench.firewall.handle(packet, &headers_of(*flow), &mut cx);
+                if let sluice_ipfw::Disposition::Pass(packet) = taken {
+                    bench.out.push((bench.now, packet.slot, packet.len));
+                }
+            }
+            Step::Wait(ns) => {
+                if extra_polls {
+                    bench.run_until(bench.now + u64::from(*ns) / 2);
+                    bench.now += u64::from(*ns) - u64::from(*ns) / 2;
+                } else {
+                    bench.now += u64::from(*ns);
+                }
+            }
+            // Refusals change nothing; which there are depends on the steps before.
+            Step::Command(index) => drop(bench.run(COMMANDS[*index])),
+        }
+    }
+    bench.drain();
+    (bench.out, bench.dropped.0, sent)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whatever is configured in between: every packet leaves exactly once.
+    #[test]
+    fn no_packet_is_lost_or_doubled(steps in steps()) {
+        let (out, dropped, sent) = carry_out(&steps, false);
+        let mut slots: Vec<u32> = out.iter().map(|(_, slot, _)| *slot).collect();
+        slots.extend(dropped.iter().map(|(_, slot, _)| *slot));
+        slots.sort_unstable();
+        let expected: Vec<u32> = (0..sent as u32).collect();
+        prop_assert_eq!(slots, expected);
+    }
+
+    /// Polling at other instants changes neither what happens to packets nor when.
+    #[test]
+    fn polls_change_nothing(steps in steps()) {
+        let sort = |(mut out, mut dropped, _): (Vec<_>, Vec<_>, usize)| {
+            out.sort_unstable();
+            dropped.sort_unstable();
+            (out, dropped)
+        };
+        prop_assert_eq!(sort(carry_out(&steps, true)), sort(carry_out(&steps, false)));
+    }
+}

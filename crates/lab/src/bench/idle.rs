@@ -1,0 +1,232 @@
+//! The round trip on an idle network, with cores that idle as the machine lets them and with cores
+//! that are kept awake.
+//!
+//! Nearly all of it is wake-ups, and what those take is the machine's: so both are measured within the
+//! same rounds, and each way of meeting deadlines stands beside kernel forwarding under the same condition.
+
+use serde::Serialize;
+use sluice_core::Span;
+use sluice_core::link::PipeParams;
+use sluice_net::cores::{IdleLimit, IdleLimitError};
+use sluice_net::namespace::Offloads;
+use sluice_net::port::Spin;
+use sluice_net::traffic::Stop;
+
+use super::figures::{Figures, median};
+use super::network::Network;
+use super::time::{Places, SPINS};
+use super::traffic::idle_ping_us;
+use super::{BenchError, Plan, Steps};
+
+/// What cores did when they had nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rest {
+    /// What the machine lets them.
+    AsFound,
+    /// They kept running: no idle state that takes time to leave.
+    Awake,
+    /// What the plan says for the whole bench.
+    AsAsked,
+}
+
+/// The round trip on an idle network.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct IdleFigures {
+    /// What cores did meanwhile.
+    pub cores: Rest,
+    /// What leaving an idle state was allowed to take, in microseconds, if anybody limited it.
+    pub limit_us: Option<u64>,
+    /// Through what: the kernel, or Sluice that meets deadlines so.
+    pub through: &'static str,
+    /// The median, in microseconds.
+    pub p50_us: f64,
+    /// How far that is above the kernel's with the same cores.
+    pub above_kernel_us: Option<f64>,
+}
+
+/// Measurements of a round.
+pub(super) fn steps(plan: &Plan) -> usize {
+    rests(plan).0.len() * IDLES * (1 + SPINS.len())
+}
+
+/// What is measured with: everything, if the cores can be kept awake; else it says why not.
+fn rests(plan: &Plan) -> (Vec<Rest>, Option<IdleLimitError>) {
+    if plan.cpu_latency.is_some() {
+        return (vec![Rest::AsAsked], None);
+    }
+    match IdleLimit::hold(Span::ZERO) {
+        Ok(_) => (vec![Rest::AsFound, Rest::Awake], None),
+        Err(error) => (vec![Rest::AsFound], Some(error)),
+    }
+}
+
+/// What all rounds have measured.
+pub(super) struct Idles {
+    rests: Vec<Rest>,
+    /// What is in force while the bench asks for nothing, or for what the plan says.
+    limit: Option<Span>,
+    trips: Vec<Trip>,
+}
+
+/// With which cores, through what, and how many microseconds.
+type Trip = (Rest, &'static str, f64);
+
+impl Idles {
+    pub fn new(plan: &Plan, figures: &mut Figures) -> Idles {
+        let (rests, missing) = rests(plan);
+        if let Some(error) = missing {
+            figures.note(format!(
+                "the idle round trip with cores kept awake: {error}"
+            ));
+        }
+        Idles {
+            rests,
+            // Another program may ask for it, too. Who may not read it is told why above.
+            limit: IdleLimit::in_force().ok().flatten().or(plan.cpu_latency),
+            trips: Vec::new(),
+        }
+    }
+
+    /// One after another, and again: a halted core wakes up fast in one second and slowly in the next.
+    pub fn round(
+        &mut self,
+        places: &Places,
+        interrupt: &Stop,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), BenchError> {
+        for _ in 0..IDLES {
+            for rest in &self.rests {
+                // For the kernel and Sluice alike.
+                let kept = match rest {
+                    Rest::Awake => Some(IdleLimit::hold(Span::ZERO)?),
+                    Rest::AsFound | Rest::AsAsked => None,
+                };
+                let how = match kept {
+                    Some(_) => "idle, cores awake",
+                    None => "idle",
+                };
+                steps.next(&format!("{how}, {KERNEL}"));
+                let network = Network::with_veths(Offloads::ON)?;
+                network.route()?;
+                let took = idle_ping_us(&network, interrupt)?;
+                drop(network);
+                self.trips.push((*rest, KERNEL, took));
+                for (spin, name) in SPINS {
+                    steps.next(&format!("{how}, spin {name}"));
+                    let took = through(places, spin, interrupt)?;
+                    self.trips.push((*rest, name, took));
+                    if interrupt.is_stopped() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Medians over the rounds.
+    pub fn figures(&self) -> Vec<IdleFigures> {
+        let mut all = Vec::new();
+        for rest in &self.rests {
+            let middle = |through: &str| {
+                let of_this = |trip: &&Trip| trip.0 == *rest && trip.1 == through;
+                let trips = self.trips.iter().filter(of_this);
+                median(&trips.map(|trip| trip.2).collect::<Vec<f64>>())
+            };
+            let kernel = middle(KERNEL);
+            let limit = match rest {
+                Rest::Awake => Some(Span::ZERO),
+                Rest::AsFound | Rest::AsAsked => self.limit,
+            };
+            let of = |through: &'static str| IdleFigures {
+                cores: *rest,
+                limit_us: limit.map(|limit| limit.as_ns() / 1_000),
+                through,
+                p50_us: middle(through),
+                above_kernel_us: (through != KERNEL).then(|| middle(through) - kernel),
+            };
+            let all_ways = [KERNEL].into_iter().chain(SPINS.map(|(_, name)| name));
+            all.extend(all_ways.map(of));
+        }
+        all
+    }
+}
+
+fn through(places: &Places, spin: Spin, interrupt: &Stop) -> Result<f64, BenchError> {
+    // Who stays awake needs a core of its own; the others are where the kernel puts them, as it does with its
+    // own forwarding.
+    let everywhere = Places::default();
+    let kept = match spin {
+        Spin::Always => places,
+        Spin::None | Spin::Adaptive => &everywhere,
+    };
+    let work = |network: &Network| idle_ping_us(network, interrupt);
+    let (took, _) = kept.through(PipeParams::default(), "fq_codel", spin, work)?;
+    Ok(took)
+}
+
+const KERNEL: &str = "kernel";
+/// How often each idle round trip is measured in a round.
+const IDLES: usize = 3;
+
+#[cfg(test)]
+impl Idles {
+    /// As if so much had been measured, three times each.
+    pub(super) fn of(rests: &[(Rest, [f64; 4])], limit: Option<Span>) -> Idles {
+        let mut trips = Vec::new();
+        for (rest, took) in rests {
+            let ways = [KERNEL].into_iter().chain(SPINS.map(|(_, name)| name));
+            for (through, us) in ways.zip(took) {
+                trips.extend([us / 2.0, *us, us * 9.0].map(|us| (*rest, through, us)));
+            }
+        }
+        Idles {
+            rests: rests.iter().map(|(rest, _)| *rest).collect(),
+            limit,
+            trips,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_is_compared_with_the_kernel_on_the_same_cores() {
+        let idles = Idles::of(
+            &[
+                (Rest::AsFound, [40.0, 160.0, 100.0, 50.0]),
+                (Rest::Awake, [30.0, 60.0, 45.0, 28.0]),
+            ],
+            None,
+        );
+        let figures = idles.figures();
+        let of = |rest| figures.iter().filter(move |figure| figure.cores == rest);
+        let above = |rest| -> Vec<Option<f64>> { of(rest).map(|f| f.above_kernel_us).collect() };
+        assert_eq!(
+            above(Rest::AsFound),
+            [None, Some(120.0), Some(60.0), Some(10.0)]
+        );
+        assert_eq!(
+            above(Rest::Awake),
+            [None, Some(30.0), Some(15.0), Some(-2.0)]
+        );
+        assert!(of(Rest::AsFound).all(|figure| figure.limit_us.is_none()));
+        assert!(of(Rest::Awake).all(|figure| figure.limit_us == Some(0)));
+        let ways: Vec<&str> = of(Rest::Awake).map(|figure| figure.through).collect();
+        assert_eq!(ways, ["kernel", "none", "adaptive", "always"]);
+    }
+
+    #[test]
+    fn a_limit_for_the_whole_bench_is_the_only_condition() {
+        let mut plan = Plan::quick();
+        plan.cpu_latency = Some(Span::from_us(20));
+        let (rests, missing) = rests(&plan);
+        assert_eq!(rests, [Rest::AsAsked]);
+        assert!(missing.is_none());
+        let of_ways = 1 + SPINS.len();
+        assert_eq!(steps(&plan), IDLES * of_ways);
+    }
+}

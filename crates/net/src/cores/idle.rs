@@ -1,0 +1,224 @@
+//! How long a core may take to leave the state that it idles in (PM QoS).
+//!
+//! A core without work is put into a state that saves the more the longer it takes to leave, and whatever
+//! it is woken for waits for that; a halted core of a virtual machine has to be started by the
+//! hypervisor. Linux lets programs limit this for all cores together: `/dev/cpu_dma_latency`, as described in
+//! Documentation/power/pm_qos_interface.rst of its source. The least that anybody asks for is in force.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use sluice_core::Span;
+
+/// Keeps all cores of the machine out of idle states that take longer to leave than a limit, until it
+/// is dropped or the process ends, in whatever way: the kernel takes the limit back with the open file.
+///
+/// With zero, cores keep running while they have nothing to do. That costs power, and on a virtual machine
+/// processor time that the hypervisor could have given to others.
+#[derive(Debug)]
+pub struct IdleLimit {
+    latency: Span,
+    _device: File,
+}
+
+/// Why idle states cannot be limited.
+#[derive(Debug, thiserror::Error)]
+pub enum IdleLimitError {
+    /// The kernel's interface to it is not there.
+    #[error(
+        "cannot limit the idle states of cores: there is no device {}; the kernel has it with CONFIG_CPU_IDLE, a container if it is given it",
+        .path.display()
+    )]
+    Absent {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// This user or this container may not.
+    #[error(
+        "cannot limit the idle states of cores: {}: {source}; run as root, or give the device to a group of this user's, and in a container to the container",
+        .path.display()
+    )]
+    NotAllowed {
+        /// The device.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// More than the kernel takes for a limit.
+    #[error("no idle state takes {latency} to leave: expected less than {NOBODY}")]
+    TooLong {
+        /// What was asked for.
+        latency: Span,
+    },
+    /// The kernel refused.
+    #[error("cannot {step} {}: {source}", .path.display())]
+    Kernel {
+        /// "open", "read" or "write".
+        step: &'static str,
+        /// The device.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+impl IdleLimit {
+    /// Limits what leaving an idle state may take to `latency`, in whole microseconds (of a fraction, nothing
+    /// is left).
+    ///
+    /// # Errors
+    /// [`IdleLimitError`]: mostly, that it takes root.
+    pub fn hold(latency: Span) -> Result<IdleLimit, IdleLimitError> {
+        IdleLimit::hold_at(Path::new(DEVICE), latency)
+    }
+
+    /// What is held.
+    pub const fn latency(&self) -> Span {
+        self.latency
+    }
+
+    /// The least that any program of the machine asks for; none if nobody asks for anything.
+    ///
+    /// # Errors
+    /// [`IdleLimitError`]; reading takes the same privilege.
+    pub fn in_force() -> Result<Option<Span>, IdleLimitError> {
+        let path = Path::new(DEVICE);
+        let mut device = open(path, OpenOptions::new().read(true))?;
+        let mut word = [0; 4];
+        device
+            .read_exact(&mut word)
+            .map_err(|source| kernel("read", path, source))?;
+        // Older kernels take negative ones, too, which nothing is below.
+        let us = u64::try_from(i32::from_ne_bytes(word)).unwrap_or(0);
+        let latency = Span::from_us(us);
+        Ok((latency < NOBODY).then_some(latency))
+    }
+
+    fn hold_at(path: &Path, latency: Span) -> Result<IdleLimit, IdleLimitError> {
+        let us = i32::try_from(latency.as_ns() / 1_000).ok();
+        let Some(us) = us.filter(|_| latency < NOBODY) else {
+            return Err(IdleLimitError::TooLong { latency });
+        };
+        let mut device = open(path, OpenOptions::new().write(true))?;
+        // At once: four bytes are the number itself, any other count would be read as text.
+        let written = device.write(&us.to_ne_bytes());
+        written.map_err(|source| kernel("write", path, source))?;
+        Ok(IdleLimit {
+            latency: Span::from_us(us.unsigned_abs().into()),
+            _device: device,
+        })
+    }
+}
+
+fn open(path: &Path, options: &OpenOptions) -> Result<File, IdleLimitError> {
+    let device = options.open(path).map_err(|source| refusal(path, source))?;
+    // Whoever writes to it as root where there is none makes a file of that name.
+    let kind = device.metadata().map(|found| found.file_type());
+    match kind.is_ok_and(|kind| kind.is_char_device()) {
+        true => Ok(device),
+        false => Err(IdleLimitError::Absent { path: path.into() }),
+    }
+}
+
+fn refusal(path: &Path, source: io::Error) -> IdleLimitError {
+    match source.kind() {
+        io::ErrorKind::NotFound => IdleLimitError::Absent { path: path.into() },
+        io::ErrorKind::PermissionDenied => IdleLimitError::NotAllowed {
+            path: path.into(),
+            source,
+        },
+        _ => kernel("open", path, source),
+    }
+}
+
+fn kernel(step: &'static str, path: &Path, source: io::Error) -> IdleLimitError {
+    let path = path.into();
+    IdleLimitError::Kernel { step, path, source }
+}
+
+const DEVICE: &str = "/dev/cpu_dma_latency";
+/// What is in force while nobody asks. Linux, include/linux/pm_qos.h: PM_QOS_CPU_LATENCY_DEFAULT_VALUE.
+const NOBODY: Span = Span::from_secs(2000);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So long that no idle state is kept from the machine by the test.
+    const LONG: Span = Span::from_us(1_234_567);
+
+    #[test]
+    fn a_limit_is_in_force_while_it_is_held() {
+        let before = match IdleLimit::in_force() {
+            Ok(before) => before,
+            Err(error) => {
+                assert!(std::env::var_os("CI").is_none(), "CI has the privilege");
+                eprintln!("NOT SHOWN: {error}");
+                return;
+            }
+        };
+        // Another program may hold less, which is in force then.
+        let least = |held: Span| Some(before.map_or(held, |before| before.min(held)));
+        let in_force = || IdleLimit::in_force().unwrap();
+        let limit = IdleLimit::hold(LONG).unwrap();
+        assert_eq!(limit.latency(), LONG);
+        assert_eq!(in_force(), least(LONG));
+        let lower = IdleLimit::hold(LONG - Span::from_ns(1)).unwrap();
+        assert_eq!(lower.latency(), LONG - Span::from_us(1));
+        assert_eq!(in_force(), least(lower.latency()));
+        drop(lower);
+        assert_eq!(in_force(), least(LONG));
+        drop(limit);
+        assert_eq!(in_force(), before);
+    }
+
+    #[test]
+    fn a_missing_device_is_told_with_what_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cpu_dma_latency");
+        let expected = format!(
+            "cannot limit the idle states of cores: there is no device {}; the kernel has it with CONFIG_CPU_IDLE, a container if it is given it",
+            path.display()
+        );
+        let error = IdleLimit::hold_at(&path, Span::ZERO).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+        assert!(!path.exists(), "it is not made");
+        // Nor is an ordinary file taken for it.
+        std::fs::write(&path, "0").unwrap();
+        let error = IdleLimit::hold_at(&path, Span::ZERO).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(std::fs::read(&path).unwrap(), *b"0");
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_what_would_help() {
+        // EACCES: the file's permissions. EPERM: a container's list of devices.
+        for (errno, answer) in [
+            (libc::EACCES, "Permission denied (os error 13)"),
+            (libc::EPERM, "Operation not permitted (os error 1)"),
+        ] {
+            let error = refusal(Path::new("/dev/x"), io::Error::from_raw_os_error(errno));
+            let expected = format!(
+                "cannot limit the idle states of cores: /dev/x: {answer}; run as root, or give the device to a group of this user's, and in a container to the container"
+            );
+            assert_eq!(error.to_string(), expected);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let error = IdleLimit::hold_at(folder.path(), Span::ZERO).unwrap_err();
+        assert!(error.to_string().starts_with("cannot open "), "{error}");
+    }
+
+    #[test]
+    fn what_the_kernel_takes_for_no_limit_is_none() {
+        let path = Path::new("/nowhere");
+        for latency in [Span::from_secs(2000), Span::MAX] {
+            let error = IdleLimit::hold_at(path, latency).unwrap_err();
+            assert!(matches!(error, IdleLimitError::TooLong { .. }), "{error}");
+        }
+        let longest = Span::from_secs(2000) - Span::from_ns(1);
+        let error = IdleLimit::hold_at(path, longest).unwrap_err();
+        assert!(matches!(error, IdleLimitError::Absent { .. }), "{error}");
+    }
+}
