@@ -121,6 +121,34 @@ impl Waiter {
         deadline: Option<Time>,
         clock: &Clock,
     ) -> Wake {
+        self.watch(watches);
+        let start = clock.now();
+        self.was_awake(start);
+        let wake = self.wait_until(start, deadline, clock);
+        self.last = wake.now.since(start);
+        wake
+    }
+
+    /// Whether the thread stays awake, so that its host may as well look by itself whether there is more.
+    pub const fn stays_awake(&self) -> bool {
+        matches!(self.spin, Spin::Always)
+    }
+
+    /// Looks once which of the watches are ready, for a host that stays awake and looks by itself in between.
+    /// If it is time to leave the core to others for a moment, that is done here.
+    pub fn look_at_any<'a>(
+        &mut self,
+        watches: impl Iterator<Item = Watch<'a>>,
+        deadline: Option<Time>,
+        clock: &Clock,
+    ) -> Wake {
+        self.watch(watches);
+        let now = clock.now();
+        self.was_awake(now);
+        self.look(now, deadline, clock)
+    }
+
+    fn watch<'a>(&mut self, watches: impl Iterator<Item = Watch<'a>>) {
         self.polls.clear();
         self.polls.extend(watches.map(|watch| libc::pollfd {
             // A negative one is passed over, its errors too.
@@ -137,11 +165,6 @@ impl Waiter {
             revents: 0,
         }));
         assert!(self.polls.len() <= 64, "readiness is a mask of 64 bits");
-        let start = clock.now();
-        self.was_awake(start);
-        let wake = self.wait_until(start, deadline, clock);
-        self.last = wake.now.since(start);
-        wake
     }
 
     fn wait_until(&mut self, mut now: Time, deadline: Option<Time>, clock: &Clock) -> Wake {
@@ -175,25 +198,33 @@ impl Waiter {
             }
         }
         loop {
-            let rest = self
-                .budget
-                .as_ref()
-                .and_then(|budget| budget.rest(now, deadline));
-            let timeout = rest.unwrap_or(Span::ZERO);
-            let ready = sys::poll(&mut self.polls, Some(Duration::from_nanos(timeout.as_ns())));
-            now = clock.now();
-            if rest.is_some() {
-                self.has_slept(now);
-            } else {
-                self.was_awake(now);
-            }
-            if ready > 0 || deadline.is_some_and(|deadline| now >= deadline) {
-                return self.wake(now);
+            let wake = self.look(now, deadline, clock);
+            now = wake.now;
+            if wake.ready != 0 || deadline.is_some_and(|deadline| now >= deadline) {
+                return wake;
             }
         }
     }
 
-    fn was_awake(&mut self, now: Time) {
+    /// One look at the watches, at once or after a rest.
+    fn look(&mut self, now: Time, deadline: Option<Time>, clock: &Clock) -> Wake {
+        let rest = self
+            .budget
+            .as_ref()
+            .and_then(|budget| budget.rest(now, deadline));
+        let timeout = rest.unwrap_or(Span::ZERO);
+        sys::poll(&mut self.polls, Some(Duration::from_nanos(timeout.as_ns())));
+        let now = clock.now();
+        if rest.is_some() {
+            self.has_slept(now);
+        } else {
+            self.was_awake(now);
+        }
+        self.wake(now)
+    }
+
+    /// Counts what a real-time thread takes of its core: to be told by a host that has not waited for a while.
+    pub fn was_awake(&mut self, now: Time) {
         if let Some(budget) = &mut self.budget {
             budget.was_awake(now);
         }
