@@ -129,6 +129,18 @@ impl Waiter {
         wake
     }
 
+    /// Burns the rest of the time until `deadline`, if that is so near that who looks for anything else once more
+    /// comes too late; when that was.
+    pub fn meet(now: Time, deadline: Option<Time>, clock: &Clock) -> Option<Time> {
+        let deadline = deadline.filter(|deadline| now + LOOK_TAKES >= *deadline)?;
+        let mut now = now;
+        while now < deadline {
+            std::hint::spin_loop();
+            now = clock.now();
+        }
+        Some(now)
+    }
+
     /// Whether the thread stays awake, so that its host may as well look by itself whether there is more.
     pub const fn stays_awake(&self) -> bool {
         matches!(self.spin, Spin::Always)
@@ -200,8 +212,11 @@ impl Waiter {
         loop {
             let wake = self.look(now, deadline, clock);
             now = wake.now;
-            if wake.ready != 0 || deadline.is_some_and(|deadline| now >= deadline) {
+            if wake.ready != 0 {
                 return wake;
+            }
+            if let Some(now) = Waiter::meet(now, deadline, clock) {
+                return Wake { now, ready: 0 };
             }
         }
     }
@@ -264,6 +279,8 @@ impl Waiter {
 /// Going to sleep and being woken costs more than most packets do. While they come faster than this, the
 /// loop looks again and lets others have the core in between.
 const LINGER: Span = Span::from_us(50);
+/// What a look at everything that is waited for may take.
+const LOOK_TAKES: Span = Span::from_us(3);
 /// The shortest turn that the kernel gives; a batch takes tens of microseconds.
 const SLICE_NS: u64 = 100_000;
 const FIRST_MARGIN_NS: u64 = 60_000;
@@ -301,6 +318,28 @@ mod tests {
 
     fn is_real_time() -> bool {
         sys::Scheduling::of_thread().unwrap().is_real_time()
+    }
+
+    /// A pipe of many gigabits has something due all the time, and what arrives has to get in all the same.
+    #[test]
+    fn a_deadline_that_is_near_or_past_hides_nothing_that_is_ready() {
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        std::io::Write::write_all(&mut &far, b"x").unwrap();
+        let watch = Watch {
+            descriptor: std::os::fd::AsFd::as_fd(&near),
+            interest: Interest::Readable,
+        };
+        let clock = Clock::start();
+        for spin in [Spin::None, Spin::Adaptive, Spin::Always] {
+            let mut waiter = Waiter::new(spin);
+            for ahead in [0, 1, 10, 1000] {
+                let deadline = clock.now() + Span::from_us(ahead);
+                let wake = waiter.wait(&[watch], Some(deadline), &clock);
+                assert_eq!(wake.ready, 1, "{spin:?}, {ahead} us");
+                let wake = waiter.wait(&[watch], Some(Time::ZERO), &clock);
+                assert_eq!(wake.ready, 1, "{spin:?}, past");
+            }
+        }
     }
 
     #[test]

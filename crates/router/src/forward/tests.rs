@@ -98,6 +98,10 @@ const SIZE: PoolSize = PoolSize {
 };
 
 fn bench(params: &PipeParams, queue: &str, room: usize) -> Bench {
+    bench_with(Spin::None, params, queue, room)
+}
+
+fn bench_with(spin: Spin, params: &PipeParams, queue: &str, room: usize) -> Bench {
     let (incoming, outgoing) = (Rc::default(), Rc::default());
     let mut far_ends = Vec::new();
     let mut port = |incoming: &Rc<_>, outgoing: &Rc<_>| {
@@ -115,7 +119,7 @@ fn bench(params: &PipeParams, queue: &str, room: usize) -> Bench {
         port(&Rc::default(), &outgoing),
     ];
     let pool = Pool::new(SIZE).expect("memory for 64 slots");
-    let mut forwarder = Forwarder::new(ports, pool, Clock::start(), Spin::None);
+    let mut forwarder = Forwarder::new(ports, pool, Clock::start(), spin);
     let queue = Spec::parse(queue).expect("the queue is written right");
     let split_below = Rate::from_bps(1_000_000_000);
     let piped = Piped::new(params, Vec::new(), &queue, 1, split_below);
@@ -179,6 +183,24 @@ fn udp(payload: usize) -> Vec<u8> {
 
 fn plain(frame: Vec<u8>) -> (Vec<u8>, VnetHeader) {
     (frame, VnetHeader::default())
+}
+
+/// The descriptors of these ports are never ready, so the loop sees for itself what has arrived; also
+/// when something is due at once, and with something else to look at.
+#[test]
+fn a_loop_that_stays_awake_looks_at_its_ports_itself() {
+    let mut bench = bench_with(Spin::Always, &PipeParams::default(), "fifo", 1000);
+    let (also, _far) = UnixStream::pair().expect("a pair of sockets");
+    for frames in 1..=20 {
+        let vnet = VnetHeader::default();
+        bench.incoming.borrow_mut().push_back((udp(100), vnet));
+        // One turn takes it in, the next sends it.
+        for _ in 0..2 {
+            bench.forwarder.turn(Some(Time::ZERO), Some(also.as_fd()));
+        }
+        assert_eq!(bench.outgoing.borrow().len(), frames);
+    }
+    bench.assert_conserved();
 }
 
 #[test]

@@ -567,6 +567,7 @@ impl Loop {
                 received_bytes: counters.received_bytes,
                 sent: counters.sent,
                 sent_bytes: counters.sent_bytes,
+                sent_trains: counters.sent_trains,
                 lost: lost
                     .filter(|(_, n)| *n > 0)
                     .map(|(k, n)| (k.to_owned(), n))

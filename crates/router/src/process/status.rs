@@ -57,6 +57,9 @@ pub struct PortStatus {
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
+    /// Super-packets that the port made of several of them each.
+    #[serde(default)]
+    pub sent_trains: u64,
     /// Frames that the port or the kernel lost, by reason.
     pub lost: BTreeMap<String, u64>,
 }
