@@ -107,13 +107,80 @@ fn trains_arrive_as_the_segments_that_they_were_made_of() {
                 let arrived: Vec<_> = slots.iter().map(|slot| wire.pool.head(*slot)).collect();
                 assert_eq!(arrived, sent, "{is_v6} {tags:?} {lengths:?}");
                 slots.into_iter().for_each(|slot| wire.pool.free(slot));
-                (frames, trains) = (frames + sent.len() as u64, trains + 1);
+                frames += sent.len() as u64;
+                trains += u64::from(tags.is_empty());
             }
         }
     }
     let counters = wire.ports[0].counters();
     assert_eq!((counters.sent, counters.sent_trains), (frames, trains));
     assert_eq!(counters.lost_total(), 0);
+}
+
+/// The kernel says of a train that it was sent, though its neighbour is switched off.
+#[test]
+fn what_the_interface_drops_of_a_train_is_no_secret() {
+    let mut wire = Wire::with_offloads(Offloads::OFF, PacketOptions::default());
+    let sent = wire::segments(false, &[], &[1000; 4]);
+    let (mut offered, mut arrived) = (0, 0);
+    for (is_up, tries) in [(true, 100), (false, 1), (true, 100), (false, 2)] {
+        let mut links = wire.namespace.links().unwrap();
+        links.set_up("right", is_up).unwrap();
+        let before = arrived;
+        // The carrier takes a moment.
+        for _ in 0..tries {
+            let slots: Vec<_> = sent
+                .iter()
+                .map(|frame| put(&mut wire.pool, frame))
+                .collect();
+            let [left, right] = &mut wire.ports;
+            assert_eq!(left.transmit(&mut wire.pool, &slots), 4);
+            offered += 4;
+            for slot in receive_for(right, &mut wire.pool, 4, Span::from_ms(20)) {
+                arrived += 1;
+                wire.pool.free(slot);
+            }
+            if arrived > before {
+                break;
+            }
+        }
+        assert_eq!(arrived - before, if is_up { 4 } else { 0 });
+        let counters = wire.ports[0].counters();
+        let told = (counters.sent, counters.lost(Loss::Refused));
+        assert_eq!(told, (arrived, offered - arrived));
+        assert_eq!(counters.lost_total(), offered - arrived);
+    }
+    assert!(wire.ports[0].counters().sent_trains > 0);
+}
+
+/// It is looked at again now and then, and whenever its counters are asked for.
+#[test]
+fn an_interface_that_becomes_another_gets_other_trains_or_none() {
+    let mut wire = Wire::with_offloads(Offloads::OFF, PacketOptions::default());
+    let trains_of = |wire: &mut Wire, lengths: &[usize]| {
+        let before = wire.ports[0].counters();
+        let slots: Vec<_> = wire::segments(true, &[], lengths)
+            .iter()
+            .map(|frame| put(&mut wire.pool, frame))
+            .collect();
+        let [left, _] = &mut wire.ports;
+        left.transmit(&mut wire.pool, &slots);
+        let after = left.counters();
+        let too_long = after.lost(Loss::TooLong) - before.lost(Loss::TooLong);
+        (after.sent_trains - before.sent_trains, too_long)
+    };
+    assert_eq!(trains_of(&mut wire, &[1400; 4]), (1, 0));
+    wire.namespace
+        .links()
+        .unwrap()
+        .set_mtu("left", 1300)
+        .unwrap();
+    wire.ports[0].counters();
+    assert_eq!(trains_of(&mut wire, &[1400; 4]), (0, 4));
+    assert_eq!(trains_of(&mut wire, &[1000; 4]), (1, 0));
+    wire.namespace.set_offloads("left", Offloads::ON).unwrap();
+    wire.ports[0].counters();
+    assert_eq!(trains_of(&mut wire, &[1000; 4]), (0, 0));
 }
 
 /// A neighbour on a virtual interface would see them whole, as no wire shows them.
@@ -124,7 +191,16 @@ fn there_are_no_trains_where_the_interface_segments_or_nobody_wants_them() {
         trains: false,
         ..plain
     };
-    for (offloads, options) in [(Offloads::ON, plain), (Offloads::OFF, unwanted)] {
+    // Segments of a train would come with open checksums.
+    let open = Offloads {
+        tx_checksum: true,
+        ..Offloads::OFF
+    };
+    for (offloads, options) in [
+        (Offloads::ON, plain),
+        (open, plain),
+        (Offloads::OFF, unwanted),
+    ] {
         let mut wire = Wire::with_offloads(offloads, options);
         let sent = wire::segments(false, &[], &[1000; 4]);
         let slots: Vec<_> = sent

@@ -51,6 +51,8 @@ impl Segment {
             && view.fragment.is_none()
             && !view.is_routed
             && !view.is_jumbo
+            // Not every kernel finds the headers behind them.
+            && view.vlans == 0
             && vnet.gso().is_none()
             && view.transport_at == view.network + network_len
             && flags & !(PSH | ECE) == ACK;

@@ -10,7 +10,7 @@ mod privilege;
 mod sysctl;
 
 pub use link::{Interface, InterfaceTraffic, LinkError, Links, Mac, VethEnd, create_veth};
-pub use offload::{OffloadError, Offloads};
+pub use offload::{DeviceSettings, OffloadError, Offloads, Queues};
 pub(crate) use privilege::remedy;
 pub use privilege::{Privilege, PrivilegeError, enter_user_namespace};
 pub use sysctl::SysctlError;

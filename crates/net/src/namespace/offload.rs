@@ -82,8 +82,9 @@ impl Namespace {
         }
         let socket = self.ethtool_socket("switch", interface)?;
         for (feature, on) in steps {
-            ethtool(&socket, interface, feature.set, u32::from(on))
-                .map_err(|source| self.offload_error("switch", feature.name, interface, source))?;
+            ethtool(&socket, interface, feature.set, u32::from(on)).map_err(|source| {
+                refusal("switch", feature.name, interface, self.name(), source)
+            })?;
         }
         Ok(())
     }
@@ -93,11 +94,64 @@ impl Namespace {
     /// # Errors
     /// When there is no such interface.
     pub fn offloads(&self, interface: &str) -> Result<Offloads, OffloadError> {
-        let socket = self.ethtool_socket("read", interface)?;
+        self.device_settings(interface)?.offloads()
+    }
+
+    /// Over how many queues `interface` receives; one, if its driver does not say.
+    ///
+    /// # Errors
+    /// When there is no such interface.
+    pub fn receive_queues(&self, interface: &str) -> Result<u32, OffloadError> {
+        Ok(self.device_settings(interface)?.queues()?.receive)
+    }
+
+    /// The settings of `interface`, to be read now and later.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered.
+    pub fn device_settings(&self, interface: &str) -> Result<DeviceSettings, OffloadError> {
+        Ok(DeviceSettings {
+            socket: self.ethtool_socket("read", interface)?,
+            interface: interface.to_owned(),
+            namespace: self.name().to_owned(),
+        })
+    }
+
+    fn ethtool_socket(&self, verb: &'static str, interface: &str) -> Result<Socket, OffloadError> {
+        if interface.is_empty() || interface.len() >= libc::IFNAMSIZ {
+            return Err(OffloadError::Name(interface.to_owned()));
+        }
+        self.enter(|| Socket::new(Domain::IPV4, Type::DGRAM, None))?
+            .map_err(|source| refusal(verb, "offloads", interface, self.name(), source))
+    }
+}
+
+/// How many queues an interface has in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queues {
+    /// For what arrives.
+    pub receive: u32,
+    /// For what is sent.
+    pub transmit: u32,
+}
+
+/// The settings of one interface, read without entering its namespace again.
+pub struct DeviceSettings {
+    socket: Socket,
+    interface: String,
+    namespace: String,
+}
+
+impl DeviceSettings {
+    /// Its offloads.
+    ///
+    /// # Errors
+    /// When there is no such interface.
+    pub fn offloads(&self) -> Result<Offloads, OffloadError> {
         let read = |feature: Feature| {
-            ethtool(&socket, interface, feature.read, 0)
+            ethtool(&self.socket, &self.interface, feature.read, 0)
                 .map(|value| value != 0)
-                .map_err(|source| self.offload_error("read", feature.name, interface, source))
+                .map_err(|source| self.refusal(feature.name, source))
         };
         Ok(Offloads {
             tx_checksum: read(TX_CHECKSUM)?,
@@ -107,48 +161,49 @@ impl Namespace {
         })
     }
 
-    /// Over how many queues `interface` receives; one, if its driver does not say.
+    /// Its queues; one each, if its driver does not say.
     ///
     /// # Errors
     /// When there is no such interface.
-    pub fn receive_queues(&self, interface: &str) -> Result<u32, OffloadError> {
-        let socket = self.ethtool_socket("read", interface)?;
+    pub fn queues(&self) -> Result<Queues, OffloadError> {
         let mut channels = EthtoolChannels {
             command: CHANNELS,
             counts: [0; 8],
         };
-        match ethtool_call(&socket, interface, &mut channels) {
+        match ethtool_call(&self.socket, &self.interface, &mut channels) {
             Ok(()) => {
-                let [.., receive, _, _, combined] = channels.counts;
-                Ok((receive + combined).max(1))
+                let [.., receive, transmit, _, combined] = channels.counts;
+                Ok(Queues {
+                    receive: (receive + combined).max(1),
+                    transmit: (transmit + combined).max(1),
+                })
             }
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(1),
-            Err(error) => Err(self.offload_error("read", "queues", interface, error)),
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(Queues {
+                receive: 1,
+                transmit: 1,
+            }),
+            Err(error) => Err(self.refusal("queues", error)),
         }
     }
 
-    fn ethtool_socket(&self, verb: &'static str, interface: &str) -> Result<Socket, OffloadError> {
-        if interface.is_empty() || interface.len() >= libc::IFNAMSIZ {
-            return Err(OffloadError::Name(interface.to_owned()));
-        }
-        self.enter(|| Socket::new(Domain::IPV4, Type::DGRAM, None))?
-            .map_err(|source| self.offload_error(verb, "offloads", interface, source))
+    fn refusal(&self, feature: &'static str, source: io::Error) -> OffloadError {
+        refusal("read", feature, &self.interface, &self.namespace, source)
     }
+}
 
-    fn offload_error(
-        &self,
-        verb: &'static str,
-        feature: &'static str,
-        interface: &str,
-        source: io::Error,
-    ) -> OffloadError {
-        OffloadError::Kernel {
-            verb,
-            feature,
-            interface: interface.to_owned(),
-            namespace: self.name().to_owned(),
-            source,
-        }
+fn refusal(
+    verb: &'static str,
+    feature: &'static str,
+    interface: &str,
+    namespace: &str,
+    source: io::Error,
+) -> OffloadError {
+    OffloadError::Kernel {
+        verb,
+        feature,
+        interface: interface.to_owned(),
+        namespace: namespace.to_owned(),
+        source,
     }
 }
 

@@ -10,7 +10,7 @@ use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
 use crate::clock::Clock;
 use crate::frame::{Link, VnetHeader};
-use crate::namespace::{Interface, LinkError, Links, Namespace, NamespaceError, remedy};
+use crate::namespace::{LinkError, Links, Namespace, NamespaceError, remedy};
 use crate::sys;
 use socket2::{Domain, Socket, Type};
 use std::io;
@@ -162,13 +162,7 @@ impl PacketPort {
             options.receive_buffer,
         )
         .map_err(error("size the receive buffer"))?;
-        grant_buffer(
-            &socket,
-            libc::SO_SNDBUFFORCE,
-            libc::SO_SNDBUF,
-            options.send_buffer,
-        )
-        .map_err(error("size the send buffer"))?;
+        grant_send_buffer(&socket, options.send_buffer).map_err(error("size the send buffer"))?;
         let protocol = protocol(options.receives);
         bind(&socket, link.index, protocol).map_err(error("bind the packet socket"))?;
         if let Some(group) = options.fanout {
@@ -197,7 +191,10 @@ impl PacketPort {
             spare_slots: Vec::with_capacity(options.batch.max(1)),
             spare_large: Vec::with_capacity(options.batch.max(1)),
             discarded: vec![[0; VnetHeader::LEN]; options.batch.max(1)].into(),
-            trains: open_trains(namespace, &link, options.trains),
+            trains: options
+                .trains
+                .then(|| Trains::open(namespace, &link, &Counters::default()))
+                .flatten(),
             sends_trains: options.trains,
             incoming: Messages::new(options.batch.max(1)),
             outgoing: Messages::new(options.batch.max(1)),
@@ -256,7 +253,7 @@ impl PacketPort {
         let Some(trains) = &mut self.trains else {
             return false;
         };
-        if !trains.find(pool, batch, self.capabilities.mtu) {
+        if !trains.find(pool, batch, &mut self.counters) {
             return false;
         }
         if !trains.send(pool, batch, &mut self.counters) {
@@ -320,11 +317,15 @@ impl PacketPort {
                 return;
             }
             self.index = link.index;
-            self.trains = open_trains(&self.namespace, &link, self.sends_trains);
         }
         self.capabilities.mtu = link.mtu;
         if link.is_up {
             self.absence = None;
+            // It may have other offloads now.
+            self.trains = self
+                .sends_trains
+                .then(|| Trains::open(&self.namespace, &link, &self.counters))
+                .flatten();
         }
     }
 }
@@ -435,6 +436,9 @@ impl Port for PacketPort {
     }
 
     fn counters(&mut self) -> Counters {
+        if let Some(trains) = &mut self.trains {
+            trains.look(&mut self.counters);
+        }
         // packet(7), PACKET_STATISTICS: reading sets the kernel's count back to zero.
         let mut statistics = Statistics::default();
         // SAFETY: `Statistics` is two integers.
@@ -489,10 +493,6 @@ struct Statistics {
     dropped: u32,
 }
 
-fn open_trains(namespace: &Namespace, link: &Interface, is_wanted: bool) -> Option<Trains> {
-    is_wanted.then(|| Trains::open(namespace, link)).flatten()
-}
-
 /// Counts what an error cost.
 fn lose(error: &io::Error, counters: &mut Counters, absence: &mut Option<Absence>) {
     let reason = Loss::of(error);
@@ -500,6 +500,11 @@ fn lose(error: &io::Error, counters: &mut Counters, absence: &mut Option<Absence
     if reason == Loss::Down {
         absence.get_or_insert_default();
     }
+}
+
+/// Sizes what may be under way in the kernel.
+pub(super) fn grant_send_buffer(socket: &Socket, bytes: usize) -> io::Result<()> {
+    grant_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
 }
 
 /// Forces a buffer size where allowed, and else takes what the limits give.

@@ -17,7 +17,7 @@ mod tests;
 use super::messages::Messages;
 use super::{Counters, Loss, Pool, Slot, packet};
 use crate::frame::VnetHeader;
-use crate::namespace::{Interface, Namespace};
+use crate::namespace::{DeviceSettings, Interface, Links, Namespace, Offloads};
 use crate::sys;
 use batch::Batch;
 use socket2::{Domain, Socket, Type};
@@ -28,18 +28,30 @@ pub(super) struct Trains {
     socket: Socket,
     batch: Batch,
     outgoing: Messages,
-    /// The kernel does not take super-packets here after all.
-    is_refused: bool,
+    interface: Interface,
+    links: Links,
+    settings: DeviceSettings,
+    next_look_ns: u64,
+    /// As far as it was seen.
+    is_fit: bool,
+    /// The interface is another now, or the kernel does not take super-packets here after all.
+    is_over: bool,
+    /// Frames that the port had sent when the interface was looked at last.
+    told: u64,
 }
 
 impl Trains {
     /// Most frames of a batch.
     pub(super) const MOST: usize = 64;
 
-    /// For `interface`, if it is one for trains and the process may.
-    pub(super) fn open(namespace: &Namespace, interface: &Interface) -> Option<Trains> {
-        let offloads = namespace.offloads(&interface.name).ok()?;
-        if interface.has_queue || offloads.tcp_segmentation {
+    /// For `interface`, if it is one for trains and the process may, and a port that has sent so much.
+    pub(super) fn open(
+        namespace: &Namespace,
+        interface: &Interface,
+        counters: &Counters,
+    ) -> Option<Trains> {
+        let settings = namespace.device_settings(&interface.name).ok()?;
+        if !is_fit(interface, &settings) {
             return None;
         }
         let socket = namespace
@@ -48,27 +60,61 @@ impl Trains {
             .ok()?;
         socket.set_nonblocking(true).ok()?;
         sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32).ok()?;
-        // A wish: what the kernel grants is enough for some batches.
-        let _ = socket.set_send_buffer_size(SEND_BUFFER);
-        let trains = Trains {
+        packet::grant_send_buffer(&socket, SEND_BUFFER).ok()?;
+        packet::bind(&socket, interface.index, packet::protocol(false)).ok()?;
+        Some(Trains {
             socket,
             batch: Batch::new(),
             outgoing: Messages::new(Trains::MOST),
-            is_refused: false,
-        };
-        packet::bind(&trains.socket, interface.index, packet::protocol(false)).ok()?;
-        Some(trains)
+            interface: interface.clone(),
+            links: namespace.links().ok()?,
+            settings,
+            next_look_ns: sys::clock_ns(libc::CLOCK_MONOTONIC) + LOOK_EVERY_NS,
+            is_fit: true,
+            is_over: false,
+            told: counters.sent,
+        })
     }
 
     /// Looks for trains in a batch of at most [`Trains::MOST`] frames; whether there are so many that
-    /// [`Trains::send`] pays.
-    pub(super) fn find(&mut self, pool: &Pool, slots: &[Slot], mtu: u32) -> bool {
+    /// [`Trains::send`] pays. Once a second it looks at the interface, too.
+    pub(super) fn find(&mut self, pool: &Pool, slots: &[Slot], counters: &mut Counters) -> bool {
         let is_long = |slot: &Slot| pool.frame_len(*slot) >= LONG;
-        if self.is_refused || slots.len() < 2 || !slots.iter().any(is_long) {
+        if self.is_over || slots.len() < 2 || !slots.iter().any(is_long) {
             return false;
         }
-        self.batch.sort(pool, slots, mtu);
+        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
+        if now_ns >= self.next_look_ns {
+            self.next_look_ns = now_ns + LOOK_EVERY_NS;
+            self.look(counters);
+        }
+        if self.is_over || !self.is_fit {
+            return false;
+        }
+        self.batch.sort(pool, slots, self.interface.mtu);
         self.batch.messages().len() * 2 <= slots.len()
+    }
+
+    /// Looks whether the interface is still fit for trains, and what it has really sent: of a train the kernel does
+    /// not say how much of it found no place, as it does of a frame. Nothing of the port may be on its way.
+    /// What others send there hides what was lost; it does not add to it.
+    pub(super) fn look(&mut self, counters: &mut Counters) {
+        // Gone: whoever sends next is told.
+        let Ok(link) = self.links.interface(&self.interface.name) else {
+            return;
+        };
+        if link.index != self.interface.index {
+            self.is_over = true;
+            return;
+        }
+        self.is_fit = is_fit(&link, &self.settings);
+        let told = counters.sent - self.told;
+        let seen = link.traffic.sent - self.interface.traffic.sent.min(link.traffic.sent);
+        let lost = told.saturating_sub(seen);
+        counters.lose(Loss::Refused, lost);
+        counters.sent -= lost;
+        self.told = counters.sent;
+        self.interface = link;
     }
 
     /// Sends the batch that was looked through last, and frees it. Whether the interface is there and up.
@@ -103,7 +149,7 @@ impl Trains {
                 }
             }
         }
-        let (batch, is_refused, mut is_there) = (&self.batch, &mut self.is_refused, true);
+        let (batch, is_over, mut is_there) = (&self.batch, &mut self.is_over, true);
         let messages = batch.messages();
         let told = self.outgoing.send_all(self.socket.as_fd(), |index, error| {
             let frames = batch.frames(&messages[index]);
@@ -118,7 +164,9 @@ impl Trains {
             let reason = Loss::of(&error);
             counters.lose(reason, frames.count() as u64);
             is_there &= reason != Loss::Down;
-            *is_refused |= reason == Loss::Offload;
+            // Not for want of room.
+            let is_no_train = error.raw_os_error() != Some(libc::ENOBUFS) && reason != Loss::Down;
+            *is_over |= messages[index].is_train() && is_no_train;
         });
         if told < messages.len() {
             counters.blocked += 1;
@@ -130,6 +178,15 @@ impl Trains {
     }
 }
 
+/// Single packets with complete checksums, straight to the driver, in one order.
+fn is_fit(link: &Interface, settings: &DeviceSettings) -> bool {
+    let is_plain = |offloads: Offloads| !offloads.tcp_segmentation && !offloads.tx_checksum;
+    !link.has_queue
+        && settings.offloads().is_ok_and(is_plain)
+        && settings.queues().is_ok_and(|queues| queues.transmit == 1)
+}
+
+const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// A batch of frames that are all shorter (acknowledgements) has no train that is worth looking for.
 const LONG: usize = 256;
 const SEND_BUFFER: usize = 8 << 20;

@@ -129,10 +129,15 @@ impl Waiter {
         wake
     }
 
-    /// Burns the rest of the time until `deadline`, if that is so near that who looks for anything else once more
-    /// comes too late; when that was.
-    pub fn meet(now: Time, deadline: Option<Time>, clock: &Clock) -> Option<Time> {
-        let deadline = deadline.filter(|deadline| now + LOOK_TAKES >= *deadline)?;
+    /// Burns the rest of the time until `deadline`, if that is so near that who looks for anything else once more,
+    /// which takes `look_takes`, comes too late; when that was.
+    pub fn meet(
+        now: Time,
+        deadline: Option<Time>,
+        look_takes: Span,
+        clock: &Clock,
+    ) -> Option<Time> {
+        let deadline = deadline.filter(|deadline| now + look_takes >= *deadline)?;
         let mut now = now;
         while now < deadline {
             std::hint::spin_loop();
@@ -215,7 +220,7 @@ impl Waiter {
             if wake.ready != 0 {
                 return wake;
             }
-            if let Some(now) = Waiter::meet(now, deadline, clock) {
+            if let Some(now) = Waiter::meet(now, deadline, LOOK_TAKES, clock) {
                 return Wake { now, ready: 0 };
             }
         }
@@ -238,8 +243,15 @@ impl Waiter {
         self.wake(now)
     }
 
-    /// Counts what a real-time thread takes of its core: to be told by a host that has not waited for a while.
-    pub fn was_awake(&mut self, now: Time) {
+    /// Whether the thread is to leave its core to others for a moment, which [`Waiter::look_at_any`] does: it owes
+    /// that, and nothing is due soon. For a host that stays awake, and counts that here.
+    pub fn owes_rest(&mut self, now: Time, deadline: Option<Time>) -> bool {
+        self.was_awake(now);
+        let budget = self.budget.as_ref();
+        budget.is_some_and(|budget| budget.rest(now, deadline).is_some())
+    }
+
+    fn was_awake(&mut self, now: Time) {
         if let Some(budget) = &mut self.budget {
             budget.was_awake(now);
         }
@@ -279,7 +291,7 @@ impl Waiter {
 /// Going to sleep and being woken costs more than most packets do. While they come faster than this, the
 /// loop looks again and lets others have the core in between.
 const LINGER: Span = Span::from_us(50);
-/// What a look at everything that is waited for may take.
+/// What poll(2) may take.
 const LOOK_TAKES: Span = Span::from_us(3);
 /// The shortest turn that the kernel gives; a batch takes tens of microseconds.
 const SLICE_NS: u64 = 100_000;

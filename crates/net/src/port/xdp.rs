@@ -223,9 +223,8 @@ impl XdpPort {
             .enter(|| connect(link.index, memory, options, PATIENCE))?
             .map_err(error)?;
         pool.set_registered(&inward.socket);
-        let has_trains = options.trains && mode != XdpMode::ZeroCopy;
         let mut port = XdpPort {
-            trains: has_trains.then(|| Trains::open(namespace, &link)).flatten(),
+            trains: open_trains(namespace, &link, &Counters::default(), options, mode),
             descriptor: Arc::clone(&inward.socket),
             inward: Some(inward),
             outward: Some(outward),
@@ -387,7 +386,7 @@ impl XdpPort {
             return false;
         };
         // What is still in the ring comes first.
-        if !outward.transmit.is_drained() || !trains.find(pool, batch, self.capabilities.mtu) {
+        if !outward.transmit.is_drained() || !trains.find(pool, batch, &mut self.counters) {
             return false;
         }
         let is_there = trains.send(pool, batch, &mut self.counters);
@@ -522,6 +521,11 @@ impl Port for XdpPort {
     }
 
     fn counters(&mut self) -> Counters {
+        if let (Some(trains), Some(outward)) = (&mut self.trains, &mut self.outward)
+            && outward.transmit.is_drained()
+        {
+            trains.look(&mut self.counters);
+        }
         let mut counters = self.counters;
         let seen = self.inward.as_ref();
         if let Some(seen) = seen.and_then(|inward| statistics(&inward.socket)) {
@@ -571,11 +575,14 @@ impl AsFd for XdpPort {
 fn open_trains(
     namespace: &Namespace,
     link: &Interface,
+    counters: &Counters,
     options: XdpOptions,
     mode: XdpMode,
 ) -> Option<Trains> {
     let is_wanted = options.trains && mode != XdpMode::ZeroCopy;
-    is_wanted.then(|| Trains::open(namespace, link)).flatten()
+    is_wanted
+        .then(|| Trains::open(namespace, link, counters))
+        .flatten()
 }
 
 /// How often a queue that is still busy is asked for when a port is opened.

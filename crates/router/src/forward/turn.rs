@@ -165,17 +165,23 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         let taken_from = lanes.fold(0, |mask, (number, lane)| {
             mask | u64::from(lane.is_some()) << number
         });
+        let mut before = self.clock.now();
         for _ in 0..MOST_LOOKS {
-            // First, since a fast pipe has something due at all times.
+            if self.waiter.owes_rest(before, deadline) {
+                return false;
+            }
+            // Before what is due, since a fast pipe has something due at all times.
             self.ready |= taken_from;
             if self.receive() > 0 {
                 return true;
             }
             let now = self.clock.now();
-            self.waiter.was_awake(now);
-            if Waiter::meet(now, deadline, &self.clock).is_some() {
+            // As long as this one, but for those that the kernel has interrupted.
+            let look_takes = now.since(before).min(LONGEST_LOOK);
+            if Waiter::meet(now, deadline, look_takes, &self.clock).is_some() {
                 return true;
             }
+            before = now;
         }
         false
     }
@@ -308,6 +314,8 @@ pub type Finished<Q, O> = (Vec<(Q, O, LaneCounts, Lateness)>, Vec<Counters>);
 
 /// Looks at the ports in a row for which the kernel is not asked by a loop that stays awake: some 0.1 ms.
 const MOST_LOOKS: u32 = 64;
+/// A look at a port takes less than a microsecond, and there are at most 63.
+const LONGEST_LOOK: Span = Span::from_us(50);
 /// Turns in a row for which the kernel is not asked.
 const MOST_UNASKED: u32 = 8;
 /// How often it is looked whether an interface is gone or back.

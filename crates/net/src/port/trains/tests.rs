@@ -187,15 +187,15 @@ fn assert_unchanged(frames: &[Vec<u8>]) {
 
 #[test]
 fn segments_that_follow_each_other_are_one_train() {
-    for (is_v6, is_tagged) in [(false, false), (true, false), (false, true), (true, true)] {
-        let shape = Shape {
-            is_v6,
-            is_tagged,
-            ..PLAIN
-        };
+    for is_v6 in [false, true] {
+        let shape = Shape { is_v6, ..PLAIN };
         let frames = flow(shape, &[1000, 1000, 1000, 400]);
         assert_eq!(groups(&frames), [[0, 1, 2, 3]]);
         assert_unchanged(&frames);
+        // Not every kernel finds the headers behind a tag.
+        let is_tagged = true;
+        let frames = flow(Shape { is_tagged, ..shape }, &[1000; 3]);
+        assert_eq!(groups(&frames), [[0], [1], [2]]);
     }
 }
 

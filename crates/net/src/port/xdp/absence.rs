@@ -96,7 +96,13 @@ impl XdpPort {
 
     /// The interface is another now, and may have other offloads.
     fn reopen_trains(&mut self, link: &Interface) {
-        self.trains = open_trains(&self.namespace, link, self.options, self.mode);
+        self.trains = open_trains(
+            &self.namespace,
+            link,
+            &self.counters,
+            self.options,
+            self.mode,
+        );
     }
 
     fn attach(&mut self, pool: &mut Pool) {
