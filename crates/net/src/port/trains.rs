@@ -28,16 +28,21 @@ pub(super) struct Trains {
     socket: Socket,
     batch: Batch,
     outgoing: Messages,
+    /// As it was in the beginning, but for its MTU.
     interface: Interface,
     links: Links,
     settings: DeviceSettings,
-    next_look_ns: u64,
+    looked_ns: u64,
     /// As far as it was seen.
     is_fit: bool,
     /// The interface is another now, or the kernel does not take super-packets here after all.
     is_over: bool,
-    /// Frames that the port had sent when the interface was looked at last.
-    told: u64,
+    /// What the port had sent before there were trains.
+    told_before: u64,
+    /// What the interface had not sent yet, or not at all, when it was looked at last.
+    missing: u64,
+    /// What it never sent.
+    lost: u64,
 }
 
 impl Trains {
@@ -69,10 +74,12 @@ impl Trains {
             interface: interface.clone(),
             links: namespace.links().ok()?,
             settings,
-            next_look_ns: sys::clock_ns(libc::CLOCK_MONOTONIC) + LOOK_EVERY_NS,
+            looked_ns: sys::clock_ns(libc::CLOCK_MONOTONIC),
             is_fit: true,
             is_over: false,
-            told: counters.sent,
+            told_before: counters.sent,
+            missing: 0,
+            lost: 0,
         })
     }
 
@@ -83,9 +90,7 @@ impl Trains {
         if self.is_over || slots.len() < 2 || !slots.iter().any(is_long) {
             return false;
         }
-        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
-        if now_ns >= self.next_look_ns {
-            self.next_look_ns = now_ns + LOOK_EVERY_NS;
+        if sys::clock_ns(libc::CLOCK_MONOTONIC) >= self.looked_ns + LOOK_EVERY_NS {
             self.look(counters);
         }
         if self.is_over || !self.is_fit {
@@ -96,9 +101,14 @@ impl Trains {
     }
 
     /// Looks whether the interface is still fit for trains, and what it has really sent: of a train the kernel does
-    /// not say how much of it found no place, as it does of a frame. Nothing of the port may be on its way.
-    /// What others send there hides what was lost; it does not add to it.
+    /// not say how much of it found no place, as it does of a frame. What is missing at two looks is lost, for
+    /// that long nothing is under way to a neighbour. What others send there hides losses; it does not add to them.
     pub(super) fn look(&mut self, counters: &mut Counters) {
+        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
+        if now_ns < self.looked_ns + LEAST_APART_NS {
+            return;
+        }
+        self.looked_ns = now_ns;
         // Gone: whoever sends next is told.
         let Ok(link) = self.links.interface(&self.interface.name) else {
             return;
@@ -108,13 +118,18 @@ impl Trains {
             return;
         }
         self.is_fit = is_fit(&link, &self.settings);
-        let told = counters.sent - self.told;
-        let seen = link.traffic.sent - self.interface.traffic.sent.min(link.traffic.sent);
-        let lost = told.saturating_sub(seen);
+        self.interface.mtu = link.mtu;
+        let told = counters.sent + self.lost - self.told_before;
+        let seen = link
+            .traffic
+            .sent
+            .saturating_sub(self.interface.traffic.sent);
+        let missing = told.saturating_sub(seen);
+        let lost = missing.min(self.missing).max(self.lost) - self.lost;
         counters.lose(Loss::Refused, lost);
         counters.sent -= lost;
-        self.told = counters.sent;
-        self.interface = link;
+        self.lost += lost;
+        self.missing = missing;
     }
 
     /// Sends the batch that was looked through last, and frees it. Whether the interface is there and up.
@@ -187,6 +202,8 @@ fn is_fit(link: &Interface, settings: &DeviceSettings) -> bool {
 }
 
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
+/// Nothing waits as long in a neighbour's ring.
+const LEAST_APART_NS: u64 = 100_000_000;
 /// A batch of frames that are all shorter (acknowledgements) has no train that is worth looking for.
 const LONG: usize = 256;
 const SEND_BUFFER: usize = 8 << 20;
