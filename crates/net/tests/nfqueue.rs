@@ -198,9 +198,11 @@ struct Outcome {
     wrong_checksums: u64,
 }
 
-/// A transfer through the queue, with every 50th packet that can be marked marked.
+/// A transfer through the queue, with every 50th packet that can be marked marked; where headers are fetched
+/// alone, of those whose rest is not there: a packet that is no longer than what is fetched is there as a whole.
 fn transfer(options: NfqueueOptions, mark: bool) -> Outcome {
     let (h2, h3) = hosts();
+    let of_any = !options.headers_only;
     let mut port = open(&h2, options);
     let mut pool = pool();
     let (clock, stop) = (Clock::start(), Stop::new());
@@ -216,10 +218,11 @@ fn transfer(options: NfqueueOptions, mark: bool) -> Outcome {
     serve(&mut port, &mut pool, 30, |port, pool, slots| {
         for slot in slots.iter() {
             let length = pool.frame_len(*slot);
+            let is_meant = of_any || pool.is_cut(*slot);
             let head = pool.head_mut(*slot);
             let view = parse_head(head, length, Link::Ip);
             seen += 1;
-            if mark && seen % 50 == 0 && view.ecn != 0 {
+            if mark && seen % 50 == 0 && view.ecn != 0 && is_meant {
                 frame::set_ce(head, &view);
             }
         }
