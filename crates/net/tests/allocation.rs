@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::segments::{PLAIN, flow};
 use sluice_net::Clock;
 use sluice_net::frame::{Checksums, FlowHasher, Link, SuperPacket, VnetHeader, parse_head, set_ce};
 use sluice_net::namespace::Offloads;
@@ -122,7 +123,7 @@ fn trains_allocate_nothing() {
     };
     let mut pool = Pool::new(size).unwrap();
     let mut batch = Vec::with_capacity(8);
-    let segments = common::wire::segments(false, &[], &[500; 8]);
+    let segments = flow(PLAIN, &[500; 8]);
     for round in 0..100 {
         if round == 10 {
             ALLOCATIONS.with(|count| count.set(0));

@@ -3,7 +3,8 @@
 mod common;
 
 use common::forwarder::{Forwarder, Mode};
-use common::wire::{self, frame, put, receive, receive_for, take_first};
+use common::segments::{PLAIN, Shape, V6, flow};
+use common::wire::{self, frame, put, put_all, receive, receive_for, take_first};
 use common::{H2, H3, mac, require_privilege};
 use sluice_core::{Span, Time};
 use sluice_net::Clock;
@@ -91,16 +92,19 @@ fn frames_arrive_byte_for_byte_with_their_tags() {
 #[test]
 fn trains_arrive_as_the_segments_that_they_were_made_of() {
     let mut wire = Wire::with_offloads(Offloads::OFF, PacketOptions::default());
-    let (customer, service) = ([0x81, 0, 0x20, 5], [0x88, 0xa8, 0, 9]);
+    const CUSTOMER: [u8; 4] = [0x81, 0, 0x20, 5];
+    const SERVICE: [u8; 4] = [0x88, 0xa8, 0, 9];
     let (mut frames, mut trains) = (0, 0);
     for is_v6 in [false, true] {
-        for tags in [&[][..], &[customer], &[service, customer]] {
+        for tags in [&[][..], &[CUSTOMER], &[SERVICE, CUSTOMER]] {
             for lengths in [&[1400; 5][..], &[1000, 1000, 1], &[700; 32]] {
-                let sent = wire::segments(is_v6, tags, lengths);
-                let slots: Vec<_> = sent
-                    .iter()
-                    .map(|frame| put(&mut wire.pool, frame))
-                    .collect();
+                let shape = Shape {
+                    is_v6,
+                    tags,
+                    ..PLAIN
+                };
+                let sent = flow(shape, lengths);
+                let slots = put_all(&mut wire.pool, &sent);
                 let [left, right] = &mut wire.ports;
                 assert_eq!(left.transmit(&mut wire.pool, &slots), slots.len());
                 let slots = receive(right, &mut wire.pool, sent.len());
@@ -121,7 +125,7 @@ fn trains_arrive_as_the_segments_that_they_were_made_of() {
 #[test]
 fn what_the_interface_drops_of_a_train_is_no_secret() {
     let mut wire = Wire::with_offloads(Offloads::OFF, PacketOptions::default());
-    let sent = wire::segments(false, &[], &[1000; 4]);
+    let sent = flow(PLAIN, &[1000; 4]);
     let (mut offered, mut arrived) = (0, 0);
     for (is_up, tries) in [(true, 100), (false, 1), (true, 100), (false, 2)] {
         let mut links = wire.namespace.links().unwrap();
@@ -129,10 +133,7 @@ fn what_the_interface_drops_of_a_train_is_no_secret() {
         let before = arrived;
         // The carrier takes a moment.
         for _ in 0..tries {
-            let slots: Vec<_> = sent
-                .iter()
-                .map(|frame| put(&mut wire.pool, frame))
-                .collect();
+            let slots = put_all(&mut wire.pool, &sent);
             let [left, right] = &mut wire.ports;
             assert_eq!(left.transmit(&mut wire.pool, &slots), 4);
             offered += 4;
@@ -164,10 +165,7 @@ fn an_interface_that_becomes_another_gets_other_trains_or_none() {
     let mut wire = Wire::with_offloads(Offloads::OFF, PacketOptions::default());
     let trains_of = |wire: &mut Wire, lengths: &[usize]| {
         let before = wire.ports[0].counters();
-        let slots: Vec<_> = wire::segments(true, &[], lengths)
-            .iter()
-            .map(|frame| put(&mut wire.pool, frame))
-            .collect();
+        let slots = put_all(&mut wire.pool, &flow(V6, lengths));
         let [left, _] = &mut wire.ports;
         left.transmit(&mut wire.pool, &slots);
         let after = left.counters();
@@ -211,11 +209,8 @@ fn there_are_no_trains_where_the_interface_segments_or_nobody_wants_them() {
         (Offloads::OFF, unwanted),
     ] {
         let mut wire = Wire::with_offloads(offloads, options);
-        let sent = wire::segments(false, &[], &[1000; 4]);
-        let slots: Vec<_> = sent
-            .iter()
-            .map(|frame| put(&mut wire.pool, frame))
-            .collect();
+        let sent = flow(PLAIN, &[1000; 4]);
+        let slots = put_all(&mut wire.pool, &sent);
         let [left, right] = &mut wire.ports;
         assert_eq!(left.transmit(&mut wire.pool, &slots), 4);
         assert_eq!(receive(right, &mut wire.pool, 4).len(), 4);

@@ -3,7 +3,8 @@
 mod common;
 
 use common::forwarder::{Forwarder, Mode};
-use common::wire::{self, frame, put, receive, receive_for, take_first};
+use common::segments::{PLAIN, V6, flow};
+use common::wire::{self, frame, put, put_all, receive, receive_for, take_first};
 use common::{H2, H2_V6, H3, H3_V6, Topology};
 use sluice_core::{Span, Time};
 use sluice_net::Clock;
@@ -81,7 +82,7 @@ fn trains_leave_beside_the_ring_and_in_order() {
         };
         let mut left = PacketPort::open(&namespace, "left", PacketOptions::default()).unwrap();
         let mut right = XdpPort::open(&namespace, "right", &mut pool, options).unwrap();
-        let segments = wire::segments(false, &[], &[1400; 6]);
+        let segments = flow(PLAIN, &[1400; 6]);
         for _ in 0..20 {
             let sent = [
                 vec![frame(&[], 100)],
@@ -90,7 +91,7 @@ fn trains_leave_beside_the_ring_and_in_order() {
             ];
             // Frames alone, segments, frames alone.
             for part in &sent {
-                let slots: Vec<_> = part.iter().map(|frame| put(&mut pool, frame)).collect();
+                let slots = put_all(&mut pool, part);
                 assert_eq!(right.transmit(&mut pool, &slots), slots.len());
             }
             let sent = sent.concat();
@@ -194,15 +195,12 @@ fn trains_go_down_with_their_interface_and_come_back_with_it() {
     plain(&namespace);
     let mut left = PacketPort::open(&namespace, "left", PacketOptions::default()).unwrap();
     let mut right = XdpPort::open(&namespace, "right", &mut common, options).unwrap();
-    let segments = wire::segments(true, &[], &[1000; 4]);
+    let segments = flow(V6, &[1000; 4]);
     let mut lost = 0;
     for round in 1..=2 {
         let before = right.counters().sent_trains;
         let sent_one = (0..100).any(|_| {
-            let slots: Vec<_> = segments
-                .iter()
-                .map(|frame| put(&mut common, frame))
-                .collect();
+            let slots = put_all(&mut common, &segments);
             assert_eq!(right.transmit(&mut common, &slots), 4);
             let slots = receive_for(&mut left, &mut own, 4, Span::from_ms(20));
             let arrived: Vec<_> = slots.iter().map(|slot| own.head(*slot).to_vec()).collect();
@@ -214,10 +212,7 @@ fn trains_go_down_with_their_interface_and_come_back_with_it() {
         assert!(sent_one, "round {round}");
         assert!(right.counters().sent_trains > before, "round {round}");
         namespace.links().unwrap().remove("left").unwrap();
-        let slots: Vec<_> = segments
-            .iter()
-            .map(|frame| put(&mut common, frame))
-            .collect();
+        let slots = put_all(&mut common, &segments);
         let before = right.counters();
         assert_eq!(right.transmit(&mut common, &slots), 4);
         let after = right.counters();

@@ -119,7 +119,7 @@ impl Trains {
         }
         self.is_fit = is_fit(&link, &self.settings);
         self.interface.mtu = link.mtu;
-        let told = counters.sent + self.lost - self.told_before;
+        let told = (counters.sent + self.lost).saturating_sub(self.told_before);
         let seen = link
             .traffic
             .sent

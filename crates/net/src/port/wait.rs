@@ -121,9 +121,7 @@ impl Waiter {
         deadline: Option<Time>,
         clock: &Clock,
     ) -> Wake {
-        self.watch(watches);
-        let start = clock.now();
-        self.was_awake(start);
+        let start = self.begin(watches, clock);
         let wake = self.wait_until(start, deadline, clock);
         self.last = wake.now.since(start);
         wake
@@ -159,13 +157,12 @@ impl Waiter {
         deadline: Option<Time>,
         clock: &Clock,
     ) -> Wake {
-        self.watch(watches);
-        let now = clock.now();
-        self.was_awake(now);
+        let now = self.begin(watches, clock);
         self.look(now, deadline, clock)
     }
 
-    fn watch<'a>(&mut self, watches: impl Iterator<Item = Watch<'a>>) {
+    /// Takes the watches over, and counts the time up to now, which it tells.
+    fn begin<'a>(&mut self, watches: impl Iterator<Item = Watch<'a>>, clock: &Clock) -> Time {
         self.polls.clear();
         self.polls.extend(watches.map(|watch| libc::pollfd {
             // A negative one is passed over, its errors too.
@@ -182,6 +179,9 @@ impl Waiter {
             revents: 0,
         }));
         assert!(self.polls.len() <= 64, "readiness is a mask of 64 bits");
+        let now = clock.now();
+        self.was_awake(now);
+        now
     }
 
     fn wait_until(&mut self, mut now: Time, deadline: Option<Time>, clock: &Clock) -> Wake {

@@ -5,6 +5,7 @@
 #![allow(dead_code)] // Each test file uses its part.
 
 pub mod forwarder;
+pub mod segments;
 pub mod wire;
 
 use sluice_net::namespace::{Mac, Namespace, Offloads, Privilege, VethEnd, create_veth};

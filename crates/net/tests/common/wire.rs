@@ -39,58 +39,17 @@ pub fn frame(tags: &[[u8; 4]], length: usize) -> Vec<u8> {
     frame
 }
 
-/// TCP segments that follow each other, with payloads of these lengths and every checksum right (the last one's
-/// PSH is set). The addresses are nobody's here, so no stack answers them.
-pub fn segments(is_v6: bool, tags: &[[u8; 4]], lengths: &[usize]) -> Vec<Vec<u8>> {
-    let payload: Vec<u8> = (0..lengths.iter().sum::<usize>())
-        .map(|at| (at % 251) as u8)
-        .collect();
-    let mut start = 0;
-    let segment = |(number, length): (usize, &usize)| {
-        let payload = &payload[start..start + length];
-        let mut tcp = etherparse::TcpHeader::new(4000, 5000, 7 + start as u32, 512);
-        (tcp.ack, tcp.acknowledgment_number) = (true, 99);
-        tcp.psh = number + 1 == lengths.len();
-        tcp.set_options_raw(&[1; 12]).unwrap();
-        start += length;
-        let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
-        frame.extend(tags.iter().flatten());
-        let tcp_len = (tcp.header_len() + length) as u16;
-        if is_v6 {
-            let ip = etherparse::Ipv6Header {
-                payload_length: tcp_len,
-                next_header: etherparse::IpNumber::TCP,
-                hop_limit: 60,
-                source: [0xfd; 16],
-                destination: [0xfc; 16],
-                ..etherparse::Ipv6Header::default()
-            };
-            tcp.checksum = tcp.calc_checksum_ipv6(&ip, payload).unwrap();
-            frame.extend([0x86, 0xdd]);
-            ip.write(&mut frame).unwrap();
-        } else {
-            let protocol = etherparse::IpNumber::TCP;
-            let (from, to) = ([192, 0, 2, 1], [192, 0, 2, 2]);
-            let mut ip = etherparse::Ipv4Header::new(tcp_len, 60, protocol, from, to).unwrap();
-            ip.identification = 65_534_u16.wrapping_add(number as u16);
-            ip.header_checksum = ip.calc_header_checksum();
-            tcp.checksum = tcp.calc_checksum_ipv4(&ip, payload).unwrap();
-            frame.extend([8, 0]);
-            ip.write(&mut frame).unwrap();
-        }
-        tcp.write(&mut frame).unwrap();
-        frame.extend(payload);
-        frame
-    };
-    lengths.iter().enumerate().map(segment).collect()
-}
-
 /// Puts a frame into a slot.
 pub fn put(pool: &mut Pool, frame: &[u8]) -> Slot {
     let slot = pool.allocate().unwrap();
     pool.room_mut(slot)[..frame.len()].copy_from_slice(frame);
     pool.set_frame(slot, frame.len() as u32, VnetHeader::default());
     slot
+}
+
+/// Puts frames into a slot each.
+pub fn put_all(pool: &mut Pool, frames: &[Vec<u8>]) -> Vec<Slot> {
+    frames.iter().map(|frame| put(pool, frame)).collect()
 }
 
 /// Waits until there is something to read, or until `deadline`.

@@ -1,102 +1,16 @@
 //! Whatever is made a train must come out of it as it was. Checksums of the frames that go in are
 //! etherparse's; the taking apart is [`SuperPacket`]'s, whose tests are its own.
 
+#[path = "../../../tests/common/segments.rs"]
+mod segments;
+
 use super::batch::Batch;
 use crate::frame::{Checksums, Gather, Link, SuperPacket, VnetHeader, parse, parse_head};
 use crate::port::{Pool, PoolSize, Slot};
-use etherparse::{IpNumber, Ipv4Header, Ipv6Header, TcpHeader};
 use proptest::prelude::*;
+use segments::{ACK, CWR, ECE, FIN, PLAIN, PSH, RST, SYN, Shape, URG, flow, segment};
 
-/// What a segment of some flow looks like, without its place in the flow.
-#[derive(Clone, Copy, Debug)]
-struct Shape {
-    /// Part of addresses and ports.
-    flow: u8,
-    is_v6: bool,
-    is_tagged: bool,
-    flags: u8,
-    ecn: u8,
-    ttl: u8,
-    acknowledged: u32,
-    window: u16,
-    /// Words of TCP options.
-    options: u8,
-}
-
-const PLAIN: Shape = Shape {
-    flow: 1,
-    is_v6: false,
-    is_tagged: false,
-    flags: ACK,
-    ecn: 2,
-    ttl: 64,
-    acknowledged: 77,
-    window: 500,
-    options: 3,
-};
-const FIN: u8 = 1;
-const SYN: u8 = 2;
-const RST: u8 = 4;
-const PSH: u8 = 8;
-const ACK: u8 = 16;
-const URG: u8 = 32;
-const ECE: u8 = 64;
-const CWR: u8 = 128;
-
-/// A segment with every checksum right.
-fn segment(shape: Shape, sequence: u32, id: u16, payload: &[u8]) -> Vec<u8> {
-    let mut tcp = TcpHeader::new(1000 + u16::from(shape.flow), 80, sequence, shape.window);
-    tcp.acknowledgment_number = shape.acknowledged;
-    let has = |flag| shape.flags & flag != 0;
-    (tcp.fin, tcp.syn, tcp.psh, tcp.ack) = (has(FIN), has(SYN), has(PSH), has(ACK));
-    (tcp.urg, tcp.ece, tcp.cwr, tcp.rst) = (has(URG), has(ECE), has(CWR), has(RST));
-    tcp.set_options_raw(&vec![1; usize::from(shape.options) * 4])
-        .expect("at most 40 bytes of options");
-    let mut bytes = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
-    if shape.is_tagged {
-        bytes.extend([0x81, 0, 0, 7]);
-    }
-    let tcp_len = (tcp.header_len() + payload.len()) as u16;
-    if shape.is_v6 {
-        let mut ip = Ipv6Header {
-            traffic_class: shape.ecn,
-            payload_length: tcp_len,
-            next_header: IpNumber::TCP,
-            hop_limit: shape.ttl,
-            ..Ipv6Header::default()
-        };
-        ip.destination[15] = shape.flow;
-        tcp.checksum = tcp.calc_checksum_ipv6(&ip, payload).unwrap();
-        bytes.extend([0x86, 0xdd]);
-        ip.write(&mut bytes).unwrap();
-    } else {
-        let (from, to) = ([10, 0, 0, 1], [10, 0, 0, shape.flow]);
-        let mut ip = Ipv4Header::new(tcp_len, shape.ttl, IpNumber::TCP, from, to).unwrap();
-        ip.ecn = shape.ecn.try_into().unwrap();
-        ip.identification = id;
-        ip.header_checksum = ip.calc_header_checksum();
-        tcp.checksum = tcp.calc_checksum_ipv4(&ip, payload).unwrap();
-        bytes.extend([8, 0]);
-        ip.write(&mut bytes).unwrap();
-    }
-    tcp.write(&mut bytes).unwrap();
-    bytes.extend(payload);
-    bytes
-}
-
-/// Segments of one flow that follow each other, with payloads of these lengths.
-fn flow(shape: Shape, lengths: &[usize]) -> Vec<Vec<u8>> {
-    // Both wrap around within the first two.
-    let (mut sequence, mut id) = (u32::MAX - 100, u16::MAX);
-    let mut frames = Vec::new();
-    for length in lengths {
-        let payload: Vec<u8> = (0..*length).map(|at| (at * 7 + length) as u8).collect();
-        frames.push(segment(shape, sequence, id, &payload));
-        sequence = sequence.wrapping_add(*length as u32);
-        id = id.wrapping_add(1);
-    }
-    frames
-}
+const TAGS: &[[u8; 4]] = &[[0x81, 0, 0, 7]];
 
 fn pool_of(frames: &[Vec<u8>]) -> (Pool, Vec<Slot>) {
     let slots = frames.len() as u32;
@@ -193,8 +107,8 @@ fn segments_that_follow_each_other_are_one_train() {
         assert_eq!(groups(&frames), [[0, 1, 2, 3]]);
         assert_unchanged(&frames);
         // Not every kernel finds the headers behind a tag.
-        let is_tagged = true;
-        let frames = flow(Shape { is_tagged, ..shape }, &[1000; 3]);
+        let tags = TAGS;
+        let frames = flow(Shape { tags, ..shape }, &[1000; 3]);
         assert_eq!(groups(&frames), [[0], [1], [2]]);
     }
 }
@@ -261,7 +175,7 @@ fn whatever_segmentation_would_not_write_ends_a_train() {
         (
             "a tag",
             Shape {
-                is_tagged: true,
+                tags: TAGS,
                 ..PLAIN
             },
         ),
@@ -435,7 +349,7 @@ proptest! {
         damage in proptest::option::of((0usize..36, 0usize..900, 1u8..)),
     ) {
         let flows = [1, 2, 3].map(|number| {
-            let shape = Shape { flow: number, is_v6: is_v6 ^ (number == 2), is_tagged, ..PLAIN };
+            let shape = Shape { flow: number, is_v6: is_v6 ^ (number == 2), tags: if is_tagged { TAGS } else { &[] }, ..PLAIN };
             let mut frames = flow(shape, &lengths);
             let last = Shape { flags: ACK | PSH, ..shape };
             if let Some(frame) = frames.get_mut(pushed) {

@@ -1,0 +1,178 @@
+//! Rules, their sets, states and tables: what `list` and `show` say of them, and what they count.
+
+mod common;
+
+use common::{Bench, udp};
+use sluice_core::DropReason;
+
+#[test]
+fn rules_are_listed_counted_and_cleared() {
+    let mut bench = Bench::new();
+    assert_eq!(
+        bench.ok("add 100 allow udp from any to any 53"),
+        "00100 allow udp from any to any dst-port 53\n"
+    );
+    assert_eq!(bench.ok("-q add 200 deny ip from any to any // rest"), "");
+    for _ in 0..12 {
+        bench.send(1500, &udp(1));
+    }
+    assert_eq!(
+        bench.ok("show"),
+        "00100 12 18000 allow udp from any to any dst-port 53\n\
+         00200  0     0 deny ip from any to any // rest\n\
+         65535  0     0 deny ip from any to any\n"
+    );
+    assert_eq!(bench.ok("-c list 200"), "00200 deny // rest\n");
+    assert_eq!(bench.ok("-b list 100"), "00100 allow\n");
+    assert_eq!(
+        bench.ok("-N list 100"),
+        "00100 allow udp from any to any dst-port domain\n"
+    );
+    assert_eq!(
+        bench.ok("-S list 100"),
+        "00100 set 0 allow udp from any to any dst-port 53\n"
+    );
+    bench.now = 3_000_000_000;
+    bench.send(1500, &udp(1));
+    assert_eq!(
+        bench.ok("-T list 100"),
+        "00100          3 allow udp from any to any dst-port 53\n"
+    );
+    assert_eq!(
+        bench.ok("-t list 100"),
+        "00100 Thu Jan  1 00:00:03 1970 allow udp from any to any dst-port 53\n"
+    );
+    assert_eq!(bench.ok("zero 100"), "Entry 100 cleared.\n");
+    assert_eq!(
+        bench.ok("show 100"),
+        "00100 0 0 allow udp from any to any dst-port 53\n"
+    );
+    assert_eq!(bench.ok("zero"), "Accounting cleared.\n");
+    assert_eq!(bench.ok("flush"), "Flushed all rules.\n");
+    assert_eq!(bench.ok("list"), "65535 deny ip from any to any\n");
+}
+
+#[test]
+fn set_31_survives_a_flush_and_disabled_sets_are_hidden() {
+    let mut bench = Bench::new();
+    bench.script("add 10 set 31 allow ip from any to any\nadd 20 set 3 deny ip from any to any");
+    bench.ok("set disable 3");
+    assert!(
+        bench
+            .ok("set show")
+            .starts_with("disable 3 enable 0 1 2 4 5")
+    );
+    assert!(!bench.ok("list").contains("00020"));
+    assert!(
+        bench
+            .ok("-S list")
+            .contains("00020 # DISABLED set 3 deny ip from any to any\n")
+    );
+    bench.ok("-f flush");
+    assert_eq!(
+        bench.ok("list"),
+        "00010 allow ip from any to any\n65535 deny ip from any to any\n"
+    );
+    assert_eq!(bench.refusal("set disable 31").1, 65);
+}
+
+#[test]
+fn states_are_listed() {
+    let mut bench = Bench::new();
+    bench.script("add 100 check-state\nadd 200 allow udp from any to any keep-state");
+    bench.send(1500, &udp(1));
+    bench.now = 2_000_000_000;
+    assert_eq!(
+        bench.ok("-D show"),
+        "## Dynamic rules (1):\n00200 1 1500 (8s) STATE udp 10.0.1.1 1000 <-> 10.0.2.2 53 :default\n"
+    );
+    assert!(
+        bench
+            .ok("-d list")
+            .starts_with("00100 check-state :default\n")
+    );
+    bench.now = 20_000_000_000;
+    assert_eq!(bench.ok("-D show"), "");
+    assert!(bench.ok("-De show").contains("(0s) STATE"));
+}
+
+#[test]
+fn tables_are_kept_and_shown() {
+    let mut bench = Bench::new();
+    bench.ok("table T create type addr valtype pipe,skipto");
+    assert_eq!(
+        bench.ok("table T add 10.0.0.0/24 5,100"),
+        "added: 10.0.0.0/24 5,100\n"
+    );
+    assert_eq!(
+        bench.refusal("table T add 10.0.0.0/24 6").0,
+        "Adding record failed: record already exists (10.0.0.0/24)"
+    );
+    assert_eq!(bench.ok("-q table T add 10.0.0.0/24 6"), "");
+    assert_eq!(bench.ok("table T lookup 10.0.0.9"), "10.0.0.0/24 6\n");
+    assert_eq!(
+        bench.refusal("table T lookup 10.1.0.9").0,
+        "Entry 10.1.0.9 not found"
+    );
+    bench.ok("add pipe tablearg ip from table(T) to any");
+    assert_eq!(
+        bench.refusal("table T destroy").0,
+        "failed to destroy table T: Device busy (1 in rules)"
+    );
+    assert_eq!(
+        bench.ok("table T info"),
+        "--- table(T), set(0) ---\n kindex: 0, type: addr\n references: 1, valtype: pipe,skipto\n items: 1\n"
+    );
+    assert_eq!(
+        bench.ok("table T delete 10.0.0.0/24"),
+        "deleted: 10.0.0.0/24 6\n"
+    );
+    // A table comes into being with its first entry.
+    bench.ok("table 7 add 192.0.2.1");
+    assert_eq!(
+        bench.ok("table all list"),
+        "--- table(7), set(0) ---\n192.0.2.1/32 0\n--- table(T), set(0) ---\n"
+    );
+    // All entries of a command or none.
+    assert!(bench.run("table 7 add 192.0.2.2 1 192.0.2.1 1").is_err());
+    assert_eq!(bench.ok("table 7 list"), "192.0.2.1/32 0\n");
+    assert_eq!(
+        bench.refusal("add count ip from any to any via table(7)").0,
+        "table 7 is of type addr, not iface"
+    );
+}
+
+#[test]
+fn packets_without_a_pipe_are_dropped_and_count_for_their_rule() {
+    let mut bench = Bench::new();
+    let said = bench.warnings("add 10 pipe 5 ip from any to any");
+    assert_eq!(
+        said,
+        ["pipe 5 does not exist: packets that match are dropped until it does"]
+    );
+    bench.send(1500, &udp(1));
+    assert_eq!(bench.drops(DropReason::NoRoute), 1);
+    assert!(bench.ok("show 10").starts_with("00010 1 1500 "));
+    let said = bench.warnings("queue 3 config sched 3");
+    assert_eq!(
+        said,
+        ["scheduler 3 does not exist: packets of queue 3 are dropped until it does"]
+    );
+    bench.ok("add 5 queue 3 ip from any to any");
+    bench.send(1500, &udp(1));
+    assert_eq!(bench.drops(DropReason::NoRoute), 2);
+    bench.ok("pipe 3 config");
+    bench.send(1500, &udp(1));
+    bench.drain();
+    assert_eq!(bench.out.len(), 1);
+}
+
+#[test]
+fn a_disabled_firewall_passes_everything() {
+    let mut bench = Bench::new();
+    bench.send(1500, &udp(1));
+    assert_eq!(bench.drops(DropReason::Denied), 1);
+    bench.ok("disable firewall");
+    bench.send(1500, &udp(1));
+    assert_eq!(bench.out.len(), 1);
+}
