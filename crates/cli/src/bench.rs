@@ -42,6 +42,9 @@ pub struct Args {
     /// virtual machine 0us). Takes root [default: as the machine idles; the idle round trip also with 0us]
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     cpu_latency: Option<Span>,
+    /// Set this on both hosts of the path section (net.ipv4.tcp_notsent_lowat=131072); may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    host_sysctl: Vec<(String, String)>,
     /// Write a chart of the path section here: .svg or .png
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
@@ -51,6 +54,17 @@ pub struct Args {
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// A setting of a host.
+fn setting(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').filter(|(name, value)| {
+        name.starts_with("net.") && !name.contains('/') && !value.is_empty()
+    });
+    let (name, value) = parts.ok_or(
+        "expected a setting of a network namespace and its value, such as net.ipv4.tcp_ecn=1",
+    )?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// The words for meeting deadlines.
@@ -154,6 +168,7 @@ fn plan(args: &Args) -> Result<Plan, Error> {
     plan.real_time = args.real_time;
     plan.cores.clone_from(&args.cpus);
     plan.cpu_latency = args.cpu_latency;
+    plan.host_settings.clone_from(&args.host_sysctl);
     for word in &args.figures {
         let known = METRICS.iter().map(|metric| metric.name);
         let Some(name) = known.clone().find(|name| name == word) else {

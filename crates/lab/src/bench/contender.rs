@@ -169,10 +169,15 @@ impl Contender {
                 (network, Forwarding::Threads(stop, threads))
             }
         };
-        Ok(Running {
+        let running = Running {
             network,
             forwarding,
-        })
+        };
+        if let Err(error) = running.network.set_on_hosts(&plan.host_settings) {
+            running.finish();
+            return Err(error);
+        }
+        Ok(running)
     }
 }
 

@@ -169,6 +169,8 @@ pub struct Figures {
     /// What leaving an idle state was allowed to take the cores during all of it, in microseconds, if the plan
     /// says it.
     pub cpu_latency_us: Option<u64>,
+    /// Settings of the hosts in the path section that the plan says.
+    pub host_settings: BTreeMap<String, String>,
     /// Which cores did what in the time section.
     pub places: Places,
     /// Round trips on an idle network.

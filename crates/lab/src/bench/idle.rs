@@ -162,7 +162,8 @@ fn through(places: &Places, spin: Spin, interrupt: &Stop) -> Result<f64, BenchEr
         Spin::None | Spin::Adaptive => &everywhere,
     };
     let work = |network: &Network| idle_ping_us(network, interrupt);
-    let (took, _) = kept.through(PipeParams::default(), "fq_codel", spin, work)?;
+    let network = Network::with_veths(Offloads::ON)?;
+    let (took, _) = kept.through(network, PipeParams::default(), "fq_codel", spin, work)?;
     Ok(took)
 }
 

@@ -107,6 +107,9 @@ pub struct Plan {
     /// What leaving an idle state may take the machine's cores during all of it. As they idle if nothing is
     /// said; the idle round trip is then also measured with cores that are kept awake.
     pub cpu_latency: Option<Span>,
+    /// Settings of both hosts in the path section, by name and value (`net.ipv4.tcp_notsent_lowat`), beside the
+    /// kernel's defaults.
+    pub host_settings: Vec<(String, String)>,
 }
 
 impl Plan {
@@ -124,6 +127,7 @@ impl Plan {
             real_time: false,
             cores: Vec::new(),
             cpu_latency: None,
+            host_settings: Vec::new(),
         }
     }
 
@@ -213,6 +217,7 @@ pub fn run(
     let limit = plan.cpu_latency.map(IdleLimit::hold).transpose()?;
     let mut figures = Figures {
         cpu_latency_us: limit.as_ref().map(|held| held.latency().as_ns() / 1_000),
+        host_settings: plan.host_settings.iter().cloned().collect(),
         ..Figures::default()
     };
     let before = Ticks::now();

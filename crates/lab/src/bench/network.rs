@@ -22,7 +22,23 @@ pub struct Network {
 impl Network {
     /// Hosts on veth pairs whose other ends, `r2` and `r3`, are in the router's namespace.
     pub fn with_veths(offloads: Offloads) -> Result<Network, BenchError> {
+        Network::bare()?.join(offloads)
+    }
+
+    /// As [`Network::with_veths`], but what a host receives is worked off on these cores, as with a network
+    /// card of its own. Otherwise that is done by who sends it, before it can send the next.
+    pub fn with_apart_veths(offloads: Offloads, cores: &[usize]) -> Result<Network, BenchError> {
         let network = Network::bare()?;
+        for host in [&network.h2, &network.h3] {
+            // It holds for interfaces made from now on.
+            host.set_sysctl(RECEIVE_ON, &core_mask(cores))?;
+        }
+        network.join(offloads)
+    }
+
+    /// Connects the hosts to the router.
+    fn join(self, offloads: Offloads) -> Result<Network, BenchError> {
+        let network = self;
         for (host, number, address) in [(&network.h2, 2, H2), (&network.h3, 3, H3)] {
             let port = format!("r{number}");
             let end = |namespace, name, number| VethEnd {
@@ -61,6 +77,16 @@ impl Network {
         };
         let ports = [device(&network.h2, H2)?, device(&network.h3, H3)?];
         Ok((network, ports))
+    }
+
+    /// Sets these on both hosts, by name and value.
+    pub fn set_on_hosts(&self, settings: &[(String, String)]) -> Result<(), BenchError> {
+        for host in [&self.h2, &self.h3] {
+            for (name, value) in settings {
+                host.set_sysctl(name, value)?;
+            }
+        }
+        Ok(())
     }
 
     /// Has the kernel route between the hosts.
@@ -114,6 +140,17 @@ impl Network {
     }
 }
 
+/// A set of cores as the kernel reads it: hexadecimal, in groups of 32 bits.
+fn core_mask(cores: &[usize]) -> String {
+    let highest = cores.iter().max().map_or(0, |core| core / 32);
+    let group = |number: usize| {
+        let within = cores.iter().filter(|core| *core / 32 == number);
+        within.fold(0_u32, |mask, core| mask | 1 << (core % 32))
+    };
+    let groups = (0..=highest).rev().map(|n| format!("{:08x}", group(n)));
+    groups.collect::<Vec<String>>().join(",")
+}
+
 const fn mac(number: u8) -> Mac {
     // Locally administered.
     Mac([2, 0, 0, 0, 0, number])
@@ -132,3 +169,19 @@ const SETTINGS: &[(&str, &str)] = &[
     // A transfer must not inherit the congestion window of the one before.
     ("net.ipv4.tcp_no_metrics_save", "1"),
 ];
+
+/// Receive packet steering of the interfaces to come (Linux 6.3).
+const RECEIVE_ON: &str = "net.core.rps_default_mask";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_cores_is_written_in_groups_of_32() {
+        assert_eq!(core_mask(&[]), "00000000");
+        assert_eq!(core_mask(&[0]), "00000001");
+        assert_eq!(core_mask(&[4, 1]), "00000012");
+        assert_eq!(core_mask(&[31, 32, 65]), "00000002,00000001,80000000");
+    }
+}

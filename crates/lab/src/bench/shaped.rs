@@ -6,7 +6,7 @@ use serde::Serialize;
 use sluice_core::link::PipeParams;
 use sluice_core::{DropReason, Rate, Span, Time};
 use sluice_net::Clock;
-use sluice_net::namespace::Privilege;
+use sluice_net::namespace::{Offloads, Privilege};
 use sluice_net::port::{Loss, Spin};
 use sluice_net::traffic::Stop;
 use sluice_net::traffic::ping::Ping;
@@ -15,7 +15,7 @@ use sluice_router::forward::LostFrame;
 
 use super::contender::LoopReport;
 use super::figures::{Figures, median, quantile};
-use super::network::{H2, H3};
+use super::network::{H2, H3, Network};
 use super::time::through;
 use super::traffic::{Hosts, transfers, udp, udp_flow};
 use super::{BenchError, Plan, Steps};
@@ -45,7 +45,8 @@ pub(super) fn measure(
     let mut rounds = Vec::new();
     for _ in 0..plan.rounds {
         steps.next("fq_codel at 1 Gbit/s");
-        let (measured, _) = through(up.clone(), "fq_codel", plan.spin, None, |network| {
+        let (network, up) = (Network::with_veths(Offloads::ON)?, up.clone());
+        let (measured, _) = through(network, up, "fq_codel", plan.spin, None, |network| {
             let warm_up = Span::from_ms(1000);
             let hosts = Hosts::OneThread;
             transfers(network, hosts, "cubic", FLOWS, warm_up, length, interrupt)
@@ -114,7 +115,8 @@ pub fn overload(length: Span, interrupt: &Stop) -> Result<Accounts, BenchError> 
         rate: Rate::from_bps(OVERLOADED_BPS),
         ..PipeParams::default()
     };
-    let (measured, report) = through(up, "fq_codel", Spin::Adaptive, None, |network| {
+    let network = Network::with_veths(Offloads::ON)?;
+    let (measured, report) = through(network, up, "fq_codel", Spin::Adaptive, None, |network| {
         let clock = Clock::start();
         let start = Time::ZERO + Span::from_ms(100);
         let ping = Ping {

@@ -25,13 +25,26 @@ pub fn text(figures: &Figures) -> String {
         out += "During all of it, no core of the machine was in an idle state that takes\n";
         let _ = writeln!(out, "longer than {us} us to leave (--cpu-latency)\n");
     }
+    for (name, value) in &figures.host_settings {
+        let _ = writeln!(out, "Hosts of the path section: {name} = {value}");
+    }
     if !figures.path.is_empty() {
         let (with, without) = METRICS.split_at(WITH_OFFLOADS);
-        out += "Offloads on: Gbit/s, microseconds; below each median its ratio to the kernel's\n";
-        out += "x2: a worker per direction; one thread per host but in the column \"threads\"\n";
-        out += &table(figures, with);
-        out += "\nOffloads off (plain): Gbit/s, thousands of packets per second, per cent\n";
-        out += &table(figures, without);
+        let has_any = |metrics: &[Metric]| {
+            let mut rows = figures.path.values();
+            rows.any(|row| metrics.iter().any(|metric| row.contains_key(metric.name)))
+        };
+        if has_any(with) {
+            out +=
+                "Offloads on: Gbit/s, microseconds; below each median its ratio to the kernel's\n";
+            out +=
+                "x2: a worker per direction; one thread per host but in the column \"threads\"\n";
+            out += &table(figures, with);
+        }
+        if has_any(without) {
+            out += "\nOffloads off (plain): Gbit/s, thousands of packets per second, per cent\n";
+            out += &table(figures, without);
+        }
     }
     if let Some(core) = figures.places.forwarding {
         let hosts = &figures.places.hosts;
@@ -265,6 +278,25 @@ mod tests {
         let ratios: Vec<&str> = lines[at + 1].split_whitespace().collect();
         assert_eq!(ratios[0], "0.90");
         assert!(text.contains("2 lost: overflow"));
+    }
+
+    #[test]
+    fn settings_of_hosts_come_first_and_a_table_without_figures_is_left_out() {
+        let lowat = ("net.ipv4.tcp_notsent_lowat".to_owned(), "131072".to_owned());
+        let mut figures = Figures {
+            host_settings: [lowat].into(),
+            ..Figures::default()
+        };
+        figures.add("kernel", "bbr_4_gbps", 18.0);
+        figures.conclude("kernel");
+        let printed = text(&figures);
+        let first = "Hosts of the path section: net.ipv4.tcp_notsent_lowat = 131072\n";
+        assert!(printed.starts_with(first), "{printed}");
+        assert!(printed.contains("Offloads on"), "{printed}");
+        assert!(!printed.contains("Offloads off"), "{printed}");
+        let all: serde_json::Value = serde_json::from_str(&json(&figures)).unwrap();
+        let told = &all["figures"]["host_settings"]["net.ipv4.tcp_notsent_lowat"];
+        assert_eq!(told, "131072");
     }
 
     #[test]

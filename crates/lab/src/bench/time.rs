@@ -67,7 +67,7 @@ pub(super) fn measure(
     steps: &mut Steps<'_>,
     figures: &mut Figures,
 ) -> Result<(), BenchError> {
-    let places = Places::of(plan)?;
+    let places = Places::of(plan, figures)?;
     let mut idles = Idles::new(plan, figures);
     let mut delays = Vec::new();
     for _ in 0..plan.rounds {
@@ -133,7 +133,8 @@ fn delay(
         ..PipeParams::default()
     };
     let busy = AtomicBool::new(true);
-    let (samples, report) = places.through(up, "fifo", spin, |network| {
+    let network = places.delayed_network()?;
+    let (samples, report) = places.through(network, up, "fifo", spin, |network| {
         std::thread::scope(|scope| {
             // Where the hosts are, which is the other core if there are two.
             scope.spawn(|| burn_while(&busy));
@@ -229,7 +230,8 @@ fn udp_rate(
     };
     // A fifth too much, so that the link is never idle.
     let offered = Rate::from_bps(bps + bps / 5);
-    let (report, _) = through(up, queue, plan.spin, None, |network| {
+    let network = Network::with_veths(Offloads::ON)?;
+    let (report, _) = through(network, up, queue, plan.spin, None, |network| {
         udp(network, &udp_flow(size, offered, plan.rate), interrupt)
     })?;
     let arrivals = spaced(&report.samples);
@@ -269,7 +271,8 @@ fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<RateFigures, Benc
         rate: Rate::from_bps(bps),
         ..PipeParams::default()
     };
-    let (measured, _) = through(up, TCP_QUEUE, plan.spin, None, |network| {
+    let network = Network::with_veths(Offloads::ON)?;
+    let (measured, _) = through(network, up, TCP_QUEUE, plan.spin, None, |network| {
         let warm_up = Span::from_secs(1);
         transfers(
             network,
@@ -299,24 +302,45 @@ pub struct Places {
     pub forwarding: Option<usize>,
     /// Those of the hosts and of the load; all if there are none.
     pub hosts: Vec<usize>,
+    /// Whether, in the delay, what hosts receive is worked off on theirs.
+    pub receives_apart: bool,
 }
 
 impl Places {
     /// The loop has the core that the plan says, or the last one, and everything else has the others: if
     /// there are two.
-    fn of(plan: &Plan) -> Result<Places, BenchError> {
+    fn of(plan: &Plan, figures: &mut Figures) -> Result<Places, BenchError> {
         let mut hosts = cores::allowed()?;
         let Some(own) = plan.core(0).or(hosts.last().copied()) else {
             return Ok(Places::default());
         };
         hosts.retain(|core| *core != own);
-        Ok(match hosts[..] {
-            [] => Places::default(),
-            _ => Places {
-                forwarding: Some(own),
-                hosts,
-            },
+        if hosts.is_empty() {
+            return Ok(Places::default());
+        }
+        let receives_apart = match Network::with_apart_veths(Offloads::ON, &hosts) {
+            Ok(_) => true,
+            Err(error) => {
+                figures.note(format!(
+                    "the delay with hosts that receive on cores of their own: {error}"
+                ));
+                false
+            }
+        };
+        Ok(Places {
+            forwarding: Some(own),
+            hosts,
+            receives_apart,
         })
+    }
+
+    /// A network for the delay: a host's work is not to keep the loop from its next packet.
+    fn delayed_network(&self) -> Result<Network, BenchError> {
+        if self.receives_apart {
+            Network::with_apart_veths(Offloads::ON, &self.hosts)
+        } else {
+            Network::with_veths(Offloads::ON)
+        }
     }
 
     /// Keeps what is started meanwhile on the hosts' cores.
@@ -335,12 +359,13 @@ impl Places {
     /// Measures through a pipe up with `queue`.
     pub(super) fn through<T>(
         &self,
+        network: Network,
         up: PipeParams,
         queue: &'static str,
         spin: Spin,
         work: impl FnOnce(&Network) -> Result<T, BenchError>,
     ) -> Result<(T, LoopReport), BenchError> {
-        through(up, queue, spin, self.forwarding, |network| {
+        through(network, up, queue, spin, self.forwarding, |network| {
             let _stay = self.hosts()?;
             work(network)
         })
@@ -349,13 +374,13 @@ impl Places {
 
 /// Measures through a pipe up with `queue`, whose loop has a core of its own or runs anywhere.
 pub(super) fn through<T>(
+    network: Network,
     up: PipeParams,
     queue: &'static str,
     spin: Spin,
     core: Option<usize>,
     work: impl FnOnce(&Network) -> Result<T, BenchError>,
 ) -> Result<(T, LoopReport), BenchError> {
-    let network = Network::with_veths(Offloads::ON)?;
     let clock = Clock::start();
     let ports = packet_ports(&network, true, Some(clock))?;
     let pipes = Pipes {

@@ -41,6 +41,13 @@ pub(super) struct Received {
 // lists and control messages on the heap, which stay where they are when `self` moves.
 unsafe impl Send for Messages {}
 
+/// For how many messages the next call is worth preparing after one that received `count`, of at most `most`:
+/// each costs some nanoseconds whether it comes or not, and at low rates one comes at a time. Who gets as
+/// many as that asks again.
+pub(super) fn expected_after(count: usize, most: usize) -> usize {
+    (2 * count).clamp(FEWEST.min(most), most)
+}
+
 impl Messages {
     /// Room for so many messages, of two parts each on the average.
     pub(super) fn new(capacity: usize) -> Messages {
@@ -219,6 +226,30 @@ fn taken_tag(auxiliary: &[u8]) -> Option<(u16, u16)> {
     Some((protocol, word(16)?))
 }
 
+/// Prepared for at least: what comes while one frame is forwarded at moderate rates.
+const FEWEST: usize = 4;
 /// Room for timestamps (16 + 48) and a `tpacket_auxdata` (16 + 20, in eights).
 const CONTROL_LEN: usize = 104;
 const TAG_8021Q: u16 = 0x8100;
+
+#[cfg(test)]
+mod tests {
+    use super::expected_after;
+
+    #[test]
+    fn a_batch_grows_while_it_is_full_and_shrinks_to_what_comes() {
+        let mut prepared = expected_after(0, 32);
+        let mut calls = vec![prepared];
+        while prepared < 32 {
+            prepared = expected_after(prepared, 32);
+            calls.push(prepared);
+        }
+        assert_eq!(calls, [4, 8, 16, 32]);
+        assert_eq!(expected_after(32, 32), 32);
+        assert_eq!(expected_after(5, 32), 10);
+        assert_eq!(expected_after(1, 32), 4);
+        // Of super-packets few are taken at once, perhaps one.
+        assert_eq!(expected_after(3, 2), 2);
+        assert_eq!(expected_after(0, 1), 1);
+    }
+}

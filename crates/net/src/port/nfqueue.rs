@@ -18,7 +18,7 @@ mod rule;
 
 pub use rule::{Hook, Traffic};
 
-use super::messages::Messages;
+use super::messages::{Messages, expected_after};
 use super::pool::{LARGE_LEN, Watcher};
 use super::{Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Slot};
 use crate::frame::{Link, Transport, View, VnetHeader, parse_head};
@@ -289,11 +289,16 @@ impl NfqueuePort {
         incoming: &mut Messages,
     ) {
         incoming.clear();
-        for room in room.chunks_exact_mut(HEADERS_ROOM) {
+        let rooms = room.chunks_exact_mut(HEADERS_ROOM);
+        let most = rooms.len();
+        for room in rooms.take(self.capabilities.batch) {
             // SAFETY: the rooms do not overlap, and nobody touches them before `receive` has returned.
             unsafe { incoming.push(room, &mut []) };
         }
-        match incoming.receive(self.socket.as_fd()) {
+        let received = incoming.receive(self.socket.as_fd());
+        let count = received.as_ref().map_or(0, |count| *count);
+        self.capabilities.batch = expected_after(count, most);
+        match received {
             Ok(count) => {
                 for (index, room) in room.chunks_exact(HEADERS_ROOM).take(count).enumerate() {
                     let length = incoming.received(index).length.min(room.len());

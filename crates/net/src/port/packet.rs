@@ -5,7 +5,7 @@
 //! cross whole and checksums may stay open, which is worth ten times the throughput of
 //! one 1500-byte packet at a time. See packet(7).
 
-use super::messages::Messages;
+use super::messages::{Messages, expected_after};
 use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
 use crate::clock::Clock;
@@ -366,6 +366,7 @@ impl Port for PacketPort {
             Ok(count) => count,
             Err(error) => {
                 self.receive_failed(&error);
+                self.capabilities.batch = expected_after(0, self.most);
                 return 0;
             }
         };
@@ -405,7 +406,8 @@ impl Port for PacketPort {
         }
         let bytes = (self.counters.received_bytes - bytes_before) as usize;
         let mean = bytes / count.max(1);
-        self.capabilities.batch = (BATCH_BYTES / mean.max(1)).clamp(1, self.most);
+        let most = (BATCH_BYTES / mean.max(1)).clamp(1, self.most);
+        self.capabilities.batch = expected_after(count, most);
         // What was not used after all is used next.
         self.slots.append(&mut self.spare_slots);
         self.large.append(&mut self.spare_large);
