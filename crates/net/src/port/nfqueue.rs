@@ -295,18 +295,19 @@ impl NfqueuePort {
             // SAFETY: the rooms do not overlap, and nobody touches them before `receive` has returned.
             unsafe { incoming.push(room, &mut []) };
         }
-        let received = incoming.receive(self.socket.as_fd());
-        let count = received.as_ref().map_or(0, |count| *count);
-        self.capabilities.batch = expected_after(count, most);
-        match received {
+        match incoming.receive(self.socket.as_fd()) {
             Ok(count) => {
+                self.capabilities.batch = expected_after(count, most);
                 for (index, room) in room.chunks_exact(HEADERS_ROOM).take(count).enumerate() {
                     let length = incoming.received(index).length.min(room.len());
                     self.take(pool, into, &room[..length]);
                 }
             }
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
-            Err(error) => self.lose_unless_waiting(&error),
+            Err(error) => {
+                self.capabilities.batch = expected_after(0, most);
+                self.lose_unless_waiting(&error);
+            }
         }
     }
 
