@@ -120,6 +120,28 @@ pub(crate) fn poll(polls: &mut [libc::pollfd], timeout: Option<Duration>) -> usi
     usize::try_from(ready).unwrap_or(0)
 }
 
+/// Sizes what may wait in the kernel for a socket to be read.
+pub(crate) fn grant_receive_buffer(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
+    grant_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
+}
+
+/// Sizes what may be under way in the kernel.
+pub(crate) fn grant_send_buffer(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
+    grant_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
+}
+
+/// Forces a buffer size where allowed, and else takes what the limits give.
+fn grant_buffer(
+    socket: &impl AsFd,
+    force: libc::c_int,
+    ask: libc::c_int,
+    bytes: usize,
+) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    set_option(socket, libc::SOL_SOCKET, force, &bytes)
+        .or_else(|_| set_option(socket, libc::SOL_SOCKET, ask, &bytes))
+}
+
 /// Sets an option whose value is a plain struct of integers.
 pub(crate) fn set_option<T: Copy>(
     socket: &impl AsFd,

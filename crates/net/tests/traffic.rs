@@ -65,6 +65,29 @@ fn ping_measures_both_ways_in_both_families() {
     });
 }
 
+/// The observer of each reads now and then only, and gets the requests of all.
+#[test]
+fn requests_of_several_fast_series_are_all_seen() {
+    with_forwarder(|topology| {
+        let clock = Clock::start();
+        let series = |_| {
+            let ping = Ping {
+                count: Some(200),
+                payload: 200,
+                ..Ping::new(H2, H3, Span::from_ms(1), START)
+            };
+            ping.start(&topology.h2, &topology.h3, &clock, &Stop::new())
+                .unwrap()
+        };
+        let running: Vec<_> = (0..4).map(series).collect();
+        for running in running {
+            let report = running.join().unwrap();
+            assert_eq!((report.arrived, report.received), (200, 200));
+            assert_eq!(report.duplicates, 0);
+        }
+    });
+}
+
 #[test]
 fn unanswered_pings_are_lost_and_not_waited_for_forever() {
     // No forwarder: nothing gets across.

@@ -155,14 +155,10 @@ impl PacketPort {
         if options.timestamps.is_some() {
             sys::switch_timestamps_on(&socket).map_err(error("switch timestamps on"))?;
         }
-        grant_buffer(
-            &socket,
-            libc::SO_RCVBUFFORCE,
-            libc::SO_RCVBUF,
-            options.receive_buffer,
-        )
-        .map_err(error("size the receive buffer"))?;
-        grant_send_buffer(&socket, options.send_buffer).map_err(error("size the send buffer"))?;
+        sys::grant_receive_buffer(&socket, options.receive_buffer)
+            .map_err(error("size the receive buffer"))?;
+        sys::grant_send_buffer(&socket, options.send_buffer)
+            .map_err(error("size the send buffer"))?;
         let protocol = protocol(options.receives);
         bind(&socket, link.index, protocol).map_err(error("bind the packet socket"))?;
         if let Some(group) = options.fanout {
@@ -502,23 +498,6 @@ fn lose(error: &io::Error, counters: &mut Counters, absence: &mut Option<Absence
     if reason == Loss::Down {
         absence.get_or_insert_default();
     }
-}
-
-/// Sizes what may be under way in the kernel.
-pub(super) fn grant_send_buffer(socket: &Socket, bytes: usize) -> io::Result<()> {
-    grant_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
-}
-
-/// Forces a buffer size where allowed, and else takes what the limits give.
-fn grant_buffer(
-    socket: &Socket,
-    force: libc::c_int,
-    ask: libc::c_int,
-    bytes: usize,
-) -> io::Result<()> {
-    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-    sys::set_option(socket, libc::SOL_SOCKET, force, &bytes)
-        .or_else(|_| sys::set_option(socket, libc::SOL_SOCKET, ask, &bytes))
 }
 
 /// A batch of super-packets is sent before the next is received: this much stays in the cache of a

@@ -65,7 +65,7 @@ impl Trains {
             .ok()?;
         socket.set_nonblocking(true).ok()?;
         sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32).ok()?;
-        packet::grant_send_buffer(&socket, SEND_BUFFER).ok()?;
+        sys::grant_send_buffer(&socket, SEND_BUFFER).ok()?;
         packet::bind(&socket, interface.index, packet::protocol(false)).ok()?;
         Some(Trains {
             socket,

@@ -191,7 +191,7 @@ impl Ping {
             destination: SocketAddr::new(self.destination, id),
         };
         let carrier = Carrier::Icmp { id, is_v4 };
-        let ping = self.clone();
+        let (ping, rest) = (self.clone(), self.rest());
         let source = Side {
             namespace: from,
             name: "ping",
@@ -200,7 +200,7 @@ impl Ping {
         let sink = Side {
             namespace: to,
             name: "ping-observe",
-            work: move |done: &AtomicBool| observe(&observer, observed, carrier, &far, done),
+            work: move |done: &AtomicBool| observe(&observer, observed, carrier, rest, &far, done),
         };
         start_pair(identity, stop, source, sink, merge)
     }
@@ -252,9 +252,19 @@ impl Ping {
         let sink = Side {
             namespace: to,
             name: "ping-answer",
-            work: move |done: &AtomicBool| observe(&answerer, answered, Carrier::Udp, &far, done),
+            work: move |done: &AtomicBool| {
+                let carrier = Carrier::Udp;
+                observe(&answerer, answered, carrier, Span::ZERO, &far, done)
+            },
         };
         start_pair(identity, stop, source, sink, merge)
+    }
+
+    /// How long stamped requests may wait to be read at the far end: so many as certainly fit.
+    fn rest(&self) -> Span {
+        let most = UNREAD_BYTES / (self.payload + UNREAD_OVERHEAD);
+        let all = self.interval.as_ns().saturating_mul(most as u64);
+        Span::from_ns(all).min(STOP_CHECK)
     }
 
     fn due(&self, number: u64) -> Time {
@@ -369,11 +379,13 @@ impl Carrier {
 }
 
 /// Notes when requests reached the far end, number and instant, and answers those that no kernel
-/// answers.
+/// answers. Others are read after a `rest`, all that have come: a thread that woke up for each would do so
+/// before the kernel replies, and the round trip would be longer by what that takes.
 fn observe(
     socket: &Socket,
     mut timed: TimedReceiver,
     carrier: Carrier,
+    rest: Span,
     context: &Context,
     sender_done: &AtomicBool,
 ) -> Result<Vec<(u64, Option<Time>)>, TrafficError> {
@@ -382,7 +394,8 @@ fn observe(
     loop {
         // Read before looking, so that the last round finds what came before the end.
         let is_done = sender_done.load(Ordering::Acquire);
-        if readable(socket, if is_done { Span::ZERO } else { STOP_CHECK }) {
+        let waits = !is_done && rest == Span::ZERO;
+        if readable(socket, if waits { STOP_CHECK } else { Span::ZERO }) {
             let take = |bytes: &[u8], arrival: Arrival| {
                 if let Some(sequence) = carrier.number(bytes) {
                     arrivals.push((sequence, arrival.time));
@@ -401,6 +414,8 @@ fn observe(
             }
         } else if is_done {
             return Ok(arrivals);
+        } else if !waits {
+            std::thread::sleep(Duration::from_nanos(rest.as_ns()));
         }
     }
 }
@@ -542,8 +557,16 @@ fn socket(address: IpAddr, kind: u8) -> io::Result<Socket> {
         sys::set_option(&socket, libc::IPPROTO_ICMPV6, ICMP6_FILTER, &block)?;
     }
     socket.bind(&SocketAddr::new(address, 0).into())?;
+    sys::grant_receive_buffer(&socket, RECEIVE_BUFFER)?;
     Ok(socket)
 }
+
+/// For the messages of all series of a host, which each socket sees; rmem_max may allow a tenth of it.
+const RECEIVE_BUFFER: usize = 4 << 20;
+/// What one series may leave unread.
+const UNREAD_BYTES: usize = 50_000;
+/// What the kernel needs beside a request.
+const UNREAD_OVERHEAD: usize = 1_000;
 
 /// Bytes of payload that a request needs: what it is, its number, its instant.
 pub const LEAST_PAYLOAD: usize = 24;
