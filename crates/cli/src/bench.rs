@@ -59,7 +59,8 @@ pub struct Args {
 /// A setting of a host.
 fn setting(text: &str) -> Result<(String, String), String> {
     let parts = text.split_once('=').filter(|(name, value)| {
-        name.starts_with("net.") && !name.contains('/') && !value.is_empty()
+        let is_path = name.split('.').all(|part| !part.is_empty()) && !name.contains('/');
+        name.starts_with("net.") && is_path && !value.is_empty()
     });
     let (name, value) = parts.ok_or(
         "expected a setting of a network namespace and its value, such as net.ipv4.tcp_ecn=1",
@@ -89,6 +90,11 @@ pub enum Error {
         /// What there is.
         expected: String,
     },
+    /// Nothing has the hosts that are to be set.
+    #[error(
+        "--host-sysctl is for the path section, which --only leaves out; add path or a way of forwarding to it"
+    )]
+    NoHosts,
     /// The chart's ending.
     #[error("chart {}: expected a name that ends in .svg or .png", .0.display())]
     Ending(PathBuf),
@@ -179,13 +185,22 @@ fn plan(args: &Args) -> Result<Plan, Error> {
         };
         plan.metrics.push(name);
     }
-    if args.only.is_empty() {
-        return Ok(plan);
+    choose(&mut plan, &args.only)?;
+    if !plan.host_settings.is_empty() && !plan.sections.contains(&Section::Path) {
+        return Err(Error::NoHosts);
+    }
+    Ok(plan)
+}
+
+/// Keeps of a plan what `only` says, if it says anything.
+fn choose(plan: &mut Plan, only: &[String]) -> Result<(), Error> {
+    if only.is_empty() {
+        return Ok(());
     }
     let names: Vec<String> = CONTENDERS.iter().map(|c| c.name()).collect();
     plan.sections.clear();
     let mut contenders = Vec::new();
-    for word in &args.only {
+    for word in only {
         if let Some(section) = Section::ALL.iter().find(|s| s.name() == word) {
             plan.sections.push(*section);
             continue;
@@ -217,7 +232,7 @@ fn plan(args: &Args) -> Result<Plan, Error> {
             plan.sections.push(Section::Path);
         }
     }
-    Ok(plan)
+    Ok(())
 }
 
 fn write_chart(path: &Path, figures: &bench::Figures) -> Result<(), Error> {

@@ -132,13 +132,28 @@ fn a_limit_of_idle_states_is_a_time_and_checked_before_anything_starts() {
 #[test]
 fn a_setting_of_hosts_has_a_name_of_the_network_and_a_value() {
     let place = Place::new();
-    for word in ["net.ipv4.tcp_ecn", "net.ipv4.tcp_ecn=", "vm.swappiness=1"] {
+    for word in [
+        "net.ipv4.tcp_ecn",
+        "net.ipv4.tcp_ecn=",
+        "vm.swappiness=1",
+        "net..x=1",
+        "net.=1",
+    ] {
         let output = place.run(&["bench", "--host-sysctl", word]);
         assert_eq!(output.status.code(), Some(2), "{word}");
         let told = text(&output.stderr);
         assert!(told.contains(&format!("'{word}'")), "{told}");
         assert!(told.contains("such as net.ipv4.tcp_ecn=1"), "{told}");
     }
+    // Where no host is set, nothing would come of it.
+    let setting = ["--host-sysctl", "net.ipv4.tcp_ecn=1"];
+    let output = place.run(&[&["bench", "--only", "time"], &setting[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("--host-sysctl is for the path section"),
+        "{told}"
+    );
 }
 
 #[test]

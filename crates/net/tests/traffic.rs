@@ -65,9 +65,9 @@ fn ping_measures_both_ways_in_both_families() {
     });
 }
 
-/// The observer of each reads now and then only, and gets the requests of all.
+/// The observer of each reads now and then only, and its socket gets the requests of all.
 #[test]
-fn requests_of_several_fast_series_are_all_seen() {
+fn series_to_one_host_do_not_count_each_others_requests() {
     with_forwarder(|topology| {
         let clock = Clock::start();
         let series = |_| {

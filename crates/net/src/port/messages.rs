@@ -45,7 +45,7 @@ unsafe impl Send for Messages {}
 /// each costs some nanoseconds whether it comes or not, and at low rates one comes at a time. Who gets as
 /// many as that asks again.
 pub(super) fn expected_after(count: usize, most: usize) -> usize {
-    (2 * count).clamp(FEWEST.min(most), most)
+    (4 * count).clamp(FEWEST.min(most), most)
 }
 
 impl Messages {
@@ -227,7 +227,7 @@ fn taken_tag(auxiliary: &[u8]) -> Option<(u16, u16)> {
 }
 
 /// Prepared for at least: what comes while one frame is forwarded at moderate rates.
-const FEWEST: usize = 4;
+const FEWEST: usize = 8;
 /// Room for timestamps (16 + 48) and a `tpacket_auxdata` (16 + 20, in eights).
 const CONTROL_LEN: usize = 104;
 const TAG_8021Q: u16 = 0x8100;
@@ -238,16 +238,16 @@ mod tests {
 
     #[test]
     fn a_batch_grows_while_it_is_full_and_shrinks_to_what_comes() {
-        let mut prepared = expected_after(0, 32);
+        let mut prepared = expected_after(0, 64);
         let mut calls = vec![prepared];
-        while prepared < 32 {
-            prepared = expected_after(prepared, 32);
+        while prepared < 64 {
+            prepared = expected_after(prepared, 64);
             calls.push(prepared);
         }
-        assert_eq!(calls, [4, 8, 16, 32]);
-        assert_eq!(expected_after(32, 32), 32);
-        assert_eq!(expected_after(5, 32), 10);
-        assert_eq!(expected_after(1, 32), 4);
+        assert_eq!(calls, [8, 32, 64]);
+        assert_eq!(expected_after(64, 64), 64);
+        assert_eq!(expected_after(5, 64), 20);
+        assert_eq!(expected_after(1, 64), 8);
         // Of super-packets few are taken at once, perhaps one.
         assert_eq!(expected_after(3, 2), 2);
         assert_eq!(expected_after(0, 1), 1);

@@ -191,7 +191,10 @@ impl Ping {
             destination: SocketAddr::new(self.destination, id),
         };
         let carrier = Carrier::Icmp { id, is_v4 };
-        let (ping, rest) = (self.clone(), self.rest());
+        let granted = observer
+            .recv_buffer_size()
+            .map_err(far.error("read the size of a buffer"))?;
+        let (ping, rest) = (self.clone(), self.rest(granted));
         let source = Side {
             namespace: from,
             name: "ping",
@@ -260,8 +263,12 @@ impl Ping {
         start_pair(identity, stop, source, sink, merge)
     }
 
-    /// How long stamped requests may wait to be read at the far end: so many as certainly fit.
-    fn rest(&self) -> Span {
+    /// How long stamped requests may wait to be read at the far end, where a buffer of `granted` bytes takes
+    /// those of all series to that host: not at all if it is not as large as it should be.
+    fn rest(&self, granted: usize) -> Span {
+        if granted < RECEIVE_BUFFER {
+            return Span::ZERO;
+        }
         let most = UNREAD_BYTES / (self.payload + UNREAD_OVERHEAD);
         let all = self.interval.as_ns().saturating_mul(most as u64);
         Span::from_ns(all).min(STOP_CHECK)
@@ -575,3 +582,24 @@ const ICMP_HEADER_LEN: usize = 8;
 const ICMP_FILTER: libc::c_int = 1;
 const ICMP6_FILTER: libc::c_int = 1;
 const MAGIC: u64 = u64::from_be_bytes(*b"sluicepi");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    /// Of 50 000 bytes a request takes its payload and 1000: 47 of 56 bytes, none of 65 507.
+    #[test]
+    fn requests_wait_to_be_read_as_long_as_they_fit() {
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let rest = |payload, interval, granted| {
+            let ping = Ping::new(address, address, interval, Time::ZERO);
+            Ping { payload, ..ping }.rest(granted)
+        };
+        let (fast, slow) = (Span::from_us(100), Span::from_ms(1));
+        assert_eq!(rest(56, fast, RECEIVE_BUFFER), Span::from_us(4700));
+        assert_eq!(rest(56, slow, RECEIVE_BUFFER), STOP_CHECK);
+        assert_eq!(rest(65_507, slow, RECEIVE_BUFFER), Span::ZERO);
+        assert_eq!(rest(56, slow, 425_984), Span::ZERO);
+    }
+}
