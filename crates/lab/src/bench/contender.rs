@@ -173,11 +173,15 @@ impl Contender {
             network,
             forwarding,
         };
-        if let Err(error) = running.network.set_on_hosts(&plan.host_settings) {
-            running.finish();
-            return Err(error);
+        let network = &running.network;
+        let mut settings = plan.host_settings.iter();
+        match settings.try_for_each(|(name, value)| network.set_on_hosts(name, value)) {
+            Ok(()) => Ok(running),
+            Err(error) => {
+                running.finish();
+                Err(error)
+            }
         }
-        Ok(running)
     }
 }
 

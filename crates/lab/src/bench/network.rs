@@ -29,10 +29,8 @@ impl Network {
     /// card of its own. Otherwise that is done by who sends it, before it can send the next.
     pub fn with_apart_veths(offloads: Offloads, cores: &[usize]) -> Result<Network, BenchError> {
         let network = Network::bare()?;
-        for host in [&network.h2, &network.h3] {
-            // It holds for interfaces made from now on.
-            host.set_sysctl(RECEIVE_ON, &core_mask(cores))?;
-        }
+        // It holds for interfaces made from now on.
+        network.set_on_hosts(RECEIVE_ON, &core_mask(cores))?;
         network.join(offloads)
     }
 
@@ -79,12 +77,10 @@ impl Network {
         Ok((network, ports))
     }
 
-    /// Sets these on both hosts, by name and value.
-    pub fn set_on_hosts(&self, settings: &[(String, String)]) -> Result<(), BenchError> {
+    /// Sets e.g. `net.ipv4.tcp_ecn` to `1` on both hosts.
+    pub fn set_on_hosts(&self, name: &str, value: &str) -> Result<(), BenchError> {
         for host in [&self.h2, &self.h3] {
-            for (name, value) in settings {
-                host.set_sysctl(name, value)?;
-            }
+            host.set_sysctl(name, value)?;
         }
         Ok(())
     }
@@ -120,10 +116,8 @@ impl Network {
             namespace.silence_ipv6()?;
             namespace.links()?.set_up("lo", true)?;
         }
-        for host in [&network.h2, &network.h3] {
-            for (key, value) in SETTINGS {
-                host.set_sysctl(key, value)?;
-            }
+        for (name, value) in SETTINGS {
+            network.set_on_hosts(name, value)?;
         }
         Ok(network)
     }

@@ -52,14 +52,20 @@ proptest! {
     }
 }
 
-#[test]
-fn super_packet_weighs_what_its_segments_weigh() {
+/// A frame of IPv4 and TCP without options.
+fn tcp_frame(payload: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     PacketBuilder::ethernet2([1; 6], [2; 6])
         .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
         .tcp(7, 9, 0, 0)
-        .write(&mut bytes, &[0; 3000])
+        .write(&mut bytes, &vec![0; payload])
         .unwrap();
+    bytes
+}
+
+#[test]
+fn super_packet_weighs_what_its_segments_weigh() {
+    let bytes = tcp_frame(3000);
     let vnet = VnetHeader {
         gso_type: 1,
         gso_size: 1448,
@@ -98,12 +104,7 @@ fn what_cannot_be_split_is_refused() {
 
 #[test]
 fn a_super_packet_with_a_damaged_transport_header_is_refused() {
-    let mut bytes = Vec::new();
-    PacketBuilder::ethernet2([1; 6], [2; 6])
-        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
-        .tcp(7, 9, 0, 0)
-        .write(&mut bytes, &[0; 300])
-        .unwrap();
+    let mut bytes = tcp_frame(300);
     let vnet = VnetHeader {
         gso_type: 1,
         gso_size: 100,
@@ -128,12 +129,7 @@ fn a_super_packet_with_a_damaged_transport_header_is_refused() {
 /// AE, CWR and ECE are one counter, so every segment carries all three.
 #[test]
 fn cwr_is_told_once_or_counted_on_every_segment() {
-    let mut bytes = Vec::new();
-    PacketBuilder::ethernet2([1; 6], [2; 6])
-        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
-        .tcp(7, 9, 0, 0)
-        .write(&mut bytes, &[0; 300])
-        .unwrap();
+    let mut bytes = tcp_frame(300);
     // AE is the lowest bit of the byte before the flags; then CWR, ECE and ACK.
     bytes[14 + 20 + 12] |= 0x01;
     bytes[14 + 20 + 13] = 0xd0;
