@@ -57,6 +57,21 @@ impl Wire {
         self.ports[0].transmit(&mut self.pool, &[slot])
     }
 
+    /// A socket whose datagrams of up to 8972 bytes arrive on the right, if they are sent to [`FAR`].
+    fn long_sender(&self) -> UdpSocket {
+        let mut links = self.namespace.links().unwrap();
+        links.set_mtu("left", 9000).unwrap();
+        links.set_mtu("right", 9000).unwrap();
+        links
+            .add_address("left", "10.9.0.1".parse().unwrap(), 24)
+            .unwrap();
+        links
+            .add_neighbour("left", "10.9.0.2".parse().unwrap(), mac(2))
+            .unwrap();
+        let bind = || UdpSocket::bind("10.9.0.1:0").unwrap();
+        self.namespace.enter(bind).unwrap()
+    }
+
     /// The next frame on the right, within a second.
     fn next(&mut self) -> Option<Vec<u8>> {
         let [_, right] = &mut self.ports;
@@ -65,11 +80,16 @@ impl Wire {
     }
 }
 
+/// Where nobody answers.
+const FAR: &str = "10.9.0.2:9";
+
 #[test]
 fn frames_arrive_byte_for_byte_with_their_tags() {
-    for offloads in [true, false] {
+    let ring = PacketOptions::default().ring;
+    for (offloads, ring) in [(true, ring), (false, ring), (true, 0), (false, 0)] {
         let mut wire = Wire::new(PacketOptions {
             offloads,
+            ring,
             ..PacketOptions::default()
         });
         let (customer, service) = ([0x81, 0, 0x20, 5], [0x88, 0xa8, 0, 9]);
@@ -248,25 +268,83 @@ fn an_exhausted_pool_is_a_counted_reason() {
     assert_eq!(receive(right, &mut small, 1).len(), 1);
 }
 
+/// Long frames wait in the socket's queue, short ones in the ring.
+#[test]
+fn short_and_long_frames_arrive_in_one_order() {
+    for ring in [0, PacketOptions::default().ring] {
+        let mut wire = Wire::new(PacketOptions {
+            ring,
+            ..PacketOptions::default()
+        });
+        let socket = wire.long_sender();
+        let lengths = [10, 5000, 8000, 1, 1600, 1610, 1611, 1950, 2000, 2, 3, 7000];
+        for length in lengths {
+            socket.send_to(&vec![length as u8; length], FAR).unwrap();
+        }
+        let [_, right] = &mut wire.ports;
+        let held = receive(right, &mut wire.pool, lengths.len());
+        assert_eq!(held.len(), lengths.len());
+        for (slot, length) in held.into_iter().zip(lengths) {
+            let whole = [wire.pool.head(slot), wire.pool.tail(slot)].concat();
+            assert_eq!(whole[42..], vec![length as u8; length], "ring of {ring}");
+            wire.pool.free(slot);
+        }
+        assert_eq!(right.counters().lost_total(), 0);
+    }
+}
+
+/// One block of 64 KiB has 37 places of 1728 bytes.
+#[test]
+fn a_full_ring_is_a_counted_reason_and_goes_on() {
+    let mut wire = Wire::new(PacketOptions {
+        ring: 1,
+        ..PacketOptions::default()
+    });
+    for round in 1..=4 {
+        for _ in 0..50 {
+            wire.send(&frame(&[], 100));
+        }
+        let [_, right] = &mut wire.ports;
+        let held = receive(right, &mut wire.pool, 37);
+        assert_eq!(held.len(), 37);
+        held.into_iter().for_each(|slot| wire.pool.free(slot));
+        let counters = right.counters();
+        assert_eq!(counters.received, round * 37);
+        assert_eq!(counters.lost(Loss::KernelQueue), round * 13);
+    }
+}
+
+#[test]
+fn a_long_frame_for_which_the_queue_has_no_room_is_counted() {
+    let mut wire = Wire::new(PacketOptions {
+        receive_buffer: 1,
+        ..PacketOptions::default()
+    });
+    let socket = wire.long_sender();
+    for _ in 0..10 {
+        socket.send_to(&[1; 8000], FAR).unwrap();
+    }
+    wire.send(&frame(&[], 100));
+    let [_, right] = &mut wire.ports;
+    let held = receive_for(right, &mut wire.pool, 11, Span::from_ms(100));
+    let counters = right.counters();
+    let lost = counters.lost(Loss::KernelQueue);
+    assert_eq!(
+        (held.len() as u64 + lost, counters.lost_total()),
+        (11, lost)
+    );
+    assert!(held.len() >= 2 && lost > 0, "{counters:?}");
+    let last = held.last().unwrap();
+    assert_eq!(wire.pool.frame_len(*last), 114, "the short one is there");
+}
+
 #[test]
 fn long_frames_need_large_slots_and_say_so() {
     let mut wire = Wire::new(PacketOptions::default());
-    let mut links = wire.namespace.links().unwrap();
-    links.set_mtu("left", 9000).unwrap();
-    links.set_mtu("right", 9000).unwrap();
-    links
-        .add_address("left", "10.9.0.1".parse().unwrap(), 24)
-        .unwrap();
-    links
-        .add_neighbour("left", "10.9.0.2".parse().unwrap(), mac(2))
-        .unwrap();
-    let socket = wire
-        .namespace
-        .enter(|| UdpSocket::bind("10.9.0.1:0").unwrap())
-        .unwrap();
+    let socket = wire.long_sender();
     let payload: Vec<u8> = (0..5000u16).map(|number| number as u8).collect();
     for _ in 0..3 {
-        socket.send_to(&payload, "10.9.0.2:9").unwrap();
+        socket.send_to(&payload, FAR).unwrap();
     }
     let size = PoolSize {
         slots: 64,

@@ -230,7 +230,8 @@ fn taken_tag(auxiliary: &[u8]) -> Option<(u16, u16)> {
 const FEWEST: usize = 8;
 /// Room for timestamps (16 + 48) and a `tpacket_auxdata` (16 + 20, in eights).
 const CONTROL_LEN: usize = 104;
-const TAG_8021Q: u16 = 0x8100;
+/// The protocol of a tag where nothing else is said.
+pub(super) const TAG_8021Q: u16 = 0x8100;
 
 #[cfg(test)]
 mod tests {

@@ -5,13 +5,17 @@
 //! cross whole and checksums may stay open, which is worth ten times the throughput of
 //! one 1500-byte packet at a time. See packet(7).
 
-use super::messages::{Messages, expected_after};
+mod inward;
+mod ring;
+
+use super::messages::Messages;
 use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
 use crate::clock::Clock;
 use crate::frame::{Link, VnetHeader};
 use crate::namespace::{LinkError, Links, Namespace, NamespaceError, remedy};
 use crate::sys;
+use inward::Inward;
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -27,6 +31,10 @@ pub struct PacketOptions {
     /// Bytes that may wait in the kernel for [`Port::receive`]; the kernel may grant less to
     /// an unprivileged process (`net.core.rmem_max`).
     pub receive_buffer: usize,
+    /// Bytes of memory shared with the kernel, besides, in which frames of up to 1650 bytes wait: whether there
+    /// are any, and what is in them, takes no system call. Without it, or where the kernel refuses it, they wait with
+    /// the others.
+    pub ring: usize,
     /// Bytes that may be under way in the kernel after [`Port::transmit`].
     pub send_buffer: usize,
     /// Send past the interface's queueing discipline: it must not queue a second time.
@@ -52,6 +60,7 @@ impl Default for PacketOptions {
             offloads: true,
             batch: 32,
             receive_buffer: 8 << 20,
+            ring: 8 << 20,
             send_buffer: 8 << 20,
             bypass_qdisc: true,
             trains: true,
@@ -93,23 +102,17 @@ pub struct PacketPort {
     index: u32,
     /// What the socket is bound to.
     protocol: libc::c_int,
-    /// Most frames of one system call; how many of them the next one takes is the capability.
+    /// Most frames of one system call.
     most: usize,
     /// Set while the interface is down or gone.
     absence: Option<Absence>,
     namespace: Namespace,
     capabilities: Capabilities,
     vnet_len: usize,
-    timestamps: Option<Clock>,
-    slots: Vec<Slot>,
-    large: Vec<u32>,
-    spare_slots: Vec<Slot>,
-    spare_large: Vec<u32>,
-    discarded: Box<[[u8; VnetHeader::LEN]]>,
     /// On interfaces where they pay.
     trains: Option<Trains>,
     sends_trains: bool,
-    incoming: Messages,
+    inward: Inward,
     outgoing: Messages,
     counters: Counters,
 }
@@ -159,6 +162,7 @@ impl PacketPort {
             .map_err(error("size the receive buffer"))?;
         sys::grant_send_buffer(&socket, options.send_buffer)
             .map_err(error("size the send buffer"))?;
+        let inward = Inward::open(&socket, &options);
         let protocol = protocol(options.receives);
         bind(&socket, link.index, protocol).map_err(error("bind the packet socket"))?;
         if let Some(group) = options.fanout {
@@ -181,18 +185,12 @@ impl PacketPort {
                 mtu: link.mtu,
             },
             vnet_len: if options.offloads { VnetHeader::LEN } else { 0 },
-            timestamps: options.timestamps,
-            slots: Vec::with_capacity(options.batch.max(1)),
-            large: Vec::with_capacity(options.batch.max(1)),
-            spare_slots: Vec::with_capacity(options.batch.max(1)),
-            spare_large: Vec::with_capacity(options.batch.max(1)),
-            discarded: vec![[0; VnetHeader::LEN]; options.batch.max(1)].into(),
             trains: options
                 .trains
                 .then(|| Trains::open(namespace, &link, &Counters::default()))
                 .flatten(),
             sends_trains: options.trains,
-            incoming: Messages::new(options.batch.max(1)),
+            inward,
             outgoing: Messages::new(options.batch.max(1)),
             counters: Counters::default(),
         })
@@ -204,44 +202,6 @@ impl PacketPort {
     /// Only when the socket is broken.
     pub fn receive_buffer(&self) -> io::Result<usize> {
         self.socket.recv_buffer_size()
-    }
-
-    /// Takes room for a whole batch from `pool`, as far as there is.
-    fn take_room(&mut self, pool: &mut Pool) {
-        while self.slots.len() < self.most {
-            let Some(slot) = pool.allocate() else { break };
-            self.slots.push(slot);
-        }
-        while self.large.len() < self.slots.len() {
-            let Some(large) = pool.allocate_large() else {
-                break;
-            };
-            self.large.push(large);
-        }
-    }
-
-    /// Reads frames for which there is no slot, and drops them.
-    fn discard(&mut self) {
-        self.incoming.clear();
-        // The kernel insists on delivering the offload header.
-        for room in &mut self.discarded {
-            // SAFETY: every room is a part of `self` that nobody else touches, and outlives
-            // the call below.
-            #[allow(unsafe_code)]
-            unsafe {
-                self.incoming.push(&mut room[..self.vnet_len], &mut []);
-            }
-        }
-        match self.incoming.receive(self.socket.as_fd()) {
-            Ok(count) => self.counters.lose(Loss::NoSlot, count as u64),
-            Err(error) => self.receive_failed(&error),
-        }
-    }
-
-    fn receive_failed(&mut self, error: &io::Error) {
-        if error.kind() != io::ErrorKind::WouldBlock && error.kind() != io::ErrorKind::Interrupted {
-            lose(error, &mut self.counters, &mut self.absence);
-        }
     }
 
     /// Sends a batch of which trains can be made; whether it is one.
@@ -341,73 +301,22 @@ impl Port for PacketPort {
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
         self.look_for_it();
-        self.take_room(pool);
-        if self.slots.is_empty() {
-            self.discard();
-            return 0;
-        }
-        self.incoming.clear();
-        // The room taken last was freed last and is still in the cache: it is filled first.
-        let mut large = self.large.iter().rev();
-        for slot in self.slots.iter().rev().take(self.capabilities.batch) {
-            let (room, rest) = pool.receive_rooms(*slot, self.vnet_len, large.next().copied());
-            // SAFETY: the rooms are parts of `pool`, which is borrowed until this function
-            // returns; no two slots share one, and none is looked at before.
-            #[allow(unsafe_code)]
-            unsafe {
-                self.incoming.push(room, rest);
-            }
-        }
-        let count = match self.incoming.receive(self.socket.as_fd()) {
-            Ok(count) => count,
-            Err(error) => {
-                self.receive_failed(&error);
-                self.capabilities.batch = expected_after(0, self.most);
-                return 0;
-            }
-        };
         let before = into.len();
-        let bytes_before = self.counters.received_bytes;
-        let clock = self
-            .timestamps
-            .map(|clock| (clock, clock.realtime_offset_ns()));
-        for index in 0..count {
-            let slot = self.slots.pop().expect("every message has a slot");
-            let large = self.large.pop();
-            let received = self.incoming.received(index);
-            if received.is_truncated || received.length < self.vnet_len {
-                let reason = match large {
-                    None => Loss::NoLargeSlot,
-                    Some(_) => Loss::Oversize,
-                };
-                self.counters.lose(reason, 1);
-                self.spare_slots.push(slot);
-                self.spare_large.extend(large);
-                continue;
-            }
-            let length = (received.length - self.vnet_len) as u32;
-            if !pool.set_received(slot, length, self.vnet_len, large) {
-                self.spare_large.extend(large);
-            }
-            if let Some((protocol, tci)) = received.tag {
-                pool.insert_tag(slot, protocol, tci);
-            }
-            if let Some(((clock, offset_ns), stamp_ns)) = clock.zip(received.stamp_ns) {
-                pool.set_arrival(slot, clock.at_realtime(stamp_ns, offset_ns));
-            }
-            self.counters.received += 1;
-            self.counters.received_bytes += pool.frame_len(slot) as u64;
-            self.counters.received_super += u64::from(pool.vnet(slot).gso().is_some());
-            into.push(slot);
+        let (inward, counters) = (&mut self.inward, &mut self.counters);
+        if let Err(error) = inward.receive(&self.socket, pool, counters, into)
+            && !matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+            )
+        {
+            lose(&error, counters, &mut self.absence);
         }
-        let bytes = (self.counters.received_bytes - bytes_before) as usize;
-        let mean = bytes / count.max(1);
-        let most = (BATCH_BYTES / mean.max(1)).clamp(1, self.most);
-        self.capabilities.batch = expected_after(count, most);
-        // What was not used after all is used next.
-        self.slots.append(&mut self.spare_slots);
-        self.large.append(&mut self.spare_large);
+        self.capabilities.batch = inward.batch();
         into.len() - before
+    }
+
+    fn has_waiting(&self) -> bool {
+        self.inward.has_waiting()
     }
 
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
@@ -461,10 +370,7 @@ impl Port for PacketPort {
     }
 
     fn release(&mut self, pool: &mut Pool) {
-        self.slots.drain(..).for_each(|slot| pool.free(slot));
-        self.large
-            .drain(..)
-            .for_each(|large| pool.free_large(large));
+        self.inward.release(pool);
     }
 }
 
@@ -499,10 +405,6 @@ fn lose(error: &io::Error, counters: &mut Counters, absence: &mut Option<Absence
         absence.get_or_insert_default();
     }
 }
-
-/// A batch of super-packets is sent before the next is received: this much stays in the cache of a
-/// core meanwhile, with what the kernel copies from and to. 32 of them would not.
-const BATCH_BYTES: usize = 256 << 10;
 
 /// The protocol to bind to: a socket bound to none only sends.
 pub(super) const fn protocol(receives: bool) -> libc::c_int {

@@ -1,0 +1,299 @@
+//! What a packet port takes in: through a ring, and from the socket's queue.
+
+use super::super::messages::{Messages, expected_after};
+use super::super::{Counters, Loss, Pool, Slot};
+use super::PacketOptions;
+use super::ring::Ring;
+use crate::clock::Clock;
+use crate::frame::VnetHeader;
+use socket2::Socket;
+use std::io;
+use std::os::fd::AsFd;
+
+/// The receiving side of a packet socket, and room for what it is to receive.
+pub(super) struct Inward {
+    ring: Option<Ring>,
+    messages: Messages,
+    vnet_len: usize,
+    timestamps: Option<Clock>,
+    /// Most frames of one call.
+    most: usize,
+    /// Most frames of the next one.
+    batch: usize,
+    slots: Vec<Slot>,
+    large: Vec<u32>,
+    /// The rooms of the messages; of one without, the frame is dropped.
+    rooms: Vec<Option<(Slot, Option<u32>)>>,
+    discarded: Box<[[u8; VnetHeader::LEN]]>,
+    /// Looks at the ring in a row that found nothing.
+    idle_looks: u32,
+}
+
+/// What is added to as frames are taken in.
+struct Into<'a> {
+    pool: &'a mut Pool,
+    counters: &'a mut Counters,
+    slots: &'a mut Vec<Slot>,
+    /// The clock of their arrivals, and how far it is from the kernel's.
+    stamps: Option<(Clock, i128)>,
+}
+
+/// A frame that lies in its slot.
+struct Taken {
+    slot: Slot,
+    tag: Option<(u16, u16)>,
+    stamp_ns: Option<u64>,
+}
+
+impl Inward {
+    /// For a socket that receives nothing yet. Where the kernel refuses a ring, frames wait in the queue.
+    pub(super) fn open(socket: &Socket, options: &PacketOptions) -> Inward {
+        let most = options.batch.max(1);
+        let ring = (options.receives && options.ring > 0)
+            .then(|| Ring::open(socket.as_fd(), options.ring).ok())
+            .flatten();
+        Inward {
+            ring,
+            messages: Messages::new(most),
+            vnet_len: if options.offloads { VnetHeader::LEN } else { 0 },
+            timestamps: options.timestamps,
+            most,
+            batch: most,
+            slots: Vec::with_capacity(most),
+            large: Vec::with_capacity(most),
+            rooms: Vec::with_capacity(most),
+            discarded: vec![[0; VnetHeader::LEN]; most].into(),
+            idle_looks: 0,
+        }
+    }
+
+    /// Most frames of the next [`Inward::receive`].
+    pub(super) fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Whether it is known without a system call that a frame has arrived.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.ring.as_ref().is_some_and(Ring::has_next)
+    }
+
+    /// Takes in what has arrived, up to a batch.
+    pub(super) fn receive(
+        &mut self,
+        socket: &Socket,
+        pool: &mut Pool,
+        counters: &mut Counters,
+        slots: &mut Vec<Slot>,
+    ) -> io::Result<()> {
+        self.take_room(pool);
+        let clock = self.timestamps;
+        let mut into = Into {
+            pool,
+            counters,
+            slots,
+            stamps: clock.map(|clock| (clock, clock.realtime_offset_ns())),
+        };
+        self.messages.clear();
+        let Some(mut ring) = self.ring.take() else {
+            return self.receive_from_queue(socket, &mut into);
+        };
+        let result = self.receive_through(&mut ring, socket, &mut into);
+        self.ring = Some(ring);
+        result
+    }
+
+    /// Gives back the room that it holds.
+    pub(super) fn release(&mut self, pool: &mut Pool) {
+        self.slots.drain(..).for_each(|slot| pool.free(slot));
+        self.large
+            .drain(..)
+            .for_each(|large| pool.free_large(large));
+    }
+
+    /// Takes room for a whole batch from `pool`, as far as there is.
+    fn take_room(&mut self, pool: &mut Pool) {
+        while self.slots.len() < self.most {
+            let Some(slot) = pool.allocate() else { break };
+            self.slots.push(slot);
+        }
+        while self.large.len() < self.slots.len() {
+            let Some(large) = pool.allocate_large() else {
+                break;
+            };
+            self.large.push(large);
+        }
+    }
+
+    /// As [`Inward::receive`], where all frames wait in the queue.
+    fn receive_from_queue(&mut self, socket: &Socket, into: &mut Into<'_>) -> io::Result<()> {
+        (0..self.worth_taking()).for_each(|_| self.prepare(into.pool));
+        let bytes_before = into.counters.received_bytes;
+        let fetched = self.messages.receive(socket.as_fd());
+        let count = *fetched.as_ref().unwrap_or(&0);
+        (0..count).for_each(|message| self.take_message(message, into));
+        self.put_back();
+        let most = self.most_after(into.counters.received_bytes - bytes_before, count);
+        self.batch = expected_after(count, most);
+        fetched.map(drop)
+    }
+
+    /// As [`Inward::receive`], where frames come through `ring`.
+    fn receive_through(
+        &mut self,
+        ring: &mut Ring,
+        socket: &Socket,
+        into: &mut Into<'_>,
+    ) -> io::Result<()> {
+        // What waits in the queue is fetched first and at once; then all is taken in the order of the ring.
+        let (mut arrived, most) = (0, self.worth_taking());
+        while arrived < most
+            && let Some(frame) = ring.look(arrived, self.vnet_len)
+        {
+            arrived += 1;
+            if frame.is_queued {
+                self.prepare(into.pool);
+            }
+        }
+        if arrived == 0 {
+            // Only the queue would tell by itself that the interface has gone.
+            let asks = self.idle_looks.is_multiple_of(LOOKS_PER_ERROR);
+            self.idle_looks = self.idle_looks.wrapping_add(1);
+            let error = asks.then(|| socket.take_error());
+            return error.transpose()?.flatten().map_or(Ok(()), Err);
+        }
+        self.idle_looks = 0;
+        let fetched = match self.messages.len() {
+            0 => Ok(0),
+            _ => self.messages.receive(socket.as_fd()),
+        };
+        // It was there before the ring told of it, so it will not come any more.
+        let mut is_missing =
+            matches!(&fetched, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+        let count = *fetched.as_ref().unwrap_or(&0);
+        let bytes_before = into.counters.received_bytes;
+        let (mut taken, mut message) = (0, 0);
+        while taken < arrived
+            && let Some(frame) = ring.look(taken, self.vnet_len)
+        {
+            let is_whole = frame.bytes.len() == self.vnet_len + frame.length;
+            if frame.is_queued && message < count {
+                self.take_message(message, into);
+                message += 1;
+            } else if frame.is_queued && !std::mem::take(&mut is_missing) {
+                break;
+            } else if frame.is_queued || !is_whole {
+                // The queue had no room for it.
+                into.counters.lose(Loss::KernelQueue, 1);
+            } else if let Some(slot) = self.slots.pop() {
+                let (room, _) = into.pool.receive_rooms(slot, self.vnet_len, None);
+                room[..frame.bytes.len()].copy_from_slice(frame.bytes);
+                into.pool
+                    .set_received(slot, frame.length as u32, self.vnet_len, None);
+                into.take(Taken {
+                    slot,
+                    tag: frame.tag,
+                    stamp_ns: Some(frame.stamp_ns),
+                });
+            } else {
+                into.counters.lose(Loss::NoSlot, 1);
+            }
+            taken += 1;
+        }
+        ring.give_back(taken);
+        self.put_back();
+        self.batch = self.most_after(into.counters.received_bytes - bytes_before, taken);
+        fetched.map(drop)
+    }
+
+    /// How many frames to take: what there is room for, or a whole batch to be dropped.
+    fn worth_taking(&self) -> usize {
+        match self.slots.len() {
+            0 => self.batch,
+            slots => self.batch.min(slots),
+        }
+    }
+
+    /// Adds a message with the room that was taken last: it was freed last, and is still in the cache.
+    fn prepare(&mut self, pool: &mut Pool) {
+        let rooms = self.slots.pop().map(|slot| (slot, self.large.pop()));
+        let (room, rest) = match rooms {
+            Some((slot, large)) => pool.receive_rooms(slot, self.vnet_len, large),
+            // The kernel insists on delivering the offload header.
+            None => {
+                let room = &mut self.discarded[self.rooms.len()];
+                (&mut room[..self.vnet_len], &mut [][..])
+            }
+        };
+        // SAFETY: the rooms are parts of the pool, which the caller borrows until the messages are received,
+        // or of `self`; no two messages share one, and none is looked at before.
+        #[allow(unsafe_code)]
+        unsafe {
+            self.messages.push(room, rest);
+        }
+        self.rooms.push(rooms);
+    }
+
+    /// Takes the frame of a message that has been received.
+    fn take_message(&mut self, message: usize, into: &mut Into<'_>) {
+        let Some((slot, large)) = self.rooms[message].take() else {
+            into.counters.lose(Loss::NoSlot, 1);
+            return;
+        };
+        let received = self.messages.received(message);
+        if received.is_truncated || received.length < self.vnet_len {
+            let reason = match large {
+                None => Loss::NoLargeSlot,
+                Some(_) => Loss::Oversize,
+            };
+            into.counters.lose(reason, 1);
+            self.rooms[message] = Some((slot, large));
+            return;
+        }
+        let length = (received.length - self.vnet_len) as u32;
+        if !into.pool.set_received(slot, length, self.vnet_len, large) {
+            self.large.extend(large);
+        }
+        into.take(Taken {
+            slot,
+            tag: received.tag,
+            stamp_ns: received.stamp_ns,
+        });
+    }
+
+    /// Puts the rooms back that were not used, so that they are used next.
+    fn put_back(&mut self) {
+        for (slot, large) in self.rooms.drain(..).rev().flatten() {
+            self.slots.push(slot);
+            self.large.extend(large);
+        }
+    }
+
+    /// Most frames that are worth taking at once after `count` of so many bytes.
+    fn most_after(&self, bytes: u64, count: usize) -> usize {
+        let mean = bytes as usize / count.max(1);
+        (BATCH_BYTES / mean.max(1)).clamp(1, self.most)
+    }
+}
+
+impl Into<'_> {
+    fn take(&mut self, taken: Taken) {
+        let slot = taken.slot;
+        if let Some((protocol, tci)) = taken.tag {
+            self.pool.insert_tag(slot, protocol, tci);
+        }
+        if let Some(((clock, offset_ns), stamp_ns)) = self.stamps.zip(taken.stamp_ns) {
+            let arrival = clock.at_realtime(stamp_ns, offset_ns);
+            self.pool.set_arrival(slot, arrival);
+        }
+        self.counters.received += 1;
+        self.counters.received_bytes += self.pool.frame_len(slot) as u64;
+        self.counters.received_super += u64::from(self.pool.vnet(slot).gso().is_some());
+        self.slots.push(slot);
+    }
+}
+
+/// A batch of super-packets is sent before the next is received: this much stays in the cache of a
+/// core meanwhile, with what the kernel copies from and to. 32 of them would not.
+const BATCH_BYTES: usize = 256 << 10;
+/// Of looks in a row that find nothing, the first of so many asks for an error.
+const LOOKS_PER_ERROR: u32 = 64;
