@@ -57,7 +57,7 @@ sanitize: ## AddressSanitizer over ports and frames, live (root), and Miri over 
 
 # The parts of crates/net around `unsafe` that make no system call but mmap; the test of all 2^23 headers would
 # take days.
-MIRI = frame:: port::pool:: port::trains:: port::xdp::ring:: port::nfqueue::message:: \
+MIRI = frame:: port::pool:: port::trains:: port::xdp::ring:: port::packet::ring:: port::nfqueue::message:: \
 	--skip ce_matches_recomputation_for_every_word_and_checksum --skip any_bytes_end_the_reading
 
 test-web: $(WEB) ## the report's own tests

@@ -515,6 +515,7 @@ fn relay_both_ways(network: &Network) -> Result<Forwarding, BenchError> {
         let options = PacketOptions {
             offloads: false,
             batch: 1,
+            ring: 0,
             bypass_qdisc: false,
             ..PacketOptions::default()
         };

@@ -272,13 +272,14 @@ fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<RateFigures, Benc
         ..PipeParams::default()
     };
     let network = Network::with_veths(Offloads::ON)?;
-    network.set_on_hosts("net.ipv4.tcp_wmem", TCP_BUFFERS)?;
+    network.set_on_hosts("net.ipv4.tcp_wmem", SEND_BUFFERS)?;
+    network.set_on_hosts("net.ipv4.tcp_rmem", RECEIVE_BUFFERS)?;
     let (measured, _) = through(network, up, TCP_QUEUE, plan.spin, None, |network| {
         let warm_up = Span::from_secs(1);
         transfers(
             network,
             Hosts::OneThread,
-            // CUBIC's slow start would end as soon as the queue begins to grow (HyStart, RFC 9406).
+            // CUBIC's slow start would end as soon as the queue begins to grow (HyStart, tcp_cubic.c of Linux).
             "reno",
             4,
             warm_up,
@@ -422,7 +423,9 @@ const UDP_RATES: [(u64, usize, &str); 4] = [
 const SPACED_BPS: u64 = 10_000_000;
 const TCP_RATES: [u64; 2] = [1_000_000_000, 5_000_000_000];
 /// What a sender may have under way, at most 8 MiB: four of them keep 54 ms at 5 Gbit/s in the queue.
-const TCP_BUFFERS: &str = "4096 16384 8388608";
+const SEND_BUFFERS: &str = "4096 16384 8388608";
+/// Four times as much: a receiver offers a part of its buffer.
+const RECEIVE_BUFFERS: &str = "4096 131072 33554432";
 /// More than the senders' buffers: nothing is lost, since what waits for a retransmission would not be counted,
 /// and the link never runs empty.
 const TCP_QUEUE: &str = "fifo limit 30000";

@@ -29,7 +29,7 @@ pub struct PacketOptions {
     /// is sent while it is still in the cache.
     pub batch: usize,
     /// Bytes that may wait in the kernel for [`Port::receive`]; the kernel may grant less to
-    /// an unprivileged process (`net.core.rmem_max`).
+    /// an unprivileged process (`net.core.rmem_max`). With a ring, those of longer frames.
     pub receive_buffer: usize,
     /// Bytes of memory shared with the kernel, besides, in which frames of up to 1650 bytes wait: whether there
     /// are any, and what is in them, takes no system call. Without it, or where the kernel refuses it, they wait with
@@ -50,7 +50,7 @@ pub struct PacketOptions {
     pub fanout: Option<u16>,
     /// Note when the kernel got each frame ([`Pool::arrival`]), on this clock. A host that
     /// counts delays from there is not the later for having woken up late. Costs a control
-    /// message per frame.
+    /// message for each frame that does not come through the ring.
     pub timestamps: Option<Clock>,
 }
 
@@ -302,16 +302,25 @@ impl Port for PacketPort {
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
         self.look_for_it();
         let before = into.len();
-        let (inward, counters) = (&mut self.inward, &mut self.counters);
-        if let Err(error) = inward.receive(&self.socket, pool, counters, into)
+        let mut result = self
+            .inward
+            .receive(&self.socket, pool, &mut self.counters, into);
+        if self.absence.is_some() && result.is_ok() {
+            // What the next frame to be sent would fail with.
+            result = self
+                .socket
+                .take_error()
+                .and_then(|error| error.map_or(Ok(()), Err));
+        }
+        if let Err(error) = result
             && !matches!(
                 error.kind(),
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
             )
         {
-            lose(&error, counters, &mut self.absence);
+            lose(&error, &mut self.counters, &mut self.absence);
         }
-        self.capabilities.batch = inward.batch();
+        self.capabilities.batch = self.inward.batch();
         into.len() - before
     }
 
@@ -346,27 +355,12 @@ impl Port for PacketPort {
         if let Some(trains) = &mut self.trains {
             trains.look(&mut self.counters);
         }
-        // packet(7), PACKET_STATISTICS: reading sets the kernel's count back to zero.
-        let mut statistics = Statistics::default();
-        // SAFETY: `Statistics` is two integers.
-        #[allow(unsafe_code)]
-        let read = unsafe {
-            sys::option(
-                &self.socket,
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                &mut statistics,
-            )
-        };
-        if read.is_ok() {
-            self.counters
-                .lose(Loss::KernelQueue, u64::from(statistics.dropped));
-        }
+        self.inward.count_dropped(&self.socket, &mut self.counters);
         self.counters
     }
 
     fn wants_looks(&self) -> bool {
-        self.absence.is_some()
+        self.absence.is_some() || self.inward.wants_looks()
     }
 
     fn release(&mut self, pool: &mut Pool) {
@@ -388,14 +382,6 @@ struct Absence {
 }
 
 const LOOK_EVERY_NS: u64 = 100_000_000;
-
-/// linux/if_packet.h: `struct tpacket_stats`.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct Statistics {
-    packets: u32,
-    dropped: u32,
-}
 
 /// Counts what an error cost.
 fn lose(error: &io::Error, counters: &mut Counters, absence: &mut Option<Absence>) {

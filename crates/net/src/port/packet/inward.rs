@@ -6,6 +6,7 @@ use super::PacketOptions;
 use super::ring::Ring;
 use crate::clock::Clock;
 use crate::frame::VnetHeader;
+use crate::sys;
 use socket2::Socket;
 use std::io;
 use std::os::fd::AsFd;
@@ -27,14 +28,18 @@ pub(super) struct Inward {
     discarded: Box<[[u8; VnetHeader::LEN]]>,
     /// Looks at the ring in a row that found nothing.
     idle_looks: u32,
+    /// Frames that came through the ring, and that the kernel dropped, since [`Inward::mend`] looked.
+    arrived: u64,
+    dropped: u64,
+    next_look_ns: u64,
 }
 
 /// What is added to as frames are taken in.
-struct Into<'a> {
+struct Intake<'a> {
     pool: &'a mut Pool,
     counters: &'a mut Counters,
     slots: &'a mut Vec<Slot>,
-    /// The clock of their arrivals, and how far it is from the kernel's.
+    /// The clock of their arrivals, and how far it is from the kernel's, once there are any.
     stamps: Option<(Clock, i128)>,
 }
 
@@ -64,6 +69,9 @@ impl Inward {
             rooms: Vec::with_capacity(most),
             discarded: vec![[0; VnetHeader::LEN]; most].into(),
             idle_looks: 0,
+            arrived: 0,
+            dropped: 0,
+            next_look_ns: 0,
         }
     }
 
@@ -86,12 +94,11 @@ impl Inward {
         slots: &mut Vec<Slot>,
     ) -> io::Result<()> {
         self.take_room(pool);
-        let clock = self.timestamps;
-        let mut into = Into {
+        let mut into = Intake {
             pool,
             counters,
             slots,
-            stamps: clock.map(|clock| (clock, clock.realtime_offset_ns())),
+            stamps: None,
         };
         self.messages.clear();
         let Some(mut ring) = self.ring.take() else {
@@ -99,7 +106,61 @@ impl Inward {
         };
         let result = self.receive_through(&mut ring, socket, &mut into);
         self.ring = Some(ring);
-        result
+        if result? == 0 {
+            return self.look_for_trouble(socket, into.counters);
+        }
+        self.idle_looks = 0;
+        Ok(())
+    }
+
+    /// Whether [`Inward::receive`] is to be called now and then: for [`Inward::mend`].
+    pub(super) fn wants_looks(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// Counts what the kernel had no room for.
+    pub(super) fn count_dropped(&mut self, socket: &Socket, counters: &mut Counters) {
+        // packet(7), PACKET_STATISTICS: reading sets the kernel's count back to zero.
+        let mut statistics = Statistics::default();
+        // SAFETY: `Statistics` is two integers.
+        #[allow(unsafe_code)]
+        let read = unsafe {
+            let name = libc::PACKET_STATISTICS;
+            sys::option(socket, libc::SOL_PACKET, name, &mut statistics)
+        };
+        if read.is_ok() {
+            let dropped = u64::from(statistics.dropped);
+            self.dropped += dropped;
+            counters.lose(Loss::KernelQueue, dropped);
+        }
+    }
+
+    /// What a look that found nothing in the ring looks for besides.
+    fn look_for_trouble(&mut self, socket: &Socket, counters: &mut Counters) -> io::Result<()> {
+        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC_COARSE);
+        if now_ns >= self.next_look_ns {
+            self.next_look_ns = now_ns + LOOK_EVERY_NS;
+            self.mend(socket, counters)?;
+        }
+        // Only the queue would tell by itself that the interface is down or gone.
+        self.idle_looks = (self.idle_looks + 1) % LOOKS_PER_ERROR;
+        let asks = self.idle_looks == 0;
+        let error = asks.then(|| socket.take_error()).transpose()?.flatten();
+        error.map_or(Ok(()), Err)
+    }
+
+    /// A super-packet of a kind that an offload header cannot describe (fragments of UDP, SCTP) stops the ring for
+    /// good: the kernel has marked the place as being written, drops the frame, and leaves the mark, at which it
+    /// drops all that follow (`tpacket_rcv`, net/packet/af_packet.c of Linux). Then frames are to wait in the queue,
+    /// where such a one costs no other.
+    fn mend(&mut self, socket: &Socket, counters: &mut Counters) -> io::Result<()> {
+        self.count_dropped(socket, counters);
+        let is_stuck = self.dropped > 0 && self.arrived == 0 && !self.has_waiting();
+        (self.arrived, self.dropped) = (0, 0);
+        match self.ring.take_if(|_| is_stuck) {
+            Some(ring) => ring.close(socket.as_fd()),
+            None => Ok(()),
+        }
     }
 
     /// Gives back the room that it holds.
@@ -125,11 +186,12 @@ impl Inward {
     }
 
     /// As [`Inward::receive`], where all frames wait in the queue.
-    fn receive_from_queue(&mut self, socket: &Socket, into: &mut Into<'_>) -> io::Result<()> {
+    fn receive_from_queue(&mut self, socket: &Socket, into: &mut Intake<'_>) -> io::Result<()> {
         (0..self.worth_taking()).for_each(|_| self.prepare(into.pool));
         let bytes_before = into.counters.received_bytes;
         let fetched = self.messages.receive(socket.as_fd());
         let count = *fetched.as_ref().unwrap_or(&0);
+        into.stamps = self.stamps(count);
         (0..count).for_each(|message| self.take_message(message, into));
         self.put_back();
         let most = self.most_after(into.counters.received_bytes - bytes_before, count);
@@ -137,13 +199,13 @@ impl Inward {
         fetched.map(drop)
     }
 
-    /// As [`Inward::receive`], where frames come through `ring`.
+    /// As [`Inward::receive`], where frames come through `ring`; how many.
     fn receive_through(
         &mut self,
         ring: &mut Ring,
         socket: &Socket,
-        into: &mut Into<'_>,
-    ) -> io::Result<()> {
+        into: &mut Intake<'_>,
+    ) -> io::Result<usize> {
         // What waits in the queue is fetched first and at once; then all is taken in the order of the ring.
         let (mut arrived, most) = (0, self.worth_taking());
         while arrived < most
@@ -155,13 +217,9 @@ impl Inward {
             }
         }
         if arrived == 0 {
-            // Only the queue would tell by itself that the interface has gone.
-            let asks = self.idle_looks.is_multiple_of(LOOKS_PER_ERROR);
-            self.idle_looks = self.idle_looks.wrapping_add(1);
-            let error = asks.then(|| socket.take_error());
-            return error.transpose()?.flatten().map_or(Ok(()), Err);
+            return Ok(0);
         }
-        self.idle_looks = 0;
+        into.stamps = self.stamps(arrived);
         let fetched = match self.messages.len() {
             0 => Ok(0),
             _ => self.messages.receive(socket.as_fd()),
@@ -200,9 +258,15 @@ impl Inward {
             taken += 1;
         }
         ring.give_back(taken);
+        self.arrived += taken as u64;
         self.put_back();
         self.batch = self.most_after(into.counters.received_bytes - bytes_before, taken);
-        fetched.map(drop)
+        fetched.map(|_| arrived)
+    }
+
+    fn stamps(&self, count: usize) -> Option<(Clock, i128)> {
+        let clock = self.timestamps.filter(|_| count > 0)?;
+        Some((clock, clock.realtime_offset_ns()))
     }
 
     /// How many frames to take: what there is room for, or a whole batch to be dropped.
@@ -234,7 +298,7 @@ impl Inward {
     }
 
     /// Takes the frame of a message that has been received.
-    fn take_message(&mut self, message: usize, into: &mut Into<'_>) {
+    fn take_message(&mut self, message: usize, into: &mut Intake<'_>) {
         let Some((slot, large)) = self.rooms[message].take() else {
             into.counters.lose(Loss::NoSlot, 1);
             return;
@@ -275,7 +339,7 @@ impl Inward {
     }
 }
 
-impl Into<'_> {
+impl Intake<'_> {
     fn take(&mut self, taken: Taken) {
         let slot = taken.slot;
         if let Some((protocol, tci)) = taken.tag {
@@ -295,5 +359,14 @@ impl Into<'_> {
 /// A batch of super-packets is sent before the next is received: this much stays in the cache of a
 /// core meanwhile, with what the kernel copies from and to. 32 of them would not.
 const BATCH_BYTES: usize = 256 << 10;
-/// Of looks in a row that find nothing, the first of so many asks for an error.
+/// Looks that find nothing for each that asks whether the interface is down or gone.
 const LOOKS_PER_ERROR: u32 = 64;
+const LOOK_EVERY_NS: u64 = 100_000_000;
+
+/// linux/if_packet.h: `struct tpacket_stats`.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Statistics {
+    packets: u32,
+    dropped: u32,
+}

@@ -11,7 +11,7 @@ use super::super::HEAD_LEN;
 use super::super::messages::TAG_8021Q;
 use crate::sys::{self, SharedMap};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The ring and where we are in it.
@@ -48,18 +48,26 @@ impl Ring {
         )?;
         // Not a number of bytes: anything but 0 switches it on.
         set(libc::PACKET_COPY_THRESH, &1)?;
-        let request = libc::tpacket_req {
-            tp_block_size: BLOCK_LEN as u32,
-            tp_block_nr: blocks as u32,
-            tp_frame_size: PLACE_LEN as u32,
-            tp_frame_nr: places as u32,
-        };
-        sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
-        Ok(Ring {
-            map: SharedMap::of(socket.as_fd(), 0, blocks * BLOCK_LEN)?,
-            places,
-            next: 0,
-        })
+        request(socket, blocks)?;
+        match SharedMap::of(socket, 0, blocks * BLOCK_LEN) {
+            Ok(map) => Ok(Ring {
+                map,
+                places,
+                next: 0,
+            }),
+            Err(error) => {
+                // Frames would go where nobody looks.
+                request(socket, 0)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends it: from now on all frames wait in the queue. What is in either is lost.
+    pub(super) fn close(self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        // The kernel insists on that.
+        drop(self.map);
+        request(socket, 0)
     }
 
     /// The frame that comes after `ahead` others, if it has arrived. `vnet_len` is the length of its offload header.
@@ -126,6 +134,20 @@ impl Ring {
         // it by stores of whole words.
         unsafe { AtomicU32::from_ptr(self.map.at(place).cast()) }
     }
+}
+
+/// Asks for a ring of so many blocks.
+fn request(socket: BorrowedFd<'_>, blocks: usize) -> io::Result<()> {
+    let frame = if blocks == 0 { 0 } else { PLACE_LEN };
+    let block = if blocks == 0 { 0 } else { BLOCK_LEN };
+    let too_many = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let request = libc::tpacket_req {
+        tp_block_size: block as u32,
+        tp_block_nr: u32::try_from(blocks).map_err(too_many)?,
+        tp_frame_size: frame as u32,
+        tp_frame_nr: u32::try_from(blocks * PLACES).map_err(too_many)?,
+    };
+    sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
 }
 
 /// Where a place begins: none of them reaches from one block into the next.
