@@ -143,7 +143,7 @@ fn trains_allocate_nothing() {
     assert_eq!((counters.sent, counters.sent_trains), (800, 100));
 }
 
-/// 1500 bytes of payload behind 54 bytes of headers, ECT(0).
+/// 1900 bytes of payload behind 54 bytes of headers, ECT(0).
 fn super_packet() -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00, 0x45, 2];
     frame.extend(1940u16.to_be_bytes());

@@ -71,6 +71,13 @@ impl Default for PacketOptions {
     }
 }
 
+impl PacketOptions {
+    /// Bytes of the header that travels with each frame.
+    const fn vnet_len(&self) -> usize {
+        if self.offloads { VnetHeader::LEN } else { 0 }
+    }
+}
+
 /// Why a packet port could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketError {
@@ -184,7 +191,7 @@ impl PacketPort {
                 batch: options.batch.max(1),
                 mtu: link.mtu,
             },
-            vnet_len: if options.offloads { VnetHeader::LEN } else { 0 },
+            vnet_len: options.vnet_len(),
             trains: options
                 .trains
                 .then(|| Trains::open(namespace, &link, &Counters::default()))

@@ -2,8 +2,8 @@
 
 use super::super::messages::{Messages, expected_after};
 use super::super::{Counters, Loss, Pool, Slot};
-use super::PacketOptions;
 use super::ring::Ring;
+use super::{LOOK_EVERY_NS, PacketOptions};
 use crate::clock::Clock;
 use crate::frame::VnetHeader;
 use crate::sys;
@@ -60,7 +60,7 @@ impl Inward {
         Inward {
             ring,
             messages: Messages::new(most),
-            vnet_len: if options.offloads { VnetHeader::LEN } else { 0 },
+            vnet_len: options.vnet_len(),
             timestamps: options.timestamps,
             most,
             batch: most,
@@ -361,7 +361,6 @@ impl Intake<'_> {
 const BATCH_BYTES: usize = 256 << 10;
 /// Looks that find nothing for each that asks whether the interface is down or gone.
 const LOOKS_PER_ERROR: u32 = 64;
-const LOOK_EVERY_NS: u64 = 100_000_000;
 
 /// linux/if_packet.h: `struct tpacket_stats`.
 #[derive(Clone, Copy, Default)]
