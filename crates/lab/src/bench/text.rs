@@ -73,19 +73,20 @@ pub fn text(figures: &Figures) -> String {
         }
     }
     if !figures.rates.is_empty() {
-        out += "\nRates at the receiver\n";
+        out += "\nRates at the receiver, hosts on any core\n";
         let _ = writeln!(
             out,
-            "{:<16}{:>18}{:>12}",
-            "set bit/s", "measured bit/s", "error"
+            "{:<16}{:>18}{:>12}{:>18}",
+            "set bit/s", "measured bit/s", "error", "furthest off"
         );
         for rate in &figures.rates {
             let _ = writeln!(
                 out,
-                "{:<16}{:>18.0}{:>10.4} %",
+                "{:<16}{:>18.0}{:>10.4} %{:>16.4} %",
                 rate.rate_bps,
                 rate.measured_bps,
-                rate.error_ppm / 1e4
+                rate.error_ppm / 1e4,
+                rate.furthest_ppm / 1e4
             );
         }
     }

@@ -36,17 +36,19 @@ pub struct DelayFigures {
 }
 
 /// How far a rate was from what was set.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RateFigures {
     /// What was set, bits per second.
     pub rate_bps: u64,
-    /// What arrived, in IP packets.
+    /// What arrived, in IP packets; the median over the rounds.
     pub measured_bps: f64,
     /// The difference in parts of a million.
     pub error_ppm: f64,
+    /// The same of the round that was furthest off.
+    pub furthest_ppm: f64,
 }
 
-/// How far packets at 10 Mbit/s were from being equally spaced.
+/// How far packets at 10 Mbit/s were from being equally spaced; medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct SpacingFigures {
     /// Half of the gaps were no further off, in microseconds.
@@ -57,8 +59,8 @@ pub struct SpacingFigures {
 
 /// Measurements of this section.
 pub(super) fn steps(plan: &Plan) -> usize {
-    let each_round = idle::steps(plan) + 1 + SPINS.len();
-    plan.rounds as usize * each_round + UDP_RATES.len() + TCP_RATES.len()
+    let each_round = idle::steps(plan) + 1 + SPINS.len() + UDP_RATES.len() + TCP_RATES.len();
+    plan.rounds as usize * each_round
 }
 
 pub(super) fn measure(
@@ -69,7 +71,7 @@ pub(super) fn measure(
 ) -> Result<(), BenchError> {
     let places = Places::of(plan, figures)?;
     let mut idles = Idles::new(plan, figures);
-    let mut delays = Vec::new();
+    let (mut delays, mut rates, mut spacings) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..plan.rounds {
         idles.round(&places, interrupt, steps)?;
         if interrupt.is_stopped() {
@@ -84,42 +86,57 @@ pub(super) fn measure(
                 return Ok(());
             }
         }
+        for (bps, size, queue) in UDP_RATES {
+            steps.next(&format!("rate {}", Rate::from_bps(bps)));
+            let (measured, spacing) = udp_rate(plan, &places, (bps, size, queue), interrupt)?;
+            if interrupt.is_stopped() {
+                return Ok(());
+            }
+            rates.push((bps, measured));
+            if bps == SPACED_BPS {
+                spacings.push(spacing);
+            }
+        }
+        for bps in TCP_RATES {
+            steps.next(&format!("rate {}", Rate::from_bps(bps)));
+            let measured = tcp_rate(plan, &places, bps, interrupt)?;
+            if interrupt.is_stopped() {
+                return Ok(());
+            }
+            rates.push((bps, measured));
+        }
     }
     figures.places = places.clone();
     figures.idle = idles.figures();
     for spin in [CLOCK].into_iter().chain(SPINS.map(|(_, name)| name)) {
-        let rounds: Vec<&DelayFigures> = delays.iter().filter(|round| round.spin == spin).collect();
-        let middle = |of: fn(&DelayFigures) -> f64| {
-            median(&rounds.iter().map(|round| of(round)).collect::<Vec<f64>>())
-        };
+        let of_this = delays.iter().filter(|round| round.spin == spin);
+        let rounds: Vec<&DelayFigures> = of_this.collect();
         figures.delays.push(DelayFigures {
             spin,
-            p50_us: middle(|round| round.p50_us),
-            p99_us: middle(|round| round.p99_us),
-            late_p99_us: middle(|round| round.late_p99_us),
+            p50_us: middle(&rounds, |round| round.p50_us),
+            p99_us: middle(&rounds, |round| round.p99_us),
+            late_p99_us: middle(&rounds, |round| round.late_p99_us),
             packets: rounds.iter().map(|round| round.packets).sum(),
         });
     }
-    for (bps, size, queue) in UDP_RATES {
-        steps.next(&format!("rate {}", Rate::from_bps(bps)));
-        let (rate, spacing) = udp_rate(plan, bps, size, queue, interrupt)?;
-        if interrupt.is_stopped() {
-            return Ok(());
-        }
-        figures.rates.push(rate);
-        if bps == SPACED_BPS {
-            figures.spacing = Some(spacing);
-        }
-    }
-    for bps in TCP_RATES {
-        steps.next(&format!("rate {}", Rate::from_bps(bps)));
-        let rate = tcp_rate(plan, bps, interrupt)?;
-        if interrupt.is_stopped() {
-            return Ok(());
-        }
-        figures.rates.push(rate);
-    }
+    let set = UDP_RATES.map(|(bps, ..)| bps).into_iter().chain(TCP_RATES);
+    figures.rates = set
+        .map(|bps| {
+            let of_this = rates.iter().filter(|(set, _)| *set == bps);
+            RateFigures::of(bps, &of_this.map(|(_, bps)| *bps).collect::<Vec<f64>>())
+        })
+        .collect();
+    let spacings: Vec<&SpacingFigures> = spacings.iter().collect();
+    figures.spacing = Some(SpacingFigures {
+        p50_us: middle(&spacings, |round| round.p50_us),
+        p99_us: middle(&spacings, |round| round.p99_us),
+    });
     Ok(())
+}
+
+/// The median over the rounds.
+fn middle<T>(rounds: &[&T], of: impl Fn(&T) -> f64) -> f64 {
+    median(&rounds.iter().map(|round| of(round)).collect::<Vec<f64>>())
 }
 
 fn delay(
@@ -219,19 +236,19 @@ fn burn_while(busy: &AtomicBool) {
 
 fn udp_rate(
     plan: &Plan,
-    bps: u64,
-    size: usize,
-    queue: &'static str,
+    places: &Places,
+    (bps, size, queue): (u64, usize, &'static str),
     interrupt: &Stop,
-) -> Result<(RateFigures, SpacingFigures), BenchError> {
+) -> Result<(f64, SpacingFigures), BenchError> {
     let up = PipeParams {
         rate: Rate::from_bps(bps),
         ..PipeParams::default()
     };
+    let core = places.forwarding;
     // A fifth too much, so that the link is never idle.
     let offered = Rate::from_bps(bps + bps / 5);
     let network = Network::with_veths(Offloads::ON)?;
-    let (report, _) = through(network, up, queue, plan.spin, None, |network| {
+    let (report, _) = through(network, up, queue, plan.spin, core, |network| {
         udp(network, &udp_flow(size, offered, plan.rate), interrupt)
     })?;
     let arrivals = spaced(&report.samples);
@@ -249,10 +266,7 @@ fn udp_rate(
         .collect();
     off.sort_by(f64::total_cmp);
     let (p50_us, p99_us) = p50_p99(&off);
-    Ok((
-        rate_figures(bps, measured),
-        SpacingFigures { p50_us, p99_us },
-    ))
+    Ok((measured, SpacingFigures { p50_us, p99_us }))
 }
 
 /// Arrivals in nanoseconds, without the first tenth, in which the queue fills.
@@ -266,15 +280,21 @@ fn spaced(samples: &[UdpSample]) -> Vec<f64> {
 
 /// One UDP sender cannot fill the faster pipes; four transfers can. Every full segment is 1448 bytes
 /// of payload (timestamps) in 1500 of IP packet.
-fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<RateFigures, BenchError> {
+fn tcp_rate(
+    plan: &Plan,
+    places: &Places,
+    bps: u64,
+    interrupt: &Stop,
+) -> Result<f64, BenchError> {
     let up = PipeParams {
         rate: Rate::from_bps(bps),
         ..PipeParams::default()
     };
+    let core = places.forwarding;
     let network = Network::with_veths(Offloads::ON)?;
     network.set_on_hosts("net.ipv4.tcp_wmem", SEND_BUFFERS)?;
     network.set_on_hosts("net.ipv4.tcp_rmem", RECEIVE_BUFFERS)?;
-    let (measured, _) = through(network, up, TCP_QUEUE, plan.spin, None, |network| {
+    let (measured, _) = through(network, up, TCP_QUEUE, plan.spin, core, |network| {
         let warm_up = Span::from_secs(1);
         transfers(
             network,
@@ -287,14 +307,20 @@ fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<RateFigures, Benc
             interrupt,
         )
     })?;
-    Ok(rate_figures(bps, measured.line_bps * 1500.0 / 1448.0))
+    Ok(measured.line_bps * 1500.0 / 1448.0)
 }
 
-fn rate_figures(bps: u64, measured_bps: f64) -> RateFigures {
-    RateFigures {
-        rate_bps: bps,
-        measured_bps,
-        error_ppm: (measured_bps / bps as f64 - 1.0) * 1e6,
+impl RateFigures {
+    fn of(rate_bps: u64, rounds: &[f64]) -> RateFigures {
+        let measured_bps = median(rounds);
+        let error_ppm = |measured: f64| (measured / rate_bps as f64 - 1.0) * 1e6;
+        let errors = rounds.iter().map(|measured| error_ppm(*measured));
+        RateFigures {
+            rate_bps,
+            measured_bps,
+            error_ppm: error_ppm(measured_bps),
+            furthest_ppm: errors.fold(0.0, |a, b| if b.abs() > a.abs() { b } else { a }),
+        }
     }
 }
 
