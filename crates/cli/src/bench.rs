@@ -45,6 +45,10 @@ pub struct Args {
     /// Set this on both hosts of the path section (net.ipv4.tcp_notsent_lowat=131072); may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     host_sysctl: Vec<(String, String)>,
+    /// Let both hosts of the path section serve each TCP flow by a thread of its own, as iperf3 does since 3.16
+    /// [default: one thread for all flows, but in the column "threads"]
+    #[arg(long)]
+    thread_per_flow: bool,
     /// Write a chart of the path section here: .svg or .png
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
@@ -92,9 +96,9 @@ pub enum Error {
     },
     /// Nothing has the hosts that are to be set.
     #[error(
-        "--host-sysctl is for the path section, which --only leaves out; add path or a way of forwarding to it"
+        "{0} is for the path section, which --only leaves out; add path or a way of forwarding to it"
     )]
-    NoHosts,
+    NoHosts(&'static str),
     /// The chart's ending.
     #[error("chart {}: expected a name that ends in .svg or .png", .0.display())]
     Ending(PathBuf),
@@ -175,6 +179,7 @@ fn plan(args: &Args) -> Result<Plan, Error> {
     plan.cores.clone_from(&args.cpus);
     plan.cpu_latency = args.cpu_latency;
     plan.host_settings.clone_from(&args.host_sysctl);
+    plan.thread_per_flow = args.thread_per_flow;
     for word in &args.figures {
         let known = METRICS.iter().map(|metric| metric.name);
         let Some(name) = known.clone().find(|name| name == word) else {
@@ -186,10 +191,15 @@ fn plan(args: &Args) -> Result<Plan, Error> {
         plan.metrics.push(name);
     }
     choose(&mut plan, &args.only)?;
-    if !plan.host_settings.is_empty() && !plan.sections.contains(&Section::Path) {
-        return Err(Error::NoHosts);
+    let of_hosts = [
+        ("--host-sysctl", !plan.host_settings.is_empty()),
+        ("--thread-per-flow", plan.thread_per_flow),
+    ];
+    let given = of_hosts.into_iter().find(|(_, is_given)| *is_given);
+    match given {
+        Some((option, _)) if !plan.sections.contains(&Section::Path) => Err(Error::NoHosts(option)),
+        _ => Ok(plan),
     }
-    Ok(plan)
 }
 
 /// Keeps of a plan what `only` says, if it says anything.

@@ -146,14 +146,16 @@ fn a_setting_of_hosts_has_a_name_of_the_network_and_a_value() {
         assert!(told.contains("such as net.ipv4.tcp_ecn=1"), "{told}");
     }
     // Where no host is set, nothing would come of it.
-    let setting = ["--host-sysctl", "net.ipv4.tcp_ecn=1"];
-    let output = place.run(&[&["bench", "--only", "time"], &setting[..]].concat());
-    assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stderr);
-    assert!(
-        told.contains("--host-sysctl is for the path section"),
-        "{told}"
-    );
+    for option in [
+        &["--host-sysctl", "net.ipv4.tcp_ecn=1"][..],
+        &["--thread-per-flow"],
+    ] {
+        let output = place.run(&[&["bench", "--only", "time"], option].concat());
+        assert_eq!(output.status.code(), Some(1));
+        let told = text(&output.stderr);
+        let expected = format!("{} is for the path section", option[0]);
+        assert!(told.contains(&expected), "{told}");
+    }
 }
 
 #[test]

@@ -171,6 +171,8 @@ pub struct Figures {
     pub cpu_latency_us: Option<u64>,
     /// Settings of the hosts in the path section that the plan says.
     pub host_settings: BTreeMap<String, String>,
+    /// Whether hosts of the path section had a thread for each flow in all figures, because the plan says it.
+    pub thread_per_flow: bool,
     /// Which cores did what in the time section.
     pub places: Places,
     /// Round trips on an idle network.

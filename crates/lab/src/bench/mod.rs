@@ -110,10 +110,12 @@ pub struct Plan {
     /// Settings of both hosts in the path section, by name and value (`net.ipv4.tcp_notsent_lowat`), beside the
     /// kernel's defaults.
     pub host_settings: Vec<(String, String)>,
+    /// Whether both hosts of the path section serve each TCP flow by a thread of its own in all figures.
+    pub thread_per_flow: bool,
 }
 
 impl Plan {
-    /// Everything, in about ten minutes.
+    /// Everything, in about a quarter of an hour.
     pub fn full() -> Plan {
         Plan {
             sections: Section::ALL.to_vec(),
@@ -128,6 +130,7 @@ impl Plan {
             cores: Vec::new(),
             cpu_latency: None,
             host_settings: Vec::new(),
+            thread_per_flow: false,
         }
     }
 
@@ -218,6 +221,7 @@ pub fn run(
     let mut figures = Figures {
         cpu_latency_us: limit.as_ref().map(|held| held.latency().as_ns() / 1_000),
         host_settings: plan.host_settings.iter().cloned().collect(),
+        thread_per_flow: plan.thread_per_flow,
         ..Figures::default()
     };
     let before = Ticks::now();

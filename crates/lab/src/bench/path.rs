@@ -79,6 +79,14 @@ impl Bout<'_> {
         Ok(())
     }
 
+    /// Who serves the flows that one thread of a host serves if nothing else is said.
+    fn hosts(&self) -> Hosts {
+        match self.plan.thread_per_flow {
+            true => Hosts::ThreadPerFlow,
+            false => Hosts::OneThread,
+        }
+    }
+
     fn wants(&self, metric: &str) -> bool {
         self.plan.metrics.is_empty() || self.plan.metrics.contains(&metric)
     }
@@ -92,10 +100,10 @@ impl Bout<'_> {
             found.push(("ping_us", ping));
         }
         for (control, flows, hosts, metric) in [
-            ("cubic", 1, Hosts::OneThread, "cubic_1_gbps"),
-            ("cubic", 4, Hosts::OneThread, "cubic_4_gbps"),
-            ("bbr", 1, Hosts::OneThread, "bbr_1_gbps"),
-            ("bbr", 4, Hosts::OneThread, "bbr_4_gbps"),
+            ("cubic", 1, self.hosts(), "cubic_1_gbps"),
+            ("cubic", 4, self.hosts(), "cubic_4_gbps"),
+            ("bbr", 1, self.hosts(), "bbr_1_gbps"),
+            ("bbr", 4, self.hosts(), "bbr_4_gbps"),
             ("cubic", 4, Hosts::ThreadPerFlow, "cubic_4_threads_gbps"),
         ] {
             let beside = metric == "cubic_4_gbps"
@@ -147,7 +155,7 @@ impl Bout<'_> {
                 let transfer = self.plan.transfer;
                 let figures = transfers(
                     network,
-                    Hosts::OneThread,
+                    self.hosts(),
                     "cubic",
                     flows,
                     WARM_UP,

@@ -37,8 +37,10 @@ pub fn text(figures: &Figures) -> String {
         if has_any(with) {
             out +=
                 "Offloads on: Gbit/s, microseconds; below each median its ratio to the kernel's\n";
-            out +=
-                "x2: a worker per direction; one thread per host but in the column \"threads\"\n";
+            out += match figures.thread_per_flow {
+                true => "x2: a worker per direction; hosts have a thread per flow (--thread-per-flow)\n",
+                false => "x2: a worker per direction; one thread per host but in the column \"threads\"\n",
+            };
             out += &table(figures, with);
         }
         if has_any(without) {
@@ -298,6 +300,13 @@ mod tests {
         let all: serde_json::Value = serde_json::from_str(&json(&figures)).unwrap();
         let told = &all["figures"]["host_settings"]["net.ipv4.tcp_notsent_lowat"];
         assert_eq!(told, "131072");
+        assert_eq!(all["figures"]["thread_per_flow"], false);
+        assert!(printed.contains("one thread per host"), "{printed}");
+
+        figures.thread_per_flow = true;
+        let printed = text(&figures);
+        assert!(printed.contains("hosts have a thread per flow"), "{printed}");
+        assert!(printed.lines().all(|line| line.len() <= 80), "{printed}");
     }
 
     #[test]
