@@ -7,7 +7,7 @@ mod idle;
 
 pub use idle::{IdleLimit, IdleLimitError};
 
-use crate::sys;
+use crate::sys::{self, Affinity};
 use std::io;
 use std::marker::PhantomData;
 
@@ -48,15 +48,19 @@ pub enum CoreError {
 /// # Errors
 /// Where the kernel knows more than 1024 cores.
 pub fn allowed() -> Result<Vec<usize>, CoreError> {
+    Ok(present()?.cores())
+}
+
+fn present() -> Result<Affinity, CoreError> {
     let step = "read";
-    sys::affinity().map_err(|source| CoreError::Kernel { step, source })
+    Affinity::of_thread().map_err(|source| CoreError::Kernel { step, source })
 }
 
 /// Keeps the calling thread on some cores, and with it every thread that it starts meanwhile, for as
 /// long as those live; when this is dropped, the calling thread has those back that it had before.
 #[derive(Debug)]
 pub struct Stay {
-    before: Vec<usize>,
+    before: Affinity,
     /// The thread that it was made on has to drop it.
     _thread: PhantomData<*const ()>,
 }
@@ -67,12 +71,12 @@ impl Stay {
     /// # Errors
     /// When one of them does not exist or is not for this process.
     pub fn on(cores: &[usize]) -> Result<Stay, CoreError> {
-        let before = allowed()?;
+        let before = present()?;
         if cores.is_empty() {
             return Err(CoreError::None);
         }
-        if let Some(core) = cores.iter().copied().find(|core| !before.contains(core)) {
-            let allowed = before;
+        let allowed = before.cores();
+        if let Some(core) = cores.iter().copied().find(|core| !allowed.contains(core)) {
             return Err(if core < sys::configured_cores() {
                 CoreError::NotAllowed { core, allowed }
             } else {
@@ -80,7 +84,10 @@ impl Stay {
             });
         }
         let step = "set";
-        sys::set_affinity(cores).map_err(|source| CoreError::Kernel { step, source })?;
+        let these = Affinity::on(cores);
+        these
+            .take()
+            .map_err(|source| CoreError::Kernel { step, source })?;
         Ok(Stay {
             before,
             _thread: PhantomData,
@@ -91,7 +98,7 @@ impl Stay {
 impl Drop for Stay {
     fn drop(&mut self) {
         // It fails when all of them have been taken from the process meanwhile; then the kernel chooses.
-        let _ = sys::set_affinity(&self.before);
+        let _ = self.before.take();
     }
 }
 

@@ -111,14 +111,17 @@ impl Idles {
                 network.route()?;
                 let took = idle_ping_us(&network, interrupt)?;
                 drop(network);
+                if interrupt.is_stopped() {
+                    return Ok(());
+                }
                 self.trips.push((*rest, KERNEL, took));
                 for (spin, name) in SPINS {
                     steps.next(&format!("{how}, spin {name}"));
                     let took = through(places, spin, interrupt)?;
-                    self.trips.push((*rest, name, took));
                     if interrupt.is_stopped() {
                         return Ok(());
                     }
+                    self.trips.push((*rest, name, took));
                 }
             }
         }

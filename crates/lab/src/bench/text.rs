@@ -38,8 +38,12 @@ pub fn text(figures: &Figures) -> String {
             out +=
                 "Offloads on: Gbit/s, microseconds; below each median its ratio to the kernel's\n";
             out += match figures.thread_per_flow {
-                true => "x2: a worker per direction; hosts have a thread per flow (--thread-per-flow)\n",
-                false => "x2: a worker per direction; one thread per host but in the column \"threads\"\n",
+                true => {
+                    "x2: a worker per direction; hosts have a thread per flow (--thread-per-flow)\n"
+                }
+                false => {
+                    "x2: a worker per direction; one thread per host but in the column \"threads\"\n"
+                }
             };
             out += &table(figures, with);
         }
@@ -75,7 +79,7 @@ pub fn text(figures: &Figures) -> String {
         }
     }
     if !figures.rates.is_empty() {
-        out += "\nRates at the receiver, hosts on any core\n";
+        out += "\nRates at the receiver\n";
         let _ = writeln!(
             out,
             "{:<16}{:>18}{:>12}{:>18}",
@@ -305,7 +309,10 @@ mod tests {
 
         figures.thread_per_flow = true;
         let printed = text(&figures);
-        assert!(printed.contains("hosts have a thread per flow"), "{printed}");
+        assert!(
+            printed.contains("hosts have a thread per flow"),
+            "{printed}"
+        );
         assert!(printed.lines().all(|line| line.len() <= 80), "{printed}");
     }
 

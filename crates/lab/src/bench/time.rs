@@ -36,7 +36,7 @@ pub struct DelayFigures {
 }
 
 /// How far a rate was from what was set.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct RateFigures {
     /// What was set, bits per second.
     pub rate_bps: u64,
@@ -71,67 +71,96 @@ pub(super) fn measure(
 ) -> Result<(), BenchError> {
     let places = Places::of(plan, figures)?;
     let mut idles = Idles::new(plan, figures);
-    let (mut delays, mut rates, mut spacings) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..plan.rounds {
+    let mut rounds = Rounds::default();
+    for number in 0..plan.rounds {
         idles.round(&places, interrupt, steps)?;
+        if !interrupt.is_stopped() {
+            rounds.measure(plan, &places, interrupt, steps)?;
+        }
         if interrupt.is_stopped() {
-            return Ok(());
-        }
-        steps.next("clock");
-        delays.push(machine(&places, interrupt)?);
-        for (spin, name) in SPINS {
-            steps.next(&format!("delay, spin {name}"));
-            delays.push(delay(&places, spin, name, interrupt)?);
-            if interrupt.is_stopped() {
+            if number == 0 {
                 return Ok(());
             }
-        }
-        for (bps, size, queue) in UDP_RATES {
-            steps.next(&format!("rate {}", Rate::from_bps(bps)));
-            let (measured, spacing) = udp_rate(plan, &places, (bps, size, queue), interrupt)?;
-            if interrupt.is_stopped() {
-                return Ok(());
-            }
-            rates.push((bps, measured));
-            if bps == SPACED_BPS {
-                spacings.push(spacing);
-            }
-        }
-        for bps in TCP_RATES {
-            steps.next(&format!("rate {}", Rate::from_bps(bps)));
-            let measured = tcp_rate(plan, &places, bps, interrupt)?;
-            if interrupt.is_stopped() {
-                return Ok(());
-            }
-            rates.push((bps, measured));
+            break;
         }
     }
-    figures.places = places.clone();
+    figures.places = places;
     figures.idle = idles.figures();
-    for spin in [CLOCK].into_iter().chain(SPINS.map(|(_, name)| name)) {
-        let of_this = delays.iter().filter(|round| round.spin == spin);
-        let rounds: Vec<&DelayFigures> = of_this.collect();
-        figures.delays.push(DelayFigures {
-            spin,
-            p50_us: middle(&rounds, |round| round.p50_us),
-            p99_us: middle(&rounds, |round| round.p99_us),
-            late_p99_us: middle(&rounds, |round| round.late_p99_us),
-            packets: rounds.iter().map(|round| round.packets).sum(),
+    rounds.conclude(figures);
+    Ok(())
+}
+
+/// What all rounds have measured, but for idle round trips.
+#[derive(Default)]
+struct Rounds {
+    delays: Vec<DelayFigures>,
+    /// What was set and what was measured, bits per second.
+    rates: Vec<(u64, f64)>,
+    spacings: Vec<SpacingFigures>,
+}
+
+impl Rounds {
+    /// One more, as far as it gets.
+    fn measure(
+        &mut self,
+        plan: &Plan,
+        places: &Places,
+        interrupt: &Stop,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), BenchError> {
+        // What an interruption cut short is no measurement.
+        let goes_on = || !interrupt.is_stopped();
+        steps.next(CLOCK);
+        let clock = machine(places, interrupt)?;
+        self.delays.extend(Some(clock).filter(|_| goes_on()));
+        for (spin, name) in SPINS.into_iter().take_while(|_| goes_on()) {
+            steps.next(&format!("delay, spin {name}"));
+            let delay = delay(places, spin, name, interrupt)?;
+            self.delays.extend(Some(delay).filter(|_| goes_on()));
+        }
+        for (bps, size, queue) in UDP_RATES.into_iter().take_while(|_| goes_on()) {
+            steps.next(&format!("rate {}", Rate::from_bps(bps)));
+            let (measured, spacing) = udp_rate(plan, bps, size, queue, interrupt)?;
+            if goes_on() {
+                self.rates.push((bps, measured));
+                let spacing = Some(spacing).filter(|_| bps == SPACED_BPS);
+                self.spacings.extend(spacing);
+            }
+        }
+        for bps in TCP_RATES.into_iter().take_while(|_| goes_on()) {
+            steps.next(&format!("rate {}", Rate::from_bps(bps)));
+            let measured = tcp_rate(plan, bps, interrupt)?;
+            let rate = Some((bps, measured));
+            self.rates.extend(rate.filter(|_| goes_on()));
+        }
+        Ok(())
+    }
+
+    /// Medians over at least one round.
+    fn conclude(&self, figures: &mut Figures) {
+        for spin in [CLOCK].into_iter().chain(SPINS.map(|(_, name)| name)) {
+            let of_this = self.delays.iter().filter(|round| round.spin == spin);
+            let rounds: Vec<&DelayFigures> = of_this.collect();
+            figures.delays.push(DelayFigures {
+                spin,
+                p50_us: middle(&rounds, |round| round.p50_us),
+                p99_us: middle(&rounds, |round| round.p99_us),
+                late_p99_us: middle(&rounds, |round| round.late_p99_us),
+                packets: rounds.iter().map(|round| round.packets).sum(),
+            });
+        }
+        let set = UDP_RATES.map(|(bps, ..)| bps).into_iter().chain(TCP_RATES);
+        figures.rates.extend(set.map(|set| {
+            let of_this = self.rates.iter().filter(|(rate, _)| *rate == set);
+            let measured: Vec<f64> = of_this.map(|(_, measured)| *measured).collect();
+            RateFigures::of(set, &measured)
+        }));
+        let spacings: Vec<&SpacingFigures> = self.spacings.iter().collect();
+        figures.spacing = Some(SpacingFigures {
+            p50_us: middle(&spacings, |round| round.p50_us),
+            p99_us: middle(&spacings, |round| round.p99_us),
         });
     }
-    let set = UDP_RATES.map(|(bps, ..)| bps).into_iter().chain(TCP_RATES);
-    figures.rates = set
-        .map(|bps| {
-            let of_this = rates.iter().filter(|(set, _)| *set == bps);
-            RateFigures::of(bps, &of_this.map(|(_, bps)| *bps).collect::<Vec<f64>>())
-        })
-        .collect();
-    let spacings: Vec<&SpacingFigures> = spacings.iter().collect();
-    figures.spacing = Some(SpacingFigures {
-        p50_us: middle(&spacings, |round| round.p50_us),
-        p99_us: middle(&spacings, |round| round.p99_us),
-    });
-    Ok(())
 }
 
 /// The median over the rounds.
@@ -236,19 +265,19 @@ fn burn_while(busy: &AtomicBool) {
 
 fn udp_rate(
     plan: &Plan,
-    places: &Places,
-    (bps, size, queue): (u64, usize, &'static str),
+    bps: u64,
+    size: usize,
+    queue: &'static str,
     interrupt: &Stop,
 ) -> Result<(f64, SpacingFigures), BenchError> {
     let up = PipeParams {
         rate: Rate::from_bps(bps),
         ..PipeParams::default()
     };
-    let core = places.forwarding;
     // A fifth too much, so that the link is never idle.
     let offered = Rate::from_bps(bps + bps / 5);
     let network = Network::with_veths(Offloads::ON)?;
-    let (report, _) = through(network, up, queue, plan.spin, core, |network| {
+    let (report, _) = through(network, up, queue, plan.spin, None, |network| {
         udp(network, &udp_flow(size, offered, plan.rate), interrupt)
     })?;
     let arrivals = spaced(&report.samples);
@@ -280,21 +309,15 @@ fn spaced(samples: &[UdpSample]) -> Vec<f64> {
 
 /// One UDP sender cannot fill the faster pipes; four transfers can. Every full segment is 1448 bytes
 /// of payload (timestamps) in 1500 of IP packet.
-fn tcp_rate(
-    plan: &Plan,
-    places: &Places,
-    bps: u64,
-    interrupt: &Stop,
-) -> Result<f64, BenchError> {
+fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<f64, BenchError> {
     let up = PipeParams {
         rate: Rate::from_bps(bps),
         ..PipeParams::default()
     };
-    let core = places.forwarding;
     let network = Network::with_veths(Offloads::ON)?;
     network.set_on_hosts("net.ipv4.tcp_wmem", SEND_BUFFERS)?;
     network.set_on_hosts("net.ipv4.tcp_rmem", RECEIVE_BUFFERS)?;
-    let (measured, _) = through(network, up, TCP_QUEUE, plan.spin, core, |network| {
+    let (measured, _) = through(network, up, TCP_QUEUE, plan.spin, None, |network| {
         let warm_up = Span::from_secs(1);
         transfers(
             network,
@@ -455,3 +478,17 @@ const RECEIVE_BUFFERS: &str = "4096 131072 33554432";
 /// More than the senders' buffers: nothing is lost, since what waits for a retransmission would not be counted,
 /// and the link never runs empty.
 const TCP_QUEUE: &str = "fifo limit 30000";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_the_median_and_tells_the_round_that_was_furthest_off() {
+        // Off by -3000, +100 and -200 millionths.
+        let rate = RateFigures::of(1_000_000, &[997_000.0, 1_000_100.0, 999_800.0]);
+        assert_eq!(rate.measured_bps, 999_800.0);
+        let off = [rate.error_ppm, rate.furthest_ppm];
+        assert_eq!(off.map(f64::round), [-200.0, -3000.0]);
+    }
+}

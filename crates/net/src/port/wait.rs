@@ -385,16 +385,20 @@ mod tests {
                 "{used:?} of {took:?}"
             );
 
-            // With something due at every instant, it is an ordinary thread now and then.
+            // With something due at every instant, it is an ordinary thread now and then, and is not moved then.
+            let cores = || sys::Affinity::of_thread().unwrap().cores();
+            let cores_before = cores();
             let end = clock.now() + Span::from_secs(2);
             while is_real_time() && clock.now() < end {
                 waiter.wait(&[], Some(Time::ZERO), &clock);
             }
             assert!(!is_real_time(), "it has never left the core to others");
+            assert_eq!(cores().len(), 1);
             while !is_real_time() && clock.now() < end {
                 waiter.wait(&[], Some(Time::ZERO), &clock);
             }
             assert!(is_real_time(), "it has not come back");
+            assert_eq!(cores(), cores_before);
         });
         thread.join().unwrap();
     }

@@ -81,27 +81,63 @@ pub(crate) fn take_short_turns(slice_ns: u64) -> io::Result<()> {
     present.ordinary(slice_ns).take()
 }
 
-/// The cores that the calling thread may run on.
-pub(crate) fn affinity() -> io::Result<Vec<usize>> {
-    // SAFETY: all-zero bytes are a valid, empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` is a valid place for so many bytes; thread 0 is the calling one.
-    check(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &mut set) })?;
-    // SAFETY: the macro looks at bits inside of the set only.
-    let is_in = |core: &usize| unsafe { libc::CPU_ISSET(*core, &set) };
-    Ok((0..MOST_CORES).filter(is_in).collect())
+/// The cores that a thread may run on.
+#[derive(Clone, Copy)]
+pub(crate) struct Affinity(libc::cpu_set_t);
+
+impl Affinity {
+    /// Those of the calling thread.
+    pub(crate) fn of_thread() -> io::Result<Affinity> {
+        let mut set = Affinity::on(&[]);
+        // SAFETY: `set` is a valid place for so many bytes; thread 0 is the calling one.
+        check(unsafe { libc::sched_getaffinity(0, size_of_val(&set.0), &mut set.0) })?;
+        Ok(set)
+    }
+
+    /// These.
+    pub(crate) fn on(cores: &[usize]) -> Affinity {
+        // SAFETY: all-zero bytes are a valid, empty set.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        for core in cores {
+            // SAFETY: the macro indexes the set's array, which panics out of bounds.
+            unsafe { libc::CPU_SET(*core, &mut set) };
+        }
+        Affinity(set)
+    }
+
+    /// The one that the calling thread runs on, if the kernel tells it.
+    pub(crate) fn here() -> Option<Affinity> {
+        // SAFETY: takes no arguments.
+        let core = unsafe { libc::sched_getcpu() };
+        let core = usize::try_from(core).ok()?;
+        (core < MOST_CORES).then(|| Affinity::on(&[core]))
+    }
+
+    /// In ascending order.
+    pub(crate) fn cores(&self) -> Vec<usize> {
+        // SAFETY: the macro looks at bits inside of the set only.
+        let is_in = |core: &usize| unsafe { libc::CPU_ISSET(*core, &self.0) };
+        (0..MOST_CORES).filter(is_in).collect()
+    }
+
+    /// Lets the calling thread run on these only.
+    pub(crate) fn take(&self) -> io::Result<()> {
+        // SAFETY: the set is valid for reading so many bytes; thread 0 is the calling one.
+        check(unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) }).map(drop)
+    }
 }
 
-/// Lets the calling thread run on these cores only.
-pub(crate) fn set_affinity(cores: &[usize]) -> io::Result<()> {
-    // SAFETY: all-zero bytes are a valid, empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    for core in cores {
-        // SAFETY: the macro indexes the set's array, which panics out of bounds.
-        unsafe { libc::CPU_SET(*core, &mut set) };
+impl PartialEq for Affinity {
+    fn eq(&self, other: &Affinity) -> bool {
+        // SAFETY: the macro compares two sets.
+        unsafe { libc::CPU_EQUAL(&self.0, &other.0) }
     }
-    // SAFETY: `set` is valid for reading so many bytes; thread 0 is the calling one.
-    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) }).map(drop)
+}
+
+impl std::fmt::Debug for Affinity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.cores()).finish()
+    }
 }
 
 /// How many cores the machine may have, those that are switched off included.

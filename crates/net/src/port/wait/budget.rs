@@ -4,9 +4,10 @@
 //! that up is stopped until the second is over, for up to 50 ms, and the core may idle meanwhile: a loop that
 //! is busy or never sleeps would forward nothing for that long. So it stays below by itself, in pieces that
 //! hurt less: it sleeps when nothing is due soon, and if that never is, it runs as an ordinary thread for
-//! some milliseconds.
+//! some milliseconds, on the core where it is: the scheduler moves ordinary threads about, and one that has
+//! real-time priority again takes the core from whoever runs where it has come to.
 
-use crate::sys::Scheduling;
+use crate::sys::{Affinity, Scheduling};
 use sluice_core::{Span, Time};
 
 /// What a thread owes to others, in its own time.
@@ -53,6 +54,8 @@ pub(super) struct Budget {
     real_time: Scheduling,
     /// It runs as one of the others now.
     is_lowered: bool,
+    /// The cores that it had before that, and the one that it has for as long.
+    stays: Option<[Affinity; 2]>,
 }
 
 impl Budget {
@@ -64,6 +67,7 @@ impl Budget {
             until: None,
             real_time,
             is_lowered: false,
+            stays: None,
         })
     }
 
@@ -73,15 +77,37 @@ impl Budget {
         let time = self.pass(now);
         if self.is_lowered {
             self.debt.rested(time);
-            if self.debt.is_paid() && self.real_time.take().is_ok() {
-                self.is_lowered = false;
+            if self.debt.is_paid() {
+                self.raise();
             }
         } else {
             self.debt.ran(time);
             if self.debt.is_overdue() {
-                // Refused to nobody: every thread may become an ordinary one.
-                self.is_lowered = self.real_time.ordinary(super::SLICE_NS).take().is_ok();
+                self.lower();
             }
+        }
+    }
+
+    fn lower(&mut self) {
+        let cores = Affinity::of_thread().ok().zip(Affinity::here());
+        self.stays = cores
+            .filter(|(_, here)| here.take().is_ok())
+            .map(|(before, here)| [before, here]);
+        // Refused to nobody: every thread may become an ordinary one.
+        self.is_lowered = self.real_time.ordinary(super::SLICE_NS).take().is_ok();
+    }
+
+    fn raise(&mut self) {
+        if self.real_time.take().is_err() {
+            return;
+        }
+        self.is_lowered = false;
+        // Unless somebody has given it others meanwhile.
+        if let Some([before, here]) = self.stays.take()
+            && Affinity::of_thread().is_ok_and(|present| present == here)
+        {
+            // It fails when all of them have been taken from the process; then it stays.
+            let _ = before.take();
         }
     }
 
