@@ -90,19 +90,23 @@ impl Budget {
 
     fn lower(&mut self) {
         let cores = Affinity::of_thread().ok().zip(Affinity::here());
-        self.stays = cores
-            .filter(|(_, here)| here.take().is_ok())
-            .map(|(before, here)| [before, here]);
+        let stays = cores.filter(|(_, here)| here.take().is_ok());
+        self.stays = stays.map(|(before, here)| [before, here]);
         // Refused to nobody: every thread may become an ordinary one.
         self.is_lowered = self.real_time.ordinary(super::SLICE_NS).take().is_ok();
+        if !self.is_lowered {
+            self.may_move();
+        }
     }
 
     fn raise(&mut self) {
-        if self.real_time.take().is_err() {
-            return;
-        }
-        self.is_lowered = false;
-        // Unless somebody has given it others meanwhile.
+        self.is_lowered = self.real_time.take().is_err();
+        // Refused, it is an ordinary one for good.
+        self.may_move();
+    }
+
+    /// Gives the thread its cores back, unless somebody has given it others meanwhile.
+    fn may_move(&mut self) {
         if let Some([before, here]) = self.stays.take()
             && Affinity::of_thread().is_ok_and(|present| present == here)
         {
