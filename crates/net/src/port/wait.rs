@@ -202,7 +202,14 @@ impl Waiter {
             (_, Some(wake)) => now.as_ns() < wake,
         };
         if sleeps {
-            let timeout = wake.map(|wake| Duration::from_nanos(wake - now.as_ns()));
+            if let Some(ready) = self.sleep_to_be_placed(now, wake) {
+                now = clock.now();
+                self.has_slept(now);
+                if ready > 0 || wake.is_none() {
+                    return self.wake(now);
+                }
+            }
+            let timeout = wake.map(|wake| Duration::from_nanos(wake.saturating_sub(now.as_ns())));
             let ready = sys::poll(&mut self.polls, timeout);
             let now = clock.now();
             self.has_slept(now);
@@ -224,6 +231,26 @@ impl Waiter {
                 return Wake { now, ready: 0 };
             }
         }
+    }
+
+    /// If it is time for that, sleeps until shortly before `wake` in such a way that the scheduler chooses the core
+    /// on which the thread wakes up; how many watches are ready then.
+    fn sleep_to_be_placed(&mut self, now: Time, wake: Option<u64>) -> Option<usize> {
+        let budget = self.budget.as_mut()?;
+        let sleep_ns = wake.map(|wake| wake - now.as_ns());
+        let is_short = sleep_ns.is_some_and(|sleep_ns| sleep_ns < 2 * PLACED_AHEAD_NS);
+        if is_short || !budget.is_to_be_placed() {
+            return None;
+        }
+        let ready = sys::poll(&mut self.polls, Some(Duration::ZERO));
+        if ready > 0 {
+            return Some(ready);
+        }
+        let timeout = sleep_ns.map(|sleep_ns| Duration::from_nanos(sleep_ns - PLACED_AHEAD_NS));
+        budget.become_ordinary();
+        let ready = sys::poll(&mut self.polls, timeout);
+        budget.raise();
+        Some(ready)
     }
 
     /// One look at the watches, at once or after a rest.
@@ -293,6 +320,8 @@ impl Waiter {
 const LINGER: Span = Span::from_us(50);
 /// What poll(2) may take.
 const LOOK_TAKES: Span = Span::from_us(3);
+/// What is due is waited for with real-time priority, from so long before on.
+const PLACED_AHEAD_NS: u64 = 500_000;
 /// The shortest turn that the kernel gives; a batch takes tens of microseconds.
 const SLICE_NS: u64 = 100_000;
 const FIRST_MARGIN_NS: u64 = 60_000;
@@ -365,15 +394,95 @@ mod tests {
         thread.join().unwrap();
     }
 
-    /// It would be stopped by the kernel after 950 ms of a second.
-    #[test]
-    fn a_real_time_thread_that_never_sleeps_leaves_a_twentieth_to_others() {
+    /// Does `work` on a thread that runs before all ordinary ones.
+    fn with_real_time(work: impl FnOnce() + Send + 'static) {
         let thread = std::thread::spawn(|| {
             if crate::real_time(1).is_err() {
                 assert!(std::env::var_os("CI").is_none(), "CI has the privilege");
                 eprintln!("NOT SHOWN: this needs real-time priority");
                 return;
             }
+            work();
+        });
+        thread.join().unwrap();
+    }
+
+    /// The policy of a thread of this process, as soon as it sleeps (proc(5), fields 3 and 41).
+    fn policy_asleep(thread: libc::pid_t) -> libc::c_int {
+        let path = format!("/proc/self/task/{thread}/stat");
+        loop {
+            let stat = std::fs::read_to_string(&path).unwrap();
+            let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+            if fields[0] == "S" {
+                return fields[41 - 3].parse().unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn the_first_long_sleeps_of_a_real_time_thread_are_those_of_an_ordinary_one() {
+        with_real_time(|| {
+            let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+            let (begins, begun) = std::sync::mpsc::channel();
+            // SAFETY: takes no arguments.
+            #[allow(unsafe_code)]
+            let this = unsafe { libc::gettid() };
+            let watcher = std::thread::spawn(move || {
+                let mut policies = Vec::new();
+                for () in begun {
+                    policies.push(policy_asleep(this));
+                    // A short sleep does not count.
+                    std::thread::sleep(Duration::from_millis(1));
+                    std::io::Write::write_all(&mut &far, b"x").unwrap();
+                }
+                policies
+            });
+            let watch = Watch {
+                descriptor: std::os::fd::AsFd::as_fd(&near),
+                interest: Interest::Readable,
+            };
+            let clock = Clock::start();
+            let mut waiter = Waiter::new(Spin::None);
+            for _ in 0..9 {
+                begins.send(()).unwrap();
+                let deadline = clock.now() + Span::from_secs(60);
+                let wake = waiter.wait(&[watch], Some(deadline), &clock);
+                assert!(wake.ready == 1 && wake.now < deadline);
+                assert!(is_real_time());
+                std::io::Read::read_exact(&mut &near, &mut [0]).unwrap();
+            }
+            drop(begins);
+            // The first, the second, the fourth, the eighth.
+            let (ordinary, fifo) = (libc::SCHED_OTHER, libc::SCHED_FIFO);
+            let expected = [1, 1, 0, 1, 0, 0, 0, 1, 0].map(|is_ordinary| match is_ordinary {
+                1 => ordinary,
+                _ => fifo,
+            });
+            assert_eq!(watcher.join().unwrap(), expected);
+        });
+    }
+
+    #[test]
+    fn a_real_time_thread_meets_deadlines_after_a_sleep_as_an_ordinary_one() {
+        with_real_time(|| {
+            let clock = Clock::start();
+            for spin in [Spin::None, Spin::Adaptive] {
+                let mut waiter = Waiter::new(spin);
+                for _ in 0..4 {
+                    let deadline = clock.now() + Span::from_ms(3);
+                    let wake = waiter.wait(&[], Some(deadline), &clock);
+                    assert!(wake.now >= deadline && wake.ready == 0, "{spin:?}");
+                    assert!(is_real_time());
+                }
+            }
+        });
+    }
+
+    /// It would be stopped by the kernel after 950 ms of a second.
+    #[test]
+    fn a_real_time_thread_that_never_sleeps_leaves_a_twentieth_to_others() {
+        with_real_time(|| {
             let clock = Clock::start();
             let used = || Time::from_ns(sys::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID));
             let mut waiter = Waiter::new(Spin::Always);
@@ -400,6 +509,5 @@ mod tests {
             assert!(is_real_time(), "it has not come back");
             assert_eq!(cores(), cores_before);
         });
-        thread.join().unwrap();
     }
 }

@@ -56,6 +56,8 @@ pub(super) struct Budget {
     is_lowered: bool,
     /// The cores that it had before that, and the one that it has for as long.
     stays: Option<[Affinity; 2]>,
+    /// Sleeps that were long ones.
+    long_sleeps: u64,
 }
 
 impl Budget {
@@ -68,6 +70,7 @@ impl Budget {
             real_time,
             is_lowered: false,
             stays: None,
+            long_sleeps: 0,
         })
     }
 
@@ -92,14 +95,14 @@ impl Budget {
         let cores = Affinity::of_thread().ok().zip(Affinity::here());
         let stays = cores.filter(|(_, here)| here.take().is_ok());
         self.stays = stays.map(|(before, here)| [before, here]);
-        // Refused to nobody: every thread may become an ordinary one.
-        self.is_lowered = self.real_time.ordinary(super::SLICE_NS).take().is_ok();
+        self.become_ordinary();
         if !self.is_lowered {
             self.may_move();
         }
     }
 
-    fn raise(&mut self) {
+    /// Gives the thread its priority back.
+    pub(super) fn raise(&mut self) {
         self.is_lowered = self.real_time.take().is_err();
         // Refused, it is an ordinary one for good.
         self.may_move();
@@ -115,10 +118,27 @@ impl Budget {
         }
     }
 
+    /// Whether the next long sleep is to be that of an ordinary thread. A real-time one wakes up on the core on
+    /// which it fell asleep, wherever that comes from which it is woken for; an ordinary one where the scheduler
+    /// thinks best, which knows the cores that the hypervisor has halted. So the first long sleeps are an ordinary
+    /// thread's, and then ever fewer, since with priority a wake-up is surer where others want the core.
+    pub(super) fn is_to_be_placed(&self) -> bool {
+        let next = self.long_sleeps + 1;
+        let step = next.next_power_of_two().min(MOST_SLEEPS_PER_PLACE);
+        !self.is_lowered && next % step == 0
+    }
+
+    /// Makes the thread an ordinary one, up to [`Budget::raise`].
+    pub(super) fn become_ordinary(&mut self) {
+        // Refused to nobody: every thread may become an ordinary one.
+        self.is_lowered = self.real_time.ordinary(super::SLICE_NS).take().is_ok();
+    }
+
     /// The thread has slept until now.
     pub(super) fn has_slept(&mut self, now: Time) {
         let time = self.pass(now);
         self.debt.rested(time);
+        self.long_sleeps += u64::from(time >= LONG_SLEEP);
     }
 
     /// How long the thread may sleep now: a little, if something is owed and nothing is due soon.
@@ -139,6 +159,10 @@ const RUNS_PER_REST: u64 = 11;
 const REST: Span = Span::from_us(100);
 /// By so much a rest may end late without harm.
 const AHEAD: Span = Span::from_us(300);
+/// A core that has idled for so long may have been halted.
+const LONG_SLEEP: Span = Span::from_us(200);
+/// At least one in so many long sleeps is that of an ordinary thread.
+const MOST_SLEEPS_PER_PLACE: u64 = 128;
 /// Owed after 55 ms without a rest: a twentieth of a second.
 const MOST_OWED: Span = Span::from_ms(5);
 
