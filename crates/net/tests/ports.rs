@@ -19,6 +19,8 @@ use sluice_net::port::{
 use sluice_net::traffic::Stop;
 use sluice_net::traffic::ping::Ping;
 use sluice_net::traffic::tcp::TcpFlow;
+use socket2::Socket;
+use std::mem::MaybeUninit;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
@@ -413,6 +415,36 @@ fn a_long_frame_for_which_the_queue_has_no_room_is_counted() {
     assert_eq!((held.len(), lost), (2, 9), "{counters:?}");
     let last = held.last().unwrap();
     assert_eq!(wire.pool.frame_len(*last), 114, "the short one is there");
+}
+
+/// The ring says that they wait in the queue, and the queue does not have them: nothing else is lost with them.
+#[test]
+fn long_frames_that_the_queue_does_not_have_are_counted() {
+    for missing in 1..=3 {
+        let mut wire = Wire::new(PacketOptions::default());
+        let socket = wire.long_sender();
+        for number in 1..=3 {
+            socket.send_to(&[number; 8000], FAR).unwrap();
+        }
+        wire.send(&frame(&[], 100));
+        let [_, right] = &mut wire.ports;
+        let thief = Socket::from(right.as_fd().try_clone_to_owned().unwrap());
+        for _ in 0..missing {
+            let taken = thief.recv(&mut [const { MaybeUninit::uninit() }; 9000]);
+            assert_eq!(taken.unwrap(), VnetHeader::LEN + 8042);
+        }
+        let held = receive(right, &mut wire.pool, 4 - missing);
+        let firsts = held[..3 - missing]
+            .iter()
+            .map(|slot| wire.pool.head(*slot)[42]);
+        let expected: Vec<u8> = (missing as u8 + 1..=3).collect();
+        assert_eq!(firsts.collect::<Vec<u8>>(), expected);
+        let last = held.last().unwrap();
+        assert_eq!(wire.pool.frame_len(*last), 114, "the short one is there");
+        let counters = right.counters();
+        let lost = counters.lost(Loss::KernelQueue);
+        assert_eq!((lost, counters.lost_total()), (missing as u64, lost));
+    }
 }
 
 #[test]

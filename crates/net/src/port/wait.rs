@@ -420,46 +420,59 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_first_long_sleeps_of_a_real_time_thread_are_those_of_an_ordinary_one() {
-        with_real_time(|| {
-            let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
-            let (begins, begun) = std::sync::mpsc::channel();
-            // SAFETY: takes no arguments.
-            #[allow(unsafe_code)]
-            let this = unsafe { libc::gettid() };
-            let watcher = std::thread::spawn(move || {
-                let mut policies = Vec::new();
-                for () in begun {
-                    policies.push(policy_asleep(this));
-                    // A short sleep does not count.
-                    std::thread::sleep(Duration::from_millis(1));
-                    std::io::Write::write_all(&mut &far, b"x").unwrap();
-                }
-                policies
-            });
-            let watch = Watch {
-                descriptor: std::os::fd::AsFd::as_fd(&near),
-                interest: Interest::Readable,
-            };
-            let clock = Clock::start();
-            let mut waiter = Waiter::new(Spin::None);
-            for _ in 0..9 {
-                begins.send(()).unwrap();
-                let deadline = clock.now() + Span::from_secs(60);
-                let wake = waiter.wait(&[watch], Some(deadline), &clock);
-                assert!(wake.ready == 1 && wake.now < deadline);
-                assert!(is_real_time());
-                std::io::Read::read_exact(&mut &near, &mut [0]).unwrap();
+    /// The policies of the calling thread in nine sleeps of a millisecond and more.
+    fn policies_of_sleeps() -> Vec<libc::c_int> {
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (begins, begun) = std::sync::mpsc::channel();
+        // SAFETY: takes no arguments.
+        #[allow(unsafe_code)]
+        let this = unsafe { libc::gettid() };
+        let watcher = std::thread::spawn(move || {
+            let mut policies = Vec::new();
+            for () in begun {
+                policies.push(policy_asleep(this));
+                // A short sleep does not count.
+                std::thread::sleep(Duration::from_millis(1));
+                std::io::Write::write_all(&mut &far, b"x").unwrap();
             }
-            drop(begins);
-            // The first, the second, the fourth, the eighth.
+            policies
+        });
+        let watch = Watch {
+            descriptor: std::os::fd::AsFd::as_fd(&near),
+            interest: Interest::Readable,
+        };
+        let clock = Clock::start();
+        let mut waiter = Waiter::new(Spin::None);
+        for _ in 0..9 {
+            begins.send(()).unwrap();
+            let deadline = clock.now() + Span::from_secs(60);
+            let wake = waiter.wait(&[watch], Some(deadline), &clock);
+            assert!(wake.ready == 1 && wake.now < deadline);
+            assert!(is_real_time());
+            std::io::Read::read_exact(&mut &near, &mut [0]).unwrap();
+        }
+        drop(begins);
+        watcher.join().unwrap()
+    }
+
+    #[test]
+    fn the_scheduler_places_the_first_long_sleeps_of_a_real_time_thread() {
+        with_real_time(|| {
             let (ordinary, fifo) = (libc::SCHED_OTHER, libc::SCHED_FIFO);
-            let expected = [1, 1, 0, 1, 0, 0, 0, 1, 0].map(|is_ordinary| match is_ordinary {
-                1 => ordinary,
-                _ => fifo,
-            });
-            assert_eq!(watcher.join().unwrap(), expected);
+            let cores = crate::cores::allowed().unwrap();
+            let expected = match cores.len() {
+                1 => [fifo; 9],
+                // The first, the second, the fourth, the eighth.
+                _ => [1, 1, 0, 1, 0, 0, 0, 1, 0]
+                    .map(|placed| if placed == 1 { ordinary } else { fifo }),
+            };
+            assert_eq!(policies_of_sleeps(), expected);
+            let _stay = crate::cores::Stay::on(&cores[..1]).unwrap();
+            assert_eq!(
+                policies_of_sleeps(),
+                [fifo; 9],
+                "there is nothing to choose"
+            );
         });
     }
 

@@ -56,6 +56,8 @@ pub(super) struct Budget {
     is_lowered: bool,
     /// The cores that it had before that, and the one that it has for as long.
     stays: Option<[Affinity; 2]>,
+    /// It may run on more than one core.
+    has_choice: bool,
     /// Sleeps that were long ones.
     long_sleeps: u64,
 }
@@ -70,6 +72,7 @@ impl Budget {
             real_time,
             is_lowered: false,
             stays: None,
+            has_choice: Affinity::of_thread().is_ok_and(|cores| cores.cores().len() > 1),
             long_sleeps: 0,
         })
     }
@@ -125,7 +128,7 @@ impl Budget {
     pub(super) fn is_to_be_placed(&self) -> bool {
         let next = self.long_sleeps + 1;
         let step = next.next_power_of_two().min(MOST_SLEEPS_PER_PLACE);
-        !self.is_lowered && next % step == 0
+        self.has_choice && !self.is_lowered && next % step == 0
     }
 
     /// Makes the thread an ordinary one, up to [`Budget::raise`].
