@@ -128,7 +128,7 @@ impl Budget {
     pub(super) fn is_to_be_placed(&self) -> bool {
         let next = self.long_sleeps + 1;
         let step = next.next_power_of_two().min(MOST_SLEEPS_PER_PLACE);
-        self.has_choice && !self.is_lowered && next % step == 0
+        self.has_choice && !self.is_lowered && next.is_multiple_of(step)
     }
 
     /// Makes the thread an ordinary one, up to [`Budget::raise`].
