@@ -113,7 +113,8 @@ pub struct RealTimeError {
 
 /// Puts the calling thread before all ordinary ones (SCHED_FIFO): on a busy machine, waits
 /// then end late by tens of microseconds instead of milliseconds. The thread must leave the core to others
-/// for a twentieth of the time, or the kernel stops it; a [`crate::port::Waiter`] sees to that.
+/// for a twentieth of the time, or the kernel stops it; a [`crate::port::Waiter`] sees to that, and makes
+/// the thread an ordinary one for that and for some of its sleeps.
 ///
 /// # Errors
 /// When the process may not, as in a user namespace.

@@ -202,17 +202,9 @@ impl Waiter {
             (_, Some(wake)) => now.as_ns() < wake,
         };
         if sleeps {
-            if let Some(ready) = self.sleep_to_be_placed(now, wake) {
-                now = clock.now();
-                self.has_slept(now);
-                if ready > 0 || wake.is_none() {
-                    return self.wake(now);
-                }
-            }
-            let timeout = wake.map(|wake| Duration::from_nanos(wake.saturating_sub(now.as_ns())));
-            let ready = sys::poll(&mut self.polls, timeout);
+            let ready = self.sleep(now, wake, clock);
             let now = clock.now();
-            self.has_slept(now);
+            self.has_slept(now, ready > 0);
             let Some((wake, deadline)) = wake.zip(deadline).filter(|_| ready == 0) else {
                 return self.wake(now);
             };
@@ -233,24 +225,36 @@ impl Waiter {
         }
     }
 
-    /// If it is time for that, sleeps until shortly before `wake` in such a way that the scheduler chooses the core
-    /// on which the thread wakes up; how many watches are ready then.
-    fn sleep_to_be_placed(&mut self, now: Time, wake: Option<u64>) -> Option<usize> {
-        let budget = self.budget.as_mut()?;
-        let sleep_ns = wake.map(|wake| wake - now.as_ns());
-        let is_short = sleep_ns.is_some_and(|sleep_ns| sleep_ns < 2 * PLACED_AHEAD_NS);
-        if is_short || !budget.is_to_be_placed() {
-            return None;
+    /// Sleeps until `wake` or until a watch is ready; how many are. If it is time for that, and until shortly before
+    /// `wake`, in such a way that the scheduler chooses the core on which the thread wakes up.
+    fn sleep(&mut self, mut now: Time, wake: Option<u64>, clock: &Clock) -> usize {
+        let until = |ahead_ns: u64, now: Time| {
+            wake.map(|wake| Duration::from_nanos(wake.saturating_sub(now.as_ns() + ahead_ns)))
+        };
+        let least = Duration::from_nanos(PLACED_AHEAD_NS);
+        let is_long = until(PLACED_AHEAD_NS, now).is_none_or(|sleep| sleep >= least);
+        if let Some(budget) = &mut self.budget
+            && is_long
+            && budget.is_to_be_placed()
+        {
+            let ready = sys::poll(&mut self.polls, Some(Duration::ZERO));
+            if ready > 0 {
+                return ready;
+            }
+            budget.become_ordinary();
+            // Others may have had the core meanwhile.
+            let ready = sys::poll(&mut self.polls, until(PLACED_AHEAD_NS, clock.now()));
+            budget.raise();
+            if ready > 0 {
+                budget.was_placed();
+            }
+            // With nothing due, a signal has ended it.
+            if ready > 0 || wake.is_none() {
+                return ready;
+            }
+            now = clock.now();
         }
-        let ready = sys::poll(&mut self.polls, Some(Duration::ZERO));
-        if ready > 0 {
-            return Some(ready);
-        }
-        let timeout = sleep_ns.map(|sleep_ns| Duration::from_nanos(sleep_ns - PLACED_AHEAD_NS));
-        budget.become_ordinary();
-        let ready = sys::poll(&mut self.polls, timeout);
-        budget.raise();
-        Some(ready)
+        sys::poll(&mut self.polls, until(0, now))
     }
 
     /// One look at the watches, at once or after a rest.
@@ -260,10 +264,10 @@ impl Waiter {
             .as_ref()
             .and_then(|budget| budget.rest(now, deadline));
         let timeout = rest.unwrap_or(Span::ZERO);
-        sys::poll(&mut self.polls, Some(Duration::from_nanos(timeout.as_ns())));
+        let ready = sys::poll(&mut self.polls, Some(Duration::from_nanos(timeout.as_ns())));
         let now = clock.now();
         if rest.is_some() {
-            self.has_slept(now);
+            self.has_slept(now, ready > 0);
         } else {
             self.was_awake(now);
         }
@@ -284,9 +288,9 @@ impl Waiter {
         }
     }
 
-    fn has_slept(&mut self, now: Time) {
+    fn has_slept(&mut self, now: Time, is_woken: bool) {
         if let Some(budget) = &mut self.budget {
-            budget.has_slept(now);
+            budget.has_slept(now, is_woken);
         }
     }
 
@@ -444,6 +448,8 @@ mod tests {
         let clock = Clock::start();
         let mut waiter = Waiter::new(Spin::None);
         for _ in 0..9 {
+            // This one tells nothing, since no frame ends it.
+            waiter.wait(&[watch], Some(clock.now() + Span::from_ms(3)), &clock);
             begins.send(()).unwrap();
             let deadline = clock.now() + Span::from_secs(60);
             let wake = waiter.wait(&[watch], Some(deadline), &clock);
@@ -477,7 +483,26 @@ mod tests {
     }
 
     #[test]
-    fn a_real_time_thread_meets_deadlines_after_a_sleep_as_an_ordinary_one() {
+    fn a_thread_that_would_not_get_its_priority_back_keeps_it() {
+        with_real_time(|| {
+            // capset(2), version 3: 64 bits each of what is effective, permitted and inherited. Of this thread.
+            let header = [0x2008_0522_u32, 0];
+            let none = [0_u32; 6];
+            // SAFETY: both are valid for reading as long as that version says.
+            #[allow(unsafe_code)]
+            let result =
+                unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const none) };
+            assert_eq!(result, 0);
+            if crate::real_time(2).is_ok() {
+                // A limit of rtprio allows it all the same.
+                return;
+            }
+            assert_eq!(policies_of_sleeps(), [libc::SCHED_FIFO; 9]);
+        });
+    }
+
+    #[test]
+    fn a_sleep_as_an_ordinary_thread_ends_no_wait_early() {
         with_real_time(|| {
             let clock = Clock::start();
             for spin in [Spin::None, Spin::Adaptive] {

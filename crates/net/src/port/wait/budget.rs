@@ -6,6 +6,8 @@
 //! hurt less: it sleeps when nothing is due soon, and if that never is, it runs as an ordinary thread for
 //! some milliseconds, on the core where it is: the scheduler moves ordinary threads about, and one that has
 //! real-time priority again takes the core from whoever runs where it has come to.
+//!
+//! It is one for some of its sleeps, too ([`Placements`]), and then it is to be moved.
 
 use crate::sys::{Affinity, Scheduling};
 use sluice_core::{Span, Time};
@@ -44,6 +46,44 @@ impl Debt {
     }
 }
 
+/// Which sleeps are those of an ordinary thread. A real-time one wakes up on the core on which it fell asleep, and
+/// that has to be started if what it is woken for comes in on another; an ordinary one wakes up where the scheduler
+/// thinks best, which knows the cores that the hypervisor has halted. So the scheduler is let choose before the
+/// first wake-up from a long sleep, and then ever more seldom, since with priority a wake-up is surer where others
+/// want the core.
+#[derive(Clone, Copy, Debug, Default)]
+struct Placements {
+    /// Long sleeps that a frame ended. A deadline ends one on the core where it began, and tells nothing.
+    wakes: u64,
+    /// The wake-up for which the scheduler has chosen last.
+    tried: u64,
+}
+
+impl Placements {
+    /// Whether the scheduler is to choose for the next sleep.
+    const fn is_due(&self) -> bool {
+        let next = self.wakes + 1;
+        let step = next.next_power_of_two();
+        let step = if step < WAKES_PER_PLACE {
+            step
+        } else {
+            WAKES_PER_PLACE
+        };
+        // If the sleep was a short one, frames come one upon the other.
+        next.is_multiple_of(step) && self.tried != next
+    }
+
+    /// It has chosen, and a frame has ended the sleep.
+    const fn has_chosen(&mut self) {
+        self.tried = self.wakes + 1;
+    }
+
+    /// A frame has ended a sleep of that length.
+    fn woke(&mut self, asleep: Span) {
+        self.wakes += u64::from(asleep >= LONG_SLEEP);
+    }
+}
+
 /// Keeps a real-time thread below its share.
 #[derive(Debug)]
 pub(super) struct Budget {
@@ -56,10 +96,11 @@ pub(super) struct Budget {
     is_lowered: bool,
     /// The cores that it had before that, and the one that it has for as long.
     stays: Option<[Affinity; 2]>,
+    /// It gets its priority back when it has been an ordinary thread.
+    may_return: bool,
     /// It may run on more than one core.
     has_choice: bool,
-    /// Sleeps that were long ones.
-    long_sleeps: u64,
+    placements: Placements,
 }
 
 impl Budget {
@@ -72,8 +113,9 @@ impl Budget {
             real_time,
             is_lowered: false,
             stays: None,
+            may_return: may_return_to(real_time),
             has_choice: Affinity::of_thread().is_ok_and(|cores| cores.cores().len() > 1),
-            long_sleeps: 0,
+            placements: Placements::default(),
         })
     }
 
@@ -83,7 +125,7 @@ impl Budget {
         let time = self.pass(now);
         if self.is_lowered {
             self.debt.rested(time);
-            if self.debt.is_paid() {
+            if self.debt.is_paid() && self.may_return {
                 self.raise();
             }
         } else {
@@ -96,7 +138,8 @@ impl Budget {
 
     fn lower(&mut self) {
         let cores = Affinity::of_thread().ok().zip(Affinity::here());
-        let stays = cores.filter(|(_, here)| here.take().is_ok());
+        // One that does not come back may be moved.
+        let stays = cores.filter(|(_, here)| self.may_return && here.take().is_ok());
         self.stays = stays.map(|(before, here)| [before, here]);
         self.become_ordinary();
         if !self.is_lowered {
@@ -106,8 +149,9 @@ impl Budget {
 
     /// Gives the thread its priority back.
     pub(super) fn raise(&mut self) {
-        self.is_lowered = self.real_time.take().is_err();
         // Refused, it is an ordinary one for good.
+        self.may_return = self.real_time.take().is_ok();
+        self.is_lowered = !self.may_return;
         self.may_move();
     }
 
@@ -121,14 +165,14 @@ impl Budget {
         }
     }
 
-    /// Whether the next long sleep is to be that of an ordinary thread. A real-time one wakes up on the core on
-    /// which it fell asleep, wherever that comes from which it is woken for; an ordinary one where the scheduler
-    /// thinks best, which knows the cores that the hypervisor has halted. So the first long sleeps are an ordinary
-    /// thread's, and then ever fewer, since with priority a wake-up is surer where others want the core.
-    pub(super) fn is_to_be_placed(&self) -> bool {
-        let next = self.long_sleeps + 1;
-        let step = next.next_power_of_two().min(MOST_SLEEPS_PER_PLACE);
-        self.has_choice && !self.is_lowered && next.is_multiple_of(step)
+    /// Whether the scheduler is to choose the core for the next sleep, if that may be a long one.
+    pub(super) const fn is_to_be_placed(&self) -> bool {
+        self.may_return && self.has_choice && !self.is_lowered && self.placements.is_due()
+    }
+
+    /// A frame has ended a sleep for which it has chosen.
+    pub(super) const fn was_placed(&mut self) {
+        self.placements.has_chosen();
     }
 
     /// Makes the thread an ordinary one, up to [`Budget::raise`].
@@ -137,11 +181,13 @@ impl Budget {
         self.is_lowered = self.real_time.ordinary(super::SLICE_NS).take().is_ok();
     }
 
-    /// The thread has slept until now.
-    pub(super) fn has_slept(&mut self, now: Time) {
+    /// The thread has slept until now, when a frame has woken it or not.
+    pub(super) fn has_slept(&mut self, now: Time, is_woken: bool) {
         let time = self.pass(now);
         self.debt.rested(time);
-        self.long_sleeps += u64::from(time >= LONG_SLEEP);
+        if is_woken {
+            self.placements.woke(time);
+        }
     }
 
     /// How long the thread may sleep now: a little, if something is owed and nothing is due soon.
@@ -156,6 +202,19 @@ impl Budget {
     }
 }
 
+/// Whether a thread of this process that is an ordinary one may run so. Who was started with real-time priority
+/// keeps it without the privilege, but does not get it back.
+fn may_return_to(real_time: Scheduling) -> bool {
+    let tries = move || {
+        real_time
+            .ordinary(super::SLICE_NS)
+            .take()
+            .and_then(|()| real_time.take())
+    };
+    let thread = std::thread::Builder::new().spawn(tries);
+    thread.is_ok_and(|thread| thread.join().is_ok_and(|result| result.is_ok()))
+}
+
 /// The thread has eleven twelfths of a core, which leaves to others more than the kernel asks for: its second
 /// begins when it likes, and a batch may end late.
 const RUNS_PER_REST: u64 = 11;
@@ -164,8 +223,8 @@ const REST: Span = Span::from_us(100);
 const AHEAD: Span = Span::from_us(300);
 /// A core that has idled for so long may have been halted.
 const LONG_SLEEP: Span = Span::from_us(200);
-/// At least one in so many long sleeps is that of an ordinary thread.
-const MOST_SLEEPS_PER_PLACE: u64 = 128;
+/// Wake-ups from long sleeps for each time that the scheduler chooses, in the end.
+const WAKES_PER_PLACE: u64 = 128;
 /// Owed after 55 ms without a rest: a twentieth of a second.
 const MOST_OWED: Span = Span::from_ms(5);
 
@@ -209,6 +268,36 @@ mod tests {
             let most = used.into_iter().max();
             prop_assert!(most <= Some(ALLOWED_NS), "{most:?}");
         }
+    }
+
+    #[test]
+    fn the_scheduler_chooses_for_ever_fewer_wake_ups() {
+        let long = LONG_SLEEP;
+        let mut placements = Placements::default();
+        let mut chosen = Vec::new();
+        for wake in 1..=400 {
+            if placements.is_due() {
+                placements.has_chosen();
+                chosen.push(wake);
+            }
+            placements.woke(long);
+        }
+        assert_eq!(chosen, [1, 2, 4, 8, 16, 32, 64, 128, 256, 384]);
+    }
+
+    #[test]
+    fn the_scheduler_does_not_choose_again_while_sleeps_are_short() {
+        let short = Span::from_ns(LONG_SLEEP.as_ns() - 1);
+        let mut placements = Placements::default();
+        // A deadline that ends a sleep changes nothing.
+        assert!(placements.is_due());
+        placements.has_chosen();
+        for _ in 0..1000 {
+            placements.woke(short);
+            assert!(!placements.is_due());
+        }
+        placements.woke(LONG_SLEEP);
+        assert!(placements.is_due(), "the second");
     }
 
     #[test]
