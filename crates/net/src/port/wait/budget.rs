@@ -61,14 +61,9 @@ struct Placements {
 
 impl Placements {
     /// Whether the scheduler is to choose for the next sleep.
-    const fn is_due(&self) -> bool {
+    fn is_due(&self) -> bool {
         let next = self.wakes + 1;
-        let step = next.next_power_of_two();
-        let step = if step < WAKES_PER_PLACE {
-            step
-        } else {
-            WAKES_PER_PLACE
-        };
+        let step = next.next_power_of_two().min(WAKES_PER_PLACE);
         // If the sleep was a short one, frames come one upon the other.
         next.is_multiple_of(step) && self.tried != next
     }
@@ -166,7 +161,7 @@ impl Budget {
     }
 
     /// Whether the scheduler is to choose the core for the next sleep, if that may be a long one.
-    pub(super) const fn is_to_be_placed(&self) -> bool {
+    pub(super) fn is_to_be_placed(&self) -> bool {
         self.may_return && self.has_choice && !self.is_lowered && self.placements.is_due()
     }
 
@@ -289,7 +284,6 @@ mod tests {
     fn the_scheduler_does_not_choose_again_while_sleeps_are_short() {
         let short = Span::from_ns(LONG_SLEEP.as_ns() - 1);
         let mut placements = Placements::default();
-        // A deadline that ends a sleep changes nothing.
         assert!(placements.is_due());
         placements.has_chosen();
         for _ in 0..1000 {
