@@ -16,6 +16,7 @@ mod pool;
 mod trains;
 pub mod tun;
 mod wait;
+mod warmth;
 pub mod xdp;
 
 pub use nfqueue::NfqueuePort;
@@ -24,6 +25,7 @@ pub use pcap::PcapPort;
 pub use pool::{HEAD_LEN, Pool, PoolError, PoolSize, Slot};
 pub use tun::TunPort;
 pub use wait::{Interest, Spin, Waiter, Wake, Watch};
+pub use warmth::Warmth;
 pub use xdp::XdpPort;
 
 use crate::frame::Link;

@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use sluice_core::{Cx, Rng, Span, Time};
 use sluice_net::Clock;
 use sluice_net::frame::FlowHasher;
-use sluice_net::port::{Counters, Interest, Pool, Port, Slot, Spin, Waiter, Watch};
+use sluice_net::port::{Counters, Interest, Pool, Port, Slot, Spin, Waiter, Warmth, Watch};
 
 use super::{Lane, LaneCounts, Lateness, LostFrame, Observer, PortNumber, Queueing};
 
@@ -29,6 +29,8 @@ pub struct Forwarder<P, Q, O = ()> {
     ready: u64,
     /// Turns since the kernel was asked which ports are ready.
     unasked: u32,
+    /// Of a loop that stays awake.
+    warmth: Option<Warmth>,
 }
 
 /// How a lane starts.
@@ -86,6 +88,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             received: Vec::with_capacity(BATCH),
             ready: 0,
             unasked: 0,
+            warmth: (spin == Spin::Always).then(Warmth::open).flatten(),
         }
     }
 
@@ -181,6 +184,9 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             if Waiter::meet(now, deadline, look_takes, &self.clock).is_some() {
                 return true;
             }
+            if let Some(warmth) = &mut self.warmth {
+                warmth.keep(now, deadline);
+            }
             before = now;
         }
         false
@@ -223,6 +229,11 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
     /// What has passed through a port and what was lost there.
     pub fn counters(&mut self, port: PortNumber) -> Counters {
         self.ports[port].counters()
+    }
+
+    /// Whether the loop keeps a packet's way in the processor's caches while it stays awake and has nothing to do.
+    pub const fn is_kept_warm(&self) -> bool {
+        self.warmth.is_some()
     }
 
     /// The memory of the frames.
@@ -291,6 +302,9 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             }
             let sent = port.transmit(&mut self.pool, &outbox.slots);
             let now = self.clock.now();
+            if let Some(warmth) = &mut self.warmth {
+                warmth.sent_else(now);
+            }
             for slot in outbox.slots.drain(..).skip(sent) {
                 self.pool.free(slot);
             }

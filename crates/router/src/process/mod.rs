@@ -596,6 +596,7 @@ impl Loop {
             late_p99_ns: lateness.bound(990).as_ns(),
             commands: self.commands,
             is_real_time: self.is_real_time,
+            is_kept_warm: self.forwarder.is_kept_warm(),
             cpu_latency_ns: self.cpu_latency.map(Span::as_ns),
         }
     }

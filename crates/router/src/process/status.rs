@@ -33,6 +33,9 @@ pub struct Status {
     pub commands: u64,
     /// Whether the loop runs before ordinary threads (SCHED_FIFO).
     pub is_real_time: bool,
+    /// Whether the loop keeps a packet's way in the processor's caches while it has nothing to do (`--spin always`).
+    #[serde(default)]
+    pub is_kept_warm: bool,
     /// What leaving an idle state may take the cores of the machine while it runs, if it asks for that.
     #[serde(default)]
     pub cpu_latency_ns: Option<u64>,
