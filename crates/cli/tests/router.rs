@@ -386,6 +386,20 @@ fn cores_idle_as_they_did_however_the_router_ends() {
 }
 
 #[test]
+fn a_router_that_stays_awake_tells_that_it_keeps_the_way_warm() {
+    let running = Running::start(None, &["--accept", "--spin", "always"]);
+    std::thread::sleep(Duration::from_millis(20));
+    let status = running.end();
+    assert!(
+        status["warmth_requests"].as_u64() > Some(0),
+        "{}",
+        status["warmth_requests"]
+    );
+    let status = Running::start(None, &["--accept"]).end();
+    assert_eq!(status["warmth_requests"], Value::Null);
+}
+
+#[test]
 fn a_limit_of_idle_states_that_cannot_be_had_keeps_the_router_from_starting() {
     assert!(geteuid().is_root(), "only root can be somebody else");
     let folder = tempfile::tempdir().unwrap();

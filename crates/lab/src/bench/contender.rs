@@ -15,7 +15,7 @@ use sluice_net::port::tun::TunError;
 use sluice_net::port::xdp::XdpOptions;
 use sluice_net::port::{
     Counters, Interest, NfqueuePort, PacketPort, Pool, PoolSize, Port, Spin, TunPort, Waiter,
-    Watch, XdpPort,
+    Warmth, Watch, XdpPort,
 };
 use sluice_net::traffic::Stop;
 use sluice_router::forward::{
@@ -338,6 +338,7 @@ impl Way {
         let clock = Clock::start();
         let queue = Spec::parse(queue).expect("the queues of the bench are written right");
         let mut forwarder = Forwarder::new(self.ports, self.pool, clock, plan.spin);
+        forwarder.keep_warm(Warmth::for_loop(plan.spin));
         let params = PipeParams::default();
         let piped = Piped::new(&params, Vec::new(), &queue, self.to, SPLIT_BELOW);
         let options = LaneOptions {
@@ -469,6 +470,7 @@ fn forward(pipes: &Pipes, ports: Ports, pool: Pool, clock: Clock, stop: &Stop) -
     run_before_others(pipes.real_time);
     let queue = Spec::parse(pipes.queue).expect("the queues of the bench are written right");
     let mut forwarder = Forwarder::new(Vec::from(ports), pool, clock, pipes.spin);
+    forwarder.keep_warm(Warmth::for_loop(pipes.spin));
     for (from, params) in [pipes.up.clone(), PipeParams::default()].iter().enumerate() {
         let piped = Piped::new(params, Vec::new(), &queue, pipes.exits[from], SPLIT_BELOW);
         let options = LaneOptions {

@@ -11,7 +11,7 @@ use sluice_core::registry::Spec;
 use sluice_core::{DropReason, Rate, Rng, Span, Time};
 use sluice_net::Clock;
 use sluice_net::frame::{Link, VnetHeader};
-use sluice_net::port::{Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin};
+use sluice_net::port::{Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin, Warmth};
 
 use super::*;
 
@@ -201,6 +201,36 @@ fn a_loop_that_stays_awake_looks_at_its_ports_itself() {
         assert_eq!(bench.outgoing.borrow().len(), frames);
     }
     bench.assert_conserved();
+}
+
+/// At most a request every 50 us.
+#[test]
+fn a_loop_that_stays_awake_keeps_the_way_warm_while_nothing_is_due() {
+    let clock = Clock::start();
+    for spin in [Spin::None, Spin::Adaptive] {
+        assert!(Warmth::for_loop(spin).is_none(), "{spin:?}");
+    }
+    let Some(warmth) = Warmth::for_loop(Spin::Always) else {
+        assert!(std::env::var_os("CI").is_none(), "CI has the privilege");
+        eprintln!("NOT SHOWN: this needs a network namespace (CAP_SYS_ADMIN)");
+        return;
+    };
+    let mut bench = bench_with(Spin::Always, &PipeParams::default(), "fifo", 1000);
+    assert_eq!(bench.forwarder.warmth_requests(), None);
+    bench.forwarder.keep_warm(Some(warmth));
+    for _ in 0..100 {
+        bench.forwarder.turn(Some(Time::ZERO), None);
+    }
+    assert_eq!(bench.forwarder.warmth_requests(), Some(0), "overdue");
+    let start = clock.now();
+    let mut sent = 0;
+    while sent < 10 && clock.now() < start + Span::from_secs(10) {
+        let until = clock.now() + Span::from_ms(1);
+        bench.forwarder.turn(Some(until), None);
+        sent = bench.forwarder.warmth_requests().expect("it is kept warm");
+    }
+    let most = clock.now().since(start).as_ns() / 50_000 + 1;
+    assert!((10..=most).contains(&sent), "{sent}");
 }
 
 #[test]

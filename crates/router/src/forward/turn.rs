@@ -29,7 +29,7 @@ pub struct Forwarder<P, Q, O = ()> {
     ready: u64,
     /// Turns since the kernel was asked which ports are ready.
     unasked: u32,
-    /// Of a loop that stays awake.
+    /// What it does while it has nothing to do.
     warmth: Option<Warmth>,
 }
 
@@ -88,8 +88,13 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             received: Vec::with_capacity(BATCH),
             ready: 0,
             unasked: 0,
-            warmth: (spin == Spin::Always).then(Warmth::open).flatten(),
+            warmth: None,
         }
+    }
+
+    /// What keeps packets' way through the kernel in the processor's caches while the loop stays awake and has nothing to do.
+    pub fn keep_warm(&mut self, warmth: Option<Warmth>) {
+        self.warmth = warmth;
     }
 
     /// Adds a lane that takes what arrives at some ports; its number.
@@ -184,10 +189,11 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             if Waiter::meet(now, deadline, look_takes, &self.clock).is_some() {
                 return true;
             }
-            if let Some(warmth) = &mut self.warmth {
-                warmth.keep(now, deadline);
-            }
-            before = now;
+            let has_sent = match &mut self.warmth {
+                Some(warmth) => warmth.send_if_due(now, deadline),
+                None => false,
+            };
+            before = if has_sent { self.clock.now() } else { now };
         }
         false
     }
@@ -231,9 +237,9 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         self.ports[port].counters()
     }
 
-    /// Whether the loop keeps a packet's way in the processor's caches while it stays awake and has nothing to do.
-    pub const fn is_kept_warm(&self) -> bool {
-        self.warmth.is_some()
+    /// Requests that have been sent to keep the way warm; none for a loop that has nothing for that.
+    pub fn warmth_requests(&mut self) -> Option<u64> {
+        self.warmth.as_mut().map(Warmth::requests)
     }
 
     /// The memory of the frames.
@@ -303,7 +309,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             let sent = port.transmit(&mut self.pool, &outbox.slots);
             let now = self.clock.now();
             if let Some(warmth) = &mut self.warmth {
-                warmth.sent_else(now);
+                warmth.note_sent(now);
             }
             for slot in outbox.slots.drain(..).skip(sent) {
                 self.pool.free(slot);

@@ -28,7 +28,7 @@ use sluice_ipfw::{Firewall, Interface, Mode, Output};
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError, Stay};
 use sluice_net::namespace::{Namespace, NamespaceError};
-use sluice_net::port::{Loss, Pool, PoolError, PoolSize, Port, Spin};
+use sluice_net::port::{Loss, Pool, PoolError, PoolSize, Port, Spin, Warmth};
 use sluice_net::traffic::Stop;
 
 use crate::control::{
@@ -207,6 +207,8 @@ impl Router {
         // The loop's thread, started meanwhile, stays there, and so that it is near, its memory too.
         let stay = settings.core.map(|core| Stay::on(&[core])).transpose()?;
         let mut pool = Pool::new(settings.pool)?;
+        // Before packets come and files begin.
+        let warmth = Warmth::for_loop(settings.spin);
         let opened = ports::open(&settings.ports, &namespace, &mut pool, &clock)?;
         // Again: devices have been made.
         let interfaces = interfaces(&names, &namespace);
@@ -221,6 +223,8 @@ impl Router {
             spin: settings.spin,
             cpu_latency: idle_limit.as_ref().map(IdleLimit::latency),
             time: opened.time,
+            // What files send to is no kernel.
+            warmth: warmth.filter(|_| opened.time == PortTime::Machine),
         };
         let is_through = Arc::new(AtomicBool::new(false));
         let through = Arc::clone(&is_through);
@@ -396,6 +400,7 @@ struct Plan {
     spin: Spin,
     cpu_latency: Option<Span>,
     time: PortTime,
+    warmth: Option<Warmth>,
 }
 
 /// The loop's thread.
@@ -426,6 +431,7 @@ impl Loop {
         let engine = firewall(&plan.engine, &plan.interfaces);
         let ruled = Ruled::new(engine, partners, plan.split_below);
         let mut forwarder = Forwarder::new(ports, pool, clock, plan.spin);
+        forwarder.keep_warm(plan.warmth);
         let lane = LaneOptions {
             from: &all,
             seed: plan.engine.seed,
@@ -596,7 +602,7 @@ impl Loop {
             late_p99_ns: lateness.bound(990).as_ns(),
             commands: self.commands,
             is_real_time: self.is_real_time,
-            is_kept_warm: self.forwarder.is_kept_warm(),
+            warmth_requests: self.forwarder.warmth_requests(),
             cpu_latency_ns: self.cpu_latency.map(Span::as_ns),
         }
     }

@@ -33,9 +33,10 @@ pub struct Status {
     pub commands: u64,
     /// Whether the loop runs before ordinary threads (SCHED_FIFO).
     pub is_real_time: bool,
-    /// Whether the loop keeps a packet's way in the processor's caches while it has nothing to do (`--spin always`).
+    /// What the loop has sent to nobody so that packets' way through the kernel stays in the processor's caches, if it
+    /// does that (`--spin always`).
     #[serde(default)]
-    pub is_kept_warm: bool,
+    pub warmth_requests: Option<u64>,
     /// What leaving an idle state may take the cores of the machine while it runs, if it asks for that.
     #[serde(default)]
     pub cpu_latency_ns: Option<u64>,
