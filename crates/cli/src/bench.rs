@@ -79,7 +79,7 @@ enum SpinWord {
     None,
     /// Sleep, but for the last microseconds
     Adaptive,
-    /// Stay awake
+    /// Stay awake, and keep packets' way through the kernel in the caches
     Always,
 }
 

@@ -81,7 +81,7 @@ enum SpinWord {
     None,
     /// Sleep, and burn the last microseconds
     Adaptive,
-    /// Stay awake: for a core of its own
+    /// Stay awake, and keep packets' way through the kernel in the caches: for a core of its own
     Always,
 }
 

@@ -22,7 +22,7 @@ pub enum Spin {
     Adaptive,
     /// Stay awake: for a core of one's own. A real-time thread sleeps for a moment now and then while nothing
     /// is due, since the kernel would stop it for longer otherwise. An ordinary one, where others want the
-    /// core too, loses it for milliseconds.
+    /// core too, loses it for milliseconds. [`Warmth`](super::Warmth) is for such loops.
     Always,
 }
 
