@@ -492,7 +492,7 @@ impl Loop {
         started();
         // A `show` that is answered a piece at a time; the next order waits for it.
         let mut under_way: Option<(Order<Status>, Box<Survey>)> = None;
-        while !stop.is_stopped() {
+        loop {
             // One order, or one piece of it, per turn: packets go on between two.
             let mut until = Some(Time::ZERO);
             if let Some((order, mut survey)) = under_way.take() {
@@ -514,6 +514,10 @@ impl Loop {
                 }
             } else {
                 until = None;
+            }
+            // After the inbox, which quiets the bell that is rung for this, too.
+            if stop.is_stopped() {
+                break;
             }
             if self.turn(until) {
                 self.forwarder.release_ports();
