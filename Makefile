@@ -46,7 +46,7 @@ golden: $(WEB) ## write scenarios/golden anew; the changelog must then say why
 test-live: $(WEB) ## live runs in namespaces of their own
 	$(CARGO) test --locked -p sluice-router --test bridge --test attach --test faults -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-cli --test live --test router -q -- --test-threads 1
-	$(CARGO) test --locked -p sluice-lab --test overload -q
+	$(CARGO) test --locked -p sluice-bench --test overload -q
 
 sanitize: ## AddressSanitizer over ports and frames, live (root), and Miri over what makes no system calls; 2 GB in target/asan, target/miri
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(CARGO) test --locked -q -p sluice-net -p sluice-router \
@@ -98,11 +98,11 @@ reproduction: build ## run the published experiments on both backends and make d
 	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds
 	-$(SLUICE) run scenarios/seeds --backend both -o $(RUNS)/seeds
 	-$(SLUICE) run scenarios/codel-paper -o $(RUNS)/codel-paper
-	$(SLUICE) reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
+	$(CARGO) xtask reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
 
 reproduction-sim: build ## the same page with simulations by the present program, and the live runs that are in runs/seeds
 	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds
-	$(SLUICE) reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
+	$(CARGO) xtask reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
 
 bench: build ## benchmarks, each beside something measured in the same minute
 	$(CARGO) bench --locked -q -p sluice-core --bench queues

@@ -1,7 +1,7 @@
 //! Arrival traces: CSV, pcap, pcapng.
 #![no_main]
 
-use sluice_lab::replay::{Hash, Trace};
+use sluice_scenario::trace::{Hash, Trace};
 
 libfuzzer_sys::fuzz_target!(|bytes: Vec<u8>| {
     let Ok(mut trace) = Trace::from_bytes(bytes, Hash::Flow, 1) else {

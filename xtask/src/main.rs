@@ -1,4 +1,4 @@
-//! Checks of the workspace that no compiler makes: `cargo xtask layers`, `cargo xtask contributing`.
+//! Checks of the workspace that no compiler makes, and the pages that it generates: `cargo xtask --help`.
 //!
 //! The layers are those of `docs/architecture.md`. A crate may depend on what its arrows lead to,
 //! directly or through others; every other dependency inside the workspace is a failure, also one
@@ -7,9 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, ExitCode};
 
+use clap::Parser as _;
 use serde::Deserialize;
 
 mod contributing;
+mod reproduce;
+mod reproduction;
 
 /// `crate -> crates that it may build on`, as drawn in the architecture.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -19,10 +22,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sluice-net", &["sluice-core"]),
     ("sluice-sim", &["sluice-ipfw", "sluice-tcp"]),
     ("sluice-router", &["sluice-net", "sluice-ipfw"]),
-    ("sluice-lab", &["sluice-sim", "sluice-router"]),
-    ("sluice-cli", &["sluice-lab", "sluice-router"]),
+    ("sluice-scenario", &["sluice-sim", "sluice-net"]),
+    ("sluice-recording", &["sluice-scenario"]),
+    ("sluice-lab", &["sluice-recording", "sluice-router"]),
+    ("sluice-report", &["sluice-recording"]),
+    ("sluice-bench", &["sluice-report", "sluice-router"]),
+    ("sluice-cli", &["sluice-lab", "sluice-bench"]),
     ("sluice-py", &["sluice-lab"]),
-    ("xtask", &[]),
+    ("xtask", &["sluice-report"]),
 ];
 
 #[derive(Deserialize)]
@@ -42,40 +49,39 @@ struct Dependency {
     path: Option<String>,
 }
 
+/// Checks of the workspace that no compiler makes, and the pages that it generates.
+#[derive(clap::Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Task {
+    /// Check that every dependency between crates is an arrow of the architecture
+    Layers,
+    /// Build the example of CONTRIBUTING.md in a copy of the source
+    Contributing,
+    /// Write the page that puts published figures beside those of our runs
+    Reproduce(reproduce::Args),
+}
+
 fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
-        Some("layers") => match layers() {
-            Ok(crates) => {
-                println!("layers: {crates} crates, every dependency is an arrow of the design");
-                ExitCode::SUCCESS
+    let (name, outcome) = match Task::parse() {
+        Task::Layers => ("layers", layers()),
+        Task::Contributing => ("contributing", contributing::check()),
+        Task::Reproduce(args) => ("reproduce", reproduce::run(&args)),
+    };
+    match outcome {
+        Ok(said) => {
+            println!("{name}: {said}");
+            ExitCode::SUCCESS
+        }
+        Err(problems) => {
+            for problem in problems.lines() {
+                eprintln!("{name}: {problem}");
             }
-            Err(problems) => {
-                for problem in problems {
-                    eprintln!("layers: {problem}");
-                }
-                ExitCode::FAILURE
-            }
-        },
-        Some("contributing") => match contributing::check() {
-            Ok(()) => {
-                println!(
-                    "contributing: the example is one file and one line, and is found everywhere"
-                );
-                ExitCode::SUCCESS
-            }
-            Err(problem) => {
-                eprintln!("contributing: {problem}");
-                ExitCode::FAILURE
-            }
-        },
-        _ => {
-            eprintln!("usage: cargo xtask layers | contributing");
-            ExitCode::from(2)
+            ExitCode::FAILURE
         }
     }
 }
 
-fn layers() -> Result<usize, Vec<String>> {
+fn layers() -> Result<String, String> {
     let output = Command::new(env!("CARGO"))
         .args([
             "metadata",
@@ -85,14 +91,17 @@ fn layers() -> Result<usize, Vec<String>> {
             "--offline",
         ])
         .output()
-        .map_err(|error| vec![format!("cannot run cargo metadata: {error}")])?;
+        .map_err(|error| format!("cannot run cargo metadata: {error}"))?;
     let metadata: Metadata = serde_json::from_slice(&output.stdout)
-        .map_err(|error| vec![format!("cargo metadata is not readable: {error}")])?;
+        .map_err(|error| format!("cargo metadata is not readable: {error}"))?;
     let problems = violations(&metadata);
     if problems.is_empty() {
-        Ok(metadata.packages.len())
+        Ok(format!(
+            "{} crates, every dependency is an arrow of the design",
+            metadata.packages.len()
+        ))
     } else {
-        Err(problems)
+        Err(problems.join("\n"))
     }
 }
 

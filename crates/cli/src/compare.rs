@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use sluice_lab::compare;
-use sluice_lab::runs::{RunsError, runs_in};
+use sluice_recording::runs::{RunsError, runs_in};
 
 /// What to compare.
 #[derive(Debug, clap::Args)]

@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use sluice_lab::export::flent::{self, Test, TestError};
-use sluice_lab::export::{ExportError, csv, pcapng};
-use sluice_lab::recording::Recording;
+use sluice_recording::Recording;
+use sluice_report::export::flent::{self, Test, TestError};
+use sluice_report::export::{ExportError, csv, pcapng};
 
 use crate::report::{ReportError, open_all};
 

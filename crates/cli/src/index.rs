@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use sluice_lab::index::{IndexError, write_index};
+use sluice_report::index::{IndexError, write_index};
 
 /// Of what.
 #[derive(Debug, clap::Args)]

@@ -14,7 +14,6 @@ mod list;
 mod progress;
 mod replay;
 mod report;
-mod reproduce;
 mod router;
 mod run;
 
@@ -42,8 +41,6 @@ enum Command {
     List(list::Args),
     /// Run a recorded arrival trace through one queue, or a live run through its own once more
     Replay(replay::Args),
-    /// Put published figures and numbers beside those of recorded runs, as a page
-    Reproduce(reproduce::Args),
     /// Route packets between interfaces, through dummynet's rules, pipes and queues
     Router(router::Args),
     /// Tell a router what to do, in dummynet's words
@@ -67,7 +64,6 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args).map_err(Into::into),
         Command::Index(args) => index::run(&args).map_err(Into::into),
         Command::List(args) => list::run(&args).map_err(Into::into),
-        Command::Reproduce(args) => reproduce::run(&args).map_err(Into::into),
         Command::Replay(args) => replay::run(args).map_err(Into::into),
         Command::Router(args) => router::run(&args).map_err(Into::into),
         Command::Ipfw(args) => ipfw::run_args(args).map_err(Into::into),

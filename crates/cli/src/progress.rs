@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use sluice_core::Span;
-use sluice_lab::scenario::Backend;
 use sluice_lab::suite::{Planned, Progress, Suite};
+use sluice_scenario::Backend;
 
 /// A bar for the simulations, then one for the live runs: one knows nothing of the other's speed.
 pub struct Bars {

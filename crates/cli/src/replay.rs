@@ -7,9 +7,10 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use sluice_core::registry::Spec;
-use sluice_lab::recording::{ReadError, Recording};
-use sluice_lab::replay::{self, Hash, Job, LinkRate, Outputs, ReplayError};
+use sluice_lab::replay::{self, Job, LinkRate, Outputs, ReplayError};
 use sluice_lab::replay_run::{ReplayRunError, replay_run};
+use sluice_recording::{ReadError, Recording};
+use sluice_scenario::trace::Hash;
 
 /// What to replay, and how.
 #[derive(Debug, clap::Args)]

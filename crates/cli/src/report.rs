@@ -5,13 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use sluice_lab::metrics::Summary;
-use sluice_lab::pages::{PAGE, PageError, write_file};
-use sluice_lab::recording::{ReadError, RecordError, Recording, settle_abandoned};
-use sluice_lab::report::{self, Figure, FigureError, FigureKind};
-use sluice_lab::report_of::report_of;
-use sluice_lab::results::VariantResult;
 use sluice_lab::table;
+use sluice_recording::PAGE;
+use sluice_recording::metrics::measure;
+use sluice_recording::results::VariantResult;
+use sluice_recording::{ReadError, RecordError, Recording, settle_abandoned};
+use sluice_report::pages::{PageError, write_file};
+use sluice_report::report_of::report_of;
+use sluice_report::{self as report, Figure, FigureError, FigureKind};
 
 /// What to draw.
 #[derive(Debug, clap::Args)]
@@ -135,7 +136,7 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     // Everything is read and drawn before anything is written; recordings are not touched.
     let results = recordings
         .iter()
-        .map(|one| Ok(VariantResult::of_one(one, Summary::of(one)?)))
+        .map(|one| Ok(VariantResult::of_one(one, measure(one)?)))
         .collect::<Result<Vec<_>, ReadError>>()?;
     let mut pictures = Vec::new();
     if let Some(path) = &args.svg {

@@ -7,16 +7,17 @@ use std::process::ExitCode;
 
 use sluice_core::Span;
 use sluice_lab::agreement;
-use sluice_lab::expect::Outcome;
-use sluice_lab::index::write_index;
-use sluice_lab::recording::{RecordError, settle_abandoned};
-use sluice_lab::results::VariantResult;
-use sluice_lab::scenario::Backend;
 use sluice_lab::suite::{Backends, Executed, Failure, Options, PlanError, Request, Suite, execute};
 use sluice_lab::table;
 use sluice_net::cores::{IdleLimit, IdleLimitError};
 use sluice_net::namespace::{Privilege, PrivilegeError, enter_user_namespace};
 use sluice_net::traffic::Stop;
+use sluice_recording::expect::Outcome;
+use sluice_recording::results::VariantResult;
+use sluice_recording::{RecordError, settle_abandoned};
+use sluice_report::index::write_index;
+use sluice_report::pages::HtmlPages;
+use sluice_scenario::Backend;
 
 use crate::progress::Bars;
 
@@ -150,7 +151,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         is_fresh: args.fresh,
         threads: args.jobs,
         core: args.cpu,
-        has_pages: true,
+        pages: Some(&HtmlPages),
         interrupt: &interrupt,
         watch: &|progress| bars.tell(progress),
     };

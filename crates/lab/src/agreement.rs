@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 
 use serde::{Serialize, Serializer};
 
-use crate::figures::median;
-use crate::metrics::{PipeSummary, Summary, Unit};
-use crate::results::VariantResult;
-use crate::scenario::Backend;
+use sluice_recording::figures::median;
+use sluice_recording::results::VariantResult;
+use sluice_scenario::Backend;
+use sluice_scenario::metric::{PipeSummary, Summary, Unit};
 
 /// A variant on both backends.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -225,10 +225,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::metrics::{DirectionSummary, Percentiles, Window};
-    use crate::recording::Status;
-    use crate::results::RunResult;
-    use crate::scenario::Direction;
+    use sluice_recording::Status;
+    use sluice_recording::results::RunResult;
+    use sluice_scenario::Direction;
+    use sluice_scenario::metric::{DirectionSummary, Percentiles, Window};
 
     fn result(backend: Backend, goodputs: &[f64], p50_ms: u64, drops: u64) -> VariantResult {
         let run = |goodput: &f64| RunResult {

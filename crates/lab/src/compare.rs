@@ -1,7 +1,7 @@
 //! What differs between two sets of runs, and whether it is more than they vary by themselves.
 //!
 //! Variants are compared with their namesakes, figure by figure. With several runs on both sides the
-//! question is answered by Welch's t test ([`Spread::differs`](crate::metrics::Spread::differs)); with one, nothing is known about how much of a
+//! question is answered by Welch's t test ([`Spread::differs`](sluice_recording::metrics::Spread::differs)); with one, nothing is known about how much of a
 //! difference is chance, and that is said.
 
 #[cfg(test)]
@@ -12,12 +12,12 @@ use std::fmt::Write as _;
 
 use serde::{Serialize, Serializer};
 
-use crate::expect::Outcome;
-use crate::figures::{Repeated, repeated, rounded};
-use crate::metrics::Unit;
-use crate::results::VariantResult;
-use crate::runs::{Found, Place};
-use crate::scenario::{Backend, Flow};
+use sluice_recording::expect::Outcome;
+use sluice_recording::figures::{Repeated, repeated, rounded};
+use sluice_recording::results::VariantResult;
+use sluice_recording::runs::{Found, Place};
+use sluice_scenario::metric::Unit;
+use sluice_scenario::{Backend, Flow};
 
 /// Two sets of runs, held against each other.
 #[derive(Debug, Serialize)]

@@ -7,7 +7,7 @@
 use sluice_core::record::{PacketRecord, Tracer};
 use sluice_core::{DropReason, Event, Packet, Sink, Time};
 
-use crate::scenario::Direction;
+use sluice_scenario::Direction;
 
 /// What keeps rows, and hears what becomes of packets.
 pub(crate) trait Rows {

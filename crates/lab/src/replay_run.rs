@@ -17,8 +17,8 @@ use sluice_core::{Cx, DropReason, Ecn, Packet, Rng, Sink, Time};
 use sluice_router::forward::Queueing as _;
 
 use crate::live::{self, Chain, Recorded};
-use crate::recording::{Arrival, PacketRow, ReadError, Recording, Rows};
-use crate::scenario::{Backend, Direction, Pipe, PipeId};
+use sluice_recording::{Arrival, PacketRow, ReadError, Recording, Rows};
+use sluice_scenario::{Backend, Direction, Pipe, PipeId};
 
 /// Why a run cannot be replayed.
 #[derive(Debug, thiserror::Error)]

@@ -6,9 +6,9 @@
 
 use std::path::Path;
 
-use crate::recording::{Environment, ReadError, Recording, Status};
 use crate::run::Finished;
-use crate::scenario::{Backend, Variant};
+use sluice_recording::{Environment, ReadError, Recording, Status};
+use sluice_scenario::{Backend, Variant};
 
 /// Why an earlier run does not do.
 #[derive(Debug, thiserror::Error)]

@@ -15,15 +15,16 @@ use sluice_net::traffic::web::WebReport;
 use sluice_net::traffic::{self, Stop};
 
 use crate::live::{self, FlowReport, Listener, LiveError, Observation};
-use crate::metrics::Summary;
-use crate::recording::{
+use crate::simulated::{self, SimError};
+use sluice_recording::metrics::measure;
+use sluice_recording::{
     End, Environment, FlowSample, PingSample, QueueSample, ReadError, RecordError, Recording,
     RunWriter, Status, Transfer,
 };
-use crate::scenario::{
+use sluice_scenario::metric::Summary;
+use sluice_scenario::{
     Backend, Direction, FlowInstance, FlowKind, Payloads, Scenario, Variant, Voip,
 };
-use crate::simulated::{self, SimError};
 
 /// Why a run gave no result.
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +111,7 @@ pub fn run(
         Backend::Live => run_live(scenario, carrier.core, writer, interrupt, progress)?,
         Backend::Sim => run_simulated(scenario, writer, interrupt, progress)?,
     };
-    let summary = Summary::of(&recording)?;
+    let summary = measure(&recording)?;
     recording.store_summary(&summary)?;
     Ok(Finished {
         recording,

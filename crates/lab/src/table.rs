@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::expect::Outcome;
-use crate::figures::median;
-use crate::metrics::{Accuracy, FlowSummary, Percentiles, PipeSummary, Summary};
-use crate::results::VariantResult;
+use sluice_recording::expect::Outcome;
+use sluice_recording::figures::median;
+use sluice_recording::results::VariantResult;
+use sluice_scenario::metric::{Accuracy, FlowSummary, Percentiles, PipeSummary, Summary};
 
 /// The results as JSON.
 ///

@@ -4,8 +4,8 @@ use std::path::Path;
 use sluice_net::traffic::Stop;
 
 use super::*;
-use crate::runs::runs_in;
 use crate::suite::{Options, Request, execute};
+use sluice_recording::runs::runs_in;
 
 /// Packets that come at random to a queue of four: figures vary with the seed.
 const SCENARIO: &str = r#"
@@ -43,7 +43,7 @@ fn run(folder: &Path, name: &str, sets: &[&str], repeat: u32) -> Vec<Place> {
         is_fresh: false,
         threads: None,
         core: None,
-        has_pages: true,
+        pages: None,
         interrupt: &Stop::new(),
         watch: &|_| {},
     };

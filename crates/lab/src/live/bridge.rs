@@ -9,7 +9,7 @@ use sluice_router::process::Ruled;
 
 use super::chain::{Recorded, Sample};
 use crate::packet_rows::{RuleRows, Witness};
-use crate::scenario::{Direction, PipeId, Rules};
+use sluice_scenario::{Direction, PipeId, Rules};
 
 /// The rule engine, and what is recorded of its queues.
 pub(super) struct Bridge {

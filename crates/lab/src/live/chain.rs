@@ -15,7 +15,7 @@ use sluice_router::forward::{Departure, PortNumber, Queueing};
 
 use super::topology::way_of;
 use crate::packet_rows::{LinkRows, Witness};
-use crate::scenario::{Direction, Pipe, PipeId, Schedule};
+use sluice_scenario::{Direction, Pipe, PipeId, Schedule};
 
 /// What a flow passes: its packets bear the addresses of its way.
 #[derive(Clone, Debug, PartialEq, Eq)]

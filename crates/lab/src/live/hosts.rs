@@ -10,7 +10,7 @@ use sluice_net::traffic::web::{self, WebFlow, WebReport};
 use sluice_net::traffic::{Identity, Running, Stop, TrafficError};
 
 use super::topology::{Host, Topology};
-use crate::scenario::{
+use sluice_scenario::{
     Direction, Flow, FlowInstance, FlowKind, ObjectSize, Protocol, Scenario, Spacing, TcpEcn, Voip,
 };
 

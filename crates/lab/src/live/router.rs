@@ -24,10 +24,10 @@ use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Obse
 
 use super::bridge::Bridge;
 use super::chain::{Chain, Recorded, Sample, Way, way_in};
-use crate::recording::{Arrival, Release};
+use sluice_recording::{Arrival, Release};
 /// Which way a packet goes: `Up` from h2 to h3.
-pub use crate::scenario::Direction;
-use crate::scenario::{PipeId, Scenario};
+pub use sluice_scenario::Direction;
+use sluice_scenario::{PipeId, Scenario};
 
 /// What the router is to do.
 #[derive(Clone, Debug)]

@@ -18,8 +18,8 @@ use super::chain::Way;
 use super::hosts::{self, FlowReport, Source};
 use super::router::{Observation, Plan, RouterReport, route};
 use super::topology::{MOST_WAYS, Topology, TopologyError};
-use crate::recording::NO_FLOW;
-use crate::scenario::{Flow, Scenario};
+use sluice_recording::NO_FLOW;
+use sluice_scenario::{Flow, Scenario};
 
 /// Why a live run could not start, or broke off.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{Job, LinkRate, ReplayError};
-use crate::part::temporary;
+use sluice_recording::part::temporary;
 
 /// What makes two paths the same file.
 #[derive(PartialEq, Eq)]

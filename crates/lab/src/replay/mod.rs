@@ -10,25 +10,19 @@ use std::path::PathBuf;
 use sluice_core::link::{Link, LinkFiles, LinkParams, RateSource, Replay, Schedule};
 use sluice_core::registry::Spec;
 use sluice_core::{Rate, Rng};
+use sluice_scenario::trace::{Hash, Trace, TraceError};
 
-mod capture;
 mod clash;
-mod csv;
 mod output;
 mod sheet;
 mod summary;
-mod trace;
-mod traffic;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
-pub use capture::CaptureError;
 pub use output::Outputs;
 pub use summary::{Sojourns, Summary};
-pub use trace::{Arrival, Hash, HeaderError, Trace, TraceError};
-pub(crate) use traffic::{CapturedPacket, Traffic};
 pub use words::{QueueError, RateError, parse_queue, parse_rate};
 
 use output::Writer;

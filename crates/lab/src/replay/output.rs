@@ -9,12 +9,12 @@ use sluice_core::record::{self, PacketRecord, REPLAY_COLUMNS};
 use sluice_core::{Ecn, Packet, Time};
 use sluice_net::capture::{self, link_type};
 
-use super::capture::{Capture, Frame};
 use super::sheet::Sheet;
 use super::summary::{Summary, Tally};
 use super::{Job, ReplayError};
-use crate::part::{Part, temporary};
-use crate::recording::{Cell, ColumnDecl, ColumnKind};
+use sluice_recording::part::{Part, temporary};
+use sluice_recording::{Cell, ColumnDecl, ColumnKind};
+use sluice_scenario::trace::{Capture, Frame};
 
 /// Which files to write.
 #[derive(Clone, Debug, Default)]

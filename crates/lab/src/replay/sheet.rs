@@ -4,8 +4,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::ReplayError;
-use crate::part::Part;
-use crate::recording::{Cell, CellWriter, ColumnDecl};
+use sluice_recording::part::Part;
+use sluice_recording::{Cell, CellWriter, ColumnDecl};
 
 /// A file of rows.
 pub(super) struct Sheet {

@@ -1,5 +1,7 @@
 //! Whole replays of small traces whose results are computed by hand.
 
+mod capture;
+
 use std::fs;
 use std::path::Path;
 

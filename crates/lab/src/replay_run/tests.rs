@@ -3,8 +3,8 @@ use std::path::Path;
 use sluice_core::Span;
 
 use super::*;
-use crate::recording::{End, Environment, RunWriter};
-use crate::scenario::{Scenario, Variant};
+use sluice_recording::{End, Environment, RunWriter};
+use sluice_scenario::{Scenario, Variant};
 
 fn variant(queue: &str) -> Variant {
     let text = format!(

@@ -14,9 +14,9 @@ use sluice_net::traffic::Stop;
 use sluice_sim::{ConfigError, Simulation};
 use sluice_tcp::cc;
 
-use crate::recording::{RecordError, RunWriter};
-use crate::scenario::Scenario;
 use recorder::Recorder;
+use sluice_recording::{RecordError, RunWriter};
+use sluice_scenario::Scenario;
 
 /// Why a scenario cannot be simulated.
 #[derive(Debug, thiserror::Error)]

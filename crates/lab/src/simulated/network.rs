@@ -11,9 +11,9 @@ use sluice_sim::{
 use sluice_tcp::{self as tcp, EcnMode, cc};
 
 use super::SimError;
-use crate::scenario::{
-    self, Direction, FlowInstance, FlowKind, ObjectSize, Pipe, PipeId, Protocol, Rules, Scenario,
-    TcpEcn, Voip, Word,
+use sluice_scenario::{
+    self as scenario, Direction, FlowInstance, FlowKind, ObjectSize, Pipe, PipeId, Protocol, Rules,
+    Scenario, TcpEcn, Voip, Word,
 };
 
 /// The link of the simulation that a pipe is.

@@ -7,10 +7,10 @@ use sluice_sim::{Completion, Datagram, Echo, FlowId, LinkId, LinkSample, Observe
 
 use super::network::pipe_of;
 use crate::packet_rows::{PacketRows, RuleRows, copy};
-use crate::recording::{
+use sluice_recording::{
     FlowSample, NO_FLOW, PingSample, QueueSample, RecordError, RunWriter, Transfer,
 };
-use crate::scenario::{Direction, FlowKind, Payloads, PipeId, Scenario, Voip};
+use sluice_scenario::{Direction, FlowKind, Payloads, PipeId, Scenario, Voip};
 
 /// Writes what the simulation tells; after the first failure nothing more.
 pub(super) struct Recorder<'a> {
@@ -122,7 +122,7 @@ impl<'a> Recorder<'a> {
             Some(_) => vec![Stage::Router(Box::default())],
             None => links.collect(),
         };
-        let track = |instance: crate::scenario::FlowInstance<'_>| {
+        let track = |instance: sluice_scenario::FlowInstance<'_>| {
             let direction = instance.flow.direction;
             let other = match direction {
                 Direction::Up => Direction::Down,

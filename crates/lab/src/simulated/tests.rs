@@ -1,5 +1,6 @@
 //! Whether what a scenario says happens in the simulation, seen in the recording.
 
+mod pcap;
 mod settings;
 
 use std::path::Path;
@@ -8,10 +9,10 @@ use sluice_core::record::Fate;
 use sluice_core::{DropReason, Span, Time};
 use sluice_net::traffic::Stop;
 
-use crate::metrics::Summary;
-use crate::recording::{Recording, Transfer};
 use crate::run::{RunError, run};
-use crate::scenario::{Backend, Scenario};
+use sluice_recording::metrics::measure;
+use sluice_recording::{Recording, Transfer};
+use sluice_scenario::{Backend, Scenario};
 
 fn simulate(text: &str) -> (tempfile::TempDir, Recording) {
     let folder = tempfile::tempdir().unwrap();
@@ -37,8 +38,9 @@ fn simulate_in(folder: &Path, text: &str) -> Result<Recording, RunError> {
 }
 
 fn metric(recording: &Recording, name: &str) -> f64 {
-    let summary = Summary::of(recording).unwrap();
-    let metric = crate::metrics::Metric::parse(name, &recording.run().scenario.flows).unwrap();
+    let summary = measure(recording).unwrap();
+    let metric =
+        sluice_scenario::metric::Metric::parse(name, &recording.run().scenario.flows).unwrap();
     let value = metric.value(&summary);
     value.unwrap_or_else(|| panic!("`{name}` was not measured"))
 }
@@ -90,7 +92,7 @@ interval = "50ms"
     let rows: Vec<_> = recording.packets().unwrap().map(Result::unwrap).collect();
     assert!(
         rows.iter()
-            .all(|row| row.pipe == crate::scenario::Direction::Up)
+            .all(|row| row.pipe == sluice_scenario::Direction::Up)
     );
     assert!(
         rows.iter()

@@ -1,6 +1,7 @@
 //! Carrying out a suite.
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -11,13 +12,13 @@ use sluice_net::traffic::Stop;
 
 use super::plan::{Experiment, Failure, Planned, Suite};
 use crate::agreement::agreements;
-use crate::pages::{self, PAGE, PageError, write_file, write_page};
-use crate::recording::Recording;
-use crate::results::VariantResult;
 use crate::reuse;
 use crate::run::{self, Carrier, Finished};
-use crate::scenario::Backend;
 use crate::table;
+use sluice_recording::part;
+use sluice_recording::results::VariantResult;
+use sluice_recording::{PAGE, Pages, PagesError, Recording};
+use sluice_scenario::Backend;
 
 /// How to carry it out.
 pub struct Options<'a> {
@@ -27,8 +28,8 @@ pub struct Options<'a> {
     pub threads: Option<NonZeroUsize>,
     /// The core that the router of a live run stays on; the kernel chooses if there is none.
     pub core: Option<usize>,
-    /// Whether pages are drawn, which takes about as long as a simulation.
-    pub has_pages: bool,
+    /// Draws pages, which takes about as long as a simulation; none are drawn without.
+    pub pages: Option<&'a (dyn Pages + Sync)>,
     /// Ends it early; what has been recorded by then is kept.
     pub interrupt: &'a Stop,
     /// Is told how it goes, from several threads.
@@ -105,7 +106,7 @@ pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
         let outcome = job.outcome.into_inner().expect(LOCK);
         outcomes[job.experiment].push((job.run, outcome));
     }
-    let conclude = |(experiment, outcomes)| conclude(experiment, outcomes, options.has_pages);
+    let conclude = |(experiment, outcomes)| conclude(experiment, outcomes, options.pages);
     suite
         .experiments
         .iter()
@@ -144,8 +145,10 @@ impl Job<'_> {
         if !options.is_fresh
             && let Ok(finished) = reuse::earlier(variant, *backend, dir)
         {
-            if options.has_pages && !page.is_file() {
-                write_page(&page, &[&finished.recording])?;
+            if let Some(pages) = options.pages
+                && !page.is_file()
+            {
+                pages.write_run(&page, &finished.recording)?;
             }
             return Ok(finished);
         }
@@ -158,8 +161,8 @@ impl Job<'_> {
         };
         let interrupt = options.interrupt;
         let finished = run::run(variant, carrier, dir, started_at, interrupt, &mut progress)?;
-        if options.has_pages {
-            write_page(&page, &[&finished.recording])?;
+        if let Some(pages) = options.pages {
+            pages.write_run(&page, &finished.recording)?;
         }
         Ok(finished)
     }
@@ -169,7 +172,7 @@ impl Job<'_> {
 fn conclude(
     experiment: &Experiment,
     outcomes: Vec<(&Planned, Option<Outcome>)>,
-    has_pages: bool,
+    pages: Option<&(dyn Pages + Sync)>,
 ) -> Executed {
     let mut executed = Executed {
         results: Vec::new(),
@@ -208,8 +211,10 @@ fn conclude(
             VariantResult::of(experiment.name.clone(), runs)
         })
         .collect();
-    if has_pages && let Err(error) = write_overview(experiment, &executed.results, &firsts) {
-        fail(experiment.file.display().to_string(), error.into());
+    if let Some(pages) = pages
+        && let Err(error) = write_overview(experiment, &executed.results, &firsts, pages)
+    {
+        fail(experiment.file.display().to_string(), error);
     }
     executed
 }
@@ -219,7 +224,8 @@ fn write_overview(
     experiment: &Experiment,
     results: &[VariantResult],
     recordings: &[Recording],
-) -> Result<(), PageError> {
+    pages: &(dyn Pages + Sync),
+) -> Result<(), PagesError> {
     if recordings.is_empty() {
         return Ok(());
     }
@@ -242,14 +248,19 @@ fn write_overview(
     if is_current {
         return Ok(());
     }
+    let write = |path: &Path, text: &str| {
+        part::write_file(path, text.as_bytes())
+            .map_err(|error| format!("cannot write `{}`: {error}", path.display()))
+    };
     let firsts: Vec<&Recording> = recordings.iter().collect();
-    pages::write_overview(&page, results, &firsts)?;
+    pages.write_overview(&page, results, &firsts)?;
     let agreements = agreements(results);
     if !agreements.is_empty() {
         let text = serde_json::to_string_pretty(&agreements).expect("figures and names are JSON");
-        write_file(&experiment.output.join("agreement.json"), text.as_bytes())?;
+        write(&experiment.output.join("agreement.json"), &text)?;
     }
-    write_file(&summary, text.as_bytes())
+    write(&summary, &text)?;
+    Ok(())
 }
 
 const LOCK: &str = "nobody panics with the lock";

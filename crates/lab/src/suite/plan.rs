@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::live::LiveError;
 use crate::run::{self, RunError};
-use crate::scenario::{Backend, Scenario, ScenarioErrors, Variant};
+use sluice_scenario::{Backend, Scenario, ScenarioErrors, Variant};
 
 /// What the user asked for.
 #[derive(Clone, Debug, Default)]
@@ -141,7 +141,7 @@ impl Request {
             find(path, &mut found)?;
             if found.is_empty() {
                 let path = path.clone();
-                return Err(match crate::runs::runs_in(&path) {
+                return Err(match sluice_recording::runs::runs_in(&path) {
                     Ok(_) => PlanError::Runs { path },
                     Err(_) => PlanError::Empty { path },
                 });

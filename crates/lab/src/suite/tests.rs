@@ -4,9 +4,12 @@ use std::sync::Mutex;
 
 use sluice_net::traffic::Stop;
 
+use sluice_recording::results::VariantResult;
+use sluice_recording::{Pages, PagesError, Recording};
+
 use super::*;
-use crate::recording::Status;
-use crate::scenario::Backend;
+use sluice_recording::Status;
+use sluice_scenario::Backend;
 
 /// A second of probes beside a trickle of datagrams.
 const SCENARIO: &str = r#"
@@ -53,12 +56,30 @@ impl Place {
     }
 }
 
+/// Pages without content: the suite's part is when and where they are written.
+struct Blank;
+
+impl Pages for Blank {
+    fn write_run(&self, path: &Path, _: &Recording) -> Result<(), PagesError> {
+        Ok(fs::write(path, "")?)
+    }
+
+    fn write_overview(
+        &self,
+        path: &Path,
+        _: &[VariantResult],
+        _: &[&Recording],
+    ) -> Result<(), PagesError> {
+        Ok(fs::write(path, "")?)
+    }
+}
+
 fn options<'a>(interrupt: &'a Stop, watch: &'a (dyn Fn(Progress<'_>) + Sync)) -> Options<'a> {
     Options {
         is_fresh: false,
         threads: None,
         core: None,
-        has_pages: true,
+        pages: Some(&Blank),
         interrupt,
         watch,
     }
@@ -149,7 +170,7 @@ fn a_scenario_that_is_named_twice_and_a_folder_of_runs_are_told_as_such() {
     request.paths.push(place.path("s.toml"));
     let error = request.plan().expect_err("they share a folder");
     assert!(matches!(error, PlanError::Twice { .. }), "{error}");
-    crate::metrics::tests::recording(&place.path("runs/fifo"));
+    sluice_recording::testing::recording(&place.path("runs/fifo"));
     let error = place.request("runs").plan().expect_err("no scenario");
     assert!(error.to_string().contains("holds runs"), "{error}");
 }
@@ -236,7 +257,7 @@ fn the_runs_of_another_program_are_not_reused() {
     run(&suite);
     let run_json = place.path("out/fifo/run.json");
     let text = fs::read_to_string(&run_json).expect("run.json");
-    let this = crate::recording::program().expect("the program's checksum");
+    let this = sluice_recording::program().expect("the program's checksum");
     let other: String = this.chars().rev().collect();
     fs::write(&run_json, text.replace(this, &other)).expect("writable");
     assert_eq!(reused(&run(&suite)), 1);

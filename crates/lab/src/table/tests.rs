@@ -3,10 +3,10 @@ use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr;
 
 use super::*;
-use crate::metrics::{Unit, Window};
-use crate::recording::Status;
-use crate::results::RunResult;
-use crate::scenario::Backend;
+use sluice_recording::Status;
+use sluice_recording::results::RunResult;
+use sluice_scenario::Backend;
+use sluice_scenario::metric::{Unit, Window};
 
 const MS: u64 = 1_000_000;
 

@@ -1,0 +1,128 @@
+//! Whether a run came out as expected.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::figures::median;
+use sluice_scenario::metric::{Chart, Summary, Unit};
+use sluice_scenario::{Backend, Expect};
+
+/// An expectation and what was measured.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The variant.
+    pub variant: String,
+    /// The figure.
+    pub metric: String,
+    /// How many runs the measured value is the median of.
+    pub runs: usize,
+    /// What it is measured in.
+    #[serde(serialize_with = "unit_name")]
+    pub unit: Unit,
+    /// What was measured, in nanoseconds, bits per second, parts of one, or things; none if nothing
+    /// was.
+    pub measured: Option<f64>,
+    /// The smallest value that passes.
+    pub min: Option<f64>,
+    /// The largest value that passes.
+    pub max: Option<f64>,
+    /// Whether the measured value is within the bounds.
+    pub passed: bool,
+    /// Where in the report it is seen.
+    pub chart: Chart,
+    /// The bounds in words.
+    #[serde(skip)]
+    pub bounds: String,
+}
+
+fn unit_name<S: serde::Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(unit.name())
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Outcome {
+    /// One that was not met, for tests of how it is shown.
+    pub fn new(
+        variant: &str,
+        metric: &str,
+        unit: Unit,
+        measured: Option<f64>,
+        bounds: &str,
+    ) -> Outcome {
+        Outcome {
+            variant: variant.into(),
+            metric: metric.into(),
+            runs: 1,
+            unit,
+            measured,
+            min: None,
+            max: None,
+            passed: false,
+            chart: Chart::Summary,
+            bounds: bounds.into(),
+        }
+    }
+}
+
+/// Holds the runs of a variant on `backend` against every expectation that is for it: the median of
+/// several. What was not measured does not pass.
+pub fn check(expectations: &[Expect], backend: Backend, summaries: &[&Summary]) -> Vec<Outcome> {
+    let outcome = |expect: &Expect| {
+        let values = summaries.iter().filter_map(|s| expect.metric.value(s));
+        let measured = median(&values.collect::<Vec<f64>>());
+        let (min, max) = (
+            expect.min.map(|q| q.as_f64()),
+            expect.max.map(|q| q.as_f64()),
+        );
+        let is_within =
+            |value: f64| min.is_none_or(|min| value >= min) && max.is_none_or(|max| value <= max);
+        Outcome {
+            variant: summaries.first().map_or("", |s| &s.variant).to_owned(),
+            runs: summaries.len(),
+            metric: expect.metric.to_string(),
+            unit: expect.metric.unit(),
+            measured,
+            min,
+            max,
+            passed: measured.is_some_and(is_within),
+            chart: expect.metric.chart(summaries),
+            bounds: expect.bounds(),
+        }
+    };
+    let is_for = |expect: &&Expect| expect.backend.is_none_or(|named| named == backend);
+    expectations.iter().filter(is_for).map(outcome).collect()
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Outcome {
+            variant,
+            metric,
+            bounds,
+            ..
+        } = self;
+        let word = if self.passed { "met" } else { "not met" };
+        match self.measured {
+            Some(value) => {
+                let value = self.unit.show(value);
+                let median = match self.runs {
+                    0 | 1 => String::new(),
+                    n => format!(" in the median of {n} runs"),
+                };
+                write!(
+                    f,
+                    "{word}: `{metric}` of `{variant}` is {value}{median}; expected {bounds}"
+                )?;
+            }
+            None => write!(
+                f,
+                "{word}: `{metric}` of `{variant}` was not measured; expected {bounds}"
+            )?,
+        }
+        if self.passed {
+            return Ok(());
+        }
+        write!(f, "; see \"{}\" in the report", self.chart)
+    }
+}

@@ -1,0 +1,311 @@
+//! What is told of a flow, gathered and put into figures.
+
+use sluice_core::record::{Fate, PacketRecord};
+use sluice_core::{Span, Time};
+
+use super::fairness::Greedy;
+use super::goodput::{Arrived, goodput};
+use super::jitter::Jitter;
+use super::percentile::percentiles;
+use super::voip::mean_opinion_score;
+use crate::{FlowSample, PingSample, Transfer};
+use sluice_scenario::metric::FlowSummary;
+use sluice_scenario::{Direction, FlowInstance, FlowKind};
+
+/// Gathers what is told of a flow.
+pub(super) struct FlowMeter<'a> {
+    pub(super) instance: &'a FlowInstance<'a>,
+    from: Time,
+    to: Time,
+    arrived: Vec<Arrived>,
+    retransmits: Option<(u64, u64)>,
+    srtt: Vec<u64>,
+    /// How long its transfers, pages or exchanges took.
+    transfers: Vec<u64>,
+    /// Packets sent and received, over the whole life.
+    packets: Option<(u64, u64)>,
+    rtt: Vec<u64>,
+    up: Vec<u64>,
+    down: Vec<u64>,
+    probes: u64,
+    lost: u64,
+    /// Its packets in the queue of its direction.
+    sojourn: Vec<u64>,
+    drops: u64,
+    marks: u64,
+    /// Of the probes' round trips, and of what goes in the direction of the flow.
+    jitter: Jitter,
+    way_jitter: Jitter,
+    way_sum_ns: u64,
+    way_count: u64,
+}
+
+impl<'a> FlowMeter<'a> {
+    pub(super) fn new(instance: &'a FlowInstance<'a>, warmup: Span, end: Time) -> Self {
+        let flow = instance.flow;
+        let warmup = if flow.kind.is_sized() {
+            Span::ZERO
+        } else {
+            warmup
+        };
+        FlowMeter {
+            instance,
+            from: Time::ZERO + instance.start.saturating_add(warmup),
+            to: end.min(Time::ZERO + instance.stop),
+            arrived: Vec::new(),
+            retransmits: None,
+            srtt: Vec::new(),
+            transfers: Vec::new(),
+            packets: None,
+            rtt: Vec::new(),
+            up: Vec::new(),
+            down: Vec::new(),
+            probes: 0,
+            lost: 0,
+            sojourn: Vec::new(),
+            drops: 0,
+            marks: 0,
+            jitter: Jitter::default(),
+            way_jitter: Jitter::default(),
+            way_sum_ns: 0,
+            way_count: 0,
+        }
+    }
+
+    pub(super) fn sample(&mut self, sample: &FlowSample) {
+        if let Some(bytes) = sample.received_bytes {
+            self.arrived.push((sample.time, bytes));
+        }
+        if let (Some(sent), Some(received)) = (sample.sent_packets, sample.received_packets) {
+            self.packets = Some((sent, received));
+        }
+        if !(self.from..=self.to).contains(&sample.time) {
+            return;
+        }
+        if let Some(n) = sample.retransmits {
+            let (first, _) = self.retransmits.unwrap_or((n, n));
+            self.retransmits = Some((first, n));
+        }
+        self.srtt.extend(sample.srtt.map(Span::as_ns));
+    }
+
+    /// One that was asked for after the warm-up is complete.
+    pub(super) fn transfer(&mut self, transfer: &Transfer) {
+        if (self.from..=self.to).contains(&transfer.start) {
+            self.transfers.push(transfer.took.as_ns());
+        }
+    }
+
+    pub(super) fn probe(&mut self, probe: &PingSample) {
+        if !(self.from..=self.to).contains(&probe.time) {
+            return;
+        }
+        self.probes += 1;
+        self.lost += u64::from(probe.is_lost);
+        self.rtt.extend(probe.rtt.map(Span::as_ns));
+        if let Some(rtt) = probe.rtt {
+            self.jitter.transit(rtt.as_ns());
+        }
+        let way = match self.instance.flow.direction {
+            Direction::Up => probe.up,
+            Direction::Down => probe.down,
+        };
+        if let Some(way) = way {
+            self.went(way);
+        }
+        self.up.extend(probe.up.map(Span::as_ns));
+        self.down.extend(probe.down.map(Span::as_ns));
+    }
+
+    /// A packet of it has passed the queue of its direction. `rest` is what the path takes besides.
+    pub(super) fn packet(&mut self, record: &PacketRecord, rest: Span) {
+        if !(self.from..=self.to).contains(&record.at) {
+            return;
+        }
+        let wire_packets = u64::from(record.segments);
+        match record.fate {
+            Fate::Queued => return,
+            Fate::Dropped(_) => {
+                self.drops += wire_packets;
+                return;
+            }
+            Fate::Marked => self.marks += wire_packets,
+            Fate::Sent => {}
+        }
+        self.sojourn.push(record.sojourn().as_ns());
+        if matches!(
+            self.instance.flow.kind,
+            FlowKind::Udp(_) | FlowKind::Pcap(_)
+        ) {
+            self.jitter.transit(record.sojourn().as_ns());
+            self.went(record.sojourn().saturating_add(rest));
+        }
+    }
+
+    /// Something of it took so long one way.
+    fn went(&mut self, delay: Span) {
+        self.way_jitter.transit(delay.as_ns());
+        self.way_sum_ns += delay.as_ns();
+        self.way_count += 1;
+    }
+
+    /// Whether it takes all that it gets for as long as it lasts.
+    pub(super) fn is_greedy(&self) -> bool {
+        let kind = &self.instance.flow.kind;
+        matches!(kind, FlowKind::Tcp(tcp) if tcp.bytes.is_none())
+    }
+
+    /// Its payload over time, for a comparison of shares.
+    pub(super) fn greedy(&self) -> Greedy<'_> {
+        Greedy {
+            samples: &self.arrived,
+            start: self.start(),
+            stop: self.to,
+        }
+    }
+
+    /// What a call along its way would be worth.
+    fn opinion(&self, loss: Option<f64>) -> Option<f64> {
+        if self.way_count == 0 {
+            return None;
+        }
+        let mean = self.way_sum_ns as f64 / self.way_count as f64;
+        let delay = mean + 2.0 * self.way_jitter.mean_variation_ns()?;
+        Some(mean_opinion_score(delay / 1e6, loss?))
+    }
+
+    /// When the last of the bytes that it was to carry had arrived.
+    fn completed(&self) -> Option<Time> {
+        let FlowKind::Tcp(tcp) = &self.instance.flow.kind else {
+            return None;
+        };
+        if tcp.pause.is_some() {
+            return None;
+        }
+        let bytes = tcp.bytes?.as_u64();
+        let whole = |(_, arrived): &&Arrived| *arrived >= bytes;
+        self.arrived.iter().find(whole).map(|(at, _)| *at)
+    }
+
+    /// From its start until the last of the bytes that it was to carry.
+    fn completion(&self) -> Option<Span> {
+        Some(self.completed()?.since(self.start()))
+    }
+
+    pub(super) fn start(&self) -> Time {
+        Time::ZERO + self.instance.start
+    }
+
+    /// The counter of its payload within its measured time, as far as that lies behind `after`.
+    fn measured(&self, after: Time) -> impl Iterator<Item = Arrived> {
+        let from = self.from.max(after);
+        // Nothing has arrived when it starts, whenever the first sample was taken.
+        let start = (self.start() >= from).then_some((self.start(), 0));
+        let inside = from..=self.to;
+        let later = self.arrived.iter().copied();
+        start
+            .into_iter()
+            .chain(later.filter(move |(at, _)| inside.contains(at)))
+    }
+
+    fn goodput(&self) -> Option<f64> {
+        if !self.instance.flow.kind.is_sized() {
+            return goodput(&self.arrived, self.from, self.to);
+        }
+        // Nothing has arrived when it starts, whenever the first sample was taken.
+        let mut samples = vec![(self.start(), 0)];
+        samples.extend(self.arrived.iter().filter(|(at, _)| *at > self.start()));
+        goodput(&samples, self.start(), self.completed().unwrap_or(self.to))
+    }
+}
+
+/// Payload of several flows per second, from when the first of them sent in the measured time behind
+/// `after` until the last ended; flows that come and go do not count as if they had all been there
+/// together.
+pub(super) fn goodput_together(meters: &[&FlowMeter<'_>], after: Time) -> Option<f64> {
+    let (mut bits, mut first, mut last) = (0.0, None::<Time>, None::<Time>);
+    for meter in meters {
+        let mut samples = meter.measured(after);
+        let Some((from, before)) = samples.next() else {
+            continue;
+        };
+        let (to, after) = samples.last().unwrap_or((from, before));
+        bits += after.saturating_sub(before) as f64 * 8.0;
+        first = Some(first.map_or(from, |at| at.min(from)));
+        last = last.max(Some(to));
+    }
+    let seconds = last?.since(first?).as_secs_f64();
+    (seconds > 0.0).then(|| bits / seconds)
+}
+
+/// The figures of a flow, or of several taken together.
+pub(super) fn summarise<'a>(name: &str, meters: &[&FlowMeter<'a>]) -> FlowSummary {
+    let flow = meters
+        .first()
+        .expect("a flow has at least one instance")
+        .instance
+        .flow;
+    let gather = |pick: for<'m> fn(&'m FlowMeter<'a>) -> &'m Vec<u64>| {
+        let mut all: Vec<u64> = meters.iter().flat_map(|m| pick(m)).copied().collect();
+        percentiles(&mut all)
+    };
+    let counts = |pick: &dyn Fn(&FlowMeter<'_>) -> Option<u64>| {
+        let counts: Vec<u64> = meters.iter().filter_map(|m| pick(m)).collect();
+        (!counts.is_empty()).then(|| counts.iter().sum::<u64>())
+    };
+    let mut completions: Vec<u64> = meters
+        .iter()
+        .flat_map(|meter| match meter.completion() {
+            Some(took) => vec![took.as_ns()],
+            None => meter.transfers.clone(),
+        })
+        .collect();
+    let sent = counts(&|m| m.packets.map(|(sent, _)| sent));
+    let received = counts(&|m| m.packets.map(|(_, received)| received));
+    let (probes, lost) = (
+        meters.iter().map(|m| m.probes).sum::<u64>(),
+        meters.iter().map(|m| m.lost).sum::<u64>(),
+    );
+    let loss = match (sent, received) {
+        (Some(sent @ 1..), Some(received)) => {
+            Some(sent.saturating_sub(received) as f64 / sent as f64)
+        }
+        _ => (probes > 0).then(|| lost as f64 / probes as f64),
+    };
+    // Of several flows, the mean over them: each is a call of its own.
+    let mean = |pick: &dyn Fn(&FlowMeter<'_>) -> Option<f64>| {
+        let all: Vec<f64> = meters.iter().filter_map(|m| pick(m)).collect();
+        (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+    };
+    FlowSummary {
+        name: name.to_owned(),
+        type_name: flow.kind.type_name().to_owned(),
+        direction: flow.direction.to_string(),
+        goodput_bps: match meters {
+            [one] => one.goodput(),
+            several => goodput_together(several, Time::ZERO),
+        },
+        bytes: counts(&|m| m.arrived.last().map(|(_, bytes)| *bytes)),
+        retransmits: counts(&|m| {
+            m.retransmits
+                .map(|(first, last)| last.saturating_sub(first))
+        }),
+        fct_ns: match meters {
+            [one] => one.completion().map(Span::as_ns),
+            _ => None,
+        },
+        fct: percentiles(&mut completions),
+        srtt: gather(|m| &m.srtt),
+        rtt: gather(|m| &m.rtt),
+        up: gather(|m| &m.up),
+        down: gather(|m| &m.down),
+        loss,
+        sojourn: gather(|m| &m.sojourn),
+        drops: meters.iter().map(|m| m.drops).sum(),
+        marks: meters.iter().map(|m| m.marks).sum(),
+        jitter_ns: mean(&|m| Some(m.jitter.mean_ns()? as f64)).map(|ns| ns.round() as u64),
+        mos: mean(&|m| m.opinion(loss)),
+        // Known where all flows are.
+        convergence_ns: None,
+    }
+}

@@ -1,0 +1,28 @@
+//! From a recording to figures.
+//!
+//! Figures are taken over the measured time: the run without its warm-up, and each flow without its
+//! own. Delays are in nanoseconds, and their percentiles are values that occurred ([`percentiles`]).
+
+mod accuracy;
+mod confidence;
+mod fairness;
+mod flow_meter;
+mod goodput;
+mod jitter;
+mod losses;
+mod measure;
+mod percentile;
+mod pipe_meter;
+#[cfg(test)]
+mod tests;
+mod voip;
+
+pub use accuracy::AccuracyMeter;
+pub use confidence::Spread;
+pub use fairness::{Greedy, Shares, convergence, shares};
+pub use goodput::{Arrived, RatePoint, goodput, goodput_series};
+pub use jitter::Jitter;
+pub use losses::{Loss, synchronisation};
+pub use measure::measure;
+pub use percentile::{jain, percentiles};
+pub use voip::mean_opinion_score;

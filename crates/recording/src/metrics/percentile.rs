@@ -1,0 +1,46 @@
+//! Percentiles as observed values.
+
+use sluice_scenario::metric::Percentiles;
+
+/// The percentiles of `values`, in nanoseconds; none of none. Sorts them.
+///
+/// The y-th percentile is the smallest value x for which at least y percent of all values are not
+/// larger than x (RFC 2330 section 11.3): the value of rank `ceil(y * n / 100)`. It is always a value
+/// that occurred, and needs no floating point.
+///
+/// ```
+/// use crate::metrics::percentiles;
+/// // Ranks 2 of 4 (50 %) and 4 of 4 (95 %, 99 %).
+/// let p = percentiles(&mut [40, 10, 30, 20]).unwrap();
+/// assert_eq!((p.min_ns, p.p50_ns, p.p95_ns, p.max_ns, p.mean_ns), (10, 20, 40, 40, 25));
+/// ```
+pub fn percentiles(values: &mut [u64]) -> Option<Percentiles> {
+    values.sort_unstable();
+    let (first, last) = (values.first()?, values.last()?);
+    let at = |percent: usize| values[(values.len() * percent).div_ceil(100) - 1];
+    let sum: u128 = values.iter().map(|v| u128::from(*v)).sum();
+    Some(Percentiles {
+        count: values.len() as u64,
+        min_ns: *first,
+        p50_ns: at(50),
+        p95_ns: at(95),
+        p99_ns: at(99),
+        max_ns: *last,
+        mean_ns: (sum / values.len() as u128) as u64,
+    })
+}
+
+/// Jain's fairness index: `(sum x)^2 / (n * sum x^2)` (RFC 5166 section 2.3.1), from 1/n when one has
+/// everything to 1 when all have the same. None for fewer than two shares, or when nobody has
+/// anything.
+///
+/// ```
+/// use crate::metrics::jain;
+/// // (3 + 1)^2 / (2 * (9 + 1)) = 16/20
+/// assert_eq!(jain(&[3.0, 1.0]), Some(0.8));
+/// ```
+pub fn jain(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|x| x * x).sum();
+    (shares.len() > 1 && squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}

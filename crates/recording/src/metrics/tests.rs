@@ -1,0 +1,286 @@
+use std::collections::BTreeMap;
+
+use sluice_core::{Span, Time};
+
+use super::*;
+use crate::Release;
+use crate::expect;
+use crate::testing::recording;
+use sluice_scenario::metric::{Metric, Unit, reference};
+use sluice_scenario::{Backend, Direction, Scenario};
+
+const MS: u64 = 1_000_000;
+
+#[test]
+fn a_percentile_is_the_value_of_its_rank() {
+    // Ranks of 1..=200: 50 % -> 100, 95 % -> 190, 99 % -> 198.
+    let mut values: Vec<u64> = (1..=200).rev().collect();
+    let p = percentiles(&mut values).unwrap();
+    assert_eq!(
+        (p.p50_ns, p.p95_ns, p.p99_ns, p.max_ns),
+        (100, 190, 198, 200)
+    );
+    // ceil(0.5 * 3) = 2, ceil(0.95 * 3) = 3.
+    let p = percentiles(&mut [7, 9, 8]).unwrap();
+    assert_eq!((p.p50_ns, p.p95_ns), (8, 9));
+    let p = percentiles(&mut [u64::MAX, u64::MAX]).unwrap();
+    assert_eq!(p.mean_ns, u64::MAX);
+    assert_eq!(percentiles(&mut []), None);
+}
+
+#[test]
+fn the_fairness_index_is_1_for_equals_and_1_over_n_for_one() {
+    assert_eq!(jain(&[2.0; 4]), Some(1.0));
+    assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), Some(0.25));
+    assert_eq!(jain(&[5.0]), None);
+    assert_eq!(jain(&[0.0, 0.0]), None);
+}
+
+fn arrived(points: &[(u64, u64)]) -> Vec<Arrived> {
+    points
+        .iter()
+        .map(|(ms, bytes)| (Time::from_ns(ms * MS), *bytes))
+        .collect()
+}
+
+#[test]
+fn goodput_counts_between_the_samples_inside_the_window() {
+    let samples = arrived(&[(0, 0), (400, 1000), (900, 6000), (1600, 9000), (2000, 9500)]);
+    // From the sample at 0.4 s to that at 1.6 s: 8000 B in 1.2 s.
+    let got = goodput(&samples, Time::from_ns(100 * MS), Time::from_ns(1999 * MS)).unwrap();
+    assert!((got - 8000.0 * 8.0 / 1.2).abs() < 1e-6, "{got}");
+    assert_eq!(
+        goodput(&samples, Time::from_ns(401 * MS), Time::from_ns(1000 * MS)),
+        None
+    );
+}
+
+#[test]
+fn a_goodput_curve_averages_over_its_window() {
+    // 1000 B/s for 2 s, then nothing for 2 s; a window of 2 s that steps by 1 s.
+    let samples = arrived(&[(0, 0), (2000, 2000), (4000, 2000)]);
+    let points = goodput_series(&samples, Span::from_secs(2), Span::from_secs(1));
+    assert_eq!(points, [(2.0, 8000.0), (3.0, 4000.0), (4.0, 0.0)]);
+    assert!(goodput_series(&[], Span::from_secs(2), Span::from_secs(1)).is_empty());
+}
+
+fn release(due_us: u64, late_us: u64) -> Release {
+    Release {
+        due: Time::from_ns(due_us * 1000),
+        pipe: Direction::Up.into(),
+        len: 1500,
+        late: Span::from_us(late_us),
+    }
+}
+
+#[test]
+fn the_rate_error_is_taken_over_busy_periods() {
+    let text = "duration = \"1s\"\n[link]\nrate = \"10Mbit/s\"\ndelay = \"5ms\"\n[measure]\nwarmup = \"0s\"\n[[flow]]\ntype = \"ping\"\n";
+    let scenario = Scenario::parse("x", text, &[]).unwrap().remove(0).scenario;
+    let mut meter = AccuracyMeter::new(&scenario.link);
+    // 1500 B take 1.2 ms. Two busy periods of two packets: due 1.2 ms apart, sent 1.212 ms and 1.2 ms
+    // apart. Between the periods the link is idle, and the lateness of 500 us there does not count.
+    for (due, late) in [(10_000, 0), (11_200, 12), (50_000, 500), (51_200, 500)] {
+        meter.release(&release(due, late));
+    }
+    let accuracy = meter.finish(BTreeMap::new());
+    assert_eq!(accuracy.busy_ns, 2_400_000);
+    // 2.4 ms of transmissions in 2.412 ms.
+    let expected = 2400.0 / 2412.0 - 1.0;
+    assert!((accuracy.rate_error.unwrap() - expected).abs() < 1e-12);
+    let late = accuracy.lateness.unwrap();
+    assert_eq!((late.p50_ns, late.max_ns), (12_000, 500_000));
+}
+
+#[test]
+fn the_rate_error_follows_a_schedule() {
+    let text = "duration = \"1s\"\n[link]\nrate = [[\"0s\", \"10Mbit/s\"], [\"20ms\", \"5Mbit/s\"]]\n\
+                delay = \"5ms\"\n[measure]\nwarmup = \"0s\"\n[[flow]]\ntype = \"ping\"\n";
+    let scenario = Scenario::parse("x", text, &[]).unwrap().remove(0).scenario;
+    let mut meter = AccuracyMeter::new(&scenario.link);
+    // With 5 ms of delay the slots end at 18, 19.2, 20.4 and 22.8 ms. The third began before the change
+    // and keeps its 1.2 ms; the fourth takes 2.4 ms.
+    for due in [23_000, 24_200, 25_400, 27_800] {
+        meter.release(&release(due, 3));
+    }
+    let accuracy = meter.finish(BTreeMap::new());
+    assert_eq!(accuracy.busy_ns, 4_800_000);
+    assert_eq!(accuracy.rate_error, Some(0.0));
+}
+
+#[test]
+fn a_recording_comes_to_its_figures() {
+    let temp = tempfile::tempdir().unwrap();
+    let summary = measure(&recording(temp.path())).unwrap();
+    let flow = |name: &str| {
+        let mut all = summary.groups.iter().chain(&summary.flows);
+        all.find(|flow| flow.name == name).unwrap()
+    };
+
+    // 100 kB/s and 25 kB/s; 8 seconds of one retransmission each.
+    assert_eq!(flow("bulk-1").goodput_bps, Some(800_000.0));
+    assert_eq!(flow("bulk-2").goodput_bps, Some(200_000.0));
+    assert_eq!(flow("bulk-2").retransmits, Some(8));
+    assert_eq!(flow("bulk").goodput_bps, Some(1_000_000.0));
+    assert_eq!(flow("bulk").retransmits, Some(16));
+    assert_eq!(flow("bulk").bytes, Some(1_250_000));
+    // Samples at 2 ..= 10 s: 22 ..= 30 ms, 9 values, twice.
+    let srtt = flow("bulk").srtt.unwrap();
+    assert_eq!((srtt.count, srtt.p50_ns), (18, 26 * MS));
+    // (800 + 200)^2 / (2 * (800^2 + 200^2)) = 1000000/1360000
+    assert!((summary.jain.unwrap() - 1000.0 / 1360.0).abs() < 1e-12);
+
+    assert_eq!(summary.directions.len(), 1);
+    assert_eq!(summary.directions[0].jain, summary.jain);
+
+    // 3000 B in 0.24 s, from its start on although that is in the warm-up.
+    assert_eq!(flow("page").fct_ns, Some(240 * MS));
+    assert!((flow("page").goodput_bps.unwrap() - 100_000.0).abs() < 1e-6);
+    // 9600 B/s of UDP; 20 of 100 packets lost.
+    assert_eq!(flow("udp").goodput_bps, Some(76_800.0));
+    assert_eq!(flow("udp").loss, Some(0.2));
+    // The page was there before the measured time.
+    let total = 1_000_000.0 + 76_800.0;
+    let found = summary.total_goodput_bps.unwrap();
+    assert!((found - total).abs() < 1e-6, "{found}");
+
+    // Probes of 2 ..= 10 s without 5 s: 22 23 24 26 27 28 29 30 ms. Rank 4 of 8.
+    let rtt = flow("ping").rtt.unwrap();
+    assert_eq!((rtt.count, rtt.p50_ns, rtt.max_ns), (8, 26 * MS, 30 * MS));
+    assert_eq!(flow("ping").up.unwrap().p50_ns, 16 * MS);
+    assert_eq!(flow("ping").down.unwrap().max_ns, 10 * MS);
+    assert_eq!(flow("ping").loss, Some(1.0 / 9.0));
+
+    let up = &summary.pipes[0];
+    // Left in the measured time: 20, 30 and 40 ms after their arrival.
+    let sojourn = up.sojourn.unwrap();
+    assert_eq!(
+        (sojourn.count, sojourn.p50_ns, sojourn.max_ns),
+        (3, 30 * MS, 40 * MS)
+    );
+    // Three super-packets of 3000 B in 8 s at 1.2 Mbit/s.
+    assert!((up.utilisation.unwrap() - 72_000.0 / 9_600_000.0).abs() < 1e-12);
+    // Each counts its two wire packets; the first one arrived before.
+    assert_eq!((up.packets, up.sent), (8, 6));
+    assert_eq!(up.drops, BTreeMap::from([("congestion".to_owned(), 2)]));
+    assert_eq!(up.marks, 2);
+    assert_eq!(summary.pipes[1].sojourn, None);
+    assert_eq!(summary.accuracy.unwrap().lost["port"], 3);
+}
+
+#[test]
+fn packets_are_counted_for_their_flow() {
+    let temp = tempfile::tempdir().unwrap();
+    let summary = measure(&recording(temp.path())).unwrap();
+    let flow = |name: &str| summary.flows.iter().find(|f| f.name == name).unwrap();
+    // All packets are of bulk-1; those of the measured time waited 20, 30 and 40 ms.
+    let bulk = flow("bulk-1");
+    assert_eq!(bulk.sojourn.unwrap().p50_ns, 30 * MS);
+    assert_eq!((bulk.drops, bulk.marks), (2, 2));
+    assert_eq!((flow("bulk-2").sojourn, flow("bulk-2").drops), (None, 0));
+    let up = &summary.pipes[0];
+    // 6 wire packets left, 2 of them marked, and 2 were dropped.
+    assert_eq!(up.loss, Some(2.0 / 8.0));
+    assert_eq!(up.mark_ratio, Some(2.0 / 6.0));
+    // One loss event, in which one of the two bulk flows lost packets.
+    assert_eq!(up.synchronisation, Some(0.5));
+    assert_eq!(summary.pipes[1].loss, None);
+}
+
+#[test]
+fn probes_have_jitter_and_a_score() {
+    let temp = tempfile::tempdir().unwrap();
+    let summary = measure(&recording(temp.path())).unwrap();
+    let ping = summary.flows.iter().find(|f| f.name == "ping").unwrap();
+    // Round trips of 22 23 24 26 27 28 29 30 ms: distances 1 1 2 1 1 1 1. J after each, in ms:
+    // 1/16 = 0.0625, 0.12109, 0.23853, 0.28612, 0.33074, 0.37257, 0.41178; the mean is 0.26048.
+    let jitter = ping.jitter_ns.unwrap() as f64 / 1e6;
+    assert!((jitter - 0.26048).abs() < 1e-5, "{jitter}");
+    // Up: a mean of 209/8 - 10 = 16.125 ms and a mean distance of 8/7 ms; one of nine got no answer.
+    let expected = mean_opinion_score(16.125 + 2.0 * 8.0 / 7.0, 1.0 / 9.0);
+    assert!((ping.mos.unwrap() - expected).abs() < 1e-9);
+}
+
+#[test]
+fn unequal_shares_are_seen_over_time() {
+    let temp = tempfile::tempdir().unwrap();
+    let summary = measure(&recording(temp.path())).unwrap();
+    // 100 kB/s and 25 kB/s in every window, as over the run: 125^2 / (2 * (100^2 + 25^2)).
+    let index = 15_625.0 / 21_250.0;
+    assert!((summary.jain_min.unwrap() - index).abs() < 1e-12);
+    assert!((summary.jain_mean.unwrap() - index).abs() < 1e-12);
+    let bulk = summary.flows.iter().find(|f| f.name == "bulk-2").unwrap();
+    assert_eq!(bulk.convergence_ns, None, "25 is not within 20 % of 62.5");
+}
+
+#[test]
+fn the_reference_page_of_the_figures_is_current() {
+    // UPDATE_EXPECT=1 writes the page anew.
+    expect_test::expect_file!["../../../../docs/metrics.md"].assert_eq(&reference());
+}
+
+#[test]
+fn a_summary_is_stored_and_read_back() {
+    let temp = tempfile::tempdir().unwrap();
+    let recording = recording(temp.path());
+    assert_eq!(recording.stored_summary().unwrap(), None);
+    let summary = measure(&recording).unwrap();
+    recording.store_summary(&summary).unwrap();
+    assert_eq!(recording.stored_summary().unwrap(), Some(summary));
+}
+
+#[test]
+fn an_expectation_that_is_not_met_says_what_was_measured() {
+    let temp = tempfile::tempdir().unwrap();
+    let recording = recording(temp.path());
+    let summary = measure(&recording).unwrap();
+    let outcomes = expect::check(&recording.run().scenario.expect, Backend::Live, &[&summary]);
+    let lines: Vec<String> = outcomes.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "met: `ping.p50` of `fifo` is 26ms; expected at most 30ms",
+            "met: `bulk.goodput` of `fifo` is 1Mbit/s; expected at least 1Mbit/s",
+            "met: `up.drops` of `fifo` is 2; expected at least 1 and at most 2",
+            "not met: `down.sojourn.p50` of `fifo` was not measured; expected at most 1ms; \
+             see \"Sojourn time of every packet\" in the report",
+        ]
+    );
+    let passed: Vec<bool> = outcomes.iter().map(|outcome| outcome.passed).collect();
+    assert_eq!(passed, [true, true, true, false]);
+}
+
+#[test]
+fn every_name_of_a_metric_finds_its_figure() {
+    let temp = tempfile::tempdir().unwrap();
+    let recording = recording(temp.path());
+    let summary = measure(&recording).unwrap();
+    let flows = &recording.run().scenario.flows;
+    let value = |name: &str| Metric::parse(name, flows).unwrap().value(&summary);
+    assert_eq!(value("bulk-2.goodput"), Some(200_000.0));
+    assert_eq!(value("page.fct"), Some(240e6));
+    assert_eq!(value("up.drops.congestion"), Some(2.0));
+    assert_eq!(value("up.drops.overflow"), Some(0.0));
+    assert_eq!(value("accuracy.lost"), Some(3.0));
+    // Each type of flow has only metrics that exist.
+    for flow in flows {
+        for metric in flow.kind.metrics() {
+            Metric::parse(&format!("{}.{metric}", flow.name), flows)
+                .unwrap_or_else(|error| panic!("{}", error.message));
+        }
+    }
+    let error = Metric::parse("page.p50", flows).err().unwrap();
+    assert_eq!(error.message, "`page` has no metric `p50`");
+    assert_eq!(error.span, 5..8);
+}
+
+#[test]
+fn figures_are_shown_in_the_unit_that_suits_them() {
+    assert_eq!(Unit::Time.show(26e6), "26ms");
+    assert_eq!(Unit::Time.show(1_234_567.0), "1.2346ms");
+    assert_eq!(Unit::Rate.show(9_653_333.0), "9.6533Mbit/s");
+    assert_eq!(Unit::Ratio.show(0.9730), "0.973");
+    assert_eq!(Unit::Count.show(17.0), "17");
+    assert_eq!(Unit::Score.show(4.409), "4.41");
+    assert_eq!(Unit::Time.show(0.0), "0ns");
+}

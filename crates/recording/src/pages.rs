@@ -1,0 +1,29 @@
+//! What draws pages, as seen by what makes recordings.
+
+use std::path::Path;
+
+use crate::Recording;
+use crate::results::VariantResult;
+
+/// Draws the pages of a suite: the laboratory measures and does not know what a page looks like.
+pub trait Pages {
+    /// Writes the page of a run to `path`.
+    ///
+    /// # Errors
+    /// The recording cannot be read, or the page not be written.
+    fn write_run(&self, path: &Path, recording: &Recording) -> Result<(), PagesError>;
+
+    /// Writes the page of a scenario to `path`: the first run of each of `results`, beside each other.
+    ///
+    /// # Errors
+    /// As for [`Pages::write_run`].
+    fn write_overview(
+        &self,
+        path: &Path,
+        results: &[VariantResult],
+        firsts: &[&Recording],
+    ) -> Result<(), PagesError>;
+}
+
+/// Why a page was not written.
+pub type PagesError = Box<dyn std::error::Error + Send + Sync>;

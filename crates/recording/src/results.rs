@@ -1,0 +1,164 @@
+//! What runs came to, put together by variant: the figures, and whether they are as expected.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::expect::{self, Outcome};
+use crate::figures::{Repeated, repeated, rounded};
+use crate::{Recording, Status};
+use sluice_scenario::Backend;
+use sluice_scenario::metric::Summary;
+
+/// One run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunResult {
+    /// Where all its randomness came from.
+    pub seed: u64,
+    /// Where its recording is.
+    pub folder: PathBuf,
+    /// How it ended.
+    #[serde(flatten)]
+    pub status: Status,
+    /// Whether it is an earlier run that was found to be the same.
+    pub reused: bool,
+    /// Its figures, which stand in its own summary.json.
+    #[serde(skip)]
+    pub summary: Summary,
+}
+
+/// A variant on a backend, in one run or in several that differ only in their seed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VariantResult {
+    /// The scenario: its path within the suite, or its title.
+    pub scenario: String,
+    /// The variant.
+    pub variant: String,
+    /// What carried it out.
+    pub backend: Backend,
+    /// At least one.
+    pub runs: Vec<RunResult>,
+    /// The expectations, held against the medians of the runs.
+    pub expect: Vec<Outcome>,
+}
+
+impl VariantResult {
+    /// A recording by itself.
+    pub fn of_one(recording: &Recording, summary: Summary) -> VariantResult {
+        let scenario = recording.run().title.clone();
+        VariantResult::of(scenario, vec![(recording.clone(), summary, false)])
+    }
+
+    /// Recordings of the same variant, with their figures and whether they were there before.
+    ///
+    /// # Panics
+    /// Without any.
+    pub fn of(scenario: String, recordings: Vec<(Recording, Summary, bool)>) -> VariantResult {
+        let (first, ..) = recordings.first().expect("a result is that of a run");
+        let run = first.run().clone();
+        let runs: Vec<RunResult> = recordings
+            .into_iter()
+            .map(|(recording, summary, reused)| RunResult {
+                seed: recording.run().seed,
+                folder: recording.dir().to_owned(),
+                status: recording.run().status.clone(),
+                reused,
+                summary,
+            })
+            .collect();
+        let summaries: Vec<&Summary> = runs.iter().map(|run| &run.summary).collect();
+        VariantResult {
+            expect: expect::check(&run.scenario.expect, run.environment.backend, &summaries),
+            scenario,
+            variant: run.variant,
+            backend: run.environment.backend,
+            runs,
+        }
+    }
+
+    /// The figures of each run.
+    pub fn summaries(&self) -> Vec<&Summary> {
+        self.runs.iter().map(|run| &run.summary).collect()
+    }
+
+    /// Whether a run of it ended early.
+    pub fn is_partial(&self) -> bool {
+        self.runs.iter().any(|run| run.status != Status::Complete)
+    }
+
+    /// The expectations that were not met.
+    pub fn failed(&self) -> impl Iterator<Item = &Outcome> {
+        self.expect.iter().filter(|outcome| !outcome.passed)
+    }
+
+    /// The key figures over all runs in words, for the report: median, smallest and largest. Nothing
+    /// of a single run.
+    pub fn spread_in_words(&self) -> Vec<(String, String)> {
+        if self.runs.len() < 2 {
+            return Vec::new();
+        }
+        let first = &self.runs[0].summary;
+        let ping = first.flows.iter().find(|flow| flow.rtt.is_some());
+        let ping = ping.map(|ping| format!("{}.p95", ping.name));
+        let mut shown: Vec<String> = ["total.goodput".into(), "jain".into()].into();
+        shown.extend(ping);
+        for direction in &first.directions {
+            let way = direction.direction.word();
+            shown.extend(["sojourn.p95", "drops", "marks"].map(|name| format!("{way}.{name}")));
+        }
+        let is_shown = |(name, figure): &(String, Repeated)| {
+            shown.contains(name) && (figure.spread.max > 0.0 || !name.ends_with("s"))
+        };
+        let words = |(name, figure): (String, Repeated)| {
+            let [median, min, max] = [figure.spread.median, figure.spread.min, figure.spread.max]
+                .map(|value| figure.unit.show(rounded(value)));
+            (
+                name,
+                format!("{median} ({min} to {max}) in {} runs", figure.spread.count),
+            )
+        };
+        self.repeated()
+            .into_iter()
+            .filter(is_shown)
+            .map(words)
+            .collect()
+    }
+
+    /// The figures over all runs.
+    pub fn repeated(&self) -> Vec<(String, Repeated)> {
+        repeated(&self.summaries())
+    }
+}
+
+impl Serialize for VariantResult {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Json<'a> {
+            scenario: &'a str,
+            variant: &'a str,
+            backend: Backend,
+            runs: &'a [RunResult],
+            /// Of the first run.
+            summary: &'a Summary,
+            /// Medians and spread; only of several runs.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            figures: Option<serde_json::Map<String, serde_json::Value>>,
+            expect: &'a [Outcome],
+        }
+        let figures = || {
+            let json = |figure| serde_json::to_value(figure).expect("a figure is numbers");
+            let named = |(name, figure): (String, Repeated)| (name, json(figure));
+            self.repeated().into_iter().map(named).collect()
+        };
+        Json {
+            scenario: &self.scenario,
+            variant: &self.variant,
+            backend: self.backend,
+            runs: &self.runs,
+            summary: &self.runs[0].summary,
+            figures: (self.runs.len() > 1).then(figures),
+            expect: &self.expect,
+        }
+        .serialize(serializer)
+    }
+}

@@ -1,0 +1,309 @@
+//! The rows of a recording's tables.
+
+use std::borrow::Cow;
+
+use sluice_core::event::StateValue;
+use sluice_core::record::{self, Fate, PacketRecord};
+use sluice_core::{Backlog, DropReason, Ecn, Span, Time};
+
+use super::cell::{Cell, CellType, ColumnDecl, ColumnKind, Row, table};
+use sluice_scenario::PipeId;
+
+/// The flow number of packets that belong to no flow of the scenario (ARP, neighbour discovery ...).
+pub const NO_FLOW: u32 = u32::MAX;
+
+table! {
+    /// A flow at an instant. What its type or the backend does not know is none. Counts grow from the
+    /// start of the flow.
+    pub struct FlowSample = "flows" {
+        /// instant of the sample
+        time: Time = "time_ns",
+        /// number of the flow, as in run.json
+        flow: u32 = "flow",
+        /// payload bytes that have arrived, in order
+        received_bytes: Option<u64> = "received_bytes",
+        /// packets sent (UDP)
+        sent_packets: Option<u64> = "sent_packets",
+        /// packets that have arrived (UDP)
+        received_packets: Option<u64> = "received_packets",
+        /// congestion window in segments
+        cwnd: Option<u64> = "cwnd_packets",
+        /// slow-start threshold in segments
+        ssthresh: Option<u64> = "ssthresh_packets",
+        /// sender's maximum segment size
+        mss: Option<u64> = "mss_bytes",
+        /// smoothed round-trip time
+        srtt: Option<Span> = "srtt_ns",
+        /// smallest round-trip time that the sender has seen
+        min_rtt: Option<Span> = "min_rtt_ns",
+        /// segments sent again
+        retransmits: Option<u64> = "retransmits",
+        /// sender's estimate of the delivery rate
+        delivery_rate: Option<u64> = "delivery_rate_bps",
+    }
+}
+
+table! {
+    /// A variable of a pipe or of its queue at an instant.
+    pub struct QueueSample = "queues" {
+        /// instant of the sample
+        time: Time = "time_ns",
+        /// the pipe: up or down, up2 or down2 of the second link
+        pipe: PipeId = "pipe",
+        /// queue of the discipline (flow bucket or class); nothing for all of them together
+        queue: Option<u32> = "queue",
+        /// what it is: backlog_packets, backlog_bytes, or a variable of the algorithm
+        variable: Cow<'static, str> = "variable",
+        /// what kind of value it is: count, instant, span, ratio or flag
+        kind: Cow<'static, str> = "kind",
+        /// its value; instants and spans in nanoseconds, flags 0 or 1
+        value: f64 = "value",
+    }
+}
+
+impl FlowSample {
+    /// A sample of which nothing is known yet.
+    pub const fn empty(time: Time, flow: u32) -> FlowSample {
+        FlowSample {
+            time,
+            flow,
+            received_bytes: None,
+            sent_packets: None,
+            received_packets: None,
+            cwnd: None,
+            ssthresh: None,
+            mss: None,
+            srtt: None,
+            min_rtt: None,
+            retransmits: None,
+            delivery_rate: None,
+        }
+    }
+}
+
+impl QueueSample {
+    /// What `pipe` held at `time`: packets and bytes.
+    pub fn backlog(time: Time, pipe: impl Into<PipeId>, backlog: Backlog) -> [QueueSample; 2] {
+        let pipe = pipe.into();
+        let sample = |variable, n| QueueSample {
+            time,
+            pipe,
+            queue: None,
+            variable: Cow::Borrowed(variable),
+            kind: Cow::Borrowed("count"),
+            value: n as f64,
+        };
+        [
+            sample(BACKLOG_PACKETS, backlog.packets),
+            sample(BACKLOG_BYTES, backlog.bytes),
+        ]
+    }
+
+    /// A variable of an algorithm, as the algorithm tells it.
+    pub fn state(
+        time: Time,
+        pipe: impl Into<PipeId>,
+        queue: u32,
+        variable: &'static str,
+        value: StateValue,
+    ) -> QueueSample {
+        let kind = match value {
+            StateValue::Count(_) => "count",
+            StateValue::Time(_) => "instant",
+            StateValue::Span(_) => "span",
+            StateValue::Ratio(_) => "ratio",
+            StateValue::Flag(_) => "flag",
+        };
+        QueueSample {
+            time,
+            pipe: pipe.into(),
+            queue: Some(queue),
+            variable: Cow::Borrowed(variable),
+            kind: Cow::Borrowed(kind),
+            value: value.as_f64(),
+        }
+    }
+}
+
+/// The variable of [`QueueSample`] for the wire packets held.
+pub const BACKLOG_PACKETS: &str = "backlog_packets";
+/// The variable of [`QueueSample`] for the bytes held.
+pub const BACKLOG_BYTES: &str = "backlog_bytes";
+
+table! {
+    /// A probe and its answer.
+    pub struct PingSample = "pings" {
+        /// when it was sent
+        time: Time = "time_ns",
+        /// number of the flow, as in run.json
+        flow: u32 = "flow",
+        /// number of the probe, from 0
+        seq: u64 = "seq",
+        /// until the answer came back; nothing if it was lost
+        rtt: Option<Span> = "rtt_ns",
+        /// delay of its way up, if it got there
+        up: Option<Span> = "up_ns",
+        /// delay of its way down, if it got there
+        down: Option<Span> = "down_ns",
+        /// whether no answer came back
+        is_lost: bool = "lost",
+    }
+}
+
+table! {
+    /// A transfer, a page or an exchange that is complete.
+    pub struct Transfer = "transfers" {
+        /// when it was asked for
+        start: Time = "start_ns",
+        /// number of the flow, as in run.json
+        flow: u32 = "flow",
+        /// number of the transfer or page within its flow, from 0
+        seq: u64 = "seq",
+        /// until its last byte had arrived
+        took: Span = "took_ns",
+        /// payload bytes
+        bytes: u64 = "bytes",
+    }
+}
+
+table! {
+    /// A packet that a live router sent on: when it was due, and how late it was.
+    pub struct Release = "releases" {
+        /// when it was due at the far end of the pipe
+        due: Time = "due_ns",
+        /// the pipe: up or down, up2 or down2 of the second link
+        pipe: PipeId = "pipe",
+        /// bytes on the link
+        len: u32 = "size_bytes",
+        /// how much later it was sent
+        late: Span = "late_ns",
+    }
+}
+
+table! {
+    /// A packet as a live router put it into its queues: with these a run can be replayed.
+    pub struct Arrival = "arrivals" {
+        /// arrival
+        time: Time = "time_ns",
+        /// the first pipe of its direction: up or down
+        pipe: PipeId = "pipe",
+        /// number of the way that packets of its addresses take, 0 the common one
+        way: u32 = "way",
+        /// bytes on the link, all segments
+        len: u32 = "size_bytes",
+        /// wire packets in it
+        segments: u32 = "segments",
+        /// ECN field: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE
+        ecn: u32 = "ecn",
+        /// differentiated services codepoint
+        dscp: u32 = "dscp",
+        /// hash of the flow
+        hash: u32 = "hash",
+        /// hash of the source host
+        src: u32 = "src",
+        /// hash of the destination host
+        dst: u32 = "dst",
+        /// bytes that the flow has still to send, or microseconds to its deadline; 0 if unknown
+        tag: u32 = "tag",
+    }
+}
+
+/// A packet's way through the queue of a pipe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PacketRow {
+    /// The pipe.
+    pub pipe: PipeId,
+    /// What happened to the packet; [`PacketRecord::flow`] is the number of the flow in run.json, or
+    /// [`NO_FLOW`].
+    pub record: PacketRecord,
+}
+
+impl Row for PacketRow {
+    const TABLE: &'static str = "packets";
+
+    /// Those of [`PacketRecord::COLUMNS`], and the pipe.
+    fn columns() -> Vec<ColumnDecl> {
+        let of_record = |column: &record::Column| ColumnDecl {
+            name: column.name,
+            kind: if column.is_text {
+                ColumnKind::Text
+            } else {
+                ColumnKind::Int
+            },
+            is_optional: OPTIONAL.contains(&column.name),
+            doc: column.doc,
+        };
+        let pipe = ColumnDecl {
+            name: "pipe",
+            kind: ColumnKind::Text,
+            is_optional: false,
+            doc: "the pipe: up or down, up2 or down2 of the second link",
+        };
+        let of_record = PacketRecord::COLUMNS.iter().map(of_record);
+        of_record.chain([pipe]).collect()
+    }
+
+    fn write(&self, cell: &mut dyn FnMut(Cell<'_>)) {
+        for value in self.record.cells() {
+            cell(match value {
+                record::Cell::Number(n) => Cell::Int(i64::try_from(n).unwrap_or(i64::MAX)),
+                record::Cell::Text("") | record::Cell::Empty => Cell::Empty,
+                record::Cell::Text(word) => Cell::Text(word),
+            });
+        }
+        cell(self.pipe.to_cell());
+    }
+
+    fn read(cells: &[Cell<'_>]) -> Result<Self, usize> {
+        let (pipe, cells) = cells.split_last().expect("a packet has a pipe");
+        let pipe_column = cells.len();
+        let at = |name: &str| {
+            let column = PacketRecord::COLUMNS.iter().position(|c| c.name == name);
+            let column = column.expect("the columns of a packet are known");
+            (column, cells[column])
+        };
+        fn get<T: CellType>((column, cell): (usize, Cell<'_>)) -> Result<T, usize> {
+            T::from_cell(cell).ok_or(column)
+        }
+        let arrival: Time = get(at("time_ns"))?;
+        let settled: Option<Time> = get(at("at_ns"))?;
+        let (verdict_column, verdict) = at("verdict");
+        let (reason_column, reason) = at("reason");
+        let fate = match verdict {
+            Cell::Text("queued") => Fate::Queued,
+            Cell::Text("sent") => Fate::Sent,
+            Cell::Text("marked") => Fate::Marked,
+            Cell::Text("dropped") => {
+                let named = |r: &&DropReason| reason == Cell::Text(r.name());
+                let reason = DropReason::ALL.iter().find(named);
+                Fate::Dropped(*reason.ok_or(reason_column)?)
+            }
+            _ => return Err(verdict_column),
+        };
+        let (ecn_column, ecn) = at("ecn");
+        let record = PacketRecord {
+            seq: get(at("seq"))?,
+            arrival,
+            flow: get(at("flow"))?,
+            len: get(at("size_bytes"))?,
+            segments: get(at("segments"))?,
+            ecn: match ecn {
+                Cell::Int(0) => Ecn::NotEct,
+                Cell::Int(1) => Ecn::Ect1,
+                Cell::Int(2) => Ecn::Ect0,
+                Cell::Int(3) => Ecn::Ce,
+                _ => return Err(ecn_column),
+            },
+            class: get(at("class"))?,
+            fate,
+            at: settled.unwrap_or(arrival),
+        };
+        Ok(PacketRow {
+            pipe: PipeId::from_cell(*pipe).ok_or(pipe_column)?,
+            record,
+        })
+    }
+}
+
+/// Columns of [`PacketRecord`] that can be empty: a packet still queued, or one that was not dropped.
+const OPTIONAL: &[&str] = &["at_ns", "sojourn_ns", "reason"];

@@ -1,0 +1,189 @@
+//! `run.json`: what was run, by which program, where, and how it ended.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::checksum::{Checksum, program};
+use crate::part::Part;
+use sluice_scenario::{Backend, Scenario, Variant};
+
+/// The name of the file in a run's folder.
+pub(crate) const RUN_JSON: &str = "run.json";
+
+/// The version of the folder's layout.
+pub(crate) const FORMAT: u32 = 1;
+
+/// How a run stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "lowercase")]
+pub enum Status {
+    /// It is being recorded by this process.
+    Running(Process),
+    /// It ran to its end.
+    Complete,
+    /// It ended early; what was recorded until then is kept.
+    Partial {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A process, told apart from a later one with the same number by the time of its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in clock ticks since the machine did.
+    pub start_ticks: u64,
+}
+
+impl Process {
+    /// This process.
+    pub fn this() -> Process {
+        let pid = std::process::id();
+        Process {
+            pid,
+            start_ticks: start_ticks(pid).unwrap_or(0),
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&self) -> bool {
+        start_ticks(self.pid).is_some_and(|ticks| ticks == self.start_ticks)
+    }
+}
+
+/// Field 22 of /proc/PID/stat (proc_pid_stat(5)); the command in field 2 may contain anything but ends
+/// with the last parenthesis.
+fn start_ticks(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(22 - 3)?.parse().ok()
+}
+
+/// Where and by what a run is carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// What carries it out.
+    pub backend: Backend,
+    /// The program and its version.
+    pub program: String,
+    /// SHA-256 of its file: another program may come to other results.
+    #[serde(default)]
+    pub program_sha256: Option<String>,
+    /// The name of the machine.
+    pub host: String,
+    /// The system and its version.
+    pub kernel: String,
+    /// When it started, as RFC 3339 writes it.
+    pub started_at: String,
+}
+
+impl Environment {
+    /// This machine, as the kernel names it.
+    pub fn here(backend: Backend, started_at: String) -> Environment {
+        let read = |name: &str| {
+            let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
+            text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+        };
+        Environment {
+            backend,
+            program: concat!("sluice ", env!("CARGO_PKG_VERSION")).to_owned(),
+            program_sha256: program().map(str::to_owned),
+            host: read("hostname"),
+            kernel: format!("{} {}", read("ostype"), read("osrelease")),
+            started_at,
+        }
+    }
+}
+
+/// A single flow of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowEntry {
+    /// Its number in the tables.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// The name that it shares with others of a `count`, or its own.
+    pub group: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// `up` or `down`.
+    pub direction: String,
+}
+
+/// The content of `run.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunFile {
+    /// The version of the folder's layout.
+    pub format: u32,
+    /// The scenario's title.
+    pub title: String,
+    /// The variant.
+    pub variant: String,
+    /// How it stands.
+    #[serde(flatten)]
+    pub status: Status,
+    /// When it ended, in nanoseconds of the run; the planned end while it runs.
+    pub end_ns: u64,
+    /// Where all randomness came from.
+    pub seed: u64,
+    /// Where and by what it was carried out.
+    pub environment: Environment,
+    /// Every single flow.
+    pub flows: Vec<FlowEntry>,
+    /// Packets lost to anything but the queue, by cause.
+    pub lost: BTreeMap<String, u64>,
+    /// The tables that are whole.
+    #[serde(default)]
+    pub tables: BTreeMap<String, Checksum>,
+    /// The scenario with everything set.
+    pub scenario: Scenario,
+    /// The same as TOML, to run it again.
+    pub scenario_toml: String,
+}
+
+impl RunFile {
+    pub(crate) fn new(variant: &Variant, environment: &Environment) -> RunFile {
+        let scenario = &variant.scenario;
+        let flows = scenario.instances().map(|instance| FlowEntry {
+            id: instance.id,
+            name: instance.name,
+            group: instance.flow.name.clone(),
+            type_name: instance.flow.kind.type_name().to_owned(),
+            direction: instance.flow.direction.to_string(),
+        });
+        RunFile {
+            format: FORMAT,
+            title: scenario.title.clone(),
+            variant: variant.name.clone(),
+            status: Status::Running(Process::this()),
+            end_ns: scenario.duration.as_ns(),
+            seed: scenario.seed,
+            environment: environment.clone(),
+            flows: flows.collect(),
+            lost: BTreeMap::new(),
+            tables: BTreeMap::new(),
+            scenario: scenario.clone(),
+            scenario_toml: scenario.to_toml(),
+        }
+    }
+
+    pub(crate) fn write(&self, dir: &Path) -> io::Result<()> {
+        write_json(&dir.join(RUN_JSON), self)
+    }
+}
+
+/// Writes `value` to `path` so that at any instant there is either the old file or the whole new one.
+pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    let mut part = Part::create(path)?;
+    part.write_all(text.as_bytes())?;
+    part.finish()
+}

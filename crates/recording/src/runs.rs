@@ -1,0 +1,172 @@
+//! All runs below a folder, put together as they were carried out.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::metrics::measure;
+use crate::results::VariantResult;
+use crate::{ReadError, Recording};
+use sluice_scenario::metric::Summary;
+use sluice_scenario::{Backend, Scenario};
+
+/// Why the runs of a folder cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum RunsError {
+    /// A folder cannot be read.
+    #[error("cannot read the folder `{}`: {error}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// There is no run.
+    #[error("there is no run (run.json) in `{}` nor in the folders in it", path.display())]
+    None {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A run cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// The runs of one scenario, as they lie in one folder.
+#[derive(Debug)]
+pub struct Place {
+    /// The folder's path below the one that was searched; empty for that folder itself.
+    pub name: String,
+    /// The scenario's title.
+    pub title: String,
+    /// What it shows, if it says so.
+    pub about: Option<String>,
+    /// A result per variant and backend, in the order in which they were carried out.
+    pub results: Vec<Found>,
+}
+
+/// The runs of a variant that differ in their seed only.
+#[derive(Debug)]
+pub struct Found {
+    /// What they came to.
+    pub result: VariantResult,
+    /// The first of them.
+    pub recording: Recording,
+}
+
+/// Finds all runs in `folder`, which may be that of a run itself, and puts together those that differ
+/// in their seed only.
+///
+/// # Errors
+/// There is none, or one cannot be read.
+pub fn runs_in(folder: &Path) -> Result<Vec<Place>, RunsError> {
+    let mut dirs = Vec::new();
+    find(folder, &mut dirs)?;
+    if dirs.is_empty() {
+        return Err(RunsError::None {
+            path: folder.to_owned(),
+        });
+    }
+    let mut recordings = dirs
+        .iter()
+        .map(|dir| Recording::open(dir))
+        .collect::<Result<Vec<_>, _>>()?;
+    // By place, and there in the order of their beginnings.
+    recordings.sort_by_cached_key(|recording| {
+        let started = recording.run().environment.started_at.clone();
+        (place_of(folder, recording), started)
+    });
+    let mut places: Vec<Place> = Vec::new();
+    let mut groups: Vec<(Key, Vec<Recording>)> = Vec::new();
+    for recording in recordings {
+        let key = Key::of(folder, &recording);
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, group)) => group.push(recording),
+            None => groups.push((key, vec![recording])),
+        }
+    }
+    for (key, mut group) in groups {
+        group.sort_by_key(|recording| recording.run().seed);
+        let first = group[0].clone();
+        let parts = |recording: Recording| -> Result<_, ReadError> {
+            let summary = summary_of(&recording)?;
+            Ok((recording, summary, false))
+        };
+        let parts = group.into_iter().map(parts).collect::<Result<_, _>>()?;
+        let found = Found {
+            result: VariantResult::of(key.place.clone(), parts),
+            recording: first,
+        };
+        match places.iter_mut().find(|place| place.name == key.place) {
+            Some(place) => place.results.push(found),
+            None => places.push(Place {
+                name: key.place,
+                title: found.recording.run().title.clone(),
+                about: found.recording.run().scenario.about.clone(),
+                results: vec![found],
+            }),
+        }
+    }
+    Ok(places)
+}
+
+/// What runs have in common that differ in their seed only.
+#[derive(PartialEq)]
+struct Key {
+    place: String,
+    variant: String,
+    backend: Backend,
+    scenario: Scenario,
+}
+
+impl Key {
+    fn of(folder: &Path, recording: &Recording) -> Key {
+        let run = recording.run();
+        Key {
+            place: place_of(folder, recording),
+            variant: run.variant.clone(),
+            backend: run.environment.backend,
+            scenario: Scenario {
+                seed: 0,
+                ..run.scenario.clone()
+            },
+        }
+    }
+}
+
+/// The folder above the run's, below the one that was searched.
+fn place_of(folder: &Path, recording: &Recording) -> String {
+    let above = recording.dir().parent().unwrap_or(recording.dir());
+    let below = above.strip_prefix(folder).unwrap_or(Path::new(""));
+    below.to_string_lossy().into_owned()
+}
+
+/// The stored figures; those of an earlier program may lack some, and are taken anew.
+fn summary_of(recording: &Recording) -> Result<Summary, ReadError> {
+    match recording.stored_summary() {
+        Ok(Some(summary)) => Ok(summary),
+        _ => measure(recording),
+    }
+}
+
+fn find(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), RunsError> {
+    if folder.join("run.json").is_file() {
+        found.push(folder.to_owned());
+        return Ok(());
+    }
+    let fail = |error| RunsError::Folder {
+        path: folder.to_owned(),
+        error,
+    };
+    let mut entries = fs::read_dir(folder)
+        .and_then(Iterator::collect::<io::Result<Vec<_>>>)
+        .map_err(fail)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        // Links are not followed: they may lead in a circle.
+        if entry.file_type().map_err(fail)?.is_dir() {
+            find(&entry.path(), found)?;
+        }
+    }
+    Ok(())
+}

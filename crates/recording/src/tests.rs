@@ -1,0 +1,548 @@
+use std::fs;
+use std::path::Path;
+
+use sluice_core::event::StateValue;
+use sluice_core::record::{Fate, PacketRecord};
+use sluice_core::{Backlog, DropReason, Ecn, Span, Time};
+
+use super::cell::table;
+use super::cells::GROUP_ROWS;
+use super::table::TableWriter;
+use super::writer::estimated_bytes;
+use super::*;
+use sluice_scenario::{Backend, Direction, Scenario, Variant};
+
+fn variant() -> Variant {
+    let text = r#"
+        title = "a recording"
+        duration = "15s"
+        [link]
+        rate = "10Mbit/s"
+        rtt = "20ms"
+        queue = "fq_codel"
+        [[flow]]
+        type = "tcp"
+        count = 2
+        [[flow]]
+        type = "ping"
+    "#;
+    Scenario::parse("test.toml", text, &[]).unwrap().remove(0)
+}
+
+fn environment() -> Environment {
+    Environment::here(Backend::Live, "2026-01-02T03:04:05Z".into())
+}
+
+fn begin(dir: &Path) -> RunWriter {
+    RunWriter::create(dir, &variant(), &environment()).unwrap()
+}
+
+fn packet(seq: u64, fate: Fate) -> PacketRecord {
+    let arrival = Time::from_ns(1_200_000 * seq);
+    PacketRecord {
+        seq,
+        arrival,
+        flow: (seq % 3) as u32,
+        len: 1500,
+        segments: 1,
+        ecn: Ecn::Ect0,
+        class: 7,
+        fate,
+        at: match fate {
+            Fate::Queued => arrival,
+            _ => arrival + Span::from_us(4321),
+        },
+    }
+}
+
+#[test]
+fn the_reference_page_is_current() {
+    // UPDATE_EXPECT=1 writes the page anew.
+    expect_test::expect_file!["../../../docs/recording.md"].assert_eq(&reference());
+}
+
+#[test]
+fn rows_come_back_as_they_were_written() {
+    let temp = tempfile::tempdir().unwrap();
+    let fates = [
+        Fate::Sent,
+        Fate::Marked,
+        Fate::Queued,
+        Fate::Dropped(DropReason::Congestion),
+        Fate::Dropped(DropReason::Overflow),
+    ];
+    let packets: Vec<PacketRecord> = (0..).zip(fates).map(|(i, f)| packet(i, f)).collect();
+    let flow = FlowSample {
+        time: Time::from_ns(50_000_000),
+        flow: 1,
+        received_bytes: Some(62_000),
+        sent_packets: None,
+        received_packets: None,
+        cwnd: Some(17),
+        ssthresh: Some(12),
+        mss: Some(1448),
+        srtt: Some(Span::from_us(20_125)),
+        min_rtt: Some(Span::from_us(20_001)),
+        retransmits: Some(3),
+        delivery_rate: None,
+    };
+    let instant = StateValue::Time(Time::from_ns(1_250_000_000));
+    let at = Time::from_ns(50_000_000);
+    let queue = QueueSample::state(at, Direction::Down, 1023, "drop_next", instant);
+    assert_eq!((queue.kind.as_ref(), queue.value), ("instant", 1.25e9));
+    let held = Backlog {
+        packets: 2,
+        bytes: 3000,
+    };
+    let [packets_held, bytes_held] = QueueSample::backlog(at, Direction::Down, held);
+    let answered = PingSample {
+        time: Time::from_ns(20_000_000),
+        flow: 2,
+        seq: 0,
+        rtt: Some(Span::from_us(20_100)),
+        up: Some(Span::from_us(10_060)),
+        down: Some(Span::from_us(10_040)),
+        is_lost: false,
+    };
+    let lost = PingSample {
+        seq: 1,
+        rtt: None,
+        up: None,
+        down: None,
+        is_lost: true,
+        ..answered.clone()
+    };
+    let release = Release {
+        due: Time::from_ns(11_200_000),
+        pipe: Direction::Up.into(),
+        len: 1500,
+        late: Span::from_us(7),
+    };
+
+    let mut writer = begin(temp.path());
+    for record in &packets {
+        writer.packet(Direction::Up, record).unwrap();
+    }
+    writer.flow_sample(&flow).unwrap();
+    writer.queue_sample(&queue).unwrap();
+    writer.queue_sample(&packets_held).unwrap();
+    writer.queue_sample(&bytes_held).unwrap();
+    writer.ping(&answered).unwrap();
+    writer.ping(&lost).unwrap();
+    writer.release(&release).unwrap();
+    let mut end = End::complete(Time::from_ns(15_000_000_000));
+    end.lost.insert("port".into(), 2);
+    let recording = writer.finish(end).unwrap();
+
+    let read: Vec<PacketRow> = recording.packets().unwrap().map(Result::unwrap).collect();
+    assert!(read.iter().all(|row| row.pipe == Direction::Up));
+    let read: Vec<PacketRecord> = read.into_iter().map(|row| row.record).collect();
+    assert_eq!(read, packets);
+    let flows: Vec<FlowSample> = recording
+        .flow_samples()
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(flows, [flow]);
+    let queues: Vec<QueueSample> = recording
+        .queue_samples()
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(queues, [queue, packets_held, bytes_held]);
+    let pings: Vec<PingSample> = recording.pings().unwrap().map(Result::unwrap).collect();
+    assert_eq!(pings, [answered, lost]);
+    let releases: Vec<Release> = recording.releases().unwrap().map(Result::unwrap).collect();
+    assert_eq!(releases, [release]);
+
+    let run = recording.run();
+    assert_eq!(run.status, Status::Complete);
+    assert_eq!(run.variant, "fq_codel");
+    assert_eq!(run.scenario, variant().scenario);
+    assert_eq!(run.lost["port"], 2);
+    let names: Vec<&str> = run.flows.iter().map(|flow| flow.name.as_str()).collect();
+    assert_eq!(names, ["tcp-1", "tcp-2", "ping"]);
+    let again = Scenario::parse("run.toml", &run.scenario_toml, &[]).unwrap();
+    assert_eq!(again[0].scenario, variant().scenario);
+}
+
+#[test]
+fn a_table_of_several_row_groups_is_read_in_order() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut writer = begin(temp.path());
+    let count = 2 * GROUP_ROWS as u64 + 17;
+    for seq in 0..count {
+        writer
+            .packet(Direction::Up, &packet(seq, Fate::Sent))
+            .unwrap();
+    }
+    let recording = writer.finish(End::complete(Time::ZERO)).unwrap();
+    let mut seqs = recording
+        .packets()
+        .unwrap()
+        .map(|row| row.unwrap().record.seq);
+    assert!((0..count).all(|seq| seqs.next() == Some(seq)));
+    assert_eq!(seqs.next(), None);
+}
+
+/// Words are written in pieces, optional ones among rows without.
+#[test]
+fn words_come_back_each_in_its_row() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut writer = begin(temp.path());
+    let mut rng = sluice_core::Rng::from_seed(1);
+    let rows: Vec<PacketRow> = (0..5000)
+        .map(|seq| PacketRow {
+            pipe: [Direction::Up, Direction::Down][rng.below(2) as usize].into(),
+            record: packet(
+                seq,
+                match rng.below(6) {
+                    0 => Fate::Dropped(DropReason::Congestion),
+                    1 => Fate::Dropped(DropReason::Overflow),
+                    2 => Fate::Queued,
+                    3 => Fate::Marked,
+                    _ => Fate::Sent,
+                },
+            ),
+        })
+        .collect();
+    for row in &rows {
+        writer.packet(row.pipe, &row.record).unwrap();
+    }
+    let recording = writer.finish(End::complete(Time::from_ns(1))).unwrap();
+    let read: Vec<PacketRow> = recording.packets().unwrap().map(Result::unwrap).collect();
+    assert_eq!(read, rows);
+}
+
+#[test]
+fn the_space_asked_for_covers_a_full_link() {
+    // 10 Mbit/s of 1500 B packets are 833 packets/s, 12 500 in 15 s, each with a jittery time, and half
+    // as many acknowledgements.
+    let temp = tempfile::tempdir().unwrap();
+    let mut writer = begin(temp.path());
+    let mut noise = sluice_core::Rng::from_seed(1);
+    for seq in 0..18_750 {
+        let mut record = packet(seq, Fate::Sent);
+        record.arrival = Time::from_ns(800_000 * seq + noise.below(800_000));
+        record.at = record.arrival + Span::from_ns(noise.below(1_000_000_000));
+        writer.packet(Direction::Up, &record).unwrap();
+        let release = Release {
+            due: record.at + Span::from_ms(11),
+            pipe: Direction::Up.into(),
+            len: record.len,
+            late: Span::from_ns(noise.below(100_000)),
+        };
+        writer.release(&release).unwrap();
+    }
+    let recording = writer.finish(End::complete(Time::ZERO)).unwrap();
+    let size = |name: &str| fs::metadata(recording.dir().join(name)).unwrap().len();
+    let written = size("packets.parquet") + size("releases.parquet");
+    let estimate = estimated_bytes(&variant().scenario) - 1_000_000;
+    assert!(
+        written <= estimate && estimate <= 3 * written,
+        "{written} bytes written, {estimate} estimated"
+    );
+}
+
+#[test]
+fn no_table_bears_its_name_before_it_is_whole() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut writer = begin(temp.path());
+    writer
+        .packet(Direction::Up, &packet(0, Fate::Sent))
+        .unwrap();
+    assert!(temp.path().join("packets.parquet.part").exists());
+    assert!(!temp.path().join("packets.parquet").exists());
+    let run = Recording::open(temp.path()).unwrap();
+    assert_eq!(run.run().status, Status::Running(Process::this()));
+    writer.finish(End::complete(Time::ZERO)).unwrap();
+    assert!(!temp.path().join("packets.parquet.part").exists());
+    assert!(temp.path().join("packets.parquet").exists());
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_it_has_and_says_so() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut writer = begin(temp.path());
+    writer
+        .packet(Direction::Up, &packet(0, Fate::Sent))
+        .unwrap();
+    let at = Time::from_ns(4_000_000_000);
+    let recording = writer.finish(End::partial(at, "interrupted")).unwrap();
+    let reason = "interrupted".to_owned();
+    assert_eq!(recording.run().status, Status::Partial { reason });
+    assert_eq!(recording.run().end_ns, 4_000_000_000);
+    assert_eq!(recording.packets().unwrap().count(), 1);
+}
+
+#[test]
+fn a_writer_that_is_dropped_leaves_a_partial_run() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut writer = begin(temp.path());
+    writer
+        .packet(Direction::Up, &packet(1, Fate::Sent))
+        .unwrap();
+    drop(writer);
+    let recording = Recording::open(temp.path()).unwrap();
+    let reason = "the program gave up".to_owned();
+    assert_eq!(recording.run().status, Status::Partial { reason });
+    // The packet was settled 4321 us after its arrival at 1.2 ms.
+    assert_eq!(recording.run().end_ns, 5_521_000);
+    assert_eq!(recording.packets().unwrap().count(), 1);
+}
+
+/// Makes the run in `dir` look as if its process had been killed.
+fn kill(dir: &Path) {
+    let text = fs::read_to_string(dir.join("run.json")).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    // Linux hands out process numbers up to 2^22 (PID_MAX_LIMIT).
+    json["pid"] = (1_u64 << 31).into();
+    fs::write(dir.join("run.json"), json.to_string()).unwrap();
+}
+
+#[test]
+fn a_run_whose_process_was_killed_is_marked_partial() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("codel");
+    let mut writer = begin(&dir);
+    writer
+        .packet(Direction::Up, &packet(0, Fate::Sent))
+        .unwrap();
+    std::mem::forget(writer);
+    assert!(
+        settle_abandoned(temp.path()).unwrap().is_empty(),
+        "its process runs"
+    );
+    kill(&dir);
+    let reason = "process 2147483648 was killed before it closed its tables".to_owned();
+    let unsettled = Recording::open(&dir).unwrap();
+    assert_eq!(
+        unsettled.run().status,
+        Status::Partial {
+            reason: reason.clone()
+        }
+    );
+    assert_eq!(unsettled.packets().unwrap().count(), 0);
+
+    assert_eq!(settle_abandoned(temp.path()).unwrap(), [dir.as_path()]);
+    let text = fs::read_to_string(dir.join("run.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["status"], "partial");
+    assert_eq!(json["reason"], reason);
+    assert!(!dir.join("packets.parquet.part").exists());
+    assert!(settle_abandoned(temp.path()).unwrap().is_empty());
+}
+
+#[test]
+fn a_folder_is_taken_if_it_is_empty_or_holds_a_finished_run() {
+    let temp = tempfile::tempdir().unwrap();
+    let create = |dir: &Path| RunWriter::create(dir, &variant(), &environment());
+    fs::write(temp.path().join("thesis.tex"), "").unwrap();
+    let error = create(temp.path()).err().unwrap();
+    assert!(matches!(error, RecordError::Foreign { .. }), "{error}");
+
+    let dir = temp.path().join("run");
+    let mut writer = create(&dir).unwrap();
+    writer
+        .packet(Direction::Up, &packet(0, Fate::Sent))
+        .unwrap();
+    let error = create(&dir).err().unwrap();
+    assert!(matches!(error, RecordError::InUse { .. }), "{error}");
+
+    writer.finish(End::complete(Time::ZERO)).unwrap();
+    fs::write(dir.join("notes.txt"), "kept").unwrap();
+    drop(create(&dir).unwrap());
+    let recording = Recording::open(&dir).unwrap();
+    assert_eq!(
+        recording.packets().unwrap().count(),
+        0,
+        "the old run is gone"
+    );
+    assert!(dir.join("notes.txt").exists(), "other files stay");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_told_before_the_run() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("file");
+    fs::write(&file, "").unwrap();
+    let dir = file.join("run");
+    let error = RunWriter::create(&dir, &variant(), &environment())
+        .err()
+        .unwrap();
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("cannot create the folder `{}`: ", dir.display())),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_truncated_table_is_named() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut writer = begin(temp.path());
+    writer
+        .packet(Direction::Up, &packet(0, Fate::Sent))
+        .unwrap();
+    let recording = writer.finish(End::complete(Time::ZERO)).unwrap();
+    let path = temp.path().join("packets.parquet");
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let error = recording.packets().err().unwrap().to_string();
+    let start = format!("`{}` is not a whole Parquet file: ", path.display());
+    assert!(error.starts_with(&start), "{error}");
+    fs::remove_file(&path).unwrap();
+    let error = recording.packets().err().unwrap().to_string();
+    assert!(
+        error.starts_with(&format!("cannot open `{}`: ", path.display())),
+        "{error}"
+    );
+}
+
+table! {
+    /// Probes of a stranger.
+    pub struct ForeignPing = "pings" {
+        /// when
+        time: Time = "time_ns",
+        /// which flow
+        flow: f64 = "flow",
+    }
+}
+
+table! {
+    /// Drops of a stranger.
+    pub struct ForeignQueue = "queues" {
+        /// when
+        time: Time = "time_ns",
+        /// not a direction
+        pipe: std::borrow::Cow<'static, str> = "pipe",
+        /// queue
+        queue: Option<u32> = "queue",
+        /// name
+        variable: std::borrow::Cow<'static, str> = "variable",
+        /// kind
+        kind: std::borrow::Cow<'static, str> = "kind",
+        /// value
+        value: f64 = "value",
+    }
+}
+
+#[test]
+fn a_foreign_table_is_refused_by_file_and_column() {
+    let temp = tempfile::tempdir().unwrap();
+    let recording = begin(temp.path())
+        .finish(End::complete(Time::ZERO))
+        .unwrap()
+        .without_checksums();
+
+    let mut table = TableWriter::create(temp.path()).unwrap();
+    table
+        .push(&ForeignPing {
+            time: Time::ZERO,
+            flow: 1.0,
+        })
+        .unwrap();
+    table.finish().unwrap();
+    let pings = temp.path().join("pings.parquet");
+    let error = recording.pings().err().unwrap().to_string();
+    assert_eq!(
+        error,
+        format!("column `flow` of `{}` holds DOUBLE", pings.display())
+    );
+
+    let mut table = TableWriter::create(temp.path()).unwrap();
+    let row = ForeignQueue {
+        time: Time::ZERO,
+        pipe: "sideways".into(),
+        queue: None,
+        variable: "count".into(),
+        kind: "count".into(),
+        value: 1.0,
+    };
+    table.push(&row).unwrap();
+    table.finish().unwrap();
+    let queues = temp.path().join("queues.parquet");
+    let error = recording
+        .queue_samples()
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "column `pipe` of `{}` makes no sense in row 0 of row group 0",
+            queues.display()
+        )
+    );
+
+    fs::copy(&queues, &pings).unwrap();
+    let error = recording.pings().err().unwrap().to_string();
+    assert_eq!(error, format!("`{}` has no column `flow`", pings.display()));
+}
+
+#[test]
+fn a_damaged_table_is_told_from_a_whole_one() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut writer = begin(temp.path());
+    for seq in 0..1000 {
+        let probe = PingSample {
+            time: Time::from_ns(seq * 7919),
+            flow: 0,
+            seq,
+            rtt: Some(Span::from_ns(seq * seq)),
+            up: None,
+            down: None,
+            is_lost: false,
+        };
+        writer.ping(&probe).unwrap();
+    }
+    writer.finish(End::complete(Time::ZERO)).unwrap();
+    let path = temp.path().join("pings.parquet");
+    let mut bytes = fs::read(&path).unwrap();
+    // In the middle of a page, where Parquet itself sees a number like another.
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let recording = Recording::open(temp.path()).unwrap();
+    let error = recording.pings().err().unwrap();
+    assert!(matches!(error, ReadError::Damaged { .. }), "{error}");
+    assert!(recording.check_all().is_err());
+    assert_eq!(
+        recording.packets().unwrap().count(),
+        0,
+        "the others are sound"
+    );
+}
+
+#[test]
+fn a_later_format_is_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    begin(temp.path())
+        .finish(End::complete(Time::ZERO))
+        .unwrap();
+    let path = temp.path().join("run.json");
+    fs::write(&path, r#"{ "format": 2, "of": "the future" }"#).unwrap();
+    let error = Recording::open(temp.path()).unwrap_err().to_string();
+    let expected = format!(
+        "`{}` has format 2; this program reads format 1",
+        path.display()
+    );
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn no_run_is_begun_on_a_disk_that_is_too_full() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut variant = variant();
+    // 7 days at 1 Tbit/s: 2.5e12 packets, more than any disk of a test machine.
+    variant.scenario.duration = Span::from_secs(7 * 24 * 3600);
+    let rate = sluice_core::Rate::from_bps(1_000_000_000_000);
+    variant.scenario.link.up.rate = sluice_scenario::Schedule::constant(rate);
+    let error = RunWriter::create(temp.path(), &variant, &environment())
+        .err()
+        .unwrap();
+    assert!(matches!(error, RecordError::NoSpace { .. }), "{error}");
+    assert!(!temp.path().join("run.json").exists());
+}

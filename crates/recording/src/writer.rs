@@ -1,0 +1,490 @@
+//! Writing a run's folder.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use parquet::errors::ParquetError;
+use sluice_core::record::PacketRecord;
+use sluice_core::{Rate, Time};
+
+use super::cell::Row;
+use super::checksum::Checksum;
+use super::reader::{Recording, TABLES, read_run_file};
+use super::rows::{Arrival, FlowSample, PacketRow, PingSample, QueueSample, Release, Transfer};
+use super::run_file::{Environment, Process, RUN_JSON, RunFile, Status};
+use super::table::TableWriter;
+use super::{ReadError, SUMMARY_JSON};
+use crate::part::temporary;
+use sluice_scenario::{Direction, PipeId, Scenario, Variant};
+
+/// Why a recording could not be begun or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The folder cannot be made.
+    #[error("cannot create the folder `{}`: {error}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// There is something else in it.
+    #[error(
+        "the folder `{}` is not empty and holds no run; name another one or empty it",
+        path.display()
+    )]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Another process is writing it.
+    #[error("process {pid} is writing a run to `{}`", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+        /// The process.
+        pid: u32,
+    },
+    /// The disk is too full.
+    #[error(
+        "`{}` has {free} bytes free; the run may write {needed}",
+        path.display()
+    )]
+    NoSpace {
+        /// The folder.
+        path: PathBuf,
+        /// What there is.
+        free: u64,
+        /// What the run may need.
+        needed: u64,
+    },
+    /// A file cannot be written.
+    #[error("cannot write `{}`: {error}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// What was written cannot be read back.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Why it ended early, if it did.
+    pub cut_short: Option<String>,
+    /// When, in the time of the run.
+    pub at: Time,
+    /// Packets lost to anything but the queue, by cause.
+    pub lost: BTreeMap<String, u64>,
+}
+
+impl End {
+    /// It ran to its end.
+    pub fn complete(at: Time) -> End {
+        End {
+            cut_short: None,
+            at,
+            lost: BTreeMap::new(),
+        }
+    }
+
+    /// It ended early, for `reason`.
+    pub fn partial(at: Time, reason: impl Into<String>) -> End {
+        End {
+            cut_short: Some(reason.into()),
+            ..End::complete(at)
+        }
+    }
+}
+
+/// Writes the folder of a run as it goes.
+///
+/// Rows are gathered in memory and written in groups, which takes some milliseconds each time: a live
+/// router hands its rows to another thread for that. A writer that is dropped without
+/// [`RunWriter::finish`] keeps what it has as a partial run.
+pub struct RunWriter {
+    dir: PathBuf,
+    run: RunFile,
+    /// None once it is finished.
+    tables: Option<Tables>,
+    /// The latest instant that a row told of.
+    latest: Time,
+}
+
+struct Tables {
+    packets: TableWriter<PacketRow>,
+    flows: TableWriter<FlowSample>,
+    queues: TableWriter<QueueSample>,
+    pings: TableWriter<PingSample>,
+    transfers: TableWriter<Transfer>,
+    releases: TableWriter<Release>,
+    arrivals: TableWriter<Arrival>,
+}
+
+impl RunWriter {
+    /// Begins the recording of `variant` in the folder `dir`, which is made, or holds an older run
+    /// that is replaced. Nothing of the older run is lost if this fails for want of rights or space.
+    ///
+    /// # Errors
+    /// The folder cannot be written, holds something else, is in use, or has too little space.
+    pub fn create(
+        dir: &Path,
+        variant: &Variant,
+        environment: &Environment,
+    ) -> Result<RunWriter, RecordError> {
+        fs::create_dir_all(dir).map_err(|error| RecordError::Folder {
+            path: dir.to_owned(),
+            error,
+        })?;
+        check_content(dir)?;
+        check_writable(dir)?;
+        check_space(dir, estimated_bytes(&variant.scenario))?;
+        clear(dir)?;
+        let run = RunFile::new(variant, environment);
+        run.write(dir).map_err(|error| RecordError::Write {
+            path: dir.join(RUN_JSON),
+            error,
+        })?;
+        Ok(RunWriter {
+            tables: Some(Tables {
+                packets: create_table(dir)?,
+                flows: create_table(dir)?,
+                queues: create_table(dir)?,
+                pings: create_table(dir)?,
+                transfers: create_table(dir)?,
+                releases: create_table(dir)?,
+                arrivals: create_table(dir)?,
+            }),
+            dir: dir.to_owned(),
+            run,
+            latest: Time::ZERO,
+        })
+    }
+
+    /// What run.json says so far.
+    pub fn run(&self) -> &RunFile {
+        &self.run
+    }
+
+    /// A packet was settled in the queue of `pipe`.
+    ///
+    /// # Errors
+    /// [`RecordError::Write`]: the run should end then.
+    pub fn packet(
+        &mut self,
+        pipe: impl Into<PipeId>,
+        record: &PacketRecord,
+    ) -> Result<(), RecordError> {
+        self.latest = self.latest.max(record.at);
+        let row = PacketRow {
+            pipe: pipe.into(),
+            record: record.clone(),
+        };
+        push(&mut self.tables().packets, &row)
+    }
+
+    /// The state of a flow was sampled.
+    ///
+    /// # Errors
+    /// As [`RunWriter::packet`].
+    pub fn flow_sample(&mut self, sample: &FlowSample) -> Result<(), RecordError> {
+        self.latest = self.latest.max(sample.time);
+        push(&mut self.tables().flows, sample)
+    }
+
+    /// A variable of a queue was sampled.
+    ///
+    /// # Errors
+    /// As [`RunWriter::packet`].
+    pub fn queue_sample(&mut self, sample: &QueueSample) -> Result<(), RecordError> {
+        self.latest = self.latest.max(sample.time);
+        push(&mut self.tables().queues, sample)
+    }
+
+    /// A probe was answered or given up.
+    ///
+    /// # Errors
+    /// As [`RunWriter::packet`].
+    pub fn ping(&mut self, sample: &PingSample) -> Result<(), RecordError> {
+        self.latest = self.latest.max(sample.time);
+        push(&mut self.tables().pings, sample)
+    }
+
+    /// A transfer, a page or an exchange is complete.
+    ///
+    /// # Errors
+    /// As [`RunWriter::packet`].
+    pub fn transfer(&mut self, transfer: &Transfer) -> Result<(), RecordError> {
+        self.latest = self.latest.max(transfer.start + transfer.took);
+        push(&mut self.tables().transfers, transfer)
+    }
+
+    /// A live router sent a packet on.
+    ///
+    /// # Errors
+    /// As [`RunWriter::packet`].
+    pub fn release(&mut self, release: &Release) -> Result<(), RecordError> {
+        self.latest = self.latest.max(release.due);
+        push(&mut self.tables().releases, release)
+    }
+
+    /// A live router put a packet into a queue.
+    ///
+    /// # Errors
+    /// As [`RunWriter::packet`].
+    pub fn arrival(&mut self, arrival: &Arrival) -> Result<(), RecordError> {
+        push(&mut self.tables().arrivals, arrival)
+    }
+
+    /// Ends the recording and opens it for reading.
+    ///
+    /// # Errors
+    /// A file cannot be written. The run is then marked partial as far as that is possible.
+    pub fn finish(mut self, end: End) -> Result<Recording, RecordError> {
+        self.close(end)?;
+        Ok(Recording::open(&self.dir)?)
+    }
+
+    fn tables(&mut self) -> &mut Tables {
+        self.tables.as_mut().expect("a finished writer is gone")
+    }
+
+    fn close(&mut self, end: End) -> Result<(), RecordError> {
+        let Some(tables) = self.tables.take() else {
+            return Ok(());
+        };
+        // Each table is closed even if another one cannot be: what is whole is kept.
+        let results = [
+            finish(tables.packets),
+            finish(tables.flows),
+            finish(tables.queues),
+            finish(tables.pings),
+            finish(tables.transfers),
+            finish(tables.releases),
+            finish(tables.arrivals),
+        ];
+        let mut failed = None;
+        for (table, result) in TABLES.into_iter().zip(results) {
+            match result {
+                Ok(checksum) => {
+                    self.run.tables.insert(table.to_owned(), checksum);
+                }
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        let reason = match (&failed, end.cut_short) {
+            (Some(error), _) => Some(error.to_string()),
+            (None, reason) => reason,
+        };
+        self.run.status = reason.map_or(Status::Complete, |reason| Status::Partial { reason });
+        self.run.end_ns = end.at.as_ns();
+        self.run.lost = end.lost;
+        let written = self
+            .run
+            .write(&self.dir)
+            .map_err(|error| RecordError::Write {
+                path: self.dir.join(RUN_JSON),
+                error,
+            });
+        failed.map_or(written, Err)
+    }
+}
+
+impl Drop for RunWriter {
+    fn drop(&mut self) {
+        // The caller has an error of its own to tell; what cannot be written now is found as left
+        // behind by the next run.
+        let _ = self.close(End::partial(self.latest, "the program gave up"));
+    }
+}
+
+fn create_table<R: Row>(dir: &Path) -> Result<TableWriter<R>, RecordError> {
+    TableWriter::create(dir).map_err(|error| write_error(&super::table::path_of::<R>(dir), error))
+}
+
+fn push<R: Row>(table: &mut TableWriter<R>, row: &R) -> Result<(), RecordError> {
+    table
+        .push(row)
+        .map_err(|error| write_error(table.path(), error))
+}
+
+fn finish<R: Row>(table: TableWriter<R>) -> Result<Checksum, RecordError> {
+    let path = table.path().to_owned();
+    // A table without its end is of no use, and takes space that run.json may need: it is removed.
+    table.finish().map_err(|error| write_error(&path, error))
+}
+
+fn write_error(path: &Path, error: ParquetError) -> RecordError {
+    let error = match error {
+        ParquetError::External(error) => match error.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(error) => io::Error::other(error),
+        },
+        error => io::Error::other(error),
+    };
+    RecordError::Write {
+        path: path.to_owned(),
+        error,
+    }
+}
+
+/// A folder is taken if it is empty or holds a run that nobody is writing.
+fn check_content(dir: &Path) -> Result<(), RecordError> {
+    let path = || dir.to_owned();
+    let folder = |error| RecordError::Folder {
+        path: path(),
+        error,
+    };
+    if !dir.join(RUN_JSON).exists() {
+        return match fs::read_dir(dir).map_err(folder)?.next() {
+            Some(_) => Err(RecordError::Foreign { path: path() }),
+            None => Ok(()),
+        };
+    }
+    match read_run_file(dir).map(|run| run.status) {
+        Ok(Status::Running(process)) if process.is_alive() => Err(RecordError::InUse {
+            path: path(),
+            pid: process.pid,
+        }),
+        // One that cannot be read is no loss.
+        _ => Ok(()),
+    }
+}
+
+/// Finds out before the run what would stop it at its end.
+fn check_writable(dir: &Path) -> Result<(), RecordError> {
+    let path = dir.join(".probe");
+    let probe = || -> io::Result<()> {
+        let mut file = File::create(&path)?;
+        file.write_all(&[0; 4096])?;
+        file.sync_all()
+    };
+    let result = probe();
+    let _ = fs::remove_file(&path);
+    result.map_err(|error| RecordError::Write { path, error })
+}
+
+fn check_space(dir: &Path, needed: u64) -> Result<(), RecordError> {
+    // A file system that does not say is taken to have enough.
+    let Ok(stat) = rustix::fs::statvfs(dir) else {
+        return Ok(());
+    };
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    if stat.f_blocks > 0 && free < needed {
+        return Err(RecordError::NoSpace {
+            path: dir.to_owned(),
+            free,
+            needed,
+        });
+    }
+    Ok(())
+}
+
+/// What a run writes at most, roughly: a full link in both directions, and samples.
+pub(crate) fn estimated_bytes(scenario: &Scenario) -> u64 {
+    // With random times a packet takes 17 bytes in `packets` and `releases` together, taken with
+    // half as much again for safety; an acknowledgement of every second packet goes back.
+    const PER_PACKET: f64 = 26.0 * 1.5;
+    const PER_SAMPLE: f64 = 24.0;
+    const FIXED: f64 = 1e6;
+    let seconds = scenario.duration.as_secs_f64();
+    let packets = |direction| {
+        let rate = match scenario.link.pipe(direction).rate.highest() {
+            // Without a rate the machine is the limit; rules are there to set one.
+            Rate::UNLIMITED if scenario.rules.is_none() => 10e9,
+            Rate::UNLIMITED => 1e9,
+            rate => rate.as_bps() as f64,
+        };
+        rate * seconds / (8.0 * 1500.0)
+    };
+    let samples = seconds / scenario.measure.interval.as_secs_f64();
+    let flows = scenario.instances().count() as f64;
+    let busy = [Direction::Up, Direction::Down].map(|direction| {
+        let is_used = scenario.flows.iter().any(|f| f.direction == direction);
+        if is_used { packets(direction) } else { 0.0 }
+    });
+    (FIXED + busy.iter().sum::<f64>() * PER_PACKET + samples * (flows + 20.0) * PER_SAMPLE) as u64
+}
+
+/// Removes what an older run left, and nothing else.
+fn clear(dir: &Path) -> Result<(), RecordError> {
+    let tables = TABLES.iter().map(|table| format!("{table}.parquet"));
+    let names = tables.chain([RUN_JSON, SUMMARY_JSON, "report.html"].map(str::to_owned));
+    for path in names.map(|name| dir.join(name)) {
+        for path in [temporary(&path), path] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(RecordError::Write { path, error });
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Looks through `dir` and the folders in it for runs whose process was killed, and marks each as
+/// partial. Gives the folders.
+///
+/// # Errors
+/// A folder cannot be read or written.
+pub fn settle_abandoned(dir: &Path) -> Result<Vec<PathBuf>, RecordError> {
+    let folder = |error| RecordError::Folder {
+        path: dir.to_owned(),
+        error,
+    };
+    let mut dirs = vec![dir.to_owned()];
+    match fs::read_dir(dir) {
+        Ok(entries) => {
+            for entry in entries {
+                let path = entry.map_err(folder)?.path();
+                if path.is_dir() {
+                    dirs.push(path);
+                }
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(folder(error)),
+    }
+    dirs.sort();
+    let mut settled = Vec::new();
+    for dir in dirs {
+        let Ok(mut run) = read_run_file(&dir) else {
+            continue;
+        };
+        let Status::Running(process) = run.status else {
+            continue;
+        };
+        if process.is_alive() {
+            continue;
+        }
+        run.status = Status::Partial {
+            reason: abandoned(process),
+        };
+        for table in TABLES {
+            let _ = fs::remove_file(temporary(&dir.join(format!("{table}.parquet"))));
+        }
+        run.write(&dir).map_err(|error| RecordError::Write {
+            path: dir.join(RUN_JSON),
+            error,
+        })?;
+        settled.push(dir);
+    }
+    Ok(settled)
+}
+
+/// Why a run is partial whose process is gone.
+pub(crate) fn abandoned(process: Process) -> String {
+    format!(
+        "process {} was killed before it closed its tables",
+        process.pid
+    )
+}

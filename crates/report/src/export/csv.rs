@@ -1,0 +1,86 @@
+//! The tables of a recording as CSV (RFC 4180): a line of column names, then a line per row. Empty
+//! where there is nothing.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::{ExportError, write_whole};
+use sluice_recording::{Cell, ReadError, Recording, Row, Rows};
+
+/// Writes all tables of `recording` into the folder `dir`, which must exist; gives the files.
+///
+/// # Errors
+/// [`ExportError`]; no half file is left.
+pub fn write(recording: &Recording, dir: &Path) -> Result<Vec<PathBuf>, ExportError> {
+    Ok(vec![
+        table(recording.packets()?, dir)?,
+        table(recording.flow_samples()?, dir)?,
+        table(recording.queue_samples()?, dir)?,
+        table(recording.pings()?, dir)?,
+        table(recording.transfers()?, dir)?,
+        table(recording.releases()?, dir)?,
+    ])
+}
+
+fn table<R: Row>(rows: Rows<R>, dir: &Path) -> Result<PathBuf, ExportError> {
+    let path = dir.join(format!("{}.csv", R::TABLE));
+    let fail = |error| ExportError::Write {
+        path: path.clone(),
+        error,
+    };
+    write_whole(&path, |out| {
+        write_rows(out, rows).map_err(|error| match error {
+            RowError::Read(error) => error.into(),
+            RowError::Write(error) => fail(error),
+        })
+    })?;
+    Ok(path)
+}
+
+enum RowError {
+    Read(ReadError),
+    Write(io::Error),
+}
+
+fn write_rows<R: Row>(
+    out: &mut impl Write,
+    rows: impl Iterator<Item = Result<R, ReadError>>,
+) -> Result<(), RowError> {
+    let names: Vec<&str> = R::columns().iter().map(|column| column.name).collect();
+    writeln!(out, "{}", names.join(",")).map_err(RowError::Write)?;
+    let mut line = String::new();
+    for row in rows {
+        line.clear();
+        row.map_err(RowError::Read)?.write(&mut |cell| {
+            use std::fmt::Write as _;
+            if !line.is_empty() {
+                line.push(',');
+            }
+            // Writing into a string does not fail. The first cell of every table is a number, so that
+            // an empty line means none yet.
+            let _ = match cell {
+                Cell::Int(n) => write!(line, "{n}"),
+                Cell::Float(x) => write!(line, "{x}"),
+                Cell::Flag(flag) => write!(line, "{flag}"),
+                Cell::Text(text) => {
+                    quote(text, &mut line);
+                    Ok(())
+                }
+                Cell::Empty => Ok(()),
+            };
+        });
+        line.push('\n');
+        out.write_all(line.as_bytes()).map_err(RowError::Write)?;
+    }
+    Ok(())
+}
+
+fn quote(text: &str, line: &mut String) {
+    if text.contains(['"', ',', '\n', '\r']) {
+        line.push('"');
+        line.push_str(&text.replace('"', "\"\""));
+        line.push('"');
+    } else {
+        line.push_str(text);
+    }
+}

@@ -1,0 +1,199 @@
+//! A data file of flent (format version 4), gzipped JSON, which flent 2 loads and plots without the tools
+//! that it measures with.
+//!
+//! flent knows a data file by the name of its test, and a test's plots by the names of its series. A run
+//! is shown as the test that its flows resemble ([`Test::of`]), or as one that is asked for:
+//!
+//! | test | flows of the run | series |
+//! |---|---|---|
+//! | `rrul` | TCP both ways in the four classes CS0, CS1, CS5 and EF | `TCP upload BE`, `TCP upload BK` ... |
+//! | `rrul_be` | four TCP flows each way | `TCP upload BE`, `TCP upload BE2` ... |
+//! | `rrul_be_nflows` | TCP both ways | `TCP upload BE::1`, `TCP download BE::1` ... |
+//! | `rtt_fair`, `rtt_fair_var` | TCP flows with round trips of their own | `TCP upload BE NAME` ... |
+//! | `tcp_nup` | TCP up only | `TCP upload::1` ... |
+//! | `tcp_ndown` | TCP down only | `TCP download::1` ... |
+//! | `tcp_1up`, `tcp_upload` | one TCP flow up | `TCP upload` |
+//! | `tcp_1down`, `tcp_download` | one TCP flow down | `TCP download` |
+//! | `tcp_bidirectional` | one each way | both |
+//! | `voip`, `voip-1up` | a call, and a TCP flow beside it | `VoIP`, `VoIP::delay`, `VoIP::jitter`, `VoIP::loss` ... |
+//! | `http`, `http-1up` | pages, and a TCP flow beside them | `HTTP latency` |
+//! | `udp_flood` | UDP up | `UDP upload` |
+//! | `ping` | no TCP | `Ping (ms) ICMP`, `Ping (ms) UDP` |
+//!
+//! A run that is not asked to be something else is shown as the one with the most plots of those that it
+//! resembles. Calls and pages have their series in every test.
+//!
+//! Probes are `Ping (ms) ICMP`, and further ones `Ping (ms) UDP` with their class. Rates are Mbit/s over
+//! the time since the sample before, delays ms. The first call is `VoIP`: the delay of one way, which
+//! flent makes its score of; further ones are `VoIP NAME`. `x_values` are the instants of `[measure] step`; the raw
+//! values are all samples, with congestion window and smoothed RTT where the sender told them.
+//!
+//! flent's box plots and distributions leave out the first and last five seconds, the settling time of
+//! its own runs (`DELAY`); `flent --data-cutoff 0,LENGTH` shows all.
+
+mod call;
+mod test;
+mod track;
+
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::{Map, Value, json};
+use sluice_core::Time;
+
+use super::pcapng::epoch_ns;
+use super::{ExportError, write_whole};
+use sluice_recording::{ReadError, Recording};
+use sluice_scenario::{FlowInstance, FlowKind, Schedule};
+
+pub use test::{Test, TestError};
+
+use test::series_names;
+use track::Track;
+
+/// Writes `recording` as a data file of flent, as `test` or as the one that it resembles.
+///
+/// # Errors
+/// [`ExportError`]; no half file is left.
+pub fn write(recording: &Recording, path: &Path, test: Option<Test>) -> Result<(), ExportError> {
+    let test = test.unwrap_or_else(|| Test::of(&recording.run().scenario.flows));
+    test.check(&recording.run().scenario.flows)?;
+    let file = file(recording, test)?;
+    let fail = |error: io::Error| ExportError::Write {
+        path: path.to_owned(),
+        error,
+    };
+    write_whole(path, |out| {
+        let mut gzip = GzEncoder::new(out, Compression::default());
+        serde_json::to_writer(&mut gzip, &file).map_err(|error| fail(error.into()))?;
+        gzip.flush().and_then(|()| gzip.finish()).map_err(fail)?;
+        Ok(())
+    })
+}
+
+fn file(recording: &Recording, test: Test) -> Result<Value, ReadError> {
+    let run = recording.run();
+    let scenario = &run.scenario;
+    let epoch = epoch_ns(&run.environment.started_at);
+    let end = Time::from_ns(run.end_ns);
+    let step = scenario.measure.step;
+    let instances: Vec<FlowInstance<'_>> = scenario.instances().collect();
+    let names = series_names(&instances, test);
+    let mut tracks: Vec<Track> = instances.iter().map(|_| Track::new(epoch)).collect();
+    for sample in recording.flow_samples()? {
+        let sample = sample?;
+        if let Some(track) = tracks.get_mut(sample.flow as usize)
+            && sample.time <= end
+        {
+            track.sample(&sample);
+        }
+    }
+    for probe in recording.pings()? {
+        let probe = probe?;
+        if let Some(track) = tracks.get_mut(probe.flow as usize)
+            && probe.time <= end
+        {
+            track.probe(&probe);
+        }
+    }
+    for transfer in recording.transfers()? {
+        let transfer = transfer?;
+        let Some(track) = tracks.get_mut(transfer.flow as usize) else {
+            continue;
+        };
+        let is_page = matches!(
+            instances[transfer.flow as usize].flow.kind,
+            FlowKind::Web(_)
+        );
+        let at = transfer.start + transfer.took;
+        if is_page && at <= end {
+            track.delay(at, transfer.took);
+        }
+    }
+    let mut instants = Vec::new();
+    let mut at = Time::ZERO;
+    while at <= end {
+        instants.push(at);
+        at += step;
+    }
+    let mut results = Map::new();
+    let mut raw = Map::new();
+    for ((track, name), instance) in tracks.into_iter().zip(&names).zip(&instances) {
+        let Some(name) = name else { continue };
+        if matches!(instance.flow.kind, FlowKind::Voip(_)) {
+            for series in call::series(&track, name, &instants) {
+                results.insert(series.name.clone(), series.column);
+                raw.insert(series.name, Value::Array(series.raw));
+            }
+            continue;
+        }
+        results.insert(name.clone(), track.at(&instants));
+        raw.insert(name.clone(), Value::Array(track.raw));
+    }
+    let seconds: Vec<f64> = instants.iter().map(|at| at.as_ns() as f64 / 1e9).collect();
+    Ok(json!({
+        "version": 4,
+        "x_values": seconds,
+        "results": results,
+        "raw_values": raw,
+        "metadata": metadata(recording, test, &names),
+    }))
+}
+
+fn metadata(recording: &Recording, test: Test, names: &[Option<String>]) -> Value {
+    let run = recording.run();
+    let scenario = &run.scenario;
+    let total = run.end_ns as f64 / 1e9;
+    // flent takes a time for UTC only with a fraction of a second.
+    let started = UNIX_EPOCH + Duration::from_nanos(epoch_ns(&run.environment.started_at));
+    let started = humantime::format_rfc3339_micros(started).to_string();
+    let streams = |direction: &str| {
+        let of_it = |name: &&String| name.starts_with(&format!("TCP {direction}"));
+        names.iter().flatten().filter(of_it).count().to_string()
+    };
+    let mut units = Map::new();
+    for name in names.iter().flatten() {
+        let is_delay = ["Ping", "HTTP", "VoIP"];
+        let is_delay = is_delay.iter().any(|word| name.starts_with(word));
+        let unit = if is_delay { "ms" } else { "Mbits/s" };
+        units.insert(name.clone(), json!({ "UNITS": unit }));
+    }
+    let rate = |rate: &Schedule| rate.highest().to_string();
+    let mut kernel = run.environment.kernel.splitn(2, ' ');
+    json!({
+        "NAME": test.word(),
+        "TITLE": run.variant,
+        "NOTE": format!("{}; {} by {}", run.title, run.environment.backend, run.environment.program),
+        "HOST": "h3",
+        "HOSTS": ["h3"],
+        "LOCAL_HOST": "h2",
+        "TIME": started,
+        "T0": started,
+        "LENGTH": settled(total),
+        "TOTAL_LENGTH": total,
+        "STEP_SIZE": scenario.measure.step.as_secs_f64(),
+        "IP_VERSION": 4,
+        "FLENT_VERSION": run.environment.program,
+        "KERNEL_NAME": kernel.next(),
+        "KERNEL_RELEASE": kernel.next(),
+        "EGRESS_INFO": {
+            "qdisc": scenario.link.up.queue.to_string(),
+            "bandwidth": rate(&scenario.link.up.rate),
+        },
+        "TEST_PARAMETERS": {
+            "upload_streams": streams("upload"),
+            "download_streams": streams("download"),
+        },
+        "SERIES_META": units,
+    })
+}
+
+/// The length of a test of flent without the time in which it settles, before and after.
+fn settled(total: f64) -> u64 {
+    const DELAY_S: f64 = 5.0;
+    let length = total - 2.0 * DELAY_S;
+    (if length > 0.0 { length } else { total }).round() as u64
+}

@@ -1,0 +1,280 @@
+//! The tests of flent that a run can be shown as, and how they call its flows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sluice_scenario::{Direction, Flow, FlowInstance, FlowKind};
+
+/// A test of flent that a run can be shown as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Test {
+    word: &'static str,
+    streams: Streams,
+    /// What a run must have: TCP flows up, down, and other things.
+    needs: Needs,
+}
+
+/// How a test calls TCP flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Streams {
+    /// By their class: `TCP upload BK`.
+    Classes,
+    /// `TCP upload BE`, `TCP upload BE2` ...
+    BestEffort,
+    /// `TCP upload BE::1` ...
+    Numbers(&'static str),
+    /// By the host that they lead to, which is the name of the flow here.
+    Hosts,
+    /// `TCP upload`, of which there is one.
+    Single,
+}
+
+/// What a test is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    Classes,
+    FourEachWay,
+    Both,
+    Up,
+    Down,
+    OneUp,
+    OneDown,
+    OneEachWay,
+    OwnRtts,
+    Call,
+    CallOneUp,
+    Pages,
+    PagesOneUp,
+    Datagrams,
+    Nothing,
+}
+
+/// Why a run cannot be shown as a test.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TestError {
+    /// There is no such test here.
+    #[error(
+        "`{word}` is no test of flent that runs are exported as; these are: {}",
+        Test::words()
+    )]
+    Unknown {
+        /// What was asked for.
+        word: String,
+    },
+    /// The run does not have the flows of the test.
+    #[error("the run cannot be shown as flent's `{test}`: {reason}")]
+    Unlike {
+        /// What was asked for.
+        test: &'static str,
+        /// What it lacks.
+        reason: &'static str,
+    },
+}
+
+const fn test(word: &'static str, streams: Streams, needs: Needs) -> Test {
+    Test {
+        word,
+        streams,
+        needs,
+    }
+}
+
+/// In the order in which a run is held against them: the first that it resembles is what it is shown as.
+/// Those behind `ping` have fewer plots than one before it, and must be asked for.
+const TESTS: [Test; 18] = [
+    test("rrul", Streams::Classes, Needs::Classes),
+    test("rtt_fair_var", Streams::Hosts, Needs::OwnRtts),
+    test("rrul_be", Streams::BestEffort, Needs::FourEachWay),
+    test("rrul_be_nflows", Streams::Numbers(" BE"), Needs::Both),
+    test("voip-1up", Streams::Single, Needs::CallOneUp),
+    test("http-1up", Streams::Single, Needs::PagesOneUp),
+    test("tcp_nup", Streams::Numbers(""), Needs::Up),
+    test("tcp_ndown", Streams::Numbers(""), Needs::Down),
+    test("voip", Streams::Numbers(""), Needs::Call),
+    test("http", Streams::Numbers(""), Needs::Pages),
+    test("udp_flood", Streams::Numbers(""), Needs::Datagrams),
+    test("ping", Streams::Numbers(""), Needs::Nothing),
+    test("rtt_fair", Streams::Hosts, Needs::OwnRtts),
+    test("tcp_1up", Streams::Single, Needs::OneUp),
+    test("tcp_upload", Streams::Single, Needs::OneUp),
+    test("tcp_1down", Streams::Single, Needs::OneDown),
+    test("tcp_download", Streams::Single, Needs::OneDown),
+    test("tcp_bidirectional", Streams::Single, Needs::OneEachWay),
+];
+
+impl Test {
+    /// Its name in flent.
+    pub const fn word(self) -> &'static str {
+        self.word
+    }
+
+    pub(super) const fn streams(self) -> Streams {
+        self.streams
+    }
+
+    fn words() -> String {
+        TESTS.map(Test::word).join(", ")
+    }
+
+    /// The test of that name.
+    ///
+    /// # Errors
+    /// There is none here.
+    pub fn from_word(word: &str) -> Result<Test, TestError> {
+        let found = TESTS.into_iter().find(|test| test.word == word);
+        found.ok_or_else(|| TestError::Unknown { word: word.into() })
+    }
+
+    /// The test that `flows` resemble.
+    pub fn of(flows: &[Flow]) -> Test {
+        let found = TESTS.into_iter().find(|test| test.check(flows).is_ok());
+        found.expect("every run resembles `ping`")
+    }
+
+    /// Whether a run with `flows` has what the test's plots need.
+    pub(super) fn check(self, flows: &[Flow]) -> Result<(), TestError> {
+        let tcp = |direction| -> u64 {
+            let of_it = flows.iter().filter(|f| f.direction == direction);
+            let of_it = of_it.filter(|f| matches!(f.kind, FlowKind::Tcp(_)));
+            of_it.map(|f| f.count).sum()
+        };
+        let (up, down) = (tcp(Direction::Up), tcp(Direction::Down));
+        let has = |is: fn(&FlowKind) -> bool| flows.iter().any(|flow| is(&flow.kind));
+        let call = has(|kind| matches!(kind, FlowKind::Voip(_)));
+        let pages = has(|kind| matches!(kind, FlowKind::Web(_)));
+        let one_up = (up, down) == (1, 0);
+        let (is_like, reason) = match self.needs {
+            Needs::Classes => (
+                has_classes(flows),
+                "it has a TCP flow in each of the classes CS0, CS1, CS5 and EF, both ways",
+            ),
+            Needs::FourEachWay => ((up, down) == (4, 4), "it has four TCP flows each way"),
+            Needs::Both => (up > 0 && down > 0, "it has TCP both ways"),
+            Needs::Up => (up > 0, "it has TCP up"),
+            Needs::Down => (down > 0, "it has TCP down"),
+            Needs::OneUp => (up == 1, "it has one TCP flow up"),
+            Needs::OneDown => (down == 1, "it has one TCP flow down"),
+            Needs::OneEachWay => ((up, down) == (1, 1), "it has one TCP flow each way"),
+            Needs::OwnRtts => (
+                own_rtts(flows) > 1,
+                "it has TCP flows with different `rtt` of their own",
+            ),
+            Needs::Call => (call, "it has a call"),
+            Needs::CallOneUp => (call && one_up, "it has a call and one TCP flow up"),
+            Needs::Pages => (pages, "it has pages"),
+            Needs::PagesOneUp => (pages && one_up, "it has pages and one TCP flow up"),
+            Needs::Datagrams => (
+                has(|kind| matches!(kind, FlowKind::Udp(_) | FlowKind::Pcap(_))),
+                "it has UDP",
+            ),
+            Needs::Nothing => (true, ""),
+        };
+        let test = self.word;
+        let unlike = TestError::Unlike { test, reason };
+        is_like.then_some(()).ok_or(unlike)
+    }
+}
+
+/// How many different round trips of their own TCP flows have.
+fn own_rtts(flows: &[Flow]) -> usize {
+    let tcp = flows.iter().filter(|f| matches!(f.kind, FlowKind::Tcp(_)));
+    let rtts: BTreeSet<_> = tcp.filter_map(|flow| flow.rtt).collect();
+    rtts.len()
+}
+
+/// Whether there is one TCP flow of each of rrul's classes each way.
+fn has_classes(flows: &[Flow]) -> bool {
+    [Direction::Up, Direction::Down]
+        .into_iter()
+        .all(|direction| {
+            let of_it = flows.iter().filter(|f| f.direction == direction);
+            let mut classes: Vec<&str> = of_it
+                .filter(|f| matches!(f.kind, FlowKind::Tcp(_)) && f.count == 1)
+                .filter_map(class)
+                .collect();
+            classes.sort_unstable();
+            classes == ["BE", "BK", "CS5", "EF"]
+        })
+}
+
+/// What rrul calls the class of a flow's packets.
+fn class(flow: &Flow) -> Option<&'static str> {
+    match flow.kind.dscp().value() {
+        0 => Some("BE"),
+        8 => Some("BK"),
+        40 => Some("CS5"),
+        46 => Some("EF"),
+        _ => None,
+    }
+}
+
+/// The series of each flow; none for those that flent has no place for.
+pub(super) fn series_names(instances: &[FlowInstance<'_>], test: Test) -> Vec<Option<String>> {
+    let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+    let mut number = |stem: &str| {
+        let count = seen.entry(stem.to_owned()).or_default();
+        *count += 1;
+        *count
+    };
+    let way = |flow: &Flow| match flow.direction {
+        Direction::Up => "upload",
+        Direction::Down => "download",
+    };
+    let name = |instance: &FlowInstance<'_>| {
+        let flow = instance.flow;
+        // The first of a kind has the name alone.
+        let mut first_or = |stem: String, other: String| match number(&stem) {
+            1 => stem,
+            _ => other,
+        };
+        match &flow.kind {
+            FlowKind::Tcp(_) => {
+                let stem = format!("TCP {}", way(flow));
+                Some(match test.streams() {
+                    Streams::Classes => format!("{stem} {}", class(flow)?),
+                    Streams::BestEffort => match number(&stem) {
+                        1 => format!("{stem} BE"),
+                        n => format!("{stem} BE{n}"),
+                    },
+                    Streams::Numbers(word) => format!("{stem}{word}::{}", number(&stem)),
+                    Streams::Hosts => format!("{stem} BE {}", instance.name),
+                    Streams::Single => {
+                        let other = format!("{stem} {}", instance.name);
+                        first_or(stem, other)
+                    }
+                })
+            }
+            FlowKind::Ping(_) => {
+                let class = class(flow).unwrap_or("BE");
+                let is_first = class == "BE" && number("probe") == 1;
+                let stem = match test.word() {
+                    _ if is_first => return Some("Ping (ms) ICMP".to_owned()),
+                    "ping" => "Ping (ms) UDP".to_owned(),
+                    "rrul_be" => {
+                        let n = number("best effort");
+                        return Some(format!("Ping (ms) UDP BE{n}"));
+                    }
+                    _ => format!("Ping (ms) UDP {class}"),
+                };
+                Some(match number(&stem) {
+                    1 => stem,
+                    n => format!("{stem}::{n}"),
+                })
+            }
+            FlowKind::Voip(_) => {
+                let other = format!("VoIP {}", instance.name);
+                Some(first_or("VoIP".to_owned(), other))
+            }
+            FlowKind::Web(_) => {
+                let other = format!("HTTP latency {}", instance.name);
+                Some(first_or("HTTP latency".to_owned(), other))
+            }
+            FlowKind::Udp(_) | FlowKind::Pcap(_) => {
+                let stem = format!("UDP {}", way(flow));
+                let other = format!("{stem} {}", instance.name);
+                Some(first_or(stem, other))
+            }
+            FlowKind::Rr(_) => Some(format!("Ping (ms) TCP {}", instance.name)),
+        }
+    };
+    instances.iter().map(name).collect()
+}

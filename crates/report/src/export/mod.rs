@@ -1,0 +1,64 @@
+//! A run in the formats of other tools.
+//!
+//! - [`flent`](mod@flent): a data file that stock flent loads and plots;
+//! - [`pcapng`]: a capture per port, with a comment on each packet that was dropped or marked;
+//! - [`csv`](mod@csv): the tables as text.
+//!
+//! The recording itself is Parquet, which needs no export.
+
+pub mod csv;
+pub mod flent;
+pub mod pcapng;
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use sluice_recording::ReadError;
+
+/// Why a run was not exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A file cannot be written.
+    #[error("cannot write `{}`: {error}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A test of flent that the run cannot be shown as.
+    #[error(transparent)]
+    Test(#[from] flent::TestError),
+}
+
+/// Writes a file beside its place and moves it there when it is whole.
+fn write_whole(
+    path: &Path,
+    content: impl FnOnce(&mut BufWriter<File>) -> Result<(), ExportError>,
+) -> Result<(), ExportError> {
+    let fail = |error| ExportError::Write {
+        path: path.to_owned(),
+        error,
+    };
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let written = File::create(&part).map_err(fail).and_then(|file| {
+        let mut out = BufWriter::new(file);
+        content(&mut out)?;
+        out.flush().map_err(fail)?;
+        fs::rename(&part, path).map_err(fail)
+    });
+    if written.is_err() {
+        // What is left of a full disk helps nobody.
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests;

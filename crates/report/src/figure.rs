@@ -1,0 +1,439 @@
+//! Static pictures for papers and READMEs: the page's main charts as one SVG.
+//!
+//! plotters lays out and draws. It works in whole pixels, so figures are drawn several times larger
+//! and shown through a view box; text is measured with the font that [`super::png`] also draws with.
+
+mod compare;
+mod panel;
+mod scale;
+mod select;
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use thiserror::Error;
+
+use self::panel::Panel;
+use super::model::Report;
+
+/// What to draw.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Which charts.
+    pub kind: FigureKind,
+    /// Width in CSS pixels, [`Figure::WIDTHS`]; the height follows from the panels.
+    pub width: u32,
+    /// Whether flows have lines of their own.
+    pub flows: FlowLines,
+    /// Whether title and caption are part of the picture, or are left to the paper.
+    pub captioned: bool,
+}
+
+/// Which charts a figure shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FigureKind {
+    /// Goodput, ping, sojourn time of every packet with drops and marks, and backlog, above each
+    /// other on one time axis.
+    Time,
+    /// Distributions of ping and sojourn time, side by side.
+    Distribution,
+    /// The same from the other end: the share of samples above, both axes logarithmic.
+    Tail,
+    /// Goodput, congestion window and smoothed RTT of every flow, above each other.
+    Flows,
+    /// Sojourn time of every packet with drops and marks, and below it what the AQM remembers.
+    State,
+    /// Fairness over time.
+    Fairness,
+    /// Goodput against delay, with the ellipse of one standard deviation.
+    Tradeoff,
+    /// Delays as boxes: the middle half, median, and 5 % to 95 %.
+    Box,
+    /// Totals as bars: goodput, ping, drops and marks.
+    Totals,
+}
+
+impl FigureKind {
+    /// Whether its charts share one time axis and stand above each other; otherwise they stand side by
+    /// side.
+    const fn is_over_time(self) -> bool {
+        use FigureKind::{Fairness, Flows, State, Time};
+        matches!(self, Time | Flows | State | Fairness)
+    }
+}
+
+/// Whether flows have lines of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowLines {
+    /// One line per flow for a single run, the sum of the flows when runs are compared.
+    Auto,
+    /// One line per flow.
+    Each,
+    /// The sum of the flows of a direction.
+    Sum,
+}
+
+/// A figure cannot be drawn.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum FigureError {
+    /// Nothing to draw.
+    #[error("report '{title}' has no runs to draw: a figure needs at least one")]
+    NoRuns {
+        /// The report's.
+        title: String,
+    },
+    /// None of the charts of this kind has values.
+    #[error("no run of report '{title}' has values for a {kind:?} figure")]
+    NoValues {
+        /// The report's.
+        title: String,
+        /// What was asked for.
+        kind: FigureKind,
+    },
+    /// A size that cannot hold the charts, or no memory.
+    #[error("width {width} of the figure: expected {} to {} pixels", Figure::WIDTHS.start(), Figure::WIDTHS.end())]
+    Width {
+        /// As given.
+        width: u32,
+    },
+    /// The drawing library refused.
+    #[error("the figure could not be drawn: {0}")]
+    Draw(String),
+}
+
+impl Figure {
+    /// Widths that can be drawn.
+    pub const WIDTHS: std::ops::RangeInclusive<u32> = 400..=4000;
+
+    /// The main figure: everything over time.
+    pub fn time() -> Self {
+        Figure {
+            kind: FigureKind::Time,
+            width: 1000,
+            flows: FlowLines::Auto,
+            captioned: true,
+        }
+    }
+
+    /// The distributions.
+    pub fn distribution() -> Self {
+        Figure::of(FigureKind::Distribution)
+    }
+
+    /// Some charts, in the usual size and with a caption.
+    pub fn of(kind: FigureKind) -> Self {
+        Figure {
+            kind,
+            ..Figure::time()
+        }
+    }
+
+    /// Without title and caption, for a paper that sets its own.
+    pub fn bare(self) -> Self {
+        Figure {
+            captioned: false,
+            ..self
+        }
+    }
+}
+
+/// The figure as an SVG document.
+pub fn svg(report: &Report, figure: &Figure) -> Result<String, FigureError> {
+    if report.runs.is_empty() {
+        return Err(FigureError::NoRuns {
+            title: report.title.clone(),
+        });
+    }
+    if !Figure::WIDTHS.contains(&figure.width) {
+        return Err(FigureError::Width {
+            width: figure.width,
+        });
+    }
+    register_fonts();
+    let panels = match figure.kind {
+        FigureKind::Time => select::time_panels(report, figure.flows),
+        FigureKind::Distribution => select::distribution_panels(report, false),
+        FigureKind::Tail => select::distribution_panels(report, true),
+        FigureKind::Flows => compare::flow_panels(report),
+        FigureKind::State => compare::state_panels(report),
+        FigureKind::Fairness => compare::fairness_panels(report),
+        FigureKind::Tradeoff => compare::tradeoff_panels(report),
+        FigureKind::Box => compare::box_panels(report),
+        FigureKind::Totals => compare::total_panels(report),
+    };
+    if panels.is_empty() {
+        return Err(FigureError::NoValues {
+            title: report.title.clone(),
+            kind: figure.kind,
+        });
+    }
+    let layout = Layout::new(report, figure, &panels);
+    let (width, height) = (figure.width * FINE, layout.height * FINE);
+    let mut drawn = String::new();
+    {
+        let root = SVGBackend::with_string(&mut drawn, (width, height)).into_drawing_area();
+        draw(&root, report, figure, &panels, &layout)
+            .map_err(|error| FigureError::Draw(error.to_string()))?;
+    }
+    Ok(format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {width} {height}\" role=\"img\">\n<title>{}</title>\n{drawn}</svg>\n",
+        figure.width,
+        layout.height,
+        escape(&report.title),
+    ))
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// Heights in CSS pixels, and the text that needs breaking into lines.
+struct Layout {
+    title: u32,
+    legend: u32,
+    legend_rows: Vec<Vec<usize>>,
+    panels: Vec<u32>,
+    caption: Vec<String>,
+    height: u32,
+}
+
+impl Layout {
+    fn new(report: &Report, figure: &Figure, panels: &[Panel]) -> Self {
+        let legend_rows = break_legend(&legend(report, figure), figure.width);
+        let caption = if figure.captioned {
+            let text = select::caption(report, figure, panels);
+            break_lines(&text, figure.width - 2 * MARGIN, CAPTION_SIZE)
+        } else {
+            Vec::new()
+        };
+        let heights: Vec<u32> = if figure.kind.is_over_time() {
+            let last = panels.len() - 1;
+            let panels = panels.iter().enumerate();
+            panels
+                .map(|(at, panel)| panel.height + if at == last { X_AXIS } else { 0 })
+                .collect()
+        } else {
+            vec![DISTRIBUTION_HEIGHT + X_AXIS]
+        };
+        let title = if figure.captioned { 34 } else { 6 };
+        let legend = legend_rows.len() as u32 * LEGEND_ROW + 6;
+        let caption_height = match caption.len() as u32 {
+            0 => 6,
+            lines => lines * CAPTION_LINE + 16,
+        };
+        Layout {
+            title,
+            legend,
+            legend_rows,
+            height: title + legend + heights.iter().sum::<u32>() + caption_height,
+            panels: heights,
+            caption,
+        }
+    }
+}
+
+fn draw(
+    root: &Area<'_>,
+    report: &Report,
+    figure: &Figure,
+    panels: &[Panel],
+    layout: &Layout,
+) -> Drawn {
+    root.fill(&WHITE)?;
+    let (head, rest) = root.split_vertically(layout.title * FINE);
+    if figure.captioned {
+        let style = bold(17.0).color(&INK);
+        head.draw_text(&report.title, &style, (fine(MARGIN), fine(10)))?;
+    }
+    let (legend, mut rest) = rest.split_vertically(layout.legend * FINE);
+    draw_legend(&legend, &self::legend(report, figure), &layout.legend_rows)?;
+    if figure.kind.is_over_time() {
+        for (at, (panel, height)) in panels.iter().zip(&layout.panels).enumerate() {
+            let (area, below) = rest.split_vertically(height * FINE);
+            rest = below;
+            panel.draw(&area, at + 1 == panels.len())?;
+        }
+    } else {
+        let (area, below) = rest.split_vertically(layout.panels[0] * FINE);
+        rest = below;
+        for (panel, area) in panels.iter().zip(area.split_evenly((1, panels.len()))) {
+            panel.draw(&area, true)?;
+        }
+    }
+    for (line, text) in layout.caption.iter().enumerate() {
+        let y = 10 + line as u32 * CAPTION_LINE;
+        rest.draw_text(
+            text,
+            &plain(CAPTION_SIZE).color(&MUTED),
+            (fine(MARGIN), fine(y)),
+        )?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+/// What the colours stand for: the variants; in a single run whose flows have lines of their own, the
+/// flows, those of both directions that share a colour together.
+fn legend(report: &Report, figure: &Figure) -> Vec<String> {
+    if let [run] = report.runs.as_slice()
+        && matches!(figure.kind, FigureKind::Time | FigureKind::Flows)
+        && figure.flows != FlowLines::Sum
+        && run.flows.len() > 1
+    {
+        let names = select::DIRECTIONS.map(|direction| {
+            let of_it = run.flows.iter().filter(|f| f.direction == direction);
+            of_it.map(|flow| flow.name.as_str()).collect::<Vec<&str>>()
+        });
+        let most = names.iter().map(Vec::len).max().unwrap_or(0);
+        let entry = |place: usize| {
+            let of_place: Vec<&str> = names.iter().filter_map(|n| n.get(place)).copied().collect();
+            of_place.join(", ")
+        };
+        return (0..most).map(entry).collect();
+    }
+    report.runs.iter().map(|run| run.name.clone()).collect()
+}
+
+/// The entries, from left to right in the rows that `break_legend` found.
+fn draw_legend(area: &Area<'_>, names: &[String], rows: &[Vec<usize>]) -> Drawn {
+    let style = plain(LEGEND_SIZE).color(&INK);
+    for (row, variants) in rows.iter().enumerate() {
+        let middle = fine(row as u32 * LEGEND_ROW + LEGEND_ROW / 2);
+        let mut x = fine(LEFT);
+        for &variant in variants {
+            let name = &names[variant];
+            panel::stroke(
+                area,
+                &[(x, middle), (x + fine(SWATCH), middle)],
+                color(variant),
+                dash(variant),
+                2.2,
+            )?;
+            let at = (x + fine(SWATCH + 6), middle - fine(8));
+            area.draw_text(name, &style, at)?;
+            x += fine(SWATCH + 6 + text_width(name, LEGEND_SIZE) + LEGEND_GAP);
+        }
+    }
+    Ok(())
+}
+
+fn break_legend(names: &[String], width: u32) -> Vec<Vec<usize>> {
+    let mut rows: Vec<Vec<usize>> = vec![Vec::new()];
+    let mut used = LEFT;
+    for (variant, name) in names.iter().enumerate() {
+        let needs = SWATCH + 6 + text_width(name, LEGEND_SIZE) + LEGEND_GAP;
+        if used + needs > width && rows.last().is_some_and(|row| !row.is_empty()) {
+            rows.push(Vec::new());
+            used = LEFT;
+        }
+        used += needs;
+        rows.last_mut()
+            .expect("there is always a row")
+            .push(variant);
+    }
+    rows
+}
+
+fn break_lines(text: &str, width: u32, size: f64) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always a line");
+        let longer = if line.is_empty() {
+            word.to_owned()
+        } else {
+            format!("{line} {word}")
+        };
+        if line.is_empty() || text_width(&longer, size) <= width {
+            *line = longer;
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+/// plotters measures text in these; viewers without them take what comes next in `FAMILY`.
+fn register_fonts() {
+    for (style, bytes) in [
+        (FontStyle::Normal, notosans::REGULAR_TTF),
+        (FontStyle::Bold, notosans::BOLD_TTF),
+    ] {
+        let registered = plotters::style::register_font(FAMILY, style, bytes);
+        assert!(
+            registered.is_ok(),
+            "the fonts of the notosans crate are valid"
+        );
+    }
+}
+
+/// Text of a size in CSS pixels. plotters' size is a line's height, 1.24 of what SVG calls size.
+fn plain(size: f64) -> FontDesc<'static> {
+    FontDesc::new(
+        FontFamily::Name(FAMILY),
+        size * f64::from(FINE) * 1.24,
+        FontStyle::Normal,
+    )
+}
+
+fn bold(size: f64) -> FontDesc<'static> {
+    plain(size).style(FontStyle::Bold)
+}
+
+/// Width in CSS pixels. plotters measures with the font's full height, 1.362 em for Noto Sans,
+/// where it writes 1.24 em.
+fn text_width(text: &str, size: f64) -> u32 {
+    let (width, _) = plain(size)
+        .box_size(text)
+        .expect("the font has been registered, and measuring it cannot fail");
+    (f64::from(width) * 1.362 / 1.24 / f64::from(FINE)).ceil() as u32
+}
+
+/// CSS pixels to drawing units.
+fn fine(pixels: u32) -> i32 {
+    (pixels * FINE).cast_signed()
+}
+
+/// Okabe and Ito's palette, which stays distinct under the common kinds of colour blindness; the
+/// same as on the page.
+fn color(variant: usize) -> RGBColor {
+    PALETTE[variant % ROUND]
+}
+
+/// From the eighth variant on colours repeat with dashes: lengths of line and gap in CSS pixels.
+fn dash(variant: usize) -> Option<(u32, u32)> {
+    [None, Some((8, 4)), Some((2, 3)), Some((12, 5))][variant / ROUND % 4]
+}
+
+/// What [`color`] takes from.
+pub const PALETTE: [RGBColor; ROUND] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x7a, 0x5a),
+    RGBColor(0xb2, 0x50, 0x8f),
+    RGBColor(0xb0, 0x7a, 0x00),
+    RGBColor(0x3a, 0x9b, 0xd9),
+    RGBColor(0x55, 0x55, 0x55),
+];
+/// Drawing units per CSS pixel.
+const FINE: u32 = 8;
+const MARGIN: u32 = 14;
+/// Where the plots begin: room for the numbers and the label of the y axis.
+const LEFT: u32 = 66;
+const X_AXIS: u32 = 42;
+const LEGEND_ROW: u32 = 22;
+const LEGEND_GAP: u32 = 26;
+const LEGEND_SIZE: f64 = 14.0;
+const SWATCH: u32 = 26;
+const CAPTION_SIZE: f64 = 12.5;
+const CAPTION_LINE: u32 = 18;
+const DISTRIBUTION_HEIGHT: u32 = 260;
+const ROUND: usize = 7;
+const INK: RGBColor = RGBColor(0x1b, 0x1f, 0x24);
+const MUTED: RGBColor = RGBColor(0x50, 0x58, 0x60);
+const GRID: RGBColor = RGBColor(0xe3, 0xe7, 0xeb);
+/// First the font that ships with the program, then what viewers have.
+const FAMILY: &str = "Noto Sans, DejaVu Sans, Helvetica, Arial, sans-serif";

@@ -1,0 +1,403 @@
+//! Charts that compare: flows of a run, states under the packets that they acted on, shares, boxes, bars,
+//! and goodput against delay.
+
+use super::FigureKind;
+use super::FlowLines;
+use super::panel::{Fill, Line, Look, Panel};
+use super::scale::Scale;
+use super::select::{
+    DIRECTIONS, chosen_queues, delay_label, goodput_panel, has_values, is_spread, largest,
+    main_ping, over_time, route, smallest, sojourn_panel,
+};
+use crate::model::{Cdf, Count, Direction, Flow, Report, Run, Series};
+
+/// What a reader of the bare picture must know besides.
+pub fn explain(report: &Report, kind: FigureKind) -> Option<String> {
+    match kind {
+        FigureKind::Fairness => {
+            let windows: Vec<f64> = report.runs.iter().map(|r| r.goodput_window_s).collect();
+            let window = windows.first().copied().unwrap_or_default();
+            Some(format!(
+                "Jain's index over the bulk flows that were active during all of the last {window} s: 1 when all have \
+                 the same, 1/n when one of n has everything."
+            ))
+        }
+        FigureKind::Tradeoff => Some(
+            "Each dot is one window of goodput and the mean sojourn time in it; the ellipse is one standard \
+             deviation of their common Gaussian around the mean, by the logarithm of the delay where the axis is \
+             logarithmic. Better is up and left."
+                .to_owned(),
+        ),
+        FigureKind::Box => Some(
+            "Boxes hold the middle half of the samples, the line is the median, whiskers reach from 5 % to 95 %."
+                .to_owned(),
+        ),
+        FigureKind::State => Some(
+            "Below: what the queue's algorithm remembers, at the same instants; several queues of one run are several \
+             lines of its colour."
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+/// Goodput, congestion window and smoothed RTT of every flow.
+pub fn flow_panels(report: &Report) -> Vec<Panel> {
+    let mut panels = Vec::new();
+    for direction in DIRECTIONS {
+        panels.push(goodput_panel(report, direction, FlowLines::Each));
+        let cwnd = |flow: &Flow| flow.cwnd_segments.clone();
+        let srtt = |flow: &Flow| flow.srtt_ms.clone();
+        panels.push(each_flow(
+            report,
+            direction,
+            "Congestion window",
+            "segments",
+            cwnd,
+        ));
+        panels.push(each_flow(report, direction, "Smoothed RTT", "ms", srtt));
+    }
+    panels.retain(has_values);
+    panels
+}
+
+fn each_flow(
+    report: &Report,
+    direction: Direction,
+    title: &str,
+    unit: &'static str,
+    pick: fn(&Flow) -> Option<Series>,
+) -> Panel {
+    let mut lines = Vec::new();
+    for (variant, run) in report.runs.iter().enumerate() {
+        let flows = run.flows.iter().filter(|flow| flow.direction == direction);
+        for (place, flow) in flows.enumerate() {
+            // In a single run the flows are what there is to compare.
+            let hue = if report.runs.len() == 1 {
+                place
+            } else {
+                variant
+            };
+            lines.extend(pick(flow).map(|series| Line::of(Look::Variant(hue), &series)));
+        }
+    }
+    Panel {
+        height: 150,
+        title: format!("{title}, {}", route(report, direction)),
+        y_label: unit,
+        y: Scale::linear(largest(&lines), 5),
+        ..over_time(report, lines)
+    }
+}
+
+/// The packets, and under them each variable of the AQM.
+pub fn state_panels(report: &Report) -> Vec<Panel> {
+    let mut panels = vec![sojourn_panel(report)];
+    let mut names: Vec<(String, String)> = Vec::new();
+    for (_, queue) in chosen_queues(report) {
+        for state in &queue.state {
+            let key = (variable(&state.name).to_owned(), state.unit.clone());
+            if !names.contains(&key) {
+                names.push(key);
+            }
+        }
+    }
+    names.sort_by_key(|(name, _)| (rank(name), name.clone()));
+    names.truncate(MOST_VARIABLES);
+    for (name, unit) in names {
+        let lines: Vec<Line> = chosen_queues(report)
+            .flat_map(|(variant, queue)| {
+                let of_it = queue.state.iter();
+                let of_it =
+                    of_it.filter(|state| variable(&state.name) == name && state.unit == unit);
+                of_it.map(move |state| Line::of(Look::Variant(variant), &state.series))
+            })
+            .collect();
+        panels.push(Panel {
+            height: 120,
+            y_label: match unit.as_str() {
+                "ms" => "ms",
+                "s" => "s",
+                _ => "",
+            },
+            y: Scale::linear(largest(&lines), 4),
+            title: name,
+            ..over_time(report, lines)
+        });
+    }
+    panels.retain(has_values);
+    panels
+}
+
+/// `drop_next of queue 3` is a `drop_next`.
+fn variable(name: &str) -> &str {
+    name.split_once(" of queue ")
+        .map_or(name, |(variable, _)| variable)
+}
+
+/// What decides comes before what is counted.
+fn rank(variable: &str) -> usize {
+    const FIRST: [&str; 4] = ["prob", "drop_next", "delay", "count"];
+    let place = FIRST.iter().position(|first| variable.starts_with(first));
+    place.unwrap_or(FIRST.len())
+}
+
+const MOST_VARIABLES: usize = 3;
+
+/// Jain's index over time.
+pub fn fairness_panels(report: &Report) -> Vec<Panel> {
+    let panel = |direction| {
+        let lines = totals(report, direction).filter_map(|(variant, total)| {
+            Some(Line::of(
+                Look::Variant(variant),
+                total.jain_over_time.as_ref()?,
+            ))
+        });
+        Panel {
+            height: 220,
+            title: format!("Fairness, {}", route(report, direction)),
+            y_label: "Jain's index",
+            y: Scale::between(0.0, 1.03, 5),
+            ..over_time(report, lines.collect())
+        }
+    };
+    let mut panels: Vec<Panel> = DIRECTIONS.into_iter().map(panel).collect();
+    panels.retain(has_values);
+    panels
+}
+
+fn totals(
+    report: &Report,
+    direction: Direction,
+) -> impl Iterator<Item = (usize, &crate::model::DirectionTotal)> {
+    let runs = report.runs.iter().enumerate();
+    runs.filter_map(move |(variant, run)| {
+        let total = run
+            .directions
+            .iter()
+            .find(|total| total.direction == direction)?;
+        Some((variant, total))
+    })
+}
+
+/// Goodput against delay.
+pub fn tradeoff_panels(report: &Report) -> Vec<Panel> {
+    let panel = |direction| {
+        let mut panel = beside(&format!("Goodput and delay, {}", route(report, direction)));
+        let (mut most_delay, mut least_delay) = (0.0_f64, f64::INFINITY);
+        let (mut most, mut least) = (0.0_f64, f64::INFINITY);
+        for (variant, total) in totals(report, direction) {
+            let Some(tradeoff) = &total.tradeoff else {
+                continue;
+            };
+            let corners = tradeoff.contour(is_spread(report));
+            let points = tradeoff
+                .delay_ms
+                .iter()
+                .copied()
+                .zip(tradeoff.goodput_mbps.iter().copied());
+            for (delay, mbps) in corners.iter().copied().chain(points.clone()) {
+                most_delay = most_delay.max(delay);
+                (most, least) = (most.max(mbps), least.min(mbps));
+                if delay > 0.0 {
+                    least_delay = least_delay.min(delay);
+                }
+            }
+            panel.fills.push(Fill { variant, corners });
+            panel.lines.extend(points.map(|at| Line {
+                look: Look::Variant(variant),
+                pieces: vec![vec![at]],
+                has_dots: true,
+            }));
+        }
+        let is_log = is_spread(report);
+        panel.x = if is_log {
+            Scale::log(least_delay, most_delay)
+        } else {
+            Scale::linear(most_delay, 6)
+        };
+        panel.x_label = if is_log {
+            "mean sojourn time (ms, logarithmic)"
+        } else {
+            "mean sojourn time (ms)"
+        };
+        // From zero, unless that would press all ellipses flat.
+        panel.y = if least > 0.5 * most {
+            let room = (most - least).mul_add(0.15, 0.02 * most);
+            Scale::between(least - room, most + room, 5)
+        } else {
+            Scale::linear(most, 5)
+        };
+        panel.y_label = "Mbit/s";
+        panel
+    };
+    let mut panels: Vec<Panel> = DIRECTIONS.into_iter().map(panel).collect();
+    panels.retain(has_values);
+    panels
+}
+
+/// Ping and sojourn time as boxes.
+pub fn box_panels(report: &Report) -> Vec<Panel> {
+    let pings = report.runs.iter().enumerate().filter_map(|(variant, run)| {
+        let ping = main_ping(run)?;
+        Some((variant, Cdf::of(ping.two_way_ms.value.clone())))
+    });
+    let sojourns = chosen_queues(report).map(|(variant, queue)| {
+        let cdf = queue.sojourn_cdf.clone();
+        (
+            variant,
+            cdf.unwrap_or_else(|| Cdf::of_sojourn(&queue.packets)),
+        )
+    });
+    let mut panels = vec![
+        boxes(report, "Ping, round trip", pings.collect()),
+        boxes(report, "Sojourn time", sojourns.collect()),
+    ];
+    panels.retain(has_values);
+    panels
+}
+
+fn boxes(report: &Report, title: &str, columns: Vec<(usize, Cdf)>) -> Panel {
+    let mut panel = beside(title);
+    for (variant, cdf) in columns {
+        let at = |share| cdf.quantile(share);
+        let (Some(low), Some(q1), Some(median), Some(q3), Some(high)) =
+            (at(0.05), at(0.25), at(0.5), at(0.75), at(0.95))
+        else {
+            continue;
+        };
+        let x = variant as f64 + 0.5;
+        panel
+            .fills
+            .push(rectangle(variant, (x - 0.28, x + 0.28), (q1, q3)));
+        for stroke in [
+            [(x - 0.28, median), (x + 0.28, median)],
+            [(x, q3), (x, high)],
+            [(x, q1), (x, low)],
+            [(x - 0.12, high), (x + 0.12, high)],
+            [(x - 0.12, low), (x + 0.12, low)],
+        ] {
+            panel.lines.push(Line {
+                look: Look::Variant(variant),
+                pieces: vec![stroke.to_vec()],
+                has_dots: false,
+            });
+        }
+    }
+    panel.x = Scale::columns(report.runs.len());
+    panel.y = if is_spread(report) {
+        Scale::log(smallest(&panel.lines), largest(&panel.lines))
+    } else {
+        Scale::linear(largest(&panel.lines), 5)
+    };
+    panel.y_label = delay_label(report);
+    panel
+}
+
+/// Goodput, ping, drops and marks as bars.
+pub fn total_panels(report: &Report) -> Vec<Panel> {
+    let goodput = |direction: Direction| {
+        move |run: &Run| {
+            let total = run
+                .directions
+                .iter()
+                .find(|total| total.direction == direction)?;
+            Some(total.goodput_mbps)
+        }
+    };
+    let share = |pick: fn(&crate::model::Queue) -> &[Count]| {
+        move |run: &Run| {
+            let packets = |counts: &[Count]| counts.iter().map(|count| count.packets).sum::<u64>();
+            let queues = || run.queues.iter();
+            let offered: u64 = queues()
+                .map(|queue| queue.sent + packets(&queue.drops))
+                .sum();
+            let part: u64 = queues().map(|queue| packets(pick(queue))).sum();
+            (offered > 0).then(|| part as f64 / offered as f64 * 100.0)
+        }
+    };
+    let mut panels = vec![
+        bars(
+            report,
+            "Goodput \u{2191}",
+            "Mbit/s",
+            &goodput(Direction::Up),
+        ),
+        bars(
+            report,
+            "Goodput \u{2193}",
+            "Mbit/s",
+            &goodput(Direction::Down),
+        ),
+        bars(report, "Ping, median", "ms", &|run| {
+            Some(main_ping(run)?.two_way?.p50)
+        }),
+        bars(
+            report,
+            "Dropped",
+            "% of packets",
+            &share(|queue| &queue.drops),
+        ),
+        bars(
+            report,
+            "CE-marked",
+            "% of packets",
+            &share(|queue| &queue.marks),
+        ),
+    ];
+    panels.retain(|panel| {
+        panel
+            .fills
+            .iter()
+            .any(|fill| fill.corners.iter().any(|c| c.1 > 0.0))
+    });
+    panels
+}
+
+fn bars(
+    report: &Report,
+    title: &str,
+    unit: &'static str,
+    value: &dyn Fn(&Run) -> Option<f64>,
+) -> Panel {
+    let mut panel = beside(title);
+    let mut most = 0.0_f64;
+    for (variant, run) in report.runs.iter().enumerate() {
+        let Some(value) = value(run) else { continue };
+        most = most.max(value);
+        let x = variant as f64 + 0.5;
+        panel
+            .fills
+            .push(rectangle(variant, (x - 0.32, x + 0.32), (0.0, value)));
+    }
+    panel.x = Scale::columns(report.runs.len());
+    panel.y = Scale::linear(most, 4);
+    panel.y_label = unit;
+    panel
+}
+
+fn rectangle(variant: usize, (left, right): (f64, f64), (bottom, top): (f64, f64)) -> Fill {
+    let corners = vec![
+        (left, bottom),
+        (right, bottom),
+        (right, top),
+        (left, top),
+        (left, bottom),
+    ];
+    Fill { variant, corners }
+}
+
+/// A panel that stands beside others.
+fn beside(title: &str) -> Panel {
+    Panel {
+        height: 0,
+        title: title.to_owned(),
+        x: Scale::linear(1.0, 2),
+        x_label: "",
+        y: Scale::linear(1.0, 2),
+        y_label: "",
+        fills: Vec::new(),
+        lines: Vec::new(),
+        clouds: Vec::new(),
+    }
+}

@@ -1,0 +1,515 @@
+//! Which numbers of a report a figure shows.
+
+use std::collections::BTreeMap;
+
+use super::compare;
+use super::panel::{Cloud, Line, Look, Panel};
+use super::scale::Scale;
+use super::{Figure, FigureKind, FlowLines};
+use crate::model::{Cdf, Direction, Flow, Ping, Queue, Report, Run, Series, Verdict};
+use crate::thin::thin_series;
+
+/// Delays get a logarithmic axis when the variants' medians are further apart than this.
+const LOG_BEYOND: f64 = 8.0;
+/// Of a line: more than a figure of ordinary width can show.
+const MOST_VALUES: usize = 4000;
+pub(super) const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
+
+/// Goodput per loaded direction, ping, sojourn time and backlog; without those nobody measured.
+pub fn time_panels(report: &Report, flows: FlowLines) -> Vec<Panel> {
+    let mut panels: Vec<Panel> = DIRECTIONS
+        .into_iter()
+        .map(|direction| goodput_panel(report, direction, flows))
+        .collect();
+    panels.push(ping_panel(report));
+    panels.push(sojourn_panel(report));
+    panels.push(backlog_panel(report));
+    panels.retain(has_values);
+    panels
+}
+
+/// Ping both ways, one-way delay up, sojourn time; without those nobody measured.
+pub fn distribution_panels(report: &Report, is_tail: bool) -> Vec<Panel> {
+    let ping = |pick: fn(&Ping) -> Option<&Series>| {
+        each_ping(report, pick)
+            .map(|(variant, series)| (variant, Cdf::of(series.value.clone())))
+            .collect()
+    };
+    let sojourn = chosen_queues(report)
+        .map(|(variant, queue)| {
+            let cdf = queue.sojourn_cdf.clone();
+            (
+                variant,
+                cdf.unwrap_or_else(|| Cdf::of_sojourn(&queue.packets)),
+            )
+        })
+        .collect();
+    let completion = report.runs.iter().enumerate();
+    let completion = completion
+        .filter_map(|(variant, run)| Some((variant, run.completion_ms.clone()?)))
+        .collect();
+    let is_log = is_tail || is_spread(report);
+    let mut panels = vec![
+        cdf_panel("Ping", ping(|ping| Some(&ping.two_way_ms)), is_log, is_tail),
+        cdf_panel(
+            &format!("One-way delay, {}", route(report, Direction::Up)),
+            ping(|ping| ping.up_ms.as_ref()),
+            is_log,
+            is_tail,
+        ),
+        cdf_panel("Sojourn time", sojourn, is_log, is_tail),
+        cdf_panel("Flow completion time", completion, is_log, is_tail),
+    ];
+    panels.retain(has_values);
+    panels
+}
+
+/// What a reader of the bare picture must know.
+pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
+    let mut sentences: Vec<String> = Vec::new();
+    for run in report.runs.iter().filter(|run| run.partial.is_some()) {
+        let why = run.partial.as_deref().unwrap_or_default();
+        sentences.push(format!("{} is partial: {why}.", run.name));
+    }
+    if matches!(figure.kind, FigureKind::Time | FigureKind::Flows) {
+        let windows = distinct(report.runs.iter().map(|run| {
+            format!(
+                "averaged over the last {} s every {} s, counting {}",
+                run.goodput_window_s, run.goodput_step_s, run.length_counted
+            )
+        }));
+        let is_sum = sums_flows(report, figure.flows);
+        let subject = if is_sum { "all flows together, " } else { "" };
+        sentences.push(format!("Goodput: {subject}{windows}."));
+        if panels
+            .iter()
+            .any(|panel| panel.lines.iter().any(|line| line.look == Look::Reference))
+        {
+            sentences.push("Dotted: the link's rate.".to_owned());
+        }
+    }
+    if let Some((_, queue)) = chosen_queues(report).next() {
+        sentences.push(format!(
+            "Queue: {}, {}.",
+            queue.name,
+            route(report, queue.direction)
+        ));
+    }
+    if panels
+        .iter()
+        .any(|panel| panel.clouds.iter().any(|cloud| !cloud.dropped.is_empty()))
+    {
+        sentences.push(
+            "Crosses: dropped packets, when and after how long a wait; those refused on arrival lie on the axis."
+                .to_owned(),
+        );
+    }
+    if panels
+        .iter()
+        .any(|panel| panel.clouds.iter().any(|cloud| !cloud.marked.is_empty()))
+    {
+        sentences.push("Triangles: CE-marked packets.".to_owned());
+    }
+    sentences.extend(compare::explain(report, figure.kind));
+    let facts = shared_facts(report);
+    if !facts.is_empty() {
+        sentences.push(format!("In all runs: {facts}."));
+    }
+    sentences.join(" ")
+}
+
+/// What all runs state alike, as "link 10 Mbit/s; delay 10 ms".
+fn shared_facts(report: &Report) -> String {
+    let Some((first, others)) = report.runs.split_first() else {
+        return String::new();
+    };
+    let shared: Vec<String> = first
+        .facts
+        .iter()
+        .filter(|fact| others.iter().all(|run| run.facts.contains(fact)))
+        .map(|fact| format!("{} {}", fact.label, fact.value))
+        .collect();
+    shared.join("; ")
+}
+
+pub(super) fn goodput_panel(report: &Report, direction: Direction, flows: FlowLines) -> Panel {
+    let mut lines = link_lines(report, direction);
+    for (variant, run) in report.runs.iter().enumerate() {
+        let of_direction: Vec<&Flow> = run
+            .flows
+            .iter()
+            .filter(|flow| flow.direction == direction)
+            .collect();
+        if of_direction.is_empty() {
+            continue;
+        }
+        if sums_flows(report, flows) {
+            let sum = sum(
+                of_direction.iter().map(|flow| &flow.goodput_mbps),
+                run.goodput_step_s,
+            );
+            lines.push(Line::of(Look::Variant(variant), &sum));
+        } else {
+            for (place, flow) in of_direction.iter().enumerate() {
+                // In a single run the flows are what there is to compare.
+                let hue = if report.runs.len() == 1 {
+                    place
+                } else {
+                    variant
+                };
+                lines.push(Line::of(Look::Variant(hue), &flow.goodput_mbps));
+            }
+        }
+    }
+    if lines.iter().all(|line| line.look == Look::Reference) {
+        lines.clear();
+    }
+    Panel {
+        height: 150,
+        title: format!("Goodput, {}", route(report, direction)),
+        y_label: "Mbit/s",
+        y: Scale::linear(largest(&lines), 5),
+        ..over_time(report, lines)
+    }
+}
+
+fn ping_panel(report: &Report) -> Panel {
+    let lines: Vec<Line> = each_ping(report, |ping| Some(&ping.two_way_ms))
+        .map(|(variant, series)| Line {
+            has_dots: series.value.len() < 400,
+            ..Line::of(Look::Variant(variant), series)
+        })
+        .collect();
+    Panel {
+        height: 165,
+        title: "Ping, round trip".to_owned(),
+        y_label: delay_label(report),
+        y: if is_spread(report) {
+            Scale::log(smallest(&lines), largest(&lines))
+        } else {
+            Scale::linear(largest(&lines), 5)
+        },
+        ..over_time(report, lines)
+    }
+}
+
+pub(super) fn sojourn_panel(report: &Report) -> Panel {
+    let clouds: Vec<Cloud> = chosen_queues(report)
+        .map(|(variant, queue)| {
+            let mut cloud = Cloud {
+                variant,
+                ..Cloud::default()
+            };
+            for row in queue.packets.rows() {
+                let at = (row.at_ns as f64 / 1e9, row.sojourn_ns as f64 / 1e6);
+                match row.verdict {
+                    Verdict::Sent => cloud.sent.push(at),
+                    Verdict::Marked => cloud.marked.push(at),
+                    Verdict::Dropped => cloud.dropped.push(at),
+                }
+            }
+            cloud
+        })
+        .collect();
+    let waits = || {
+        clouds
+            .iter()
+            .flat_map(|cloud| [&cloud.sent, &cloud.marked, &cloud.dropped])
+            .flatten()
+            .map(|&(_, wait)| wait)
+    };
+    let y = if is_spread(report) {
+        let smallest = waits()
+            .filter(|wait| *wait > 0.0)
+            .fold(f64::INFINITY, f64::min);
+        Scale::log(smallest, waits().fold(0.0, f64::max))
+    } else {
+        Scale::linear(waits().fold(0.0, f64::max), 5)
+    };
+    Panel {
+        height: 230,
+        title: "Sojourn time of every packet".to_owned(),
+        y_label: delay_label(report),
+        y,
+        clouds,
+        ..over_time(report, Vec::new())
+    }
+}
+
+fn backlog_panel(report: &Report) -> Panel {
+    let lines: Vec<Line> = chosen_queues(report)
+        .map(|(variant, queue)| Line::of(Look::Variant(variant), &queue.backlog_packets))
+        .collect();
+    Panel {
+        height: 140,
+        title: "Backlog".to_owned(),
+        y_label: "packets",
+        y: Scale::linear(largest(&lines), 4),
+        ..over_time(report, lines)
+    }
+}
+
+pub(super) fn over_time(report: &Report, lines: Vec<Line>) -> Panel {
+    let end = report
+        .runs
+        .iter()
+        .map(|run| run.duration_s)
+        .fold(1e-3, f64::max);
+    Panel {
+        height: 0,
+        title: String::new(),
+        x: Scale::between(0.0, end, 12),
+        x_label: "time (s)",
+        y: Scale::linear(1.0, 2),
+        y_label: "",
+        fills: Vec::new(),
+        lines,
+        clouds: Vec::new(),
+    }
+}
+
+fn cdf_panel(title: &str, curves: Vec<(usize, Cdf)>, is_log: bool, is_tail: bool) -> Panel {
+    let values = || curves.iter().flat_map(|(_, cdf)| cdf.value.iter().copied());
+    let most = values().fold(0.0, f64::max);
+    let x = if is_log {
+        let least = values()
+            .filter(|value| *value > 0.0)
+            .fold(f64::INFINITY, f64::min);
+        Scale::log(least, most)
+    } else {
+        Scale::linear(most, 6)
+    };
+    let rarest = curves.iter().map(|(_, cdf)| cdf.count).max().unwrap_or(0);
+    let rarest = rarest.max(10);
+    let lines = curves
+        .iter()
+        .filter(|(_, cdf)| cdf.count > 0)
+        .map(|(variant, cdf)| {
+            let mut steps = Vec::with_capacity(2 * cdf.value.len());
+            let share = |fraction: f64| if is_tail { 1.0 - fraction } else { fraction };
+            let mut below = 0.0;
+            for (&value, &fraction) in cdf.value.iter().zip(&cdf.fraction) {
+                steps.push((value, share(below)));
+                steps.push((value, share(fraction)));
+                below = fraction;
+            }
+            if is_tail {
+                // Above the largest value there is none, which a logarithm cannot show.
+                steps.retain(|(_, share)| *share > 1e-12);
+            }
+            Line {
+                look: Look::Variant(*variant),
+                pieces: vec![steps],
+                has_dots: false,
+            }
+        })
+        .collect();
+    Panel {
+        height: 0,
+        title: title.to_owned(),
+        x,
+        x_label: if is_log { "ms, logarithmic" } else { "ms" },
+        y: if is_tail {
+            Scale::log(0.8 / rarest as f64, 0.8)
+        } else {
+            Scale::between(0.0, 1.0, 5)
+        },
+        y_label: if is_tail {
+            "share of samples above"
+        } else {
+            "share of samples up to"
+        },
+        fills: Vec::new(),
+        lines,
+        clouds: Vec::new(),
+    }
+}
+
+impl Line {
+    pub(super) fn of(look: Look, series: &Series) -> Self {
+        let mut series = series.clone();
+        thin_series(&mut series, MOST_VALUES);
+        let points = series.time_s.iter().zip(&series.value);
+        let pieces = points
+            .map(|(&time, &value)| (time, value))
+            .collect::<Vec<(f64, f64)>>()
+            .split(|(_, value)| !value.is_finite())
+            .filter(|piece| !piece.is_empty())
+            .map(<[(f64, f64)]>::to_vec)
+            .collect();
+        Line {
+            look,
+            pieces,
+            has_dots: false,
+        }
+    }
+}
+
+/// The rate of the link, when all runs agree about it.
+fn link_lines(report: &Report, direction: Direction) -> Vec<Line> {
+    let mut links = report.runs.iter().map(|run| {
+        let mut queues = run
+            .queues
+            .iter()
+            .filter(|queue| queue.direction == direction);
+        match (queues.next(), queues.next()) {
+            (Some(queue), None) => Some((&queue.link_mbps, run.duration_s)),
+            _ => None,
+        }
+    });
+    let Some(Some((link, mut end))) = links.next() else {
+        return Vec::new();
+    };
+    for other in links {
+        match other {
+            Some((other, other_end)) if other == link => end = end.max(other_end),
+            _ => return Vec::new(),
+        }
+    }
+    let mut corners: Vec<(f64, f64)> = Vec::new();
+    for (time, rate) in link.points() {
+        if let Some(&(_, held)) = corners.last() {
+            corners.push((time, held));
+        }
+        corners.push((time, rate));
+    }
+    if let Some(&(_, held)) = corners.last() {
+        corners.push((end, held));
+    }
+    vec![Line {
+        look: Look::Reference,
+        pieces: vec![corners],
+        has_dots: false,
+    }]
+}
+
+/// Sum on a common grid; a flow without a value at an instant adds nothing there.
+fn sum<'a>(parts: impl Iterator<Item = &'a Series>, step_s: f64) -> Series {
+    let mut sums: BTreeMap<i64, f64> = BTreeMap::new();
+    for (time, value) in parts.flat_map(Series::points) {
+        *sums.entry((time / step_s).round() as i64).or_default() += value;
+    }
+    let (time_s, value) = sums
+        .into_iter()
+        .map(|(slot, sum)| (slot as f64 * step_s, sum))
+        .unzip();
+    Series::new(time_s, value)
+}
+
+fn sums_flows(report: &Report, flows: FlowLines) -> bool {
+    match flows {
+        FlowLines::Each => false,
+        FlowLines::Sum => true,
+        FlowLines::Auto => {
+            report.runs.len() > 1 && report.runs.iter().any(|run| run.flows.len() > 1)
+        }
+    }
+}
+
+fn each_ping(
+    report: &Report,
+    pick: fn(&Ping) -> Option<&Series>,
+) -> impl Iterator<Item = (usize, &Series)> {
+    report
+        .runs
+        .iter()
+        .enumerate()
+        .filter_map(move |(variant, run)| Some((variant, pick(main_ping(run)?)?)))
+}
+
+/// The first ping that has answers.
+pub(super) fn main_ping(run: &Run) -> Option<&Ping> {
+    run.pings.iter().find(|ping| ping.two_way.is_some())
+}
+
+/// Per run the queue in which packets wait longest over all runs, by name and direction.
+pub(super) fn chosen_queues(report: &Report) -> impl Iterator<Item = (usize, &Queue)> {
+    let mut waits: BTreeMap<(Direction, &str), f64> = BTreeMap::new();
+    for queue in report.runs.iter().flat_map(|run| &run.queues) {
+        let median = queue.sojourn_ms.map_or(0.0, |quantiles| quantiles.p50);
+        *waits.entry((queue.direction, &queue.name)).or_default() += median;
+    }
+    // The first of equals, so that the upward one wins when nobody waits.
+    let busiest = waits
+        .iter()
+        .fold(
+            None,
+            |best: Option<(&(Direction, &str), f64)>, (key, &wait)| match best {
+                Some((_, most)) if most >= wait => best,
+                _ => Some((key, wait)),
+            },
+        )
+        .map(|(key, _)| *key);
+    report
+        .runs
+        .iter()
+        .enumerate()
+        .filter_map(move |(variant, run)| {
+            let queue = run
+                .queues
+                .iter()
+                .find(|queue| Some((queue.direction, queue.name.as_str())) == busiest)?;
+            Some((variant, queue))
+        })
+}
+
+pub(super) fn delay_label(report: &Report) -> &'static str {
+    if is_spread(report) {
+        "ms, logarithmic"
+    } else {
+        "ms"
+    }
+}
+
+/// Whether the delays of the variants are too different for one linear axis.
+pub(super) fn is_spread(report: &Report) -> bool {
+    let medians: Vec<f64> = report
+        .runs
+        .iter()
+        .filter_map(|run| Some(main_ping(run)?.two_way?.p50))
+        .filter(|median| *median > 0.0)
+        .collect();
+    let largest = medians.iter().copied().fold(0.0, f64::max);
+    medians.iter().any(|median| largest > LOG_BEYOND * median)
+}
+
+pub(super) fn route(report: &Report, direction: Direction) -> String {
+    let (from, to) = match direction {
+        Direction::Up => (&report.ends.left, &report.ends.right),
+        Direction::Down => (&report.ends.right, &report.ends.left),
+    };
+    format!("{from} → {to}")
+}
+
+fn distinct(texts: impl Iterator<Item = String>) -> String {
+    let mut seen: Vec<String> = Vec::new();
+    for text in texts {
+        if !seen.contains(&text) {
+            seen.push(text);
+        }
+    }
+    seen.join("; ")
+}
+
+pub(super) fn has_values(panel: &Panel) -> bool {
+    let has_line = panel.lines.iter().any(|line| !line.pieces.is_empty());
+    has_line || !panel.fills.is_empty() || panel.clouds.iter().any(|cloud| !cloud.sent.is_empty())
+}
+
+fn values(lines: &[Line]) -> impl Iterator<Item = f64> + '_ {
+    lines
+        .iter()
+        .flat_map(|line| &line.pieces)
+        .flatten()
+        .map(|&(_, value)| value)
+}
+
+pub(super) fn largest(lines: &[Line]) -> f64 {
+    values(lines).fold(0.0, f64::max)
+}
+
+pub(super) fn smallest(lines: &[Line]) -> f64 {
+    values(lines)
+        .filter(|value| *value > 0.0)
+        .fold(f64::INFINITY, f64::min)
+}

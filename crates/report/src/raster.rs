@@ -1,0 +1,44 @@
+//! Figures as PNG, drawn by resvg with a font that comes with the program, so that they look the
+//! same on a machine without any.
+
+use std::sync::Arc;
+
+use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::usvg;
+
+use super::figure::{Figure, FigureError, svg};
+use super::model::Report;
+
+/// The figure as PNG, `scale` pixels per CSS pixel (2 is right for most screens and for print).
+pub fn png(report: &Report, figure: &Figure, scale: f32) -> Result<Vec<u8>, FigureError> {
+    rasterize(&svg(report, figure)?, scale).map_err(FigureError::Draw)
+}
+
+/// A drawing as PNG.
+///
+/// # Errors
+/// What resvg says.
+pub fn rasterize(drawn: &str, scale: f32) -> Result<Vec<u8>, String> {
+    let tree = usvg::Tree::from_str(drawn, &options()).map_err(|error| error.to_string())?;
+    let size = tree.size();
+    let pixels = |length: f32| (length * scale).round() as u32;
+    let mut picture = Pixmap::new(pixels(size.width()), pixels(size.height()))
+        .ok_or_else(|| format!("scale {scale} gives an empty or a too large picture"))?;
+    resvg::render(
+        &tree,
+        Transform::from_scale(scale, scale),
+        &mut picture.as_mut(),
+    );
+    picture.encode_png().map_err(|error| error.to_string())
+}
+
+fn options() -> usvg::Options<'static> {
+    let mut fonts = usvg::fontdb::Database::new();
+    for bytes in [notosans::REGULAR_TTF, notosans::BOLD_TTF] {
+        fonts.load_font_source(usvg::fontdb::Source::Binary(Arc::new(bytes)));
+    }
+    usvg::Options {
+        fontdb: Arc::new(fonts),
+        ..usvg::Options::default()
+    }
+}

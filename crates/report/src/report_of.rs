@@ -1,0 +1,567 @@
+//! Recordings as a report: every curve as it was recorded, and the figures of the summary.
+//!
+//! The curves show the whole run; the figures leave the warm-up out, as everywhere.
+
+use std::collections::BTreeMap;
+
+use sluice_core::Time;
+use sluice_core::record::Fate;
+
+use crate::Report;
+use crate::model::{
+    Accuracy, Backend, Cdf, Count, Direction, DirectionTotal, Ends, Expectation, Fact, Flow,
+    PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State, Verdict,
+};
+use sluice_recording::expect;
+use sluice_recording::metrics::{Arrived, goodput_series, measure};
+use sluice_recording::{
+    BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, PingSample, QueueSample, ReadError, Recording,
+    RunFile, Status,
+};
+use sluice_scenario::metric::{FlowSummary, Percentiles, PipeSummary, Summary};
+use sluice_scenario::{self as scenario, FlowInstance, FlowKind, Pipe, PipeId};
+
+/// One report of all `recordings`, in their order. Those that differ in nothing but their seed are one run
+/// of it, drawn from the first, with the spread of their figures.
+///
+/// # Errors
+/// A table of a recording cannot be read.
+pub fn report_of(recordings: &[&Recording]) -> Result<Report, ReadError> {
+    let mut titles: Vec<&str> = Vec::new();
+    for recording in recordings {
+        let title = recording.run().title.as_str();
+        if !titles.contains(&title) {
+            titles.push(title);
+        }
+    }
+    let ends = Ends {
+        left: "h2".into(),
+        right: "h3".into(),
+    };
+    let mut report = Report::new(titles.join(", "), ends);
+    let repeats = repeats::group(recordings);
+    let firsts: Vec<&Recording> = repeats.iter().map(|group| group[0]).collect();
+    for (group, name) in repeats.iter().zip(names(&firsts)) {
+        let mut run = run(group[0], name)?;
+        if group.len() > 1 {
+            let summaries = repeats::summaries(group)?;
+            run.repeats = repeats::figures(&summaries);
+            run.expectations = expectations(group[0], &summaries.iter().collect::<Vec<_>>());
+        }
+        report.runs.push(run);
+    }
+    Ok(report)
+}
+
+/// The names of the variants; where two are alike, with the backends, or else the folders, that tell
+/// them apart.
+fn names(recordings: &[&Recording]) -> Vec<String> {
+    let variant = |recording: &Recording| recording.run().variant.clone();
+    let on_backend = |recording: &Recording| {
+        let backend = recording.run().environment.backend;
+        format!("{} ({})", variant(recording), backend.word())
+    };
+    let is_only = |recording: &Recording, of: &dyn Fn(&Recording) -> String| {
+        let own = of(recording);
+        recordings.iter().filter(|other| of(other) == own).count() == 1
+    };
+    let name = |recording: &&Recording| {
+        let name = variant(recording);
+        if is_only(recording, &variant) {
+            return name;
+        }
+        if is_only(recording, &on_backend) {
+            return on_backend(recording);
+        }
+        let dir = recording.dir().display().to_string();
+        format!("{name} ({dir})")
+    };
+    recordings.iter().map(name).collect()
+}
+
+fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
+    let file = recording.run();
+    let end = Time::from_ns(file.end_ns);
+    let scenario = &file.scenario;
+    let summary = measure(recording)?;
+    let instances: Vec<FlowInstance<'_>> = scenario.instances().collect();
+    let mut samples: Vec<Vec<FlowSample>> = vec![Vec::new(); instances.len()];
+    for sample in recording.flow_samples()? {
+        let sample = sample?;
+        if sample.time > end {
+            continue;
+        }
+        if let Some(of_flow) = samples.get_mut(sample.flow as usize) {
+            of_flow.push(sample);
+        }
+    }
+    let mut probes: Vec<Vec<PingSample>> = vec![Vec::new(); instances.len()];
+    for probe in recording.pings()? {
+        let probe = probe?;
+        if let Some(of_flow) = probes.get_mut(probe.flow as usize) {
+            of_flow.push(probe);
+        }
+    }
+    let mut flows = Vec::new();
+    let mut pings = Vec::new();
+    for (instance, figures) in instances.iter().zip(&summary.flows) {
+        let id = instance.id as usize;
+        match &instance.flow.kind {
+            FlowKind::Ping(_) | FlowKind::Voip(_) | FlowKind::Rr(_) => {
+                pings.push(ping(instance, &probes[id], figures))
+            }
+            FlowKind::Tcp(_) | FlowKind::Udp(_) | FlowKind::Web(_) | FlowKind::Pcap(_) => {
+                flows.push(flow(instance, &samples[id], &file.scenario.measure));
+            }
+        }
+    }
+    let queues = queues(recording, &summary, &instances)?;
+    let comparison = Comparison::new(&instances, &samples, &scenario.measure, end);
+    Ok(Run {
+        name,
+        backend: match file.environment.backend {
+            scenario::Backend::Sim => Backend::Sim,
+            scenario::Backend::Live => Backend::Live,
+        },
+        facts: facts(file),
+        duration_s: file.end_ns as f64 / 1e9,
+        base_rtt_ms: Some(scenario.link.rtt().as_ms_f64()),
+        partial: match &file.status {
+            Status::Complete => None,
+            Status::Partial { reason } => Some(reason.clone()),
+            Status::Running(process) => Some(format!("process {} still records it", process.pid)),
+        },
+        length_counted: "payload, where the link counts whole IP packets".into(),
+        goodput_window_s: scenario.measure.window.as_secs_f64(),
+        goodput_step_s: scenario.measure.step.as_secs_f64(),
+        accuracy: accuracy(&summary),
+        expectations: expectations(recording, &[&summary]),
+        directions: summary
+            .directions
+            .iter()
+            .map(|total| DirectionTotal {
+                direction: direction(total.direction),
+                goodput_mbps: total.goodput_bps / 1e6,
+                jain: total.jain,
+                jain_over_time: comparison.fairness(total.direction),
+                tradeoff: comparison.tradeoff(total.direction, &queues),
+            })
+            .collect(),
+        flows,
+        pings,
+        queues,
+        completion_ms: completions(recording, &summary, &instances)?,
+        repeats: Vec::new(),
+    })
+}
+
+/// The bounds of the scenario and what came out, those that were not kept first.
+fn expectations(recording: &Recording, summaries: &[&Summary]) -> Vec<Expectation> {
+    let run = recording.run();
+    let mut outcomes = expect::check(&run.scenario.expect, run.environment.backend, summaries);
+    outcomes.sort_by_key(|outcome| outcome.passed);
+    outcomes
+        .into_iter()
+        .map(|outcome| Expectation {
+            metric: outcome.metric,
+            measured: outcome.measured.map(|value| outcome.unit.show(value)),
+            bounds: outcome.bounds,
+            passed: outcome.passed,
+            chart: outcome.chart.id(),
+        })
+        .collect()
+}
+
+/// How long transfers took: of flows that carry a number of bytes once, and all that flows of many
+/// transfers were asked for after their warm-up.
+fn completions(
+    recording: &Recording,
+    summary: &Summary,
+    instances: &[FlowInstance<'_>],
+) -> Result<Option<Cdf>, ReadError> {
+    let once = summary.flows.iter().filter_map(|flow| flow.fct_ns);
+    let mut took: Vec<f64> = once.map(|ns| ns as f64 / 1e6).collect();
+    let warmup = recording.run().scenario.measure.warmup;
+    for transfer in recording.transfers()? {
+        let transfer = transfer?;
+        let flow = instances.get(transfer.flow as usize).map(|i| i.flow);
+        // That of a flow which is over with it has been counted; exchanges are shown as probes.
+        let is_counted =
+            flow.is_none_or(|flow| flow.kind.is_sized() || matches!(flow.kind, FlowKind::Rr(_)));
+        let warm = flow.map(|flow| Time::ZERO + flow.start.saturating_add(warmup));
+        if !is_counted && warm.is_some_and(|warm| transfer.start >= warm) {
+            took.push(transfer.took.as_ms_f64());
+        }
+    }
+    let cdf = Cdf::of(took);
+    Ok((cdf.count > 0).then_some(cdf))
+}
+
+/// What was run, in reading order.
+fn facts(file: &RunFile) -> Vec<Fact> {
+    let scenario = &file.scenario;
+    let (up, down) = (&scenario.link.up, &scenario.link.down);
+    let both = |of: fn(&Pipe) -> String| {
+        let (up, down) = (of(up), of(down));
+        if up == down {
+            format!("{up} each way")
+        } else {
+            format!("{up} up, {down} down")
+        }
+    };
+    let mut facts = vec![
+        Fact::new("rate", both(|pipe| pipe.rate.to_string())),
+        Fact::new("delay", both(|pipe| pipe.delay.to_string())),
+    ];
+    let is_any = |of: fn(&Pipe) -> String| [up, down].iter().any(|pipe| !of(pipe).is_empty());
+    if is_any(|pipe| pipe.effects.to_string()) {
+        facts.push(Fact::new("effects", both(|pipe| pipe.effects.to_string())));
+    }
+    facts.push(Fact::new("queue", both(|pipe| pipe.queue.to_string())));
+    for flow in &scenario.flows {
+        let kind = match &flow.kind {
+            FlowKind::Tcp(tcp) => {
+                let ecn = if tcp.ecn.is_on() { ", ECN" } else { "" };
+                let bytes = tcp.bytes.map_or(String::new(), |n| format!(", {n}"));
+                format!("tcp {}{ecn}{bytes}", tcp.cc.0)
+            }
+            FlowKind::Udp(udp) => format!("udp {}, {} B", udp.rate, udp.size),
+            FlowKind::Pcap(pcap) => {
+                let (path, packets) = (pcap.file.path(), pcap.file.packets());
+                format!("flows of {path}, {packets} packets")
+            }
+            FlowKind::Ping(ping) => format!(
+                "ping by {} every {}, {} B",
+                ping.protocol, ping.interval, ping.size
+            ),
+            FlowKind::Voip(_) => "one direction of a call with G.711".to_owned(),
+            FlowKind::Rr(rr) => format!("requests of {} for {}", rr.request, rr.response),
+            FlowKind::Web(web) => {
+                format!("pages of {} objects every {}", web.objects, web.interval)
+            }
+        };
+        let count = match flow.count {
+            1 => String::new(),
+            n => format!("{n} x "),
+        };
+        let (start, stop) = (flow.start.as_secs_f64(), flow.stop.as_secs_f64());
+        let text = format!("{count}{kind}, {}, {start} to {stop} s", flow.direction);
+        facts.push(Fact::new(format!("flow {}", flow.name), text));
+    }
+    let warmup = scenario.measure.warmup;
+    facts.extend([
+        Fact::new(
+            "figures",
+            format!("without the first {warmup} of the run and of each flow"),
+        ),
+        Fact::new("seed", file.seed.to_string()),
+        Fact::new("program", &file.environment.program),
+        Fact::new("host", &file.environment.host),
+        Fact::new("kernel", &file.environment.kernel),
+        Fact::new("started", to_the_second(&file.environment.started_at)),
+    ]);
+    facts
+}
+
+/// A time as RFC 3339 writes it, without fractions of a second.
+fn to_the_second(time: &str) -> String {
+    let (seconds, _) = time
+        .split_once('.')
+        .unwrap_or((time.trim_end_matches('Z'), ""));
+    seconds.replacen('T', " ", 1) + " UTC"
+}
+
+fn accuracy(summary: &Summary) -> Accuracy {
+    let Some(accuracy) = &summary.accuracy else {
+        return Accuracy {
+            notes: vec!["virtual time: nothing is late and nothing is lost elsewhere".into()],
+            ..Accuracy::default()
+        };
+    };
+    Accuracy {
+        rate_error: accuracy.rate_error,
+        release_lateness_us: accuracy.lateness.map(|late| quantiles(late, 1e3)),
+        lost_elsewhere: counts(&accuracy.lost),
+        notes: Vec::new(),
+    }
+}
+
+fn flow(instance: &FlowInstance<'_>, samples: &[FlowSample], measure: &scenario::Measure) -> Flow {
+    let start = Time::ZERO + instance.start;
+    let mut arrived: Vec<Arrived> = vec![(start, 0)];
+    arrived.extend(
+        samples
+            .iter()
+            .filter(|sample| sample.time > start)
+            .filter_map(|sample| Some((sample.time, sample.received_bytes?))),
+    );
+    let goodput = goodput_series(&arrived, measure.window, measure.step);
+    let (time_s, mbps) = goodput.into_iter().map(|(t, bps)| (t, bps / 1e6)).unzip();
+    let series = |pick: &dyn Fn(&FlowSample) -> Option<f64>| {
+        let points = samples
+            .iter()
+            .filter_map(|s| Some((seconds(s.time), pick(s)?)));
+        let (time_s, value): (Vec<f64>, Vec<f64>) = points.unzip();
+        (!time_s.is_empty()).then(|| Series::new(time_s, value))
+    };
+    Flow {
+        name: instance.name.clone(),
+        kind: instance.flow.kind.type_name().to_owned(),
+        cc: instance.flow.kind.tcp().map(|(cc, _)| cc.0.clone()),
+        direction: direction(instance.flow.direction),
+        goodput_mbps: Series::new(time_s, mbps),
+        cwnd_segments: series(&|s| s.cwnd.map(|n| n as f64)),
+        srtt_ms: series(&|s| s.srtt.map(|srtt| srtt.as_ms_f64())),
+        retransmits: series(&|s| s.retransmits.map(|n| n as f64)),
+    }
+}
+
+fn ping(instance: &FlowInstance<'_>, probes: &[PingSample], figures: &FlowSummary) -> Ping {
+    let series = |pick: fn(&PingSample) -> Option<sluice_core::Span>| {
+        let value = |probe| pick(probe).map_or(f64::NAN, |delay| delay.as_ms_f64());
+        Series::new(
+            probes.iter().map(|probe| seconds(probe.time)).collect(),
+            probes.iter().map(value).collect(),
+        )
+    };
+    let is_any = |pick: fn(&PingSample) -> bool| probes.iter().any(pick);
+    let ms = |percentiles: Option<Percentiles>| percentiles.map(|p| quantiles(p, 1e6));
+    Ping {
+        name: instance.name.clone(),
+        sent: probes.len() as u64,
+        lost: probes.iter().filter(|probe| probe.is_lost).count() as u64,
+        two_way_ms: series(|probe| probe.rtt),
+        up_ms: is_any(|probe| probe.up.is_some()).then(|| series(|probe| probe.up)),
+        down_ms: is_any(|probe| probe.down.is_some()).then(|| series(|probe| probe.down)),
+        two_way: ms(figures.rtt),
+        up: ms(figures.up),
+        down: ms(figures.down),
+    }
+}
+
+fn queues(
+    recording: &Recording,
+    summary: &Summary,
+    instances: &[FlowInstance<'_>],
+) -> Result<Vec<Queue>, ReadError> {
+    let scenario = &recording.run().scenario;
+    let pipes: Vec<(PipeId, &Pipe)> = scenario.pipes().collect();
+    let place = |id: PipeId| pipes.iter().position(|(pipe, _)| *pipe == id);
+    let new = |_| PacketColumns::new(instances);
+    let mut packets: Vec<PacketColumns> = pipes.iter().map(new).collect();
+    // After the end of the run the queues only empty; the pictures end with the run.
+    let end = Time::from_ns(recording.run().end_ns);
+    for row in recording.packets()? {
+        let row = row?;
+        if let Some(place) = place(row.pipe).filter(|_| row.record.at <= end) {
+            packets[place].push(&row.record);
+        }
+    }
+    let mut variables: Vec<Variables> = pipes.iter().map(|_| Variables::default()).collect();
+    for sample in recording.queue_samples()? {
+        let sample = sample?;
+        if let Some(place) = place(sample.pipe).filter(|_| sample.time <= end) {
+            variables[place].push(sample);
+        }
+    }
+    let all = pipes.iter().zip(&summary.pipes);
+    let queues = all.zip(packets).zip(variables);
+    Ok(queues
+        .map(|((((id, pipe), figures), packets), variables)| {
+            queue(pipe, *id, figures, packets, variables)
+        })
+        .collect())
+}
+
+fn queue(
+    pipe: &Pipe,
+    id: PipeId,
+    figures: &PipeSummary,
+    packets: PacketColumns,
+    variables: Variables,
+) -> Queue {
+    let steps = pipe.rate.steps();
+    let mbps = |rate: Option<sluice_core::Rate>| match rate {
+        Some(sluice_core::Rate::UNLIMITED) => f64::NAN,
+        Some(rate) => rate.as_bps() as f64 / 1e6,
+        None => 0.0,
+    };
+    Queue {
+        name: id.word().to_owned(),
+        direction: direction(id.direction()),
+        link_mbps: Series::new(
+            steps.iter().map(|(at, _)| at.as_secs_f64()).collect(),
+            steps.iter().map(|(_, rate)| mbps(*rate)).collect(),
+        ),
+        utilisation: figures.utilisation,
+        backlog_packets: variables.whole(BACKLOG_PACKETS),
+        backlog_bytes: variables.whole(BACKLOG_BYTES),
+        state: variables.states(),
+        sent: figures.sent,
+        marks: match figures.marks {
+            0 => Vec::new(),
+            packets => vec![Count {
+                reason: MARK_REASON.into(),
+                packets,
+            }],
+        },
+        drops: counts(&figures.drops),
+        sojourn_ms: figures.sojourn.map(|p| quantiles(p, 1e6)),
+        sojourn_cdf: None,
+        packets: packets.columns,
+    }
+}
+
+/// Why a packet is marked: the recording knows no other reason.
+const MARK_REASON: &str = "congestion";
+
+/// The packets of a queue, with words as numbers.
+struct PacketColumns {
+    columns: Packets,
+    reasons: BTreeMap<&'static str, u16>,
+}
+
+impl PacketColumns {
+    fn new(instances: &[FlowInstance<'_>]) -> Self {
+        let names = instances.iter().map(|instance| instance.name.clone());
+        PacketColumns {
+            columns: Packets {
+                flows: names.chain(["other".to_owned()]).collect(),
+                ..Packets::default()
+            },
+            reasons: BTreeMap::new(),
+        }
+    }
+
+    fn push(&mut self, record: &sluice_core::record::PacketRecord) {
+        let (verdict, reason) = match record.fate {
+            Fate::Queued => return,
+            Fate::Sent => (Verdict::Sent, None),
+            Fate::Marked => (Verdict::Marked, Some(MARK_REASON)),
+            Fate::Dropped(reason) => (Verdict::Dropped, Some(reason.name())),
+        };
+        let reason = reason.map_or(0, |word| {
+            let next = self.columns.reasons.len() as u16;
+            let number = *self.reasons.entry(word).or_insert(next);
+            if number == next {
+                self.columns.reasons.push(word.to_owned());
+            }
+            number
+        });
+        let other = self.columns.flows.len() as u32 - 1;
+        self.columns.push(PacketRow {
+            at_ns: record.at.as_ns(),
+            sojourn_ns: record.sojourn().as_ns(),
+            size_bytes: record.len,
+            flow: record.flow.min(other),
+            verdict,
+            reason,
+        });
+    }
+}
+
+/// The samples of a pipe's variables, by variable and queue.
+#[derive(Default)]
+struct Variables(BTreeMap<(String, Option<u32>), Curve>);
+
+#[derive(Default)]
+struct Curve {
+    unit: String,
+    time_s: Vec<f64>,
+    value: Vec<f64>,
+}
+
+impl Variables {
+    fn push(&mut self, sample: QueueSample) {
+        let key = (sample.variable.into_owned(), sample.queue);
+        let curve = self.0.entry(key).or_default();
+        let (unit, factor) = match sample.kind.as_ref() {
+            "instant" => ("s", 1e-9),
+            "span" => ("ms", 1e-6),
+            _ => ("", 1.0),
+        };
+        unit.clone_into(&mut curve.unit);
+        curve.time_s.push(seconds(sample.time));
+        curve.value.push(sample.value * factor);
+    }
+
+    /// A variable of the pipe as a whole.
+    fn whole(&self, variable: &str) -> Series {
+        let curve = self.0.get(&(variable.to_owned(), None));
+        curve.map_or_else(Series::default, Curve::series)
+    }
+
+    /// The variables of the queues: of those with the most samples where there are many queues.
+    fn states(&self) -> Vec<State> {
+        let mut samples: BTreeMap<u32, usize> = BTreeMap::new();
+        for ((_, queue), curve) in &self.0 {
+            if let Some(queue) = queue {
+                *samples.entry(*queue).or_default() += curve.value.len();
+            }
+        }
+        let is_single = samples.len() == 1;
+        let mut busiest: Vec<(u32, usize)> = samples.into_iter().collect();
+        busiest.sort_by_key(|(queue, samples)| (std::cmp::Reverse(*samples), *queue));
+        busiest.truncate(MOST_QUEUES);
+        let shown = self.0.iter().filter_map(|((variable, queue), curve)| {
+            let queue = (*queue)?;
+            let is_busy = busiest.iter().any(|(busy, _)| *busy == queue);
+            is_busy.then(|| State {
+                name: if is_single {
+                    variable.clone()
+                } else {
+                    format!("{variable} of queue {queue}")
+                },
+                unit: curve.unit.clone(),
+                series: curve.series(),
+            })
+        });
+        shown.collect()
+    }
+}
+
+/// Queues of a discipline with many whose variables are drawn.
+const MOST_QUEUES: usize = 4;
+
+impl Curve {
+    fn series(&self) -> Series {
+        Series::new(self.time_s.clone(), self.value.clone())
+    }
+}
+
+fn counts(by_reason: &BTreeMap<String, u64>) -> Vec<Count> {
+    let count = |(reason, packets): (&String, &u64)| Count {
+        reason: reason.clone(),
+        packets: *packets,
+    };
+    by_reason.iter().map(count).collect()
+}
+
+/// Percentiles in a unit of `unit_ns` nanoseconds.
+fn quantiles(p: Percentiles, unit_ns: f64) -> Quantiles {
+    Quantiles {
+        count: p.count,
+        p50: p.p50_ns as f64 / unit_ns,
+        p95: p.p95_ns as f64 / unit_ns,
+        p99: p.p99_ns as f64 / unit_ns,
+        max: p.max_ns as f64 / unit_ns,
+    }
+}
+
+const fn direction(direction: scenario::Direction) -> Direction {
+    match direction {
+        scenario::Direction::Up => Direction::Up,
+        scenario::Direction::Down => Direction::Down,
+    }
+}
+
+fn seconds(time: sluice_core::Time) -> f64 {
+    time.as_ns() as f64 / 1e9
+}
+
+mod comparison;
+mod repeats;
+#[cfg(test)]
+mod tests;
+
+use comparison::Comparison;

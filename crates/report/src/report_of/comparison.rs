@@ -1,0 +1,128 @@
+//! Curves over all flows of a direction: fairness, and goodput against delay.
+
+use sluice_core::{Span, Time};
+
+use super::direction;
+use crate::model::{Queue, Series, Tradeoff, Verdict};
+use sluice_recording::FlowSample;
+use sluice_recording::metrics::{Arrived, Greedy, shares};
+use sluice_scenario::{Direction, FlowInstance, FlowKind, Measure};
+
+/// The payload of all flows over time.
+pub struct Comparison<'a> {
+    flows: Vec<Payload<'a>>,
+    measure: &'a Measure,
+    end: Time,
+}
+
+struct Payload<'a> {
+    instance: &'a FlowInstance<'a>,
+    arrived: Vec<Arrived>,
+}
+
+impl<'a> Comparison<'a> {
+    /// Of the samples of each flow, by its number.
+    pub fn new(
+        instances: &'a [FlowInstance<'a>],
+        samples: &[Vec<FlowSample>],
+        measure: &'a Measure,
+        end: Time,
+    ) -> Self {
+        let payload = |(instance, samples): (&'a FlowInstance<'a>, &Vec<FlowSample>)| {
+            let start = Time::ZERO + instance.flow.start;
+            // Nothing has arrived when a flow starts.
+            let mut arrived: Vec<Arrived> = vec![(start, 0)];
+            let later = samples.iter().filter(|sample| sample.time > start);
+            arrived.extend(later.filter_map(|s| Some((s.time, s.received_bytes?))));
+            Payload { instance, arrived }
+        };
+        Comparison {
+            flows: instances.iter().zip(samples).map(payload).collect(),
+            measure,
+            end,
+        }
+    }
+
+    fn of(&self, way: Direction) -> impl Iterator<Item = &Payload<'a>> {
+        let of_it = move |flow: &&Payload<'a>| flow.instance.flow.direction == way;
+        let carries = |flow: &&Payload<'a>| flow.arrived.len() > 1;
+        self.flows.iter().filter(of_it).filter(carries)
+    }
+
+    /// Jain's index over the bulk TCP flows of a direction that were active in each window.
+    pub fn fairness(&self, way: Direction) -> Option<Series> {
+        let is_bulk = |flow: &&Payload<'a>| {
+            let kind = &flow.instance.flow.kind;
+            matches!(kind, FlowKind::Tcp(_)) && !kind.is_sized()
+        };
+        let greedy: Vec<Greedy<'_>> = self
+            .of(way)
+            .filter(is_bulk)
+            .map(|flow| Greedy {
+                samples: &flow.arrived,
+                start: Time::ZERO + flow.instance.flow.start,
+                stop: (Time::ZERO + flow.instance.flow.stop).min(self.end),
+            })
+            .collect();
+        if greedy.len() < 2 {
+            return None;
+        }
+        let windows = shares(&greedy, self.measure.window, self.measure.step, self.end);
+        let (time_s, value): (Vec<f64>, Vec<f64>) = windows
+            .iter()
+            .map(|shares| (seconds(shares.at), shares.jain().unwrap_or(f64::NAN)))
+            .unzip();
+        let is_any = value.iter().any(|jain| jain.is_finite());
+        is_any.then(|| Series::new(time_s, value))
+    }
+
+    /// Goodput of all flows of a direction against the sojourn time in its queue, in windows that
+    /// follow one another, without the warm-up.
+    pub fn tradeoff(&self, way: Direction, queues: &[Queue]) -> Option<Tradeoff> {
+        let queue = queues.iter().find(|q| q.direction == direction(way))?;
+        let window = self.measure.window;
+        let all: Vec<Greedy<'_>> = self
+            .of(way)
+            .map(|flow| Greedy {
+                samples: &flow.arrived,
+                start: Time::ZERO,
+                stop: self.end,
+            })
+            .collect();
+        let delays = mean_sojourns(queue, window);
+        let warm = Time::ZERO + self.measure.warmup;
+        let points: Vec<(f64, f64)> = shares(&all, window, window, self.end)
+            .iter()
+            .zip(delays)
+            .filter(|(shares, _)| shares.at >= warm.saturating_add(window))
+            .filter_map(|(shares, delay)| {
+                let bps: f64 = shares.bps.iter().flatten().sum();
+                Some((delay?, bps / 1e6))
+            })
+            .collect();
+        Tradeoff::of(&points)
+    }
+}
+
+/// The mean sojourn time in ms of the packets that left in each window from the beginning on; none
+/// where none left.
+fn mean_sojourns(queue: &Queue, window: Span) -> Vec<Option<f64>> {
+    let mut sums: Vec<(f64, u32)> = Vec::new();
+    for row in queue.packets.rows() {
+        if row.verdict == Verdict::Dropped {
+            continue;
+        }
+        let place = (row.at_ns / window.as_ns()) as usize;
+        if sums.len() <= place {
+            sums.resize(place + 1, (0.0, 0));
+        }
+        sums[place].0 += row.sojourn_ns as f64 / 1e6;
+        sums[place].1 += 1;
+    }
+    let mean = |(sum, count): (f64, u32)| (count > 0).then(|| sum / f64::from(count));
+    sums.into_iter().map(mean).collect()
+}
+
+fn seconds(at: Time) -> f64 {
+    at.as_ns() as f64 / 1e9
+}

@@ -1,0 +1,100 @@
+//! Repetitions: runs that differ in nothing but their seed.
+
+use crate::model::Repeat;
+use sluice_recording::metrics::{Spread, measure};
+use sluice_recording::{ReadError, Recording};
+use sluice_scenario::Direction;
+use sluice_scenario::metric::Summary;
+
+/// Puts together what was carried out several times, in the order of the first of each.
+pub fn group<'a>(recordings: &[&'a Recording]) -> Vec<Vec<&'a Recording>> {
+    let mut groups: Vec<Vec<&Recording>> = Vec::new();
+    for recording in recordings {
+        let is_same = |group: &&mut Vec<&Recording>| is_repeat(group[0], recording);
+        match groups.iter_mut().find(is_same) {
+            // The same seed again is no repetition but the same run, read twice or made anew elsewhere.
+            Some(group) if group.iter().all(|other| seed(other) != seed(recording)) => {
+                group.push(recording);
+            }
+            _ => groups.push(vec![recording]),
+        }
+    }
+    groups
+}
+
+fn seed(recording: &Recording) -> u64 {
+    recording.run().seed
+}
+
+fn is_repeat(a: &Recording, b: &Recording) -> bool {
+    let (a, b) = (a.run(), b.run());
+    let mut scenario = b.scenario.clone();
+    scenario.seed = a.scenario.seed;
+    a.variant == b.variant
+        && a.environment.backend == b.environment.backend
+        && a.scenario == scenario
+}
+
+/// What each run of a group came to.
+///
+/// # Errors
+/// A table cannot be read.
+pub fn summaries(group: &[&Recording]) -> Result<Vec<Summary>, ReadError> {
+    let of = |recording: &&Recording| match recording.stored_summary()? {
+        Some(summary) => Ok(summary),
+        None => measure(recording),
+    };
+    group.iter().map(of).collect()
+}
+
+/// The key figures over repetitions.
+pub fn figures(summaries: &[Summary]) -> Vec<Repeat> {
+    let mut figures = Vec::new();
+    let mut add = |figure: &str, unit: &str, pick: &dyn Fn(&Summary) -> Option<f64>| {
+        let values: Vec<f64> = summaries.iter().filter_map(pick).collect();
+        if let Some(spread) = Spread::of(&values) {
+            figures.push(Repeat {
+                figure: figure.to_owned(),
+                unit: unit.to_owned(),
+                values,
+                median: spread.median,
+                interval: spread.interval(),
+            });
+        }
+    };
+    for direction in [Direction::Up, Direction::Down] {
+        add(&format!("Goodput {direction}"), "Mbit/s", &|summary| {
+            let of_it = summary.directions.iter().find(|d| d.direction == direction);
+            Some(of_it?.goodput_bps / 1e6)
+        });
+    }
+    let ping = |summary: &Summary| summary.flows.iter().find_map(|flow| flow.rtt);
+    add("Ping, median", "ms", &|s| {
+        Some(ping(s)?.p50_ns as f64 / 1e6)
+    });
+    add("Ping, 95 % within", "ms", &|s| {
+        Some(ping(s)?.p95_ns as f64 / 1e6)
+    });
+    for direction in [Direction::Up, Direction::Down] {
+        let pipe = |summary: &Summary| {
+            let name = direction.word();
+            summary.pipes.iter().find(|pipe| pipe.name == name).cloned()
+        };
+        let is_idle = summaries.iter().all(|summary| {
+            pipe(summary).is_none_or(|p| p.sojourn.is_none_or(|s| s.p99_ns < 100_000))
+        });
+        if is_idle {
+            continue;
+        }
+        add(
+            &format!("Sojourn time {direction}, median"),
+            "ms",
+            &|summary| Some(pipe(summary)?.sojourn?.p50_ns as f64 / 1e6),
+        );
+        add(&format!("Packets dropped {direction}"), "%", &|summary| {
+            Some(pipe(summary)?.loss? * 100.0)
+        });
+    }
+    add("Jain's index", "", &|summary| summary.jain);
+    figures
+}

@@ -1,0 +1,217 @@
+use super::*;
+use crate as report;
+use sluice_recording::testing::recording;
+use sluice_recording::{End, Environment, RunWriter};
+
+#[test]
+fn a_recording_becomes_a_run_of_the_report() {
+    let temp = tempfile::tempdir().unwrap();
+    let recording = recording(temp.path());
+    let report = report_of(&[&recording]).unwrap();
+    assert_eq!(report.title, "x");
+    let [run] = report.runs.as_slice() else {
+        panic!("one recording makes one run");
+    };
+    assert_eq!(run.name, "fifo");
+    assert_eq!(run.partial, None);
+    assert_eq!(run.base_rtt_ms, Some(20.0));
+    let fact = |label: &str| {
+        run.facts
+            .iter()
+            .find(|f| f.label == label)
+            .unwrap()
+            .value
+            .as_str()
+    };
+    assert_eq!(fact("rate"), "1.2Mbit/s each way");
+    assert_eq!(fact("flow bulk"), "2 x tcp cubic, up, 0 to 10 s");
+    assert_eq!(fact("flow page"), "tcp cubic, 3000B, up, 1 to 10 s");
+
+    let names: Vec<&str> = run.flows.iter().map(|flow| flow.name.as_str()).collect();
+    assert_eq!(names, ["bulk-1", "bulk-2", "page", "udp"]);
+    // 100 kB/s all the time; windows of 1 s that end at 1, 1.25 ... 10 s.
+    let goodput = &run.flows[0].goodput_mbps;
+    assert_eq!((goodput.time_s[0], goodput.time_s.len()), (1.0, 37));
+    assert!(goodput.value.iter().all(|mbps| (mbps - 0.8).abs() < 1e-9));
+    let srtt = run.flows[0].srtt_ms.as_ref().unwrap();
+    assert_eq!((srtt.time_s[3], srtt.value[3]), (3.0, 23.0));
+    assert_eq!(run.flows[3].srtt_ms, None, "UDP has none");
+
+    let ping = &run.pings[0];
+    assert_eq!((ping.sent, ping.lost), (11, 1));
+    assert!(ping.two_way_ms.value[5].is_nan(), "a lost probe is a gap");
+    assert_eq!(ping.two_way.unwrap().p50, 26.0);
+
+    let up = &run.queues[0];
+    assert_eq!((up.name.as_str(), up.sent), ("up", 6));
+    // The packet that is still queued has met no fate.
+    assert_eq!(up.packets.len(), 5);
+    let row = up.packets.row(2);
+    assert_eq!(row.verdict, Verdict::Marked);
+    assert_eq!((row.at_ns, row.sojourn_ns), (3_030_000_000, 30_000_000));
+    assert_eq!(up.packets.reasons, ["overflow", "congestion"]);
+    assert_eq!(up.packets.flows[row.flow as usize], "bulk-1");
+    assert_eq!(run.accuracy.lost_elsewhere[0].packets, 3);
+
+    // 100 kB/s against 25 kB/s in windows of 1 s every 250 ms: 125^2 / (2 * (100^2 + 25^2)).
+    let total = &run.directions[0];
+    let jain = total.jain_over_time.as_ref().unwrap();
+    assert_eq!((jain.time_s[0], jain.time_s.len()), (1.0, 37));
+    assert!((jain.value[20] - 15_625.0 / 21_250.0).abs() < 1e-9);
+    // Packets left at 2.01, 3.03 and 4.04 s after 20, 30 and 40 ms; after the warm-up of 2 s there are
+    // 800 + 200 kbit/s of TCP and 76.8 kbit/s of UDP in each of these windows.
+    let tradeoff = total.tradeoff.as_ref().unwrap();
+    assert_eq!(tradeoff.delay_ms, [20.0, 30.0, 40.0]);
+    assert!(
+        tradeoff
+            .goodput_mbps
+            .iter()
+            .all(|mbps| (mbps - 1.0768).abs() < 1e-9)
+    );
+    // The page had all its bytes after 240 ms.
+    assert_eq!(run.completion_ms.as_ref().unwrap().value, [240.0]);
+    // What was not met comes first, with where it is seen.
+    let first = &run.expectations[0];
+    assert!(!first.passed && run.expectations[1].passed);
+    assert_eq!(
+        (first.metric.as_str(), first.chart.as_str()),
+        ("down.sojourn.p50", "packets")
+    );
+    assert_eq!(run.expectations[1].measured.as_deref(), Some("26ms"));
+
+    let page = report::html(&report);
+    assert!(page.contains("<title>x"), "the page is drawn");
+}
+
+#[test]
+fn variants_of_one_name_are_told_apart_by_their_folders() {
+    let temp = tempfile::tempdir().unwrap();
+    let (a, b) = (temp.path().join("a"), temp.path().join("b"));
+    let (first, second) = (recording(&a), recording(&b));
+    let report = report_of(&[&first, &second]).unwrap();
+    let names: Vec<String> = report.runs.iter().map(|run| run.name.clone()).collect();
+    let expected = [a, b].map(|dir| format!("fifo ({})", dir.display()));
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn runs_that_differ_in_their_seed_only_are_repetitions() {
+    let temp = tempfile::tempdir().unwrap();
+    let run = |seed: u64, rate: &str| {
+        let text = format!(
+            "duration = \"2s\"\nseed = {seed}\n[link]\nrate = \"{rate}\"\n[[flow]]\ntype = \"ping\"\n"
+        );
+        let variant = scenario::Scenario::parse("x.toml", &text, &[])
+            .unwrap()
+            .remove(0);
+        let environment = Environment::here(scenario::Backend::Sim, "2026-01-02T03:04:05Z".into());
+        let dir = temp.path().join(format!("{seed}-{}", &rate[..1]));
+        let mut writer = RunWriter::create(&dir, &variant, &environment).unwrap();
+        writer
+            .ping(&PingSample {
+                time: Time::from_ns(1_500_000_000),
+                flow: 0,
+                seq: 0,
+                rtt: Some(sluice_core::Span::from_ms(10 * seed)),
+                up: None,
+                down: None,
+                is_lost: false,
+            })
+            .unwrap();
+        writer
+            .finish(End::complete(Time::from_ns(2_000_000_000)))
+            .unwrap()
+    };
+    let runs = [
+        run(1, "1Mbit/s"),
+        run(2, "1Mbit/s"),
+        run(1, "2Mbit/s"),
+        run(3, "1Mbit/s"),
+    ];
+    let report = report_of(&runs.iter().collect::<Vec<_>>()).unwrap();
+    let repeats: Vec<usize> = report.runs.iter().map(|run| run.repeats.len()).collect();
+    assert_eq!(
+        repeats,
+        [2, 0],
+        "the median and the 95th percentile of the ping"
+    );
+    let median = &report.runs[0].repeats[0];
+    assert_eq!(
+        (median.figure.as_str(), median.unit.as_str()),
+        ("Ping, median", "ms")
+    );
+    assert_eq!(
+        (&median.values[..], median.median),
+        (&[10.0, 20.0, 30.0][..], 20.0)
+    );
+    // A deviation of 10 over 3: 4.303 * 10 / sqrt(3) = 24.84 to both sides.
+    let (low, high) = median.interval.unwrap();
+    assert!(
+        (low + 4.84).abs() < 0.01 && (high - 44.84).abs() < 0.01,
+        "{low} {high}"
+    );
+}
+
+#[test]
+fn the_variables_of_the_busiest_queues_are_drawn() {
+    use sluice_core::event::StateValue;
+    use sluice_core::{Span, Time};
+
+    let mut variables = Variables::default();
+    // Queue n has n samples.
+    for queue in 1..=6 {
+        for i in 0..u64::from(queue) {
+            let value = StateValue::Span(Span::from_ms(i));
+            let at = Time::from_ns(i * 1_000_000_000);
+            let way = scenario::Direction::Up;
+            variables.push(QueueSample::state(at, way, queue, "delay", value));
+        }
+    }
+    let states = variables.states();
+    let names: Vec<&str> = states.iter().map(|state| state.name.as_str()).collect();
+    let expected = [
+        "delay of queue 3",
+        "delay of queue 4",
+        "delay of queue 5",
+        "delay of queue 6",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(states[0].unit, "ms");
+    assert_eq!(
+        states[0].series,
+        Series::new(vec![0.0, 1.0, 2.0], vec![0.0, 1.0, 2.0])
+    );
+}
+
+#[test]
+fn a_run_that_broke_off_is_reported_as_partial() {
+    let temp = tempfile::tempdir().unwrap();
+    let text = "duration = \"5s\"\n[link.up]\nrate = \"unlimited\"\ndelay = \"3ms\"\n\
+                [link.down]\nrate = [[\"0s\", \"1Mbit/s\"], [\"2s\", \"2Mbit/s\"]]\n[[flow]]\ntype = \"ping\"\n";
+    let variant = scenario::Scenario::parse("bare.toml", text, &[])
+        .unwrap()
+        .remove(0);
+    let environment = Environment::here(scenario::Backend::Sim, "2026-01-02T03:04:05Z".into());
+    let writer = RunWriter::create(temp.path(), &variant, &environment).unwrap();
+    let end = End::partial(sluice_core::Time::from_ns(1_500_000_000), "interrupted");
+    let report = report_of(&[&writer.finish(end).unwrap()]).unwrap();
+    let run = &report.runs[0];
+    assert_eq!(run.partial.as_deref(), Some("interrupted"));
+    assert_eq!(run.duration_s, 1.5);
+    assert!(run.directions.is_empty());
+    let fact = |label: &str| {
+        run.facts
+            .iter()
+            .find(|f| f.label == label)
+            .unwrap()
+            .value
+            .as_str()
+    };
+    assert_eq!(fact("rate"), "unlimited up, 1Mbit/s, 2Mbit/s from 2s down");
+    assert_eq!(fact("delay"), "3ms up, 0s down");
+    assert_eq!(
+        run.queues[1].link_mbps,
+        Series::new(vec![0.0, 2.0], vec![1.0, 2.0])
+    );
+    assert!(run.queues[0].link_mbps.value[0].is_nan());
+}

@@ -1,0 +1,325 @@
+//! Bounds that a run must keep: `[[expect]]`.
+
+use std::fmt::{self, Display};
+
+use sluice_core::param::Ratio;
+use sluice_core::{Rate, Span};
+
+use super::error::{Problem, Problems};
+use super::field::wrong_type;
+use super::flow::Flow;
+use super::schema::{Field, KeyDecl, Presence, Section};
+use super::tree::{Node, Place, Table, Value};
+use super::words::Backend;
+use crate::metric::{Metric, Unit};
+
+/// A measured figure or a bound of one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Quantity {
+    /// A length of time.
+    Time(Span),
+    /// Bits per second.
+    Rate(Rate),
+    /// A part of a whole.
+    Ratio(Ratio),
+    /// A number of things.
+    Count(u64),
+}
+
+impl Quantity {
+    /// In nanoseconds, bits per second, parts of one, or things.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Quantity::Time(v) => v.as_ns() as f64,
+            Quantity::Rate(v) => v.as_bps() as f64,
+            Quantity::Ratio(v) => v.as_f64(),
+            Quantity::Count(v) => v as f64,
+        }
+    }
+
+    fn read(key: &str, unit: Unit, node: &Node, problems: &mut Problems) -> Option<Quantity> {
+        match unit {
+            Unit::Time => Span::read(key, node, problems).map(Quantity::Time),
+            Unit::Rate => Rate::read(key, node, problems).map(Quantity::Rate),
+            Unit::Count => u64::read(key, node, problems).map(Quantity::Count),
+            Unit::Ratio | Unit::Score => Ratio::read(key, node, problems).map(Quantity::Ratio),
+        }
+    }
+
+    fn write(self) -> Value {
+        match self {
+            Quantity::Time(v) => Value::text(v),
+            Quantity::Rate(v) => Value::text(v),
+            Quantity::Ratio(v) => Value::text(v),
+            Quantity::Count(v) => Value::Integer(v as i64),
+        }
+    }
+}
+
+impl Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Quantity::Time(v) => v.fmt(f),
+            Quantity::Rate(v) => v.fmt(f),
+            Quantity::Ratio(v) => v.fmt(f),
+            Quantity::Count(v) => v.fmt(f),
+        }
+    }
+}
+
+/// What a figure must be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expect {
+    /// The figure.
+    pub metric: Metric,
+    /// It must not be smaller.
+    pub min: Option<Quantity>,
+    /// It must not be larger.
+    pub max: Option<Quantity>,
+    /// The backend that it holds for; both if there is none.
+    pub backend: Option<Backend>,
+}
+
+/// The keys of `[[expect]]`, for the reference.
+pub(crate) const KEYS: &[KeyDecl] = &[
+    KeyDecl {
+        name: "metric",
+        kind: "metric",
+        doc: "what is measured, such as `ping.p50`",
+        presence: || Presence::Required,
+        range: || None,
+    },
+    KeyDecl {
+        name: "variant",
+        kind: "name or list of names",
+        doc: "the variants that it holds for, by their names, or all of some values by the names of those: \
+              `codel` of `iw3 codel`; all if it is not given",
+        presence: || Presence::Optional,
+        range: || None,
+    },
+    KeyDecl {
+        name: "backend",
+        kind: Backend::KIND,
+        doc: "the backend that it holds for; both if it is not given",
+        presence: || Presence::Optional,
+        range: || None,
+    },
+    KeyDecl {
+        name: "min",
+        kind: "number or quantity",
+        doc: "the smallest value that passes, in the metric's unit",
+        presence: || Presence::Optional,
+        range: || None,
+    },
+    KeyDecl {
+        name: "max",
+        kind: "number or quantity",
+        doc: "the largest value that passes, in the metric's unit",
+        presence: || Presence::Optional,
+        range: || None,
+    },
+];
+
+/// Reads those expectations that hold for the variant called `variant`. Names of variants are checked
+/// against `variants`, unless that is empty.
+pub(crate) fn read_all(
+    root: &Table,
+    flows: &[Flow],
+    variant: &str,
+    variants: &[String],
+    problems: &mut Problems,
+) -> Vec<Expect> {
+    let items = match root.node("expect") {
+        None => return Vec::new(),
+        Some(Node {
+            value: Value::Array(items),
+            ..
+        }) => items,
+        Some(node) => {
+            let message = format!("`expect` is a list of tables, not {}", node.value.kind());
+            problems.push(Problem::new(node.at.clone(), message).hint("write it as [[expect]]"));
+            return Vec::new();
+        }
+    };
+    items
+        .iter()
+        .filter_map(|node| {
+            let (expect, holds) = read(node, flows, variant, variants, problems)?;
+            holds.then_some(expect)
+        })
+        .collect()
+}
+
+fn read(
+    node: &Node,
+    flows: &[Flow],
+    variant: &str,
+    variants: &[String],
+    problems: &mut Problems,
+) -> Option<(Expect, bool)> {
+    let section = Section::new("[[expect]]", node.at.clone());
+    let Some(table) = node.as_table() else {
+        let message = format!("an expectation is a table, not {}", node.value.kind());
+        problems.push(Problem::new(node.at.clone(), message));
+        return None;
+    };
+    let known: Vec<&str> = KEYS.iter().map(|decl| decl.name).collect();
+    section.check_keys(table, &known, problems);
+    let holds = match table.node("variant") {
+        Some(node) => read_variants(node, variants, problems)?
+            .iter()
+            .any(|name| stands_for(name, variant, variants)),
+        None => true,
+    };
+    let Some(entry) = table.find("metric") else {
+        problems.push(
+            Problem::new(section.at, "[[expect]] needs `metric`").hint("such as \"ping.p50\""),
+        );
+        return None;
+    };
+    let Value::Text(name) = &entry.node.value else {
+        problems.push(wrong_type("metric", &entry.node, "a string"));
+        return None;
+    };
+    let metric = match Metric::parse(name, flows) {
+        Ok(metric) => metric,
+        Err(error) => {
+            let at = entry.node.within(error.span);
+            let word = &error.word;
+            let problem = Problem::new(at, error.message);
+            problems.push(problem.nearest(word, error.candidates.iter().map(String::as_str)));
+            return None;
+        }
+    };
+    let mut bound = |key: &str| match table.node(key) {
+        Some(node) => Quantity::read(key, metric.unit(), node, problems).map(Some),
+        None => Some(None),
+    };
+    let (min, max) = (bound("min"), bound("max"));
+    let backend = match table.node("backend") {
+        Some(node) => Some(Backend::read("backend", node, problems)?),
+        None => None,
+    };
+    let expect = Expect {
+        metric,
+        min: min?,
+        max: max?,
+        backend,
+    };
+    expect
+        .check(table, &section, problems)
+        .then_some((expect, holds))
+}
+
+fn read_variants(node: &Node, variants: &[String], problems: &mut Problems) -> Option<Vec<String>> {
+    let items = match &node.value {
+        Value::Array(items) => items.as_slice(),
+        _ => std::slice::from_ref(node),
+    };
+    if items.is_empty() {
+        // It would hold for no variant, and never fail.
+        problems.push(
+            Problem::new(node.at.clone(), "`variant` is an empty list")
+                .hint("name variants, or leave it out to mean all"),
+        );
+        return None;
+    }
+    let mut names = Vec::new();
+    for item in items {
+        let Value::Text(name) = &item.value else {
+            problems.push(wrong_type("variant", item, "a name or a list of names"));
+            return None;
+        };
+        let mut known = variants.iter();
+        if !variants.is_empty() && !known.any(|variant| stands_for(name, variant, variants)) {
+            let problem = Problem::new(item.at.clone(), format!("there is no variant `{name}`"));
+            problems.push(problem.nearest(name, variants.iter().map(String::as_str)));
+            return None;
+        }
+        names.push(name.clone());
+    }
+    Some(names)
+}
+
+/// Whether `name` means `variant`: it is its name, or that of none and a part of its name, since a variant
+/// of several keys is named after the values of each.
+fn stands_for(name: &str, variant: &str, variants: &[String]) -> bool {
+    if name == variant {
+        return true;
+    }
+    let is_whole = variants.iter().any(|other| other == name);
+    let is_part = |(at, _): (usize, &str)| {
+        let (before, after) = (&variant[..at], &variant[at + name.len()..]);
+        (before.is_empty() || before.ends_with(' ')) && (after.is_empty() || after.starts_with(' '))
+    };
+    !is_whole && !name.is_empty() && variant.match_indices(name).any(is_part)
+}
+
+impl Expect {
+    fn check(&self, table: &Table, section: &Section, problems: &mut Problems) -> bool {
+        let place = |key| {
+            table
+                .node(key)
+                .map_or(Place::Nowhere, |node| node.at.clone())
+        };
+        match (self.min, self.max) {
+            (None, None) => {
+                problems.push(
+                    Problem::new(section.at.clone(), "[[expect]] has neither `min` nor `max`")
+                        .hint("give one of them or both"),
+                );
+                false
+            }
+            (Some(min), Some(max)) if min.as_f64() > max.as_f64() => {
+                let message = format!("no value is at least {min} and at most {max}");
+                problems
+                    .push(Problem::new(place("max"), message).other(place("min"), "`min` is set"));
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// The bounds in words: `at least 9Mbit/s and at most 10Mbit/s`.
+    pub fn bounds(&self) -> String {
+        let min = self.min.map(|min| format!("at least {min}"));
+        let max = self.max.map(|max| format!("at most {max}"));
+        min.into_iter().chain(max).collect::<Vec<_>>().join(" and ")
+    }
+
+    pub(crate) fn write(&self) -> Table {
+        let mut table = Table::default();
+        table.push("metric", Value::text(&self.metric));
+        for (key, bound) in [("min", self.min), ("max", self.max)] {
+            if let Some(bound) = bound {
+                table.push(key, bound.write());
+            }
+        }
+        if let Some(backend) = self.backend {
+            table.push("backend", Value::text(backend));
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stands_for;
+
+    #[test]
+    fn a_name_is_that_of_a_variant_or_of_some_of_its_values() {
+        let crossed = ["iw3 codel", "iw10 codel", "iw3 fq_codel"].map(str::to_owned);
+        let meant = |name: &str| -> Vec<usize> {
+            let is_meant = |place: &usize| stands_for(name, &crossed[*place], &crossed);
+            (0..crossed.len()).filter(is_meant).collect()
+        };
+        assert_eq!(meant("iw3 codel"), [0]);
+        assert_eq!(meant("codel"), [0, 1]);
+        assert_eq!(meant("iw3"), [0, 2]);
+        assert!(meant("iw").is_empty() && meant("").is_empty() && meant("code").is_empty());
+        // A whole name means itself only.
+        let plain = ["codel", "codel ecn"].map(str::to_owned);
+        assert!(stands_for("codel", "codel", &plain));
+        assert!(!stands_for("codel", "codel ecn", &plain));
+    }
+}

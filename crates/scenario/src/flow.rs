@@ -1,0 +1,608 @@
+//! Traffic: what every flow has, and the types of flow.
+//!
+//! Adding a type is one file in `flow/` and one line in [`flow_types!`] below.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use sluice_core::Span;
+
+use super::error::{Problem, Problems};
+use super::field::{Dscp, Name, Word};
+use super::schema::{Field, KeyDecl, Keys, Section, keys, names};
+use super::tree::{Node, Place, Table, Value};
+use super::words::{Direction, TcpEcn};
+
+keys! {
+    /// What every flow has.
+    pub struct FlowKeys {
+        /// its name in tables and charts; the type if there is only one of it
+        name: Option<Name>;
+        /// how many of it; they are named `NAME-1`, `NAME-2` ...
+        count: u64 = 1, 1 => 10_000;
+        /// time between the start of one of them and that of the next; each stops as much later, at
+        /// the latest at the end of the run
+        stagger: Span = Span::ZERO;
+        /// `up`, from host `h2` to host `h3`, or `down`
+        direction: Direction = Direction::Up;
+        /// when it starts
+        start: Span = Span::ZERO;
+        /// when it stops; the end of the run if it is not given
+        stop: Option<Span>;
+        /// round-trip time of its own empty path, in the place of the link's and not below it
+        rtt: Option<Span>, Span::ZERO => Span::from_secs(120);
+        /// first and last link that it passes, counted from 1 in the order of the way up: `[link]` is 1,
+        /// each `[[hop]]` one more; all if it is not given
+        hops: Option<Hops>;
+        /// the class that its packets bear, for a queue with classes such as `prio`
+        class: u64 = 0, 0 => 65_535;
+    }
+}
+
+/// What a type of flow declares.
+pub(crate) trait FlowType: Keys {
+    /// One line for the reference.
+    const DOC: &'static str;
+    /// The names of what is measured of it, from [`crate::metric::FLOW_METRICS`].
+    const METRICS: &'static [&'static str];
+
+    /// Whether it ends by itself.
+    fn is_sized(&self) -> bool {
+        false
+    }
+
+    /// How many flows it is, if it says so itself.
+    fn own_count(&self) -> Option<u64> {
+        None
+    }
+
+    /// Congestion control and ECN of its connections, if it has any.
+    fn tcp(&self) -> Option<(&Word, TcpEcn)> {
+        None
+    }
+
+    /// What is not done as it is written.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Complains about keys that are each right, but not together.
+    fn check(&self, table: &Table, section: &Section, problems: &mut Problems) -> bool {
+        let _ = (table, section, problems);
+        true
+    }
+}
+
+/// A flow, or several that are alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// Its name, unique in the scenario.
+    pub name: String,
+    /// How many of it.
+    pub count: u64,
+    /// The direction of its payload.
+    pub direction: Direction,
+    /// Time between the starts of two of them.
+    pub stagger: Span,
+    /// When the first of them starts.
+    pub start: Span,
+    /// When the first of them stops.
+    pub stop: Span,
+    /// Round-trip time of its empty path, if it is not the link's.
+    pub rtt: Option<Span>,
+    /// The links that it passes, if not all.
+    pub hops: Option<Hops>,
+    /// The class of its packets.
+    pub class: u64,
+    /// What it sends.
+    pub kind: FlowKind,
+    /// What is asked of its TCP, if it is one.
+    pub tcp: Option<TcpSettings>,
+}
+
+/// One single flow of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FlowInstance<'a> {
+    /// Its number in recordings, from 0.
+    pub id: u32,
+    /// Its name: that of the flow, with a number behind it if there are several.
+    pub name: String,
+    /// What it is.
+    pub flow: &'a Flow,
+    /// Which one of it, from 0.
+    pub number: usize,
+    /// When it starts.
+    pub start: Span,
+    /// When it stops, if it does not end by itself.
+    pub stop: Span,
+}
+
+impl FlowInstance<'_> {
+    /// The payloads of its packets, if it sends datagrams whatever becomes of them.
+    pub fn payloads(&self) -> Option<Payloads> {
+        match &self.flow.kind {
+            FlowKind::Udp(udp) => Some(Payloads::Each(udp.size)),
+            FlowKind::Voip(_) => Some(Payloads::Each(Voip::SIZE)),
+            FlowKind::Pcap(pcap) => Some(Payloads::Listed(pcap.file.flow(self.number).clone())),
+            FlowKind::Tcp(_) | FlowKind::Ping(_) | FlowKind::Rr(_) | FlowKind::Web(_) => None,
+        }
+    }
+}
+
+/// Bytes of payload in the datagrams of a flow.
+#[derive(Clone, Debug)]
+pub enum Payloads {
+    /// In each.
+    Each(u64),
+    /// As they are listed.
+    Listed(Arc<[PcapPacket]>),
+}
+
+impl Payloads {
+    /// Those of datagram `sequence`.
+    pub fn of(&self, sequence: u64) -> u64 {
+        match self {
+            Payloads::Each(bytes) => *bytes,
+            Payloads::Listed(packets) => {
+                let packet = usize::try_from(sequence).ok().and_then(|i| packets.get(i));
+                packet.map_or(0, |packet| u64::from(packet.payload))
+            }
+        }
+    }
+}
+
+/// A part of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hops {
+    /// The first link, counted from 1 in the order of the way up.
+    pub first: u64,
+    /// The last link.
+    pub last: u64,
+}
+
+impl Field for Hops {
+    type Scalar = std::convert::Infallible;
+    const KIND: &'static str = "number or pair";
+
+    fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
+        let hops = match &node.value {
+            Value::Array(items) => match items.as_slice() {
+                [first, last] => Hops {
+                    first: u64::read(key, first, problems)?,
+                    last: u64::read(key, last, problems)?,
+                },
+                _ => {
+                    let message = format!("`{key}` has {} numbers, not 2", items.len());
+                    let problem = Problem::new(node.at.clone(), message);
+                    problems.push(problem.hint("the first and the last, such as [1, 3]"));
+                    return None;
+                }
+            },
+            _ => {
+                let only = u64::read(key, node, problems)?;
+                Hops {
+                    first: only,
+                    last: only,
+                }
+            }
+        };
+        if hops.first == 0 || hops.first > hops.last {
+            let message = format!("`{key}` cannot be {} to {}", hops.first, hops.last);
+            let problem = Problem::new(node.at.clone(), message);
+            problems.push(problem.hint("they count from 1, and the first comes first"));
+            return None;
+        }
+        Some(hops)
+    }
+
+    fn write(&self) -> Option<Value> {
+        let number = |n: u64| Value::Integer(n as i64).into();
+        Some(Value::Array(vec![number(self.first), number(self.last)]))
+    }
+}
+
+macro_rules! flow_types {
+    ($($module:ident::$type:ident,)+) => {
+        $(mod $module; pub use $module::$type;)+
+
+        /// What a flow sends, by type.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum FlowKind {
+            $(#[doc = concat!("`type = \"", stringify!($module), "\"`")] $type($type),)+
+        }
+
+        impl FlowKind {
+            /// The words for `type`.
+            pub const TYPES: &'static [&'static str] = &[$(stringify!($module)),+];
+
+            /// The word for `type`.
+            pub const fn type_name(&self) -> &'static str {
+                match self { $(FlowKind::$type(_) => stringify!($module),)+ }
+            }
+
+            /// What its packets are marked with.
+            pub fn dscp(&self) -> Dscp {
+                match self { $(FlowKind::$type(keys) => keys.dscp,)+ }
+            }
+
+            /// The names of what is measured of it.
+            pub fn metrics(&self) -> &'static [&'static str] {
+                match self { $(FlowKind::$type(_) => $type::METRICS,)+ }
+            }
+
+            /// Whether it ends by itself.
+            pub fn is_sized(&self) -> bool {
+                match self { $(FlowKind::$type(flow) => flow.is_sized(),)+ }
+            }
+
+            /// Congestion control and ECN of its connections, if it has any.
+            pub fn tcp(&self) -> Option<(&Word, TcpEcn)> {
+                match self { $(FlowKind::$type(flow) => FlowType::tcp(flow),)+ }
+            }
+
+            /// What is not done as it is written.
+            pub fn warnings(&self) -> Vec<String> {
+                match self { $(FlowKind::$type(flow) => FlowType::warnings(flow),)+ }
+            }
+
+            fn own_count(&self) -> Option<u64> {
+                match self { $(FlowKind::$type(flow) => flow.own_count(),)+ }
+            }
+
+            fn read(
+                type_name: &str,
+                table: &Table,
+                section: &Section,
+                problems: &mut Problems,
+            ) -> Option<FlowKind> {
+                match type_name {
+                    $(stringify!($module) => {
+                        let flow = $type::read(table, section, problems)?;
+                        let is_right = flow.check(table, section, problems);
+                        is_right.then_some(FlowKind::$type(flow))
+                    })+
+                    _ => None,
+                }
+            }
+
+            fn write(&self, table: &mut Table) {
+                match self { $(FlowKind::$type(flow) => flow.write(table),)+ }
+            }
+        }
+
+        /// Type, documentation, keys and metrics of every type.
+        pub(crate) const TYPES: &[(&str, &str, &[KeyDecl], &[&str])] = &[
+            $((stringify!($module), $type::DOC, $type::KEYS, $type::METRICS),)+
+        ];
+    };
+}
+
+mod settings;
+
+pub use pcap::PcapPacket;
+pub use settings::TcpSettings;
+pub use web::ObjectSize;
+
+flow_types! {
+    tcp::Tcp,
+    udp::Udp,
+    voip::Voip,
+    ping::Ping,
+    rr::Rr,
+    web::Web,
+    pcap::Pcap,
+}
+
+impl FlowKind {
+    /// The initial window of its connections in segments, if it says one.
+    pub fn initial_window(&self) -> Option<u32> {
+        let segments = match self {
+            FlowKind::Tcp(flow) => flow.initial_window,
+            FlowKind::Rr(flow) => flow.initial_window,
+            FlowKind::Web(flow) => flow.initial_window,
+            FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) | FlowKind::Pcap(_) => None,
+        };
+        segments.map(|segments| segments as u32)
+    }
+}
+
+impl Flow {
+    /// How long each of them lasts, unless the run ends before.
+    pub fn life(&self) -> Span {
+        self.stop.saturating_sub(self.start)
+    }
+
+    /// What is not done as it is written.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.kind.warnings();
+        if let (Some(settings), Some((cc, ecn))) = (&self.tcp, self.kind.tcp()) {
+            warnings.extend(settings.warnings(cc, ecn));
+        }
+        warnings
+    }
+
+    /// When each of them starts.
+    fn starts(&self) -> impl Iterator<Item = Span> + '_ {
+        let shift = |n| Span::from_ns(self.stagger.as_ns().saturating_mul(n));
+        (0..self.count).map(move |n| self.start.saturating_add(shift(n)))
+    }
+
+    /// Every single one: its name, its start and its stop in a run of `duration`.
+    pub(crate) fn instances(
+        &self,
+        duration: Span,
+    ) -> impl Iterator<Item = (String, Span, Span)> + '_ {
+        instance_names(self)
+            .zip(self.starts())
+            .map(move |(name, start)| {
+                let stop = start.saturating_add(self.life()).min(duration);
+                (name, start, stop)
+            })
+    }
+
+    fn read(node: &Node, duration: Span, problems: &mut Problems) -> Option<Flow> {
+        let Some(table) = node.as_table() else {
+            let message = format!("a flow is a table, not {}", node.value.kind());
+            problems.push(Problem::new(node.at.clone(), message).hint("write it as [[flow]]"));
+            return None;
+        };
+        let mut section = Section::new("[[flow]]", node.at.clone());
+        let Some((type_name, declared)) = read_type(table, &section, problems) else {
+            // Without the type only the common keys can be checked.
+            FlowKeys::read(table, &section, problems);
+            return None;
+        };
+        section.name = format!("a flow of type `{type_name}`");
+        // What has a congestion control is TCP.
+        let is_tcp = names(declared).any(|name| name == "cc");
+        let of_tcp = if is_tcp { TcpSettings::KEYS } else { &[] };
+        let known: Vec<&str> = ["type"]
+            .into_iter()
+            .chain(names(FlowKeys::KEYS))
+            .chain(names(declared))
+            .chain(names(of_tcp))
+            .collect();
+        section.check_keys(table, &known, problems);
+        let common = FlowKeys::read(table, &section, problems);
+        let kind = FlowKind::read(type_name, table, &section, problems);
+        let settings = is_tcp.then(|| TcpSettings::read(table, &section, problems));
+        let (common, kind) = (common?, kind?);
+        let tcp = match (settings, kind.tcp()) {
+            (Some(settings), Some((cc, _))) => {
+                let settings = settings?;
+                let is_right = settings.check(cc, table, problems);
+                Some(is_right.then_some(settings)?)
+            }
+            _ => None,
+        };
+        let flow = Flow {
+            name: common.name.expect("flows are named before they are read").0,
+            count: kind.own_count().unwrap_or(common.count),
+            direction: common.direction,
+            stagger: common.stagger,
+            start: common.start,
+            stop: common.stop.unwrap_or(duration),
+            rtt: common.rtt,
+            hops: common.hops,
+            class: common.class,
+            kind,
+            tcp,
+        };
+        flow.check_times(table, duration, problems).then_some(flow)
+    }
+
+    fn check_times(&self, table: &Table, duration: Span, problems: &mut Problems) -> bool {
+        let place = |key| {
+            table
+                .node(key)
+                .map_or(Place::Nowhere, |node| node.at.clone())
+        };
+        let last = self.starts().last().unwrap_or(self.start);
+        let problem = if self.start < duration && last >= duration {
+            Problem::new(
+                place("stagger"),
+                format!(
+                    "the last of {} flows `{}` starts at {last}, when the run is over",
+                    self.count, self.name
+                ),
+            )
+            .hint(format!("the run lasts {duration}"))
+        } else if self.start >= duration {
+            Problem::new(
+                place("start"),
+                format!(
+                    "flow `{}` starts at {}, when the run is over",
+                    self.name, self.start
+                ),
+            )
+            .hint(format!("the run lasts {duration}"))
+        } else if self.stop > duration {
+            Problem::new(
+                place("stop"),
+                format!("flow `{}` stops at {}, after the run", self.name, self.stop),
+            )
+            .hint(format!("the run lasts {duration}"))
+        } else if self.stop <= self.start {
+            Problem::new(
+                place("stop"),
+                format!(
+                    "flow `{}` stops at {} before it starts",
+                    self.name, self.stop
+                ),
+            )
+            .hint(format!("it starts at {}", self.start))
+        } else {
+            return true;
+        };
+        problems.push(problem);
+        false
+    }
+
+    fn write(&self) -> Table {
+        let mut table = Table::default();
+        table.push("type", Value::text(self.kind.type_name()));
+        FlowKeys {
+            name: Some(Name(self.name.clone())),
+            count: self.count,
+            direction: self.direction,
+            stagger: self.stagger,
+            start: self.start,
+            stop: Some(self.stop),
+            rtt: self.rtt,
+            hops: self.hops,
+            class: self.class,
+        }
+        .write(&mut table);
+        self.kind.write(&mut table);
+        if let Some(settings) = &self.tcp {
+            settings.write(&mut table);
+        }
+        table
+    }
+}
+
+fn read_type<'t>(
+    table: &'t Table,
+    section: &Section,
+    problems: &mut Problems,
+) -> Option<(&'t str, &'static [KeyDecl])> {
+    let Some(node) = table.node("type") else {
+        problems.push(
+            Problem::new(section.at.clone(), "a flow needs a `type`")
+                .hint(format!("one of: {}", FlowKind::TYPES.join(", "))),
+        );
+        return None;
+    };
+    let Value::Text(word) = &node.value else {
+        problems.push(super::field::wrong_type("type", node, "a string"));
+        return None;
+    };
+    let found = TYPES.iter().find(|(name, ..)| name == word);
+    if found.is_none() {
+        problems.push(
+            Problem::new(node.at.clone(), format!("unknown type of flow `{word}`"))
+                .nearest(word, FlowKind::TYPES.iter().copied()),
+        );
+    }
+    found.map(|(_, _, keys, _)| (word.as_str(), *keys))
+}
+
+/// Reads all flows; gives nothing if any of them is wrong.
+pub(crate) fn read_all(root: &Table, duration: Span, problems: &mut Problems) -> Option<Vec<Flow>> {
+    let mut flows: Vec<Flow> = Vec::new();
+    let mut is_right = true;
+    let mut names: Vec<(String, Place)> = Vec::new();
+    for node in nodes(root, problems) {
+        let Some(flow) = Flow::read(node, duration, problems) else {
+            is_right = false;
+            continue;
+        };
+        let at = node
+            .as_table()
+            .and_then(|table| table.node("name"))
+            .map_or(Place::Nowhere, |name| name.at.clone());
+        for name in instance_names(&flow) {
+            if RESERVED.contains(&name.as_str()) {
+                let message = format!("a flow cannot be named `{name}`");
+                let hint = format!("these names mean something else: {}", RESERVED.join(", "));
+                problems.push(Problem::new(at.clone(), message).hint(hint));
+            }
+            if let Some((_, first)) = names.iter().find(|(other, _)| *other == name) {
+                problems.push(
+                    Problem::new(at.clone(), format!("two flows are named `{name}`"))
+                        .other(first.clone(), "the first is named"),
+                );
+                break;
+            }
+            names.push((name, at.clone()));
+        }
+        flows.push(flow);
+    }
+    is_right.then_some(flows)
+}
+
+pub(crate) fn write_all(flows: &[Flow], root: &mut Table) {
+    if !flows.is_empty() {
+        let tables = flows.iter().map(|f| Value::Table(f.write()).into());
+        root.push("flow", Value::Array(tables.collect()));
+    }
+}
+
+/// Gives a name to each flow that has none: its type, with a number if several have none.
+pub(crate) fn name_all(root: &mut Table) {
+    let Some(entry) = root.0.iter_mut().find(|entry| entry.key == "flow") else {
+        return;
+    };
+    let Value::Array(items) = &mut entry.node.value else {
+        return;
+    };
+    let type_of = |table: &Table| match table.node("type").map(|node| &node.value) {
+        Some(Value::Text(word)) => word.clone(),
+        _ => "flow".to_owned(),
+    };
+    let unnamed: Vec<String> = items
+        .iter()
+        .filter_map(Node::as_table)
+        .filter(|table| table.node("name").is_none())
+        .map(type_of)
+        .collect();
+    let mut seen: Vec<String> = Vec::new();
+    for item in items {
+        let at = item.at.clone();
+        let Value::Table(table) = &mut item.value else {
+            continue;
+        };
+        if table.node("name").is_some() {
+            continue;
+        }
+        let word = type_of(table);
+        seen.push(word.clone());
+        let number = seen.iter().filter(|w| **w == word).count();
+        let name = match unnamed.iter().filter(|w| **w == word).count() {
+            1 => word,
+            _ => format!("{word}{number}"),
+        };
+        let name = Node {
+            value: Value::Text(name),
+            at: at.clone(),
+            text_at: None,
+        };
+        table.set("name", at, name);
+    }
+}
+
+/// The flow tables of a scenario.
+fn nodes<'t>(root: &'t Table, problems: &mut Problems) -> &'t [Node] {
+    match root.node("flow") {
+        None => &[],
+        Some(Node {
+            value: Value::Array(items),
+            ..
+        }) => items,
+        Some(node) => {
+            let message = format!("`flow` is a list of tables, not {}", node.value.kind());
+            problems.push(Problem::new(node.at.clone(), message).hint("write it as [[flow]]"));
+            &[]
+        }
+    }
+}
+
+/// The names of the single flows.
+pub(crate) fn instance_names(flow: &Flow) -> impl Iterator<Item = String> + '_ {
+    let numbers: RangeInclusive<u64> = 1..=flow.count;
+    numbers.map(|number| match flow.count {
+        1 => flow.name.clone(),
+        _ => format!("{}-{number}", flow.name),
+    })
+}
+
+/// The types of flow that have a figure of this name.
+pub(crate) fn flow_types_with(metric: &str) -> Vec<&'static str> {
+    let with = TYPES
+        .iter()
+        .filter(|(_, _, _, metrics)| metrics.contains(&metric));
+    with.map(|(name, ..)| *name).collect()
+}
+
+/// First words of metrics that do not belong to a flow.
+pub(crate) const RESERVED: &[&str] = &["up", "down", "total", "jain", "accuracy"];

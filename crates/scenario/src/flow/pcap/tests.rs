@@ -1,0 +1,117 @@
+use std::fs;
+use std::path::Path;
+
+use crate::{FlowKind, Scenario, Variant};
+
+/// A pcap file of IPv4 packets without link header (type 101): microseconds, source port, bytes, ECN. Only
+/// the headers are in it, as with a snap length of 28.
+fn capture(packets: &[(u32, u16, u16, u8)]) -> Vec<u8> {
+    // draft-ietf-opsawg-pcap section 4: magic, version 2.4, two reserved words, snap length, link type.
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4, 0x0002_0004_u32.rotate_left(16), 0, 0, 28, 101] {
+        file.extend(u32::to_le_bytes(word));
+    }
+    for &(us, port, bytes, ecn) in packets {
+        for word in [1000 + us / 1_000_000, us % 1_000_000, 28, u32::from(bytes)] {
+            file.extend(word.to_le_bytes());
+        }
+        let [high, low] = bytes.to_be_bytes();
+        file.extend([0x45, ecn, high, low, 0, 0, 0, 0, 64, 17, 0, 0]);
+        file.extend([192, 0, 2, 1, 192, 0, 2, 2]);
+        file.extend(port.to_be_bytes());
+        file.extend([0, 53, 0, 0, 0, 0]);
+    }
+    file
+}
+
+const SCENARIO: &str = r#"
+duration = "1s"
+[link]
+rate = "1Mbit/s"
+rtt = "20ms"
+[measure]
+warmup = "0s"
+window = "100ms"
+step = "100ms"
+[[flow]]
+type = "pcap"
+name = "old"
+file = "old.pcap"
+"#;
+
+/// Two flows of two packets, one of them joined by an offload and one too short to be measured.
+const PACKETS: [(u32, u16, u16, u8); 4] = [
+    (0, 1, 1028, 2),
+    (100_000, 2, 40, 0),
+    (100_000, 1, 4000, 3),
+    (300_000, 2, 528, 1),
+];
+
+fn read(folder: &Path, text: &str) -> Result<Variant, String> {
+    let file = folder.join("s.toml").display().to_string();
+    let variants = Scenario::parse(&file, text, &[]).map_err(|error| error.to_string())?;
+    Ok(variants.into_iter().next().expect("one variant"))
+}
+
+#[test]
+fn each_flow_of_a_capture_is_a_flow_with_its_sizes_times_and_ecn() {
+    let temp = tempfile::tempdir().unwrap();
+    fs::write(temp.path().join("old.pcap"), capture(&PACKETS)).unwrap();
+    let scenario = read(temp.path(), SCENARIO).unwrap().scenario;
+    let names: Vec<String> = scenario.instances().map(|i| i.name).collect();
+    assert_eq!(names, ["old-1", "old-2"]);
+    let FlowKind::Pcap(pcap) = &scenario.flows[0].kind else {
+        panic!("it is a capture");
+    };
+    let of = |number| -> Vec<_> {
+        let packets = pcap.file.flow(number).iter();
+        packets
+            .map(|p| (p.after.as_ns(), p.payload, p.ecn))
+            .collect()
+    };
+    // Less 28 bytes of headers; 4000 are 1500, 1500 and 1000; 40 become 52.
+    let at = 100_000_000;
+    let first = [(0, 1000, 2), (at, 1472, 3), (at, 1472, 3), (at, 972, 3)];
+    assert_eq!(of(0), first);
+    assert_eq!(of(1), [(at, 24, 0), (3 * at, 500, 1)]);
+    assert_eq!(
+        scenario.flows[0].kind.warnings(),
+        [
+            "`old.pcap`: packets shorter than 52 bytes, sent with 52: 1",
+            "`old.pcap`: packets longer than 1500 bytes, sent as several: 1"
+        ]
+    );
+    // As a recording keeps it, without the file.
+    let text = scenario.to_toml();
+    assert!(text.contains("100000000,0,4000,3"), "{text}");
+    assert_eq!(
+        read(Path::new("/nowhere"), &text).unwrap().scenario,
+        scenario
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_capture_is_said_where_it_is_named() {
+    let temp = tempfile::tempdir().unwrap();
+    let fails = |text: &str, words: &[&str]| {
+        let error = read(temp.path(), text).unwrap_err();
+        for word in words {
+            assert!(error.contains(word), "{error}");
+        }
+    };
+    fails(SCENARIO, &["s.toml:13:", "old.pcap", "paths are relative"]);
+    let write = |bytes: &[u8]| fs::write(temp.path().join("old.pcap"), bytes).unwrap();
+    write(b"time_ns,flow,size_bytes,ecn\n0,1,1500,0\n");
+    fails(SCENARIO, &["is no capture; pcap and pcapng are read here"]);
+    write(&capture(&PACKETS)[..60]);
+    fails(SCENARIO, &["truncated"]);
+    write(&capture(&[]));
+    fails(SCENARIO, &["has no IP packets (it has 0 others)"]);
+    write(&capture(&PACKETS));
+    let text = format!("{SCENARIO}count = 3\n");
+    fails(&text, &["that of the capture, 2", "leave it out"]);
+    fails(
+        &SCENARIO.replace("file = \"old.pcap\"", ""),
+        &["needs `file`"],
+    );
+}

@@ -1,0 +1,605 @@
+//! An experiment as one TOML file, the same for the simulator and for live packets.
+//!
+//! [`Scenario::load`] reads a file and the `--set` options into typed variants, or says everything
+//! that is wrong with them at once, each with its place. A scenario prints back as TOML that reads
+//! as the same scenario. The keys are declared once, in [`mod@self`] and the files beside it;
+//! [`reference()`] makes the documentation from them.
+//!
+//! ```
+//! use sluice_scenario::Scenario;
+//!
+//! let text = r#"
+//!     duration = "10s"
+//!     [link]
+//!     rate = "10Mbit/s"
+//!     rtt = "20ms"
+//!     [matrix]
+//!     "link.queue" = ["fifo limit 1000", "fq_codel"]
+//!     [[flow]]
+//!     type = "tcp"
+//! "#;
+//! let variants = Scenario::parse("example.toml", text, &[]).unwrap();
+//! assert_eq!(variants[1].name, "fq_codel");
+//! assert_eq!(variants[1].scenario.link.up.queue.to_string(), "fq_codel");
+//!
+//! let broken = text.replace("fq_codel", "fq_codle");
+//! let errors = Scenario::parse("example.toml", &broken, &[]).unwrap_err();
+//! assert!(errors.to_string().contains("did you mean `fq_codel`?"));
+//! ```
+
+mod effects;
+mod error;
+mod expect;
+mod field;
+mod file;
+mod flow;
+mod link;
+mod matrix;
+pub mod metric;
+mod reference;
+mod rules;
+mod schedule;
+mod schema;
+mod set;
+pub mod trace;
+mod tree;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde::ser::{Serialize, Serializer};
+use sluice_core::Span;
+use sluice_core::param::Ratio;
+
+pub use error::{ScenarioError, ScenarioErrors};
+pub use expect::{Expect, Quantity};
+pub use field::{Dscp, Name, Queue, Word};
+pub use file::TextFile;
+pub use flow::{
+    Flow, FlowInstance, FlowKind, Hops, ObjectSize, Payloads, Pcap, PcapPacket, Ping, Rr, Tcp,
+    TcpSettings, Udp, Voip, Web,
+};
+pub(crate) use flow::{flow_types_with, instance_names};
+pub use link::{Link, Pipe};
+pub use reference::reference;
+pub use rules::Rules;
+pub use schedule::{Delays, Schedule};
+pub use schema::{KeyDecl, Presence};
+pub use words::{Backend, Direction, Growth, PipeId, Protocol, SlowStart, Spacing, TcpEcn};
+
+use error::{Problem, Problems, Source};
+use schema::{Keys, Section, keys, names};
+use tree::{Place, Table, Value};
+
+keys! {
+    /// The keys outside all tables.
+    pub struct RootKeys {
+        /// what the experiment is called; the file's name if it is not given
+        title: Option<String>;
+        /// what it shows, in a sentence or two
+        about: Option<String>;
+        /// how long a run lasts
+        duration: Span, Span::from_ms(10) => Span::from_secs(7 * 24 * 3600);
+        /// where all randomness comes from
+        seed: u64 = 1, 0 => i64::MAX as u64;
+        /// what carries it out, if nothing else is asked for
+        backend: Option<Backend>;
+        /// the bottleneck as dummynet commands, one in each line, in the place of `[link]`; or
+        /// `{ file = "PATH" }`
+        rules: Option<Rules>;
+    }
+}
+
+keys! {
+    /// What is measured, and how.
+    pub struct Measure {
+        /// time between two samples of a flow's and a queue's state
+        interval: Span = Span::from_ms(50), Span::from_ms(1) => Span::from_secs(60);
+        /// left out of all figures at the start of the run and of each flow; flows with `bytes` are
+        /// measured whole
+        warmup: Span = Span::from_secs(1), Span::ZERO => Span::from_secs(3600);
+        /// window of goodput over time
+        window: Span = Span::from_secs(1), Span::from_ms(1) => Span::from_secs(3600);
+        /// time between two of these windows
+        step: Span = Span::from_ms(250), Span::from_ms(1) => Span::from_secs(3600);
+    }
+}
+
+keys! {
+    /// How fast simulated hosts are; live ones are as they are.
+    pub struct Hosts {
+        /// each packet waits at the host that receives it for between zero and this time, drawn anew for
+        /// each, so that flows do not lock into phase with the link
+        jitter: Span = sluice_sim::DEFAULT_JITTER, Span::ZERO => Span::from_secs(1);
+        /// so many packets find their host busy with something else, and wait longer
+        stall_share: Ratio = Ratio::default();
+        /// the mean of how long those wait, which is distributed exponentially
+        stall: Span = Span::from_us(200), Span::ZERO => Span::from_secs(1);
+    }
+}
+
+/// An experiment with everything in it set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// What it is called.
+    pub title: String,
+    /// What it shows.
+    pub about: Option<String>,
+    /// How long a run lasts.
+    pub duration: Span,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// What carries it out, if nothing else is asked for.
+    pub backend: Option<Backend>,
+    /// The link under test; it does nothing if there are rules.
+    pub link: Link,
+    /// Further links behind it, in the order of the way up.
+    pub hops: Vec<Link>,
+    /// The router as a dummynet configuration, in the place of links.
+    pub rules: Option<Rules>,
+    /// How fast simulated hosts are.
+    pub hosts: Hosts,
+    /// What is measured.
+    pub measure: Measure,
+    /// The traffic.
+    pub flows: Vec<Flow>,
+    /// What must come out.
+    pub expect: Vec<Expect>,
+}
+
+/// One combination of a scenario's matrix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Variant {
+    /// Its name, unique among the variants of the scenario: the values of the matrix, or the name of
+    /// the queue if there is no matrix.
+    pub name: String,
+    /// The scenario with these values.
+    pub scenario: Scenario,
+}
+
+impl Variant {
+    /// The name as a folder: without spaces and other characters that shells and file systems take
+    /// amiss.
+    pub fn folder(&self) -> String {
+        slug(&self.name)
+    }
+}
+
+fn slug(name: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '=');
+    let mut slug = String::new();
+    for c in name.chars() {
+        if is_plain(c) {
+            slug.push(c);
+        } else if !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    slug
+}
+
+impl Scenario {
+    /// Reads the file at `path` with the overrides `sets` (`KEY=VALUE`), and expands its matrix.
+    ///
+    /// # Errors
+    /// The file cannot be read, or everything that is wrong in it and in `sets`.
+    pub fn load(path: &Path, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
+        let read = |reason| ScenarioErrors::Read {
+            path: path.to_owned(),
+            reason,
+        };
+        let text = file::read_utf8(path).map_err(read)?;
+        Scenario::parse(&path.display().to_string(), &text, sets)
+    }
+
+    /// Like [`Scenario::load`], from a text; `file` is the name for messages.
+    ///
+    /// # Errors
+    /// Everything that is wrong in `text` and in `sets`.
+    pub fn parse(file: &str, text: &str, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
+        let mut problems = Problems::of(Source {
+            name: file,
+            text,
+            options: sets,
+        });
+        let variants = tree::parse(text, &mut problems)
+            .map(|root| read_variants(file, root, sets, &mut problems));
+        match variants {
+            Some(variants) if problems.is_empty() => Ok(variants),
+            _ => Err(problems.into_errors()),
+        }
+    }
+
+    /// The scenario as TOML that reads as the same scenario.
+    pub fn to_toml(&self) -> String {
+        tree::to_toml(&self.to_tree())
+    }
+
+    /// Every single flow with its number and name.
+    pub fn instances(&self) -> impl Iterator<Item = FlowInstance<'_>> {
+        let of_flow = |flow| {
+            let instances = Flow::instances(flow, self.duration).enumerate();
+            instances.map(move |(number, times)| (flow, number, times))
+        };
+        self.flows.iter().flat_map(of_flow).zip(0..).map(
+            |((flow, number, (name, start, stop)), id)| FlowInstance {
+                id,
+                name,
+                flow,
+                number,
+                start,
+                stop,
+            },
+        )
+    }
+
+    fn to_tree(&self) -> Table {
+        let mut root = Table::default();
+        RootKeys {
+            title: Some(self.title.clone()),
+            about: self.about.clone(),
+            duration: self.duration,
+            seed: self.seed,
+            backend: self.backend,
+            rules: self.rules.clone(),
+        }
+        .write(&mut root);
+        if self.rules.is_none() {
+            root.push("link", Value::Table(self.link.write()));
+        }
+        if !self.hops.is_empty() {
+            let hops = self.hops.iter().map(|hop| Value::Table(hop.write()).into());
+            root.push("hop", Value::Array(hops.collect()));
+        }
+        let mut hosts = Table::default();
+        self.hosts.write(&mut hosts);
+        root.push("hosts", Value::Table(hosts));
+        let mut measure = Table::default();
+        self.measure.write(&mut measure);
+        root.push("measure", Value::Table(measure));
+        flow::write_all(&self.flows, &mut root);
+        if !self.expect.is_empty() {
+            let tables = self.expect.iter().map(|e| Value::Table(e.write()).into());
+            root.push("expect", Value::Array(tables.collect()));
+        }
+        root
+    }
+
+    /// Reads the tree of one variant.
+    fn read(
+        file: &str,
+        root: &Table,
+        variant: &str,
+        variants: &[String],
+        problems: &mut Problems,
+    ) -> Option<Scenario> {
+        let section = Section::new("the scenario", Place::File(0..0));
+        let tables = [
+            "link", "hop", "hosts", "measure", "flow", "expect", "matrix",
+        ];
+        let known: Vec<&str> = names(RootKeys::KEYS).chain(tables).collect();
+        section.check_keys(root, &known, problems);
+        let keys = RootKeys::read(root, &section, problems);
+        let hosts: Option<Hosts> = read_table("hosts", root, problems);
+        let measure: Option<Measure> = read_table("measure", root, problems);
+        let link = Link::read(root, problems);
+        let hops = Link::read_hops(root, problems);
+        // Without a duration, flows are still checked as far as that goes.
+        let duration = keys.as_ref().map_or(Span::MAX, |keys| keys.duration);
+        // Without the flows, a metric of one that is itself wrong would be blamed in error.
+        let flows = flow::read_all(root, duration, problems)?;
+        if flows.is_empty() {
+            let at = root.node("flow").map(|node| node.at.clone());
+            let hint = "add one, such as [[flow]] with type = \"tcp\"";
+            problems.push(
+                Problem::new(at.unwrap_or(Place::File(0..0)), "there is no [[flow]]").hint(hint),
+            );
+            return None;
+        }
+        let expect = expect::read_all(root, &flows, variant, variants, problems);
+        let (keys, hosts, measure, mut link, mut hops) = (keys?, hosts?, measure?, link?, hops?);
+        if hosts.stall_share > Ratio::ONE {
+            let message = format!(
+                "a `stall_share` of {} is more than all packets",
+                hosts.stall_share
+            );
+            let at = place(root, "hosts", "stall_share");
+            problems.push(
+                Problem::new(at, message).hint("write 0.01 or \"1%\" for one packet in a hundred"),
+            );
+        }
+        for link in std::iter::once(&mut link).chain(&mut hops) {
+            link.extend_to(keys.duration);
+        }
+        if measure.warmup >= keys.duration {
+            // Then no flow outlasts it either.
+            problems.push(
+                Problem::new(
+                    place(root, "measure", "warmup"),
+                    format!("nothing is left after a warm-up of {}", measure.warmup),
+                )
+                .hint(format!("the run lasts {}", keys.duration)),
+            );
+        }
+        for (key, span) in [("window", measure.window), ("step", measure.step)] {
+            if span > keys.duration {
+                let message = format!("a `{key}` of {span} is longer than the run");
+                problems.push(
+                    Problem::new(place(root, "measure", key), message)
+                        .hint(format!("the run lasts {}", keys.duration)),
+                );
+            }
+        }
+        if measure.warmup < keys.duration {
+            check_warmup(root, &flows, &measure, problems);
+        }
+        check_steps(root, &link, keys.duration, problems);
+        let stem = || Path::new(file).file_stem().unwrap_or_default();
+        let scenario = Scenario {
+            title: keys
+                .title
+                .unwrap_or_else(|| stem().to_string_lossy().into_owned()),
+            about: keys.about,
+            duration: keys.duration,
+            seed: keys.seed,
+            backend: keys.backend,
+            link,
+            hops,
+            rules: keys.rules,
+            hosts,
+            measure,
+            flows,
+            expect,
+        };
+        check_paths(root, &scenario, problems);
+        Some(scenario)
+    }
+
+    /// The links of the path, in the order of the way up.
+    pub fn links(&self) -> impl Iterator<Item = &Link> {
+        std::iter::once(&self.link).chain(&self.hops)
+    }
+
+    /// Every direction of every link.
+    pub fn pipes(&self) -> impl Iterator<Item = (PipeId, &Pipe)> {
+        self.links().enumerate().flat_map(|(hop, link)| {
+            [Direction::Up, Direction::Down]
+                .map(|direction| (PipeId::new(direction, hop), link.pipe(direction)))
+        })
+    }
+
+    /// The links that a flow passes, counted from 0 in the order of the way up.
+    pub fn hops_of(&self, flow: &Flow) -> std::ops::Range<usize> {
+        match flow.hops {
+            Some(Hops { first, last }) => first as usize - 1..last as usize,
+            None => 0..self.hops.len() + 1,
+        }
+    }
+
+    /// The round trip of a flow's empty path at the start, as its links make it.
+    pub fn links_rtt(&self, flow: &Flow) -> Span {
+        let hops = self.hops_of(flow);
+        let links = self.links().skip(hops.start).take(hops.len());
+        links.fold(Span::ZERO, |sum, link| sum.saturating_add(link.rtt()))
+    }
+
+    /// What the round trip of a flow is longer than that of the links that it passes.
+    pub fn extra_rtt(&self, flow: &Flow) -> Span {
+        flow.rtt
+            .map_or(Span::ZERO, |rtt| rtt.saturating_sub(self.links_rtt(flow)))
+    }
+}
+
+/// A step after the end of the run is a mistake in one of the two.
+fn check_steps(root: &Table, link: &Link, duration: Span, problems: &mut Problems) {
+    for (key, pipe) in [("up", &link.up), ("down", &link.down)] {
+        let delays = pipe.delay.steps();
+        let steps = [
+            ("rate", pipe.rate.last_written()),
+            ("delay", delays.last().map(|(at, _)| *at)),
+        ];
+        for (name, last) in steps {
+            let Some(last) = last.filter(|last| *last >= duration) else {
+                continue;
+            };
+            let own = root
+                .node("link")
+                .and_then(|link| link.as_table()?.node(key));
+            let own = own.and_then(|pipe| Some(pipe.as_table()?.node(name)?.at.clone()));
+            let message = format!("the {name}'s step at {last} comes after the run");
+            problems.push(
+                Problem::new(own.unwrap_or_else(|| place(root, "link", name)), message)
+                    .hint(format!("the run lasts {duration}")),
+            );
+        }
+    }
+}
+
+/// The links that a flow names must be there, and its round trip not below theirs.
+fn check_paths(root: &Table, scenario: &Scenario, problems: &mut Problems) {
+    let Some(Value::Array(items)) = root.node("flow").map(|node| &node.value) else {
+        return;
+    };
+    for (flow, node) in scenario.flows.iter().zip(items) {
+        let at = |key| {
+            let own = node.as_table().and_then(|table| table.node(key));
+            own.unwrap_or(node).at.clone()
+        };
+        let links = scenario.hops.len() + 1;
+        if let Some(hops) = flow.hops
+            && hops.last > links as u64
+        {
+            let message = format!("flow `{}` passes link {}", flow.name, hops.last);
+            let hint = match links {
+                1 => "[link] is the only one; [[hop]] adds others".to_owned(),
+                n => format!("there are {n}: [link] and those of [[hop]]"),
+            };
+            problems.push(Problem::new(at("hops"), message).hint(hint));
+            continue;
+        }
+        let least = scenario.links_rtt(flow);
+        if flow.rtt.is_some_and(|rtt| rtt < least) {
+            let message = format!(
+                "the `rtt` of flow `{}` is below that of its links",
+                flow.name
+            );
+            problems.push(Problem::new(at("rtt"), message).hint(format!("they take {least}")));
+        }
+    }
+}
+
+/// A flow that does not end by itself must outlast the warm-up, or nothing of it is measured.
+fn check_warmup(root: &Table, flows: &[Flow], measure: &Measure, problems: &mut Problems) {
+    let Some(Value::Array(items)) = root.node("flow").map(|node| &node.value) else {
+        return;
+    };
+    for (flow, node) in flows.iter().zip(items) {
+        if flow.kind.is_sized() || flow.life() > measure.warmup {
+            continue;
+        }
+        let message = format!(
+            "flow `{}` lasts {}, and its warm-up is {}",
+            flow.name,
+            flow.life(),
+            measure.warmup
+        );
+        let key = |key| node.as_table().and_then(|table| table.node(key));
+        let at = key("stop").or(key("start")).unwrap_or(node).at.clone();
+        problems.push(
+            Problem::new(at, message)
+                .hint("it must last longer, or `warmup` in [measure] be shorter"),
+        );
+    }
+}
+
+/// Where `[table] key` stands, or the table if the key is not there.
+fn place(root: &Table, table: &str, key: &str) -> Place {
+    let Some(node) = root.node(table) else {
+        return Place::File(0..0);
+    };
+    let key = node.as_table().and_then(|table| table.node(key));
+    key.unwrap_or(node).at.clone()
+}
+
+/// Reads the table `name`, which may be left out.
+fn read_table<K: Keys>(name: &str, root: &Table, problems: &mut Problems) -> Option<K> {
+    let empty = Table::default();
+    let (table, at) = match root.node(name) {
+        None => (&empty, Place::Nowhere),
+        Some(node) => match node.as_table() {
+            Some(table) => (table, node.at.clone()),
+            None => {
+                let message = format!("`{name}` is a table, not {}", node.value.kind());
+                problems.push(Problem::new(node.at.clone(), message));
+                return None;
+            }
+        },
+    };
+    let section = Section::new(format!("[{name}]"), at);
+    section.check_keys(table, &names(K::KEYS).collect::<Vec<_>>(), problems);
+    K::read(table, &section, problems)
+}
+
+fn read_variants(
+    file: &str,
+    mut root: Table,
+    sets: &[String],
+    problems: &mut Problems,
+) -> Vec<Variant> {
+    flow::name_all(&mut root);
+    let mut axes = matrix::take_axes(&mut root, problems);
+    let mut is_matrix_changed = false;
+    for (number, option) in sets.iter().enumerate() {
+        let Some(change) = set::Override::parse(option, number, problems) else {
+            continue;
+        };
+        let whole_path = change.path.trim_matches('"');
+        let axis_path = whole_path.strip_prefix("matrix.");
+        let path = axis_path.unwrap_or(whole_path).trim_matches('"');
+        if path == "matrix" {
+            let message = "`matrix` is a table, not a key";
+            let hint = "give one key of it: matrix.link.queue=[\"fifo\", \"codel\"]";
+            problems.push(Problem::new(change.path_at, message).hint(hint));
+            continue;
+        }
+        // What is set by hand is no longer varied.
+        let before = axes.len();
+        axes.retain(|axis| axis.path != path);
+        is_matrix_changed |= axes.len() != before || axis_path.is_some();
+        if axis_path.is_some() {
+            axes.extend(matrix::Axis::new(
+                path,
+                change.path_at,
+                &change.node,
+                problems,
+            ));
+        } else {
+            set::set_path(&mut root, path, &change.path_at, &change.node, problems);
+        }
+    }
+    let expansions = matrix::expand(&root, &axes, problems);
+    let mut variant_names: Vec<String> = expansions.iter().map(|e| e.name.clone()).collect();
+    if axes.is_empty() {
+        // The name is that of the queue, which is known when the scenario has been read.
+        let link = Link::read(&root, &mut Problems::default());
+        let name = link.map(|link| match root.find("rules") {
+            Some(_) => "rules".to_owned(),
+            None => link.up.queue.0.algorithm.name.to_owned(),
+        });
+        variant_names = name.into_iter().collect();
+    }
+    // An expectation of a variant that the user has put aside is put aside with it.
+    let known: &[String] = if is_matrix_changed {
+        &[]
+    } else {
+        &variant_names
+    };
+    let mut variants: Vec<Variant> = Vec::new();
+    for (i, expansion) in expansions.iter().enumerate() {
+        let name = variant_names.get(i).map_or("", String::as_str);
+        let scenario = Scenario::read(file, &expansion.tree, name, known, problems);
+        if let Some(scenario) = scenario {
+            let variant = Variant {
+                name: name.to_owned(),
+                scenario,
+            };
+            if let Some(other) = variants.iter().find(|v| v.folder() == variant.folder()) {
+                let message = format!(
+                    "the variants `{}` and `{name}` would share the folder `{}`",
+                    other.name,
+                    variant.folder()
+                );
+                problems.push(
+                    Problem::new(Place::File(0..0), message).hint("name the values of [matrix]"),
+                );
+            }
+            variants.push(variant);
+        }
+    }
+    variants
+}
+
+impl Serialize for Scenario {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_tree().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Scenario {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let json = serde_json::Value::deserialize(deserializer)?;
+        let mut problems = Problems::default();
+        let root = match tree::from_json(&json) {
+            Some(Value::Table(root)) => root,
+            _ => return Err(D::Error::custom("a scenario is a table without nulls")),
+        };
+        match read_variants("", root, &[], &mut problems).pop() {
+            Some(variant) if problems.is_empty() => Ok(variant.scenario),
+            _ => Err(D::Error::custom(problems.into_errors())),
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The names of figures: what `[[expect]]` and comparisons can ask for.
+
+use std::fmt;
+use std::ops::Range;
+
+use sluice_core::DropReason;
+
+use super::chart::Chart;
+use super::summary::{FlowSummary, Percentiles, PipeSummary, Summary};
+use crate::{Direction, Flow, PipeId, instance_names};
+
+/// What a figure is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A length of time, in nanoseconds.
+    Time,
+    /// Bits per second.
+    Rate,
+    /// A part of a whole.
+    Ratio,
+    /// A number of things.
+    Count,
+    /// A score from 1 to 5.
+    Score,
+}
+
+impl Unit {
+    /// What it is, for tables of documentation.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::Time => "time",
+            Unit::Rate => "rate",
+            Unit::Ratio => "ratio",
+            Unit::Count => "count",
+            Unit::Score => "score, 1 to 4.5",
+        }
+    }
+
+    /// A figure in this unit for people: three to four digits.
+    pub fn show(self, value: f64) -> String {
+        let scaled = |steps: &[(f64, &str)]| {
+            let (factor, name) = steps
+                .iter()
+                .find(|(factor, _)| value.abs() >= *factor)
+                .or(steps.last())
+                .expect("there is a smallest unit");
+            format!("{:.4}", value / factor)
+                .trim_end_matches('0')
+                .trim_end_matches('.')
+                .to_owned()
+                + name
+        };
+        match self {
+            Unit::Time => scaled(&[(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")]),
+            Unit::Rate => scaled(&[
+                (1e9, "Gbit/s"),
+                (1e6, "Mbit/s"),
+                (1e3, "kbit/s"),
+                (1.0, "bit/s"),
+            ]),
+            Unit::Ratio => format!("{value:.6}")
+                .trim_end_matches('0')
+                .trim_end_matches('.')
+                .to_owned(),
+            Unit::Count => format!("{value}"),
+            Unit::Score => format!("{value:.2}"),
+        }
+    }
+}
+
+/// A figure of `T`.
+pub struct MetricDecl<T: 'static> {
+    /// Its name behind that of what it is measured of.
+    pub name: &'static str,
+    /// What it is measured in.
+    pub unit: Unit,
+    /// What it says.
+    pub doc: &'static str,
+    /// What it is taken from, or which document defines it.
+    pub source: &'static str,
+    value: fn(&T) -> Option<f64>,
+}
+
+impl<T> MetricDecl<T> {
+    /// The figure of `subject`; none if nothing was measured.
+    pub fn of(&self, subject: &T) -> Option<f64> {
+        (self.value)(subject)
+    }
+}
+
+macro_rules! metrics {
+    ($($name:literal, $unit:ident, $doc:literal, $source:tt $($section:literal)?, $value:expr;)+) => {
+        &[$(MetricDecl {
+            name: $name,
+            unit: Unit::$unit,
+            doc: $doc,
+            source: metrics!(@source $source $($section)?),
+            value: $value,
+        },)+]
+    };
+    (@source RFC7928 $section:literal) => { concat!("RFC 7928 section ", $section) };
+    (@source $source:tt) => { $source };
+}
+
+type Pick = fn(&Percentiles) -> u64;
+const P50: Pick = |p| p.p50_ns;
+const P95: Pick = |p| p.p95_ns;
+const P99: Pick = |p| p.p99_ns;
+const MAX: Pick = |p| p.max_ns;
+const MIN: Pick = |p| p.min_ns;
+
+fn time(percentiles: Option<Percentiles>, pick: Pick) -> Option<f64> {
+    percentiles.as_ref().map(|p| pick(p) as f64)
+}
+
+fn count(n: Option<u64>) -> Option<f64> {
+    n.map(|n| n as f64)
+}
+
+/// Figures of a flow; each type of flow names those that it has.
+pub static FLOW_METRICS: &[MetricDecl<FlowSummary>] = metrics! {
+    "goodput", Rate, "payload that arrived, per second", RFC7928 "2.5", |f| f.goodput_bps;
+    "retransmits", Count, "segments sent again", TCP_INFO, |f| count(f.retransmits);
+    "transfers", Count, "transfers or pages that were completed", RFC7928 "2.1", |f| f.fct.as_ref().map(|p| p.count as f64);
+    "fct", Time, "flow completion time, of a flow with `bytes`", RFC7928 "2.1", |f| count(f.fct_ns);
+    "fct.p50", Time, "median flow completion time of all of its transfers", RFC7928 "2.1", |f| time(f.fct, P50);
+    "fct.p95", Time, "its 95th percentile", RFC7928 "2.1", |f| time(f.fct, P95);
+    "fct.p99", Time, "its 99th percentile", RFC7928 "2.1", |f| time(f.fct, P99);
+    "fct.max", Time, "its maximum", RFC7928 "2.1", |f| time(f.fct, MAX);
+    "loss", Ratio, "part of the packets that did not arrive; of probes, part without an answer", RFC7928 "2.3", |f| f.loss;
+    "srtt.p50", Time, "median of the sender's smoothed RTT", TCP_INFO, |f| time(f.srtt, P50);
+    "srtt.p95", Time, "its 95th percentile", TCP_INFO, |f| time(f.srtt, P95);
+    "srtt.p99", Time, "its 99th percentile", TCP_INFO, |f| time(f.srtt, P99);
+    "sojourn.p50", Time, "median time of its own packets in the queue of its direction", EVENTS, |f| time(f.sojourn, P50);
+    "sojourn.p95", Time, "its 95th percentile", EVENTS, |f| time(f.sojourn, P95);
+    "sojourn.p99", Time, "its 99th percentile", EVENTS, |f| time(f.sojourn, P99);
+    "sojourn.max", Time, "its maximum", EVENTS, |f| time(f.sojourn, MAX);
+    "drops", Count, "its wire packets that the queue of its direction dropped", EVENTS, |f| Some(f.drops as f64);
+    "marks", Count, "its wire packets that the queue of its direction marked", EVENTS, |f| Some(f.marks as f64);
+    "convergence", Time, "from its start until its goodput in a window first came within 20 % of the mean of all bulk TCP flows of its direction; of several, of the slowest", "RFC 5166 section 2.3, delta-fair convergence with delta = 0.2", |f| count(f.convergence_ns);
+    "jitter", Time, "mean interarrival jitter, of the probes' round trips or of UDP packets", "RFC 3550 section 6.4.1", |f| count(f.jitter_ns);
+    "mos", Score, "mean opinion score of a G.711 call in its direction: delay is the mean one-way delay plus twice the mean distance of two delays in a row", "ITU-T G.107 (06/2015), as flent's voip test", |f| f.mos;
+    "min", Time, "smallest round-trip time of the probes", RTT, |f| time(f.rtt, MIN);
+    "p50", Time, "its median", RTT, |f| time(f.rtt, P50);
+    "p95", Time, "its 95th percentile", RTT, |f| time(f.rtt, P95);
+    "p99", Time, "its 99th percentile", RTT, |f| time(f.rtt, P99);
+    "max", Time, "its maximum", RTT, |f| time(f.rtt, MAX);
+    "up.p50", Time, "median delay of the way up", ONE_WAY, |f| time(f.up, P50);
+    "up.p95", Time, "its 95th percentile", ONE_WAY, |f| time(f.up, P95);
+    "up.p99", Time, "its 99th percentile", ONE_WAY, |f| time(f.up, P99);
+    "up.max", Time, "its maximum", ONE_WAY, |f| time(f.up, MAX);
+    "down.p50", Time, "median delay of the way down", ONE_WAY, |f| time(f.down, P50);
+    "down.p95", Time, "its 95th percentile", ONE_WAY, |f| time(f.down, P95);
+    "down.p99", Time, "its 99th percentile", ONE_WAY, |f| time(f.down, P99);
+    "down.max", Time, "its maximum", ONE_WAY, |f| time(f.down, MAX);
+};
+
+/// Figures of one direction of the link, as `up.NAME` and `down.NAME`.
+pub static PIPE_METRICS: &[MetricDecl<PipeSummary>] = metrics! {
+    "utilisation", Ratio, "bytes that left the queue against those that the rate allows", EVENTS, |p| p.utilisation;
+    "sojourn.p50", Time, "median of the time in the queue", EVENTS, |p| time(p.sojourn, P50);
+    "sojourn.p95", Time, "its 95th percentile", EVENTS, |p| time(p.sojourn, P95);
+    "sojourn.p99", Time, "its 99th percentile", EVENTS, |p| time(p.sojourn, P99);
+    "sojourn.max", Time, "its maximum", EVENTS, |p| time(p.sojourn, MAX);
+    "packets", Count, "wire packets that arrived", EVENTS, |p| Some(p.packets as f64);
+    "drops", Count, "wire packets dropped, for any reason", EVENTS, |p| Some(p.drops.values().sum::<u64>() as f64);
+    "marks", Count, "wire packets that were given a CE mark", EVENTS, |p| Some(p.marks as f64);
+    "loss", Ratio, "part of the wire packets that were dropped, of those that left or were dropped", RFC7928 "2.3", |p| p.loss;
+    "mark_ratio", Ratio, "part of the wire packets that left that were given a CE mark here", EVENTS, |p| p.mark_ratio;
+    "synchronisation", Ratio, "part of the bulk TCP flows that lost a packet in a loss event, which lasts one round trip of the empty path; the mean over all events", RFC7928 "2.4", |p| p.synchronisation;
+};
+
+/// Figures of the whole run.
+pub static RUN_METRICS: &[MetricDecl<Summary>] = metrics! {
+    "total.goodput", Rate, "payload of all flows, per second", RFC7928 "2.5", |s| s.total_goodput_bps;
+    "total.retransmits", Count, "segments that all TCP flows sent again", TCP_INFO, |s| {
+        s.flows.iter().filter_map(|flow| flow.retransmits).reduce(|a, b| a + b).map(|n| n as f64)
+    };
+    "jain", Ratio, "Jain's fairness index over the goodputs of the bulk TCP flows; the worse direction", "RFC 5166 section 2.3.1", |s| s.jain;
+    "jain.min", Ratio, "the smallest index of all windows of goodput in which at least two of them were active", "RFC 5166 section 2.3.1", |s| s.jain_min;
+    "jain.mean", Ratio, "the mean index of these windows", "RFC 5166 section 2.3.1", |s| s.jain_mean;
+    "accuracy.rate_error", Ratio, "size of the error of the rate over the busy periods", RELEASES, |s| {
+        s.accuracy.as_ref()?.rate_error.map(f64::abs)
+    };
+    "accuracy.late.p50", Time, "median of how late packets were released", RELEASES, |s| {
+        time(s.accuracy.as_ref()?.lateness, P50)
+    };
+    "accuracy.late.p99", Time, "its 99th percentile", RELEASES, |s| time(s.accuracy.as_ref()?.lateness, P99);
+    "accuracy.late.max", Time, "its maximum", RELEASES, |s| time(s.accuracy.as_ref()?.lateness, MAX);
+    "accuracy.lost", Count, "packets lost to anything but the queue", "counters of the router's ports", |s| {
+        Some(s.accuracy.as_ref()?.lost.values().sum::<u64>() as f64)
+    };
+};
+
+const TCP_INFO: &str = "the sender: TCP_INFO of the kernel, or the simulator's own sender";
+const EVENTS: &str = "events of the queue (packets.parquet)";
+const RTT: &str = "probes; RFC 2681, percentiles as in RFC 2330 section 11.3";
+const ONE_WAY: &str = "probes, whose ends share a clock; RFC 7679";
+const RELEASES: &str = "the live router (releases.parquet)";
+
+/// The name of a figure, such as `ping.p50`.
+#[derive(Clone)]
+pub struct Metric {
+    name: String,
+    kind: Kind,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Run(&'static MetricDecl<Summary>),
+    Pipe(PipeId, &'static MetricDecl<PipeSummary>),
+    Drops(PipeId, DropReason),
+    Flow(String, &'static MetricDecl<FlowSummary>),
+}
+
+/// Why a text does not name a figure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricError {
+    /// The word that is wrong, in the text.
+    pub span: Range<usize>,
+    /// The word.
+    pub word: String,
+    /// What is wrong with it.
+    pub message: String,
+    /// What could stand there.
+    pub candidates: Vec<String>,
+}
+
+impl Metric {
+    /// Reads the name of a figure in a run with `flows`.
+    ///
+    /// # Errors
+    /// The word that names nothing, and what could stand there.
+    pub fn parse(name: &str, flows: &[Flow]) -> Result<Metric, MetricError> {
+        let kind = Self::parse_kind(name, flows)?;
+        Ok(Metric {
+            name: name.to_owned(),
+            kind,
+        })
+    }
+
+    fn parse_kind(name: &str, flows: &[Flow]) -> Result<Kind, MetricError> {
+        if let Some(decl) = RUN_METRICS.iter().find(|decl| decl.name == name) {
+            return Ok(Kind::Run(decl));
+        }
+        let (subject, rest) = name.split_once('.').unwrap_or((name, ""));
+        let rest_at = (subject.len() + 1).min(name.len());
+        let unknown_rest = |candidates: Vec<String>| MetricError {
+            span: rest_at..name.len(),
+            word: rest.to_owned(),
+            message: if rest.is_empty() {
+                format!("`{subject}` needs a metric behind it")
+            } else {
+                format!("`{subject}` has no metric `{rest}`")
+            },
+            candidates,
+        };
+        if let Some(pipe) = PipeId::from_word(subject) {
+            if let Some(decl) = PIPE_METRICS.iter().find(|decl| decl.name == rest) {
+                return Ok(Kind::Pipe(pipe, decl));
+            }
+            let reasons = || DropReason::ALL.iter().copied();
+            if let Some(reason) = reasons().find(|r| rest == format!("drops.{}", r.name())) {
+                return Ok(Kind::Drops(pipe, reason));
+            }
+            let plain = PIPE_METRICS.iter().map(|decl| decl.name.to_owned());
+            let drops = reasons().map(|r| format!("drops.{}", r.name()));
+            return Err(unknown_rest(plain.chain(drops).collect()));
+        }
+        let is_named = |flow: &&Flow| {
+            flow.name == subject || instance_names(flow).any(|instance| instance == subject)
+        };
+        if let Some(flow) = flows.iter().find(is_named) {
+            let names = flow.kind.metrics();
+            if names.contains(&rest)
+                && let Some(decl) = FLOW_METRICS.iter().find(|decl| decl.name == rest)
+            {
+                return Ok(Kind::Flow(subject.to_owned(), decl));
+            }
+            return Err(unknown_rest(
+                names.iter().map(|n| (*n).to_owned()).collect(),
+            ));
+        }
+        let subjects = flows
+            .iter()
+            .map(|flow| flow.name.clone())
+            .chain([Direction::Up, Direction::Down].map(|d| d.word().to_owned()))
+            .chain(RUN_METRICS.iter().map(|decl| decl.name.to_owned()));
+        Err(MetricError {
+            span: 0..subject.len(),
+            word: if name.starts_with("total") || name.starts_with("accuracy") {
+                name.to_owned()
+            } else {
+                subject.to_owned()
+            },
+            message: format!(
+                "`{subject}` is neither a flow nor a direction nor a metric of the run"
+            ),
+            candidates: subjects.collect(),
+        })
+    }
+
+    /// What it is measured in.
+    pub fn unit(&self) -> Unit {
+        match &self.kind {
+            Kind::Run(decl) => decl.unit,
+            Kind::Pipe(_, decl) => decl.unit,
+            Kind::Drops(..) => Unit::Count,
+            Kind::Flow(_, decl) => decl.unit,
+        }
+    }
+
+    /// Where it is seen in the report of runs of a variant.
+    pub fn chart(&self, runs: &[&Summary]) -> Chart {
+        match &self.kind {
+            Kind::Run(decl) => Chart::of_run(decl.name),
+            Kind::Pipe(pipe, decl) => Chart::of_pipe(decl.name, pipe.direction()),
+            Kind::Drops(..) => Chart::Packets,
+            Kind::Flow(name, decl) => {
+                let all = runs.iter().flat_map(|s| s.groups.iter().chain(&s.flows));
+                let flow = all.into_iter().find(|flow| flow.name == *name);
+                let way = flow.and_then(|flow| Direction::from_word(&flow.direction));
+                Chart::of_flow(decl.name, way.unwrap_or(Direction::Up))
+            }
+        }
+    }
+
+    /// The figure in `summary`; none if nothing was measured.
+    pub fn value(&self, summary: &Summary) -> Option<f64> {
+        let pipe = |id: &PipeId| {
+            let name = id.word();
+            summary.pipes.iter().find(|pipe| pipe.name == name)
+        };
+        match &self.kind {
+            Kind::Run(decl) => (decl.value)(summary),
+            Kind::Pipe(id, decl) => (decl.value)(pipe(id)?),
+            Kind::Drops(id, reason) => {
+                let drops = &pipe(id)?.drops;
+                Some(drops.get(reason.name()).copied().unwrap_or(0) as f64)
+            }
+            Kind::Flow(name, decl) => {
+                let mut all = summary.groups.iter().chain(&summary.flows);
+                (decl.value)(all.find(|flow| flow.name == *name)?)
+            }
+        }
+    }
+}
+
+impl PartialEq for Metric {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl fmt::Debug for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}

@@ -1,0 +1,119 @@
+//! The packets of a capture as traffic: what each flow of it sent, when, and how large.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use sluice_core::Span;
+
+use super::{Hash, Trace, TraceError};
+
+/// An IP packet of a capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CapturedPacket {
+    /// After the first packet of the capture.
+    pub after: Span,
+    /// Its flow, numbered in the order of first packets.
+    pub flow: u32,
+    /// Bytes of the IP packet.
+    pub bytes: u32,
+    /// IP ECN field.
+    pub ecn: u8,
+}
+
+/// The IP packets of a capture, in the order of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    /// The packets.
+    pub packets: Vec<CapturedPacket>,
+    /// Flows among them: addresses, protocol and ports.
+    pub flows: u32,
+    /// Packets that are not IP, which were left out.
+    pub others: u64,
+}
+
+/// Why a capture is no traffic.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TrafficError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// It is a table.
+    #[error("`{path}` is no capture; pcap and pcapng are read here")]
+    NoCapture {
+        /// The file.
+        path: String,
+    },
+    /// There is nothing to send.
+    #[error("`{path}` has no IP packets (it has {others} others)")]
+    Empty {
+        /// The file.
+        path: String,
+        /// Packets that are not IP.
+        others: u64,
+    },
+    /// Too much for a scenario.
+    #[error("`{path}` has more than {MOST_PACKETS} IP packets; cut it, as with `editcap -c`")]
+    TooMany {
+        /// The file.
+        path: String,
+    },
+    /// More flows than a scenario can have.
+    #[error(
+        "`{path}` has more than {MOST_FLOWS} flows; filter it, as with `tcpdump -r IN -w OUT FILTER`"
+    )]
+    TooManyFlows {
+        /// The file.
+        path: String,
+    },
+}
+
+impl Traffic {
+    /// Reads the capture at `path`.
+    ///
+    /// # Errors
+    /// [`TrafficError`].
+    pub(crate) fn read(path: &Path) -> Result<Self, TrafficError> {
+        let named = || path.display().to_string();
+        let mut trace = Trace::open(path, Hash::Flow, 0)?;
+        let mut traffic = Traffic::default();
+        // Flows of packets that are not IP have numbers in the capture, too.
+        let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
+        while let Some(arrival) = trace.read()? {
+            let Some(capture) = trace.capture() else {
+                return Err(TrafficError::NoCapture { path: named() });
+            };
+            let bytes = capture.frame().ip_len();
+            if bytes == 0 {
+                traffic.others += 1;
+                continue;
+            }
+            if traffic.packets.len() == MOST_PACKETS {
+                return Err(TrafficError::TooMany { path: named() });
+            }
+            let next = numbers.len() as u32;
+            let flow = *numbers.entry(arrival.flow).or_insert(next);
+            if flow >= MOST_FLOWS {
+                return Err(TrafficError::TooManyFlows { path: named() });
+            }
+            traffic.packets.push(CapturedPacket {
+                after: Span::from_ns(arrival.time.as_ns()),
+                flow,
+                bytes,
+                ecn: arrival.ecn as u8,
+            });
+        }
+        if traffic.packets.is_empty() {
+            return Err(TrafficError::Empty {
+                path: named(),
+                others: traffic.others,
+            });
+        }
+        traffic.flows = numbers.len() as u32;
+        Ok(traffic)
+    }
+}
+
+/// What a scenario file and a recording can well hold.
+const MOST_PACKETS: usize = 1_000_000;
+/// As many as a flow of a scenario can have alike.
+const MOST_FLOWS: u32 = 10_000;

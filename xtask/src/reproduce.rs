@@ -1,0 +1,37 @@
+//! `cargo xtask reproduce`: published figures and numbers beside those of our runs.
+
+use std::path::PathBuf;
+
+use crate::reproduction;
+
+/// What to compare.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// List of what was published (TOML)
+    list: PathBuf,
+    /// Folder of the runs, as `sluice run DIR --backend both -o FOLDER` writes it
+    #[arg(long, value_name = "FOLDER", default_value = "runs")]
+    runs: PathBuf,
+    /// Page to write; its pictures go into images/reproduction beside it
+    #[arg(short, long, value_name = "FILE", default_value = "reproduction.md")]
+    output: PathBuf,
+}
+
+/// Writes the page, and returns where it is.
+///
+/// # Errors
+/// A sentence that says what is wrong, and where.
+pub fn run(args: &Args) -> Result<String, String> {
+    let missing = reproduction::write(&args.list, &args.runs, &args.output)
+        .map_err(|error| error.to_string())?;
+    match missing.as_slice() {
+        [] => {}
+        [one] => eprintln!("reproduce: {} is missing; the page says so", one.display()),
+        [first, rest @ ..] => eprintln!(
+            "reproduce: {} and {} other runs are missing; the page says so",
+            first.display(),
+            rest.len()
+        ),
+    }
+    Ok(args.output.display().to_string())
+}

@@ -1,0 +1,520 @@
+//! A page of evidence: published figures and numbers, and beside them what the runs of their scenarios
+//! came to, simulated and live.
+//!
+//! What to compare is declared in one TOML file, so that adding an experiment is adding a table:
+//!
+//! ```toml
+//! [[experiment]]
+//! name = "s1"                              # of its pictures
+//! title = "One NewReno flow over CoDel"
+//! source = "TR 160226A, section VI.A.1, figure 2"
+//! shown = "Throughput stays near the rate."  # what was published, in a sentence
+//! why = "Same parameters and arithmetic."    # why ours agrees or differs
+//! runs = ["seeds/s1/codel"]                # folders of runs, below the folder of all runs
+//! figures = ["flows"]                      # kinds of picture of these runs together
+//! [[experiment.number]]
+//! what = "goodput"
+//! published = "about 9.5 Mbit/s"
+//! metric = "bulk.goodput"                  # a figure of docs/metrics.md
+//! run = "seeds/s1/codel"                   # left out: the first of `runs`
+//! why = "Headers are not counted."         # left out: what is said of the experiment
+//! ```
+//!
+//! The live run of a folder `R` is the folder `R.live`, as `sluice run --backend both` leaves it; further
+//! runs of either with other seeds, which `--repeat` leaves in `R.seed-N` and `R.live.seed-N`, make of a figure a
+//! median with its smallest and largest.
+//!
+//! The runs may be of different programs, so that simulations can be renewed beside live runs that are
+//! kept; the page says which program made which, and a live run of another scenario than its simulation is
+//! not shown.
+
+mod provenance;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use provenance::Provenance;
+use sluice_recording::figures::rounded;
+use sluice_recording::metrics::measure;
+use sluice_recording::{ReadError, Recording, Status};
+use sluice_report::report_of::report_of;
+use sluice_report::{self as report, Figure, FigureError, FigureKind, FlowLines};
+use sluice_scenario::Scenario;
+use sluice_scenario::metric::Metric;
+
+/// What to compare.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evidence {
+    /// Stands under the page's title.
+    pub introduction: String,
+    /// One section each.
+    pub experiment: Vec<Experiment>,
+}
+
+/// A published experiment.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Of its pictures.
+    pub name: String,
+    /// The section's heading.
+    pub title: String,
+    /// Where it was published.
+    pub source: String,
+    /// What was published, in a sentence.
+    pub shown: String,
+    /// Why ours agrees or differs, in a sentence.
+    pub why: String,
+    /// Folders of runs, below the folder of all runs.
+    pub runs: Vec<PathBuf>,
+    /// Kinds of picture.
+    #[serde(default)]
+    pub figures: Vec<Kind>,
+    /// Numbers to compare.
+    #[serde(default)]
+    pub number: Vec<Number>,
+    /// What else there is to say, as Markdown behind all of it.
+    #[serde(default)]
+    pub more: String,
+}
+
+/// A number that was published, or follows from what was.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Number {
+    /// What it is.
+    pub what: String,
+    /// As it was published; a dash where only a picture was.
+    pub published: String,
+    /// The figure of ours.
+    pub metric: String,
+    /// Of which run; the first one of the experiment if it is not given.
+    pub run: Option<PathBuf>,
+    /// Why ours agrees or differs, if that is not said of the whole experiment.
+    #[serde(default)]
+    pub why: String,
+}
+
+/// The pictures that a page can have.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Goodput, ping, sojourn times and backlog.
+    Time,
+    /// Goodput, congestion window and smoothed RTT of every flow.
+    Flows,
+    /// Every packet and the AQM's state.
+    State,
+    /// Distributions.
+    Distribution,
+    /// Fairness over time.
+    Fairness,
+    /// Goodput against delay.
+    Tradeoff,
+    /// Delays as boxes.
+    Box,
+    /// Totals as bars.
+    Totals,
+}
+
+/// Why there is no page.
+#[derive(Debug, thiserror::Error)]
+pub enum ReproductionError {
+    /// A file cannot be read.
+    #[error("cannot read `{}`: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The list makes no sense.
+    #[error("`{}`: {error}", path.display())]
+    List {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with line and column.
+        error: Box<toml::de::Error>,
+    },
+    /// A run cannot be read.
+    #[error(transparent)]
+    Run(#[from] ReadError),
+    /// A picture cannot be drawn.
+    #[error("experiment `{name}`: {error}")]
+    Figure {
+        /// The experiment.
+        name: String,
+        /// Why.
+        error: FigureError,
+    },
+    /// A run has no such figure.
+    #[error("experiment `{name}`: `{metric}` is no figure of `{}`: {reason}", run.display())]
+    Metric {
+        /// The experiment.
+        name: String,
+        /// The figure.
+        metric: String,
+        /// The run.
+        run: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// None of the runs is there.
+    #[error(
+        "none of the runs that `{}` names is in `{}`: `sluice run DIR --backend both -o {}` makes them",
+        list.display(), runs.display(), runs.display()
+    )]
+    NoRuns {
+        /// The list.
+        list: PathBuf,
+        /// Where they were looked for.
+        runs: PathBuf,
+    },
+    /// A live run is of another scenario than the simulation that it would stand beside.
+    #[error(
+        "`{}` is a run of another scenario than `{}`: `sluice compare` of both shows what differs; \
+         run the older of both anew",
+        run.display(), other.display()
+    )]
+    Scenario {
+        /// The live run.
+        run: PathBuf,
+        /// The simulated one.
+        other: PathBuf,
+    },
+    /// A file cannot be written.
+    #[error("cannot write `{}`: {error}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// The two ways a run is carried out, and what its folder's name ends in.
+const BACKENDS: [(&str, &str); 2] = [("sim", ""), ("live", ".live")];
+
+/// Writes the page `page` over what `list` declares, with the runs below `runs`; its pictures go into
+/// `images/reproduction` beside it. A run that is not there is said to be missing. Gives the runs that are
+/// missing.
+///
+/// # Errors
+/// [`ReproductionError`].
+pub fn write(list: &Path, runs: &Path, page: &Path) -> Result<Vec<PathBuf>, ReproductionError> {
+    let text = fs::read_to_string(list).map_err(|error| ReproductionError::Read {
+        path: list.to_owned(),
+        error,
+    })?;
+    let evidence: Evidence = toml::from_str(&text).map_err(|error| ReproductionError::List {
+        path: list.to_owned(),
+        error: Box::new(error),
+    })?;
+    let mut named = evidence.experiment.iter().flat_map(|e| &e.runs);
+    let is_there = |run: &PathBuf| {
+        let mut folders = BACKENDS.iter().map(|(_, ending)| folder(runs, run, ending));
+        folders.any(|dir| dir.join("run.json").is_file())
+    };
+    if !named.any(is_there) {
+        return Err(ReproductionError::NoRuns {
+            list: list.to_owned(),
+            runs: runs.to_owned(),
+        });
+    }
+    let images = page.parent().unwrap_or(Path::new("")).join(IMAGES);
+    let create = |error| ReproductionError::Write {
+        path: images.clone(),
+        error,
+    };
+    fs::create_dir_all(&images).map_err(create)?;
+    let mut writer = Writer {
+        runs,
+        images: &images,
+        text: format!("{HEAD}\n{}\n", evidence.introduction.trim()),
+        missing: Vec::new(),
+        provenance: Provenance::default(),
+    };
+    for experiment in &evidence.experiment {
+        writer.section(experiment)?;
+    }
+    let made = writer.provenance.section();
+    writer.text.push_str(&made);
+    write_file(page, writer.text.as_bytes())?;
+    Ok(writer.missing)
+}
+
+struct Writer<'a> {
+    runs: &'a Path,
+    images: &'a Path,
+    text: String,
+    missing: Vec<PathBuf>,
+    provenance: Provenance,
+}
+
+/// The runs of an experiment on one backend.
+struct Side {
+    word: &'static str,
+    /// By their place in the experiment's list: those of all seeds, the first of which is drawn.
+    recordings: Vec<Vec<Recording>>,
+}
+
+impl Writer<'_> {
+    fn section(&mut self, experiment: &Experiment) -> Result<(), ReproductionError> {
+        let Experiment {
+            name,
+            title,
+            source,
+            shown,
+            why,
+            ..
+        } = experiment;
+        let _ = write!(
+            self.text,
+            "\n## {title}\n\n**Published** ({source}). {shown}\n\n**Ours.** {why}\n"
+        );
+        let mut sides = Vec::new();
+        for (word, ending) in BACKENDS {
+            sides.push(self.side(experiment, word, ending, sides.first())?);
+        }
+        for side in &sides {
+            let there: Vec<&Recording> = side
+                .recordings
+                .iter()
+                .filter_map(|all| all.first())
+                .collect();
+            if there.is_empty() {
+                continue;
+            }
+            let report = report_of(&there)?;
+            for kind in &experiment.figures {
+                let figure = Figure {
+                    width: 800,
+                    flows: FlowLines::Auto,
+                    ..Figure::of(kind.figure()).bare()
+                };
+                let fail = |error| ReproductionError::Figure {
+                    name: name.clone(),
+                    error,
+                };
+                let bytes = report::png(&report, &figure, 1.25).map_err(fail)?;
+                let file = format!("{name}-{}-{}.png", kind.word(), side.word);
+                write_file(&self.images.join(&file), &bytes)?;
+                let what = if side.word == "sim" {
+                    "simulated"
+                } else {
+                    "live"
+                };
+                let _ = write!(
+                    self.text,
+                    "\n{what}:\n\n![{title}, {}, {what}]({IMAGES}/{file})\n",
+                    kind.word()
+                );
+            }
+        }
+        if !experiment.number.is_empty() {
+            self.text.push_str(
+                "\n| figure | published | simulated | live | why |\n|---|---|---|---|---|\n",
+            );
+        }
+        for number in &experiment.number {
+            let place = match &number.run {
+                Some(run) => experiment.runs.iter().position(|other| other == run),
+                None => Some(0),
+            };
+            let place = place.ok_or_else(|| ReproductionError::Metric {
+                name: name.clone(),
+                metric: number.metric.clone(),
+                run: number.run.clone().unwrap_or_default(),
+                reason: "the experiment does not list this run".into(),
+            })?;
+            let mut cells = Vec::new();
+            for side in &sides {
+                let all = side.recordings.get(place).map_or(&[][..], Vec::as_slice);
+                cells.push(cell(experiment, number, all)?);
+            }
+            let Number {
+                what,
+                published,
+                metric,
+                why,
+                ..
+            } = number;
+            let _ = writeln!(
+                self.text,
+                "| {what} (`{metric}`) | {published} | {} | {why} |",
+                cells.join(" | ")
+            );
+        }
+        if !experiment.more.is_empty() {
+            let _ = write!(self.text, "\n{}\n", experiment.more.trim());
+        }
+        Ok(())
+    }
+
+    fn side(
+        &mut self,
+        experiment: &Experiment,
+        word: &'static str,
+        ending: &str,
+        simulated: Option<&Side>,
+    ) -> Result<Side, ReproductionError> {
+        let mut recordings = Vec::new();
+        for (place, run) in experiment.runs.iter().enumerate() {
+            let others = simulated.and_then(|side| side.recordings[place].first());
+            let dir = folder(self.runs, run, ending);
+            let mut all = Vec::new();
+            for dir in std::iter::once(dir.clone()).chain(repeats(&dir)) {
+                if dir.join("run.json").is_file() {
+                    all.push(Recording::open(&dir)?);
+                }
+            }
+            if all.is_empty() {
+                self.missing.push(dir.clone());
+            }
+            if let (Some(other), Some(here)) = (others, all.first())
+                && of_any_seed(other) != of_any_seed(here)
+            {
+                return Err(ReproductionError::Scenario {
+                    run: dir,
+                    other: other.dir().to_owned(),
+                });
+            }
+            self.provenance.add(word, &all);
+            recordings.push(all);
+        }
+        Ok(Side { word, recordings })
+    }
+}
+
+/// The folder of a run on the backend that `ending` says.
+fn folder(runs: &Path, run: &Path, ending: &str) -> PathBuf {
+    let mut name = runs.join(run).into_os_string();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// What was run, whatever the seed, and whatever was expected or said of it.
+fn of_any_seed(recording: &Recording) -> Scenario {
+    Scenario {
+        title: String::new(),
+        about: None,
+        seed: 0,
+        expect: Vec::new(),
+        ..recording.run().scenario.clone()
+    }
+}
+
+/// The folders of further runs of `dir`, by their seeds.
+fn repeats(dir: &Path) -> Vec<PathBuf> {
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
+        return Vec::new();
+    };
+    let stem = format!("{}.seed-", name.to_string_lossy());
+    let seed = |entry: fs::DirEntry| -> Option<(u64, PathBuf)> {
+        let seed = entry.file_name().to_str()?.strip_prefix(&stem)?.parse();
+        Some((seed.ok()?, entry.path()))
+    };
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let mut found: Vec<(u64, PathBuf)> = entries.filter_map(seed).collect();
+    found.sort();
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+/// A figure of the runs of a variant, as people write it: of several the median and both ends.
+fn cell(
+    experiment: &Experiment,
+    number: &Number,
+    recordings: &[Recording],
+) -> Result<String, ReproductionError> {
+    let Some(first) = recordings.first() else {
+        return Ok("not run".into());
+    };
+    let flows = &first.run().scenario.flows;
+    let metric =
+        Metric::parse(&number.metric, flows).map_err(|error| ReproductionError::Metric {
+            name: experiment.name.clone(),
+            metric: number.metric.clone(),
+            run: first.dir().to_owned(),
+            reason: error.message,
+        })?;
+    let mut values = Vec::new();
+    let mut is_partial = false;
+    for recording in recordings {
+        let summary = match recording.stored_summary()? {
+            Some(summary) => summary,
+            None => measure(recording)?,
+        };
+        values.extend(metric.value(&summary));
+        is_partial |= recording.run().status != Status::Complete;
+    }
+    values.sort_by(f64::total_cmp);
+    let text = spread(&values, |value| metric.unit().show(rounded(value)));
+    let partial = if is_partial { " (partial run)" } else { "" };
+    Ok(text + partial)
+}
+
+/// Sorted values as people write them: of several the median and both ends, which may be the same.
+fn spread(values: &[f64], show: impl Fn(f64) -> String) -> String {
+    match values {
+        [] => "not measured".into(),
+        [one] => show(*one),
+        [least, .., most] => {
+            let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+            let (median, count) = (show((low + high) / 2.0), values.len());
+            match (show(*least), show(*most)) {
+                (least, most) if least == most => format!("{median} ({count} runs)"),
+                (least, most) => format!("{median} ({least} to {most}, {count} runs)"),
+            }
+        }
+    }
+}
+
+impl Kind {
+    const fn figure(self) -> FigureKind {
+        match self {
+            Kind::Time => FigureKind::Time,
+            Kind::Flows => FigureKind::Flows,
+            Kind::State => FigureKind::State,
+            Kind::Distribution => FigureKind::Distribution,
+            Kind::Fairness => FigureKind::Fairness,
+            Kind::Tradeoff => FigureKind::Tradeoff,
+            Kind::Box => FigureKind::Box,
+            Kind::Totals => FigureKind::Totals,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Kind::Time => "time",
+            Kind::Flows => "flows",
+            Kind::State => "state",
+            Kind::Distribution => "distribution",
+            Kind::Fairness => "fairness",
+            Kind::Tradeoff => "tradeoff",
+            Kind::Box => "box",
+            Kind::Totals => "totals",
+        }
+    }
+}
+
+fn write_file(path: &Path, content: &[u8]) -> Result<(), ReproductionError> {
+    fs::write(path, content).map_err(|error| ReproductionError::Write {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+const IMAGES: &str = "images/reproduction";
+
+const HEAD: &str = "\
+# What was published, and what comes out here
+
+Made by `make reproduction`; do not edit. The list is `docs/reproduction.toml`.
+";
