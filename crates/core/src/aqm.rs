@@ -139,6 +139,8 @@ pub trait AqmAlgorithm: Aqm + Sized + 'static {
     }
 }
 
+// Clippy makes a method that is missing here an error: its default would hide the inner one.
+#[deny(clippy::missing_trait_methods)]
 impl<A: Aqm + ?Sized> Aqm for alloc::boxed::Box<A> {
     fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
         (**self).on_enqueue(packet, queue, cx)

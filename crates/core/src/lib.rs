@@ -24,6 +24,7 @@ pub mod event;
 pub mod link;
 pub mod packet;
 pub mod param;
+pub mod prefetch;
 pub mod record;
 pub mod registry;
 pub mod rng;

@@ -19,6 +19,7 @@ use alloc::boxed::Box;
 
 use crate::event::{Backlog, Cx, DropReason};
 use crate::packet::Packet;
+use crate::prefetch;
 use crate::rng::Rng;
 use crate::sched::{Discipline, Wake};
 use crate::units::Bytes;
@@ -162,9 +163,10 @@ impl Link {
         self.pipe.next_wake()
     }
 
-    /// Reads what the next packet needs of the link itself; see [`Discipline::touch`].
-    pub fn touch(&self) -> u64 {
-        self.pipe.touch() ^ u64::from(self.entry.is_some())
+    /// Prefetches what [`Link::enqueue`] needs of the link itself. What its queue needs is
+    /// [`Discipline::prefetch_enqueue`].
+    pub fn prefetch_enqueue(&self) {
+        prefetch::value(self);
     }
 
     /// What waits in the queue.

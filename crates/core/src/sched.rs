@@ -71,19 +71,14 @@ pub trait Discipline {
         None
     }
 
-    /// Reads the memory that the next packet of a flow will need, and changes nothing. A host of very
-    /// many disciplines calls it for a batch of packets before it enqueues the first: then their
-    /// memory is fetched at one time, not one after another. The number keeps the reads from being
-    /// left out.
-    fn touch(&self, flow: u32) -> u64 {
-        u64::from(flow)
+    /// Prefetches what [`Discipline::enqueue`] needs for the next packet of `flow`; see
+    /// [`prefetch`](crate::prefetch).
+    fn prefetch_enqueue(&self, flow: u32) {
+        let _ = flow;
     }
 
-    /// Names addresses of what the packet that will probably be dequeued next will need, so that the host
-    /// can have it fetched without waiting.
-    fn visit_next(&self, visit: &mut dyn FnMut(*const u8)) {
-        let _ = visit;
-    }
+    /// Prefetches the packet that [`Discipline::dequeue`] will probably return next.
+    fn prefetch_dequeue(&self) {}
 }
 
 /// A discipline that the registry can build.
@@ -97,6 +92,8 @@ pub trait DisciplineAlgorithm: Discipline + Sized + 'static {
     fn new(params: &Self::Params) -> Self;
 }
 
+// Clippy makes a method that is missing here an error: its default would hide the inner one.
+#[deny(clippy::missing_trait_methods)]
 impl<D: Discipline + ?Sized> Discipline for Box<D> {
     fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
         (**self).enqueue(packet, cx);
@@ -128,11 +125,11 @@ impl<D: Discipline + ?Sized> Discipline for Box<D> {
     fn blank(&self) -> Option<Box<dyn Discipline>> {
         (**self).blank()
     }
-    fn touch(&self, flow: u32) -> u64 {
-        (**self).touch(flow)
+    fn prefetch_enqueue(&self, flow: u32) {
+        (**self).prefetch_enqueue(flow);
     }
-    fn visit_next(&self, visit: &mut dyn FnMut(*const u8)) {
-        (**self).visit_next(visit);
+    fn prefetch_dequeue(&self) {
+        (**self).prefetch_dequeue();
     }
 }
 

@@ -16,6 +16,7 @@ use alloc::collections::VecDeque;
 use crate::event::{Backlog, Cx, StateValue};
 use crate::packet::Packet;
 use crate::params;
+use crate::prefetch;
 use crate::sched::{Classful, Discipline, Wake};
 use crate::units::{Bytes, Time};
 
@@ -67,6 +68,8 @@ impl Driver {
     }
 }
 
+// Clippy makes a method that is missing here an error: its default would hide the queue's.
+#[deny(clippy::missing_trait_methods)]
 impl Discipline for Driver {
     fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
         self.queue.enqueue(packet, cx);
@@ -119,6 +122,23 @@ impl Discipline for Driver {
 
     fn as_classful(&mut self) -> Option<&mut dyn Classful> {
         self.queue.as_classful()
+    }
+
+    fn blank(&self) -> Option<Box<dyn Discipline>> {
+        let queue = self.queue.blank()?;
+        Some(Box::new(Driver::new(queue, Bytes::new(self.limit))))
+    }
+
+    fn prefetch_enqueue(&self, flow: u32) {
+        prefetch::value(self);
+        self.queue.prefetch_enqueue(flow);
+    }
+
+    fn prefetch_dequeue(&self) {
+        match self.ring.front() {
+            Some(packet) => prefetch::line(packet),
+            None => self.queue.prefetch_dequeue(),
+        }
     }
 }
 

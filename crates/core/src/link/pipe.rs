@@ -51,7 +51,7 @@ pub struct Departure {
 
 /// A queue, a link and a delay line.
 ///
-/// The fields are in this order so that [`Pipe::touch`] reads from each cache line that they are in.
+/// What every call needs comes first and together.
 #[repr(C)]
 pub struct Pipe {
     /// When something is due next, [`Time::MAX`] for nothing: most calls need not ask the queue. None
@@ -177,16 +177,6 @@ impl Pipe {
             first = first.min(at);
         }
         first
-    }
-
-    /// Reads what the next packet needs of the pipe itself; see [`Discipline::touch`].
-    pub fn touch(&self) -> u64 {
-        let line = self.line.first_due().map_or(0, Time::as_ns);
-        let wire = self.on_wire.as_ref().map_or(0, |(end, _)| end.as_ns());
-        let due = self.due.map_or(0, Time::as_ns);
-        let clocks = self.clock.as_ns() ^ self.free_at.as_ns() ^ self.in_flight.bytes;
-        let last = self.params.rate.as_bps() ^ u64::from(self.medium.is_some());
-        line ^ wire ^ due ^ clocks ^ last
     }
 
     /// What waits in the queue.

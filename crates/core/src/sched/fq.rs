@@ -57,8 +57,9 @@ use super::{Discipline, Wake};
 use crate::aqm::{AqmAlgorithm, Overflow, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::packet::Packet;
-use crate::param::{Variant, Warnings, beyond_dummynet};
+use crate::param::{Variant, Warnings};
 use crate::params;
+use crate::prefetch;
 use crate::units::{Bytes, Time};
 
 params! {
@@ -81,30 +82,20 @@ params! {
 
 impl FqParams {
     fn doubts(&self) -> Warnings {
-        match self.variant {
-            Variant::Rfc => Vec::new(),
-            Variant::Linux => {
-                let mut doubts = Vec::new();
-                let (quantum, limit) = (self.quantum, self.limit);
-                if quantum < 256 {
-                    let sentence = "Linux would silently take 256";
-                    doubts.push(alloc::format!("`quantum {quantum}`: {sentence}"));
-                }
-                if limit > LINUX_MEMORY / 1514 && self.limit_bytes.as_u64() > LINUX_MEMORY {
-                    let sentence = "Linux would stop at 32 MB of buffers (`memory_limit`), which a \
-                                    trace does not show; `limit_bytes` counts bytes on the wire";
-                    doubts.push(alloc::format!("`limit {limit}`: {sentence}"));
-                }
-                doubts
+        let mut doubts = Vec::new();
+        if self.variant == Variant::Linux {
+            let (quantum, limit) = (self.quantum, self.limit);
+            if quantum < 256 {
+                let sentence = "Linux would silently take 256";
+                doubts.push(alloc::format!("`quantum {quantum}`: {sentence}"));
             }
-            Variant::Dummynet => [
-                beyond_dummynet("quantum", self.quantum, 1, 9000),
-                beyond_dummynet("limit", self.limit, 1, 20_480),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            if limit > LINUX_MEMORY / 1514 && self.limit_bytes.as_u64() > LINUX_MEMORY {
+                let sentence = "Linux would stop at 32 MB of buffers (`memory_limit`), which a \
+                                trace does not show; `limit_bytes` counts bytes on the wire";
+                doubts.push(alloc::format!("`limit {limit}`: {sentence}"));
+            }
         }
+        doubts
     }
 }
 
@@ -466,19 +457,20 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
         }))
     }
 
-    fn touch(&self, flow: u32) -> u64 {
-        let timer = self.timers.next().map_or(0, Time::as_ns);
-        let own = self.backlog.bytes ^ u64::from(self.drop_batch) ^ timer;
-        let queue = self.queues.get(self.queues.number(flow));
-        let bytes = queue.map_or(0, |queue| queue.bytes);
-        let weight = match self.queues.are_many() {
-            true => self.fattest.weight(),
-            false => 0,
-        };
-        own ^ weight ^ u64::from(bytes) ^ self.pool.touch()
+    fn prefetch_enqueue(&self, flow: u32) {
+        prefetch::value(self);
+        self.timers.prefetch_next();
+        let number = self.queues.number(flow);
+        if let Some(queue) = self.queues.get(number) {
+            prefetch::line(queue);
+        }
+        if self.queues.are_many() {
+            self.fattest.prefetch_set(number);
+        }
+        self.pool.prefetch_store();
     }
 
-    fn visit_next(&self, visit: &mut dyn FnMut(*const u8)) {
+    fn prefetch_dequeue(&self) {
         // NONE and OFF_LIST are beyond all queues.
         let behind = |queue: &Queue<A>| self.queues.get(queue.next);
         let first = self.first().and_then(|(_, first)| self.queues.get(first));
@@ -488,10 +480,10 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
         if next.credits < self.least_credits {
             next = behind(next).unwrap_or(next);
         }
-        self.pool.visit(next.head, visit);
+        self.pool.prefetch_take(next.head);
         // The queue after that comes now, so that its packet can come next time.
         if let Some(after) = behind(next) {
-            visit(core::ptr::from_ref(after).cast());
+            prefetch::line(after);
         }
     }
 

@@ -13,6 +13,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::packet::Packet;
+use crate::prefetch;
 
 /// No node, no queue.
 pub(super) const NONE: u32 = u32::MAX;
@@ -91,21 +92,18 @@ impl Pool {
         self.nodes.len() as u32 - 1
     }
 
-    /// Reads where the next packet will be stored.
-    pub(super) fn touch(&self) -> u64 {
+    /// Prefetches the node in which the next packet will be stored.
+    pub(super) fn prefetch_store(&self) {
         let index = match &self.recent {
             Some(recent) if self.recent_len > 0 => recent[self.recent_first as usize % RECENT],
             _ => self.free,
         };
-        let node = self.nodes.get(index as usize);
-        node.map_or(0, |node| u64::from(node.next))
+        self.prefetch_take(index);
     }
 
-    /// Names the address of a node, if it is one.
-    pub(super) fn visit(&self, index: u32, visit: &mut dyn FnMut(*const u8)) {
-        if let Some(node) = self.nodes.get(index as usize) {
-            visit(core::ptr::from_ref(node).cast());
-        }
+    /// Prefetches a node, whose packet will be taken out.
+    pub(super) fn prefetch_take(&self, index: u32) {
+        prefetch::index(&self.nodes, index as usize);
     }
 
     /// Takes out the packet of a node, which holds one; gives the next one of its chain.

@@ -7,6 +7,7 @@ use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use crate::prefetch;
 use crate::units::Time;
 
 /// At most one entry per queue, earliest first, of equal ones that with the lowest number.
@@ -33,6 +34,11 @@ impl Timers {
     /// The earliest entry.
     pub(super) fn next(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse((due, _))| *due)
+    }
+
+    /// Prefetches the earliest entry.
+    pub(super) fn prefetch_next(&self) {
+        prefetch::index(self.heap.as_slice(), 0);
     }
 
     /// Takes out the earliest entry that is due at `now`.
