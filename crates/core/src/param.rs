@@ -288,24 +288,6 @@ pub type Contradiction = String;
 /// What is worth a warning, as sentences.
 pub type Warnings = Vec<String>;
 
-/// Warns of a value beyond what dummynet takes: it changes it silently, `variant dummynet` here obeys.
-pub(crate) fn beyond_dummynet<V: PartialOrd + fmt::Display>(
-    name: &str,
-    value: V,
-    low: V,
-    high: V,
-) -> Option<String> {
-    let taken = if value < low {
-        low
-    } else if value > high {
-        high
-    } else {
-        return None;
-    };
-    let sentence = "dummynet would silently take";
-    Some(alloc::format!("`{name} {value}`: {sentence} {taken}"))
-}
-
 /// What a user set, by name, checked against the declarations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values(Vec<(&'static str, Value)>);

@@ -18,6 +18,8 @@ use crate::sched::fq::{Fq, FqParams};
 use crate::sched::{self, Discipline, DisciplineAlgorithm};
 use crate::spelling::nearest;
 
+mod dummynet;
+
 /// What an algorithm is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -386,8 +388,23 @@ impl Spec {
     /// ```
     pub fn warnings(&self) -> Warnings {
         let values = self.algorithm.complete(&self.values);
+        let mut all = Warnings::new();
+        if self.value("variant") == Some(Value::Choice("dummynet")) {
+            all.extend(self.beyond_dummynet());
+        }
         let each = self.algorithm.warnings.iter();
-        each.flat_map(|warnings| warnings(&values)).collect()
+        all.extend(each.flat_map(|warnings| warnings(&values)));
+        all
+    }
+
+    fn beyond_dummynet(&self) -> impl Iterator<Item = String> + '_ {
+        self.algorithm.params().filter_map(|decl| {
+            let value = self.algorithm.value_of(decl, &self.values);
+            let taken = self.algorithm.dummynet_value(decl, value);
+            let name = decl.name;
+            (taken != value)
+                .then(|| alloc::format!("`{name} {value}`: dummynet would silently take {taken}"))
+        })
     }
 
     /// The value that holds for the parameter called `name`.

@@ -30,7 +30,7 @@ use self::rfc::Rfc;
 use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
 use crate::event::{Cx, DropReason, StateValue};
 use crate::packet::Packet;
-use crate::param::{Variant, Warnings, beyond_dummynet};
+use crate::param::{Variant, Warnings};
 use crate::params;
 use crate::units::{Bytes, Span, Time};
 
@@ -54,15 +54,9 @@ params! {
 
 impl CodelParams {
     fn doubts(&self) -> Warnings {
-        let dummynet = match self.variant {
-            // Its `fq_codel` takes longer intervals than its `codel`, so nothing is said of those.
-            Variant::Dummynet => {
-                beyond_dummynet("target", self.target, Span::from_us(1), Span::from_secs(5))
-            }
-            Variant::Rfc | Variant::Linux => None,
-        };
-        let doubts = [dummynet, target_above_interval(self.target, self.interval)];
-        doubts.into_iter().flatten().collect()
+        target_above_interval(self.target, self.interval)
+            .into_iter()
+            .collect()
     }
 }
 
