@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use sluice_core::param::{Kind, ParamDecl};
 use sluice_core::registry::{self, Algorithm, Form};
 
-/// The table of parameters as a page must have it.
+/// Returns the table of parameters as a page must have it.
 fn table(algorithm: &Algorithm) -> Vec<String> {
     let mut lines = vec![
         "| parameter | default | range | meaning | source |".to_string(),

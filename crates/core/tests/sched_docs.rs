@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use sluice_core::param::{Kind, ParamDecl};
 use sluice_core::registry::{self, Algorithm, Form};
 
-/// The row of a parameter, as a page must have it.
+/// Returns the row of a parameter, as a page must have it.
 fn row(algorithm: &Algorithm, decl: &ParamDecl) -> String {
     let range = match (decl.kind, decl.range) {
         (Kind::Choice(words), _) => words.join(", "),

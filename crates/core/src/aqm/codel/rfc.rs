@@ -1,4 +1,4 @@
-//! CoDel as RFC 8289 writes it down, sections 5.5 and 5.6.
+//! CoDel as specified in RFC 8289, sections 5.5 and 5.6.
 
 use super::{CodelParams, Pending, State};
 use crate::aqm::{QueueView, Verdict};
@@ -92,7 +92,7 @@ impl Rfc {
         now >= self.first_above
     }
 
-    /// In the dropping state and above target: signals if the time for it has come.
+    /// Signals if the next signal is due, in the dropping state and above target.
     #[inline(never)]
     fn signal_if_due(&mut self, params: &CodelParams, packet: &Packet, cx: &mut Cx<'_>) -> Verdict {
         if cx.now < self.drop_next {
@@ -111,8 +111,8 @@ impl Rfc {
 
     #[inline(never)]
     fn enter(&mut self, params: &CodelParams, packet: &Packet, cx: &mut Cx<'_>) -> Verdict {
-        // RFC 8289 section 5.5: if the last dropping state ended recently, start near the rate
-        // that controlled the queue then. `now - drop_next` is negative when it ended early.
+        // RFC 8289 section 5.5: if the last dropping state ended recently, start near the rate that
+        // controlled the queue then. `now - drop_next` is negative when it ended early.
         let delta = self.count.wrapping_sub(self.last_count);
         let is_recent = cx.now.since(self.drop_next) < params.interval * 16;
         self.count = if delta > 1 && is_recent { delta } else { 1 };
@@ -137,7 +137,7 @@ impl Rfc {
 /// RFC 8289 section 5.6: `t + interval / sqrt(count)`.
 fn control_law(t: Time, interval: Span, count: u32) -> Time {
     let (interval, count) = (interval.as_ns(), u64::from(count.max(1)));
-    // floor(sqrt(interval^2 / count)) is floor(interval / sqrt(count)); below 4.29 s the square
+    // floor(sqrt(interval^2 / count)) is floor(interval / sqrt(count)). Below 4.29 s the square
     // fits 64 bits, where the root is 5x cheaper.
     let step = match interval.checked_mul(interval) {
         Some(square) => (square / count).isqrt(),
