@@ -47,7 +47,7 @@ pub struct Blue {
 
 impl AqmAlgorithm for Blue {
     type Params = BlueParams;
-    const DOC: &'static str = "drops by a probability that overflow raises and idleness lowers";
+    const DOC: &'static str = "drops with a probability that overflow raises and idleness lowers";
 
     fn new(params: &BlueParams) -> Self {
         Self::for_flow(&Arc::new(params.clone()))

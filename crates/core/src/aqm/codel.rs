@@ -63,7 +63,7 @@ impl CodelParams {
 /// RFC 8289 section 4.5 recommends a target of 5 to 10 % of the interval; no implementation
 /// enforces it.
 pub(super) fn target_above_interval(target: Span, interval: Span) -> Option<String> {
-    let sentence = "RFC 8289 section 4.5 sets it to 5 to 10 % of that";
+    let sentence = "RFC 8289 section 4.5 recommends 5 to 10 % of it";
     (target >= interval)
         .then(|| alloc::format!("`target {target}` is not below `interval {interval}`: {sentence}"))
 }
@@ -98,7 +98,7 @@ enum Pending {
 impl AqmAlgorithm for Codel {
     type Params = CodelParams;
     const DOC: &'static str =
-        "controlled delay: signals when a queue stands longer than an interval";
+        "controlled delay: signals when the delay exceeds a target for an interval";
 
     fn new(params: &CodelParams) -> Self {
         let mut codel = Self::for_flow(&Arc::new(params.clone()));

@@ -14,7 +14,7 @@ impl Aqm for DropTail {}
 
 impl AqmAlgorithm for DropTail {
     type Params = NoParams;
-    const DOC: &'static str = "no signal; a full queue refuses the packet that arrives";
+    const DOC: &'static str = "no signal; a full queue refuses the arriving packet";
 
     fn new(_params: &NoParams) -> Self {
         DropTail

@@ -19,7 +19,7 @@ impl Aqm for HeadDrop {
 
 impl AqmAlgorithm for HeadDrop {
     type Params = NoParams;
-    const DOC: &'static str = "no signal; a full queue gives up its oldest packet";
+    const DOC: &'static str = "no signal; a full queue drops its oldest packet";
 
     fn new(_params: &NoParams) -> Self {
         HeadDrop

@@ -190,7 +190,7 @@ impl Machine {
 
 impl AqmAlgorithm for Pie {
     type Params = PieParams;
-    const DOC: &'static str = "drops with a probability that a controller of the delay moves";
+    const DOC: &'static str = "drops with a probability that a delay controller sets";
     // Linux `sch_fq_pie` compares the length with the limit before anything else.
     const FLOW_OVERFLOW_IN_LINUX: Overflow = Overflow::Tail;
 

@@ -99,7 +99,7 @@ enum Zone {
 
 impl AqmAlgorithm for Red {
     type Params = RedParams;
-    const DOC: &'static str = "random early detection: drops by the average queue";
+    const DOC: &'static str = "random early detection: drops more as the average queue grows";
 
     fn new(params: &RedParams) -> Self {
         Self::for_flow(&Arc::new(params.clone()))

@@ -357,7 +357,7 @@ mod tests {
         );
         assert_eq!(
             error("-"),
-            "line 1, column 1: nothing stands here; deviation, a whole number, is expected"
+            "line 1, column 1: the field is empty; deviation, a whole number, is expected"
         );
         assert_eq!(
             error("# no"),

@@ -191,7 +191,7 @@ mod tests {
         let error = |text: &str| Opportunities::parse(text).unwrap_err().to_string();
         assert_eq!(
             error("4\n3"),
-            "line 2, column 1: time 3 comes after 4 in the line before; times must not go back"
+            "line 2, column 1: time 3 follows 4 in the previous line; times must not decrease"
         );
         assert_eq!(
             error("4\n\n5.5"),

@@ -44,7 +44,7 @@ pub trait Outlet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// A packet arrives earlier than the one before it.
-    #[error("a packet arrives at {time} after one at {before}; arrivals must not go back")]
+    #[error("a packet at {time} follows one at {before}; arrivals must be in the order of time")]
     Backwards {
         /// When it arrives.
         time: Time,
@@ -52,7 +52,7 @@ pub enum ReplayError {
         before: Time,
     },
     /// The queue holds packets but will never release them.
-    #[error("{} packets are held at {at} and nothing will ever send them", .held.packets)]
+    #[error("{} packets are held at {at} and will never be sent", .held.packets)]
     Stuck {
         /// When.
         at: Time,

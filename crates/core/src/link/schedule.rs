@@ -111,11 +111,11 @@ mod tests {
         );
         assert_eq!(
             error("# rates\n\n7,1\n5,1\n"),
-            "line 4, column 1: time 5 comes after 7 in the line before; times must not go back"
+            "line 4, column 1: time 5 follows 7 in the previous line; times must not decrease"
         );
         assert_eq!(
             error("3,1\n3,2"),
-            "line 2, column 1: time 3 has a value already"
+            "line 2, column 1: time 3 already has a value"
         );
         assert_eq!(
             error("3"),
@@ -123,7 +123,7 @@ mod tests {
         );
         assert_eq!(
             error("3,4, 5"),
-            "line 1, column 6: `5` stands after the last column"
+            "line 1, column 6: `5` follows the last column"
         );
         assert_eq!(error(""), "line 1, column 1: the file holds no rates");
     }

@@ -47,7 +47,7 @@ pub enum TextErrorKind {
         name: &'static str,
     },
     /// An empty field.
-    #[error("nothing stands here; {name}, a whole number, is expected")]
+    #[error("the field is empty; {name}, a whole number, is expected")]
     Blank {
         /// Name of the expected value.
         name: &'static str,
@@ -59,13 +59,13 @@ pub enum TextErrorKind {
         name: &'static str,
     },
     /// The line continues after the last column.
-    #[error("`{text}` stands after the last column")]
+    #[error("`{text}` follows the last column")]
     Extra {
         /// The text that was found, truncated if it is long.
         text: String,
     },
     /// A time earlier than that of the previous line.
-    #[error("time {time} comes after {before} in the line before; times must not go back")]
+    #[error("time {time} follows {before} in the previous line; times must not decrease")]
     Backwards {
         /// The time.
         time: u64,
@@ -73,7 +73,7 @@ pub enum TextErrorKind {
         before: u64,
     },
     /// A time that occurred before, where one time can have one value only.
-    #[error("time {time} has a value already")]
+    #[error("time {time} already has a value")]
     Twice {
         /// The time.
         time: u64,

@@ -42,7 +42,7 @@ params! {
         /// bytes that the queue holds
         limit_bytes: Bytes = Bytes(Bytes::new(u64::MAX)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(u64::MAX)), "none: packets are counted";
         /// the end at which a full queue drops
-        drop: DropEnd = Choice("tail"), "the common practice that CoDel and RED were made against";
+        drop: DropEnd = Choice("tail"), "common practice before RED and CoDel";
     }
 }
 

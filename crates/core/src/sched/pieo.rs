@@ -54,7 +54,7 @@ params! {
         /// number of hash values that distinguish flows for pace and stfq
         flows: u64 = Count(1024), Count(1) => Count(1 << 20), "as fq: RFC 8290 section 5.2.5";
         /// pace: bits per second of each flow
-        rate: Rate = Rate(Rate::UNLIMITED), Rate(Rate::from_bps(1)) => Rate(Rate::UNLIMITED), "ours: no pacing until told";
+        rate: Rate = Rate(Rate::UNLIMITED), Rate(Rate::from_bps(1)) => Rate(Rate::UNLIMITED), "ours: no pacing by default";
         /// pace: bytes of a flow that pass at once after an idle period
         burst: Bytes = Bytes(Bytes::new(1514)), Bytes(Bytes::ZERO) => Bytes(Bytes::new(1 << 32)), "ours: an Ethernet frame";
         /// edf: deadline, after its arrival, of a packet for which the host gave none
