@@ -1,8 +1,8 @@
 //! The pipe: one direction of a link, with a rate, burst credit and a delay line behind a queue.
 //!
-//! A packet leaves the queue at the start of its transmission slot, occupies the link for `ceil(len
-//! * 8e9 / rate)` ns, and is delivered `delay` after the slot's end, as on a wire. The sojourn time
-//! therefore excludes the packet's own transmission.
+//! A packet leaves the queue at the start of its transmission slot, occupies the link for
+//! `ceil(len * 8e9 / rate)` ns, and is delivered `delay` after the slot's end, as on a wire. The
+//! sojourn time therefore excludes the packet's own transmission.
 //!
 //! A pipe acts at the instants at which something is due, not at those at which it is polled: a
 //! late poll processes each event in order and at its own time. The long-run rate is therefore

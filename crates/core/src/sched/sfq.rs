@@ -10,10 +10,10 @@
 //! 2. Turns are by deficit: a queue sends while its allotment is positive, and gets `quantum` bytes
 //!    when its turn is over. A queue that becomes active waits behind the others (Linux).
 //! 3. When all queues together exceed `limit`, the longest one in packets drops its youngest packet
-//!    - its oldest with `headdrop` - and if all have one packet, the queue whose turn it is. Of
-//!    equally long ones it is that of the packet that arrived, if it is one of them (Linux). Linux
-//!    finds the longest in a list per length; here a tree of maxima finds it, which takes 3 to 8 ns
-//!    per packet to maintain.
+//!    (its oldest with `headdrop`); if all have one packet, the queue whose turn it is drops it. Of
+//!    equally long queues it is that of the packet that arrived, if it is one of them (Linux).
+//!    Linux finds the longest in a list per length; here a tree of maxima finds it, which takes 3
+//!    to 8 ns per packet to maintain.
 //! 4. With `perturb` the hash is changed periodically while packets are queued. They move to their
 //!    new queues, and those of one flow stay in order; packets for which the new queue has no room
 //!    are dropped (Linux). The period starts with the first packet after an idle time.

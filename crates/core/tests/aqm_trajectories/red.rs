@@ -9,9 +9,9 @@ use crate::bed::{Bed, assert_near};
 
 #[test]
 fn the_average_after_a_burst_is_that_of_the_paper() {
-    // Floyd and Jacobson 1993, section VI-A: after a burst of L packets into an empty queue avg = L
-    // + 1 + ((1 - w)^(L + 1) - 1) / w, which is 5.0 for L = 50 and w = 0.0042. The i-th packet of
-    // the burst is averaged as the i-th of the queue, so L + 1 packets show 0, 1 ... L.
+    // Floyd and Jacobson 1993, section VI-A: after a burst of L packets into an empty queue
+    // avg = L + 1 + ((1 - w)^(L + 1) - 1) / w, which is 5.0 for L = 50 and w = 0.0042. The i-th
+    // packet of the burst is averaged as the i-th of the queue, so L + 1 packets show 0, 1 ... L.
     for (burst, weight, published) in [(50, 0.0042_f64, Some(5.0)), (20, 0.002, None)] {
         let mut bed = Bed::<Red>::new(&format!("red min 100 max 300 wq {weight}"));
         for queued in 0..=burst {
