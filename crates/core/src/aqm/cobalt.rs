@@ -103,7 +103,7 @@ impl Aqm for Cobalt {
             self.drop_next = cx.now;
         }
         if signals || is_blue {
-            self.tell(cx);
+            self.report(cx);
         }
         match (is_blue, drops) {
             (true, _) => Verdict::Drop(DropReason::Overload),
@@ -132,7 +132,7 @@ impl Aqm for Cobalt {
         if self.count > 0 && cx.now >= self.drop_next {
             self.step(self.count - 1);
         }
-        self.tell(cx);
+        self.report(cx);
     }
 
     fn on_refused(&mut self, _packet: &Packet, _queue: &QueueView, cx: &mut Cx<'_>) {
@@ -217,7 +217,7 @@ impl Cobalt {
         self.dropping = true;
         self.drop_next = cx.now;
         self.count = self.count.max(1);
-        self.tell(cx);
+        self.report(cx);
     }
 
     /// Catches up after the queue was empty: makes the updates for which nothing was asked.
@@ -236,7 +236,7 @@ impl Cobalt {
             self.step(self.count - 1);
         }
         if before != (self.blue, self.count) {
-            self.tell(cx);
+            self.report(cx);
         }
     }
 
@@ -246,7 +246,7 @@ impl Cobalt {
         self.blue = self.blue.saturating_sub(fall as u32);
     }
 
-    fn tell(&self, cx: &mut Cx<'_>) {
+    fn report(&self, cx: &mut Cx<'_>) {
         if cx.is_listening() {
             for (name, value) in self.variables() {
                 cx.state(name, || value);

@@ -228,7 +228,7 @@ impl State {
 
     /// Reports the state after every signal and when the dropping state ends; `first_above` changes
     /// far too often.
-    fn tell(&self, cx: &mut Cx<'_>) {
+    fn report(&self, cx: &mut Cx<'_>) {
         if !cx.is_listening() {
             return;
         }

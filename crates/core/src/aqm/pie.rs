@@ -102,7 +102,7 @@ impl PieParams {
         } else if self.preset == Preset::Docsis && !is(Variant::Rfc) {
             "`preset docsis` needs `variant rfc`"
         } else if self.preset == Preset::Docsis && self.dre {
-            "`preset docsis` has no `dre`: give `msr` to have the delay told from the rate"
+            "`preset docsis` has no `dre`: give `msr` to compute the delay from that rate"
         } else if !self.msr.is_unlimited() && (self.preset != Preset::Docsis || self.ts) {
             "`msr` needs `preset docsis`, without `ts`"
         } else if self.msr.is_unlimited()

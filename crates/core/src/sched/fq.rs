@@ -205,8 +205,8 @@ impl<A: AqmAlgorithm> Fq<A> {
     /// Adds a queue to the few; if they are too many, moves all of them into pages.
     #[cold]
     #[inline(never)]
-    fn meet(&mut self, queue: u32) {
-        if !self.queues.meet(queue as usize) {
+    fn ensure(&mut self, queue: u32) {
+        if !self.queues.ensure(queue as usize) {
             for number in self.queues.spread() {
                 let weight = self.queues.at(u32::from(number)).weight(self.variant);
                 self.fattest.set(u32::from(number), weight);
@@ -220,7 +220,7 @@ impl<A: AqmAlgorithm> Fq<A> {
 
     /// RFC 8290 section 4.1.2: drops packets from the head of the fattest queue.
     #[inline(never)]
-    fn relieve(&mut self, cx: &mut Cx<'_>) {
+    fn drop_from_fattest(&mut self, cx: &mut Cx<'_>) {
         let variant = self.variant;
         let is_many = self.queues.are_many();
         let fattest = match is_many {
@@ -264,8 +264,8 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
     fn enqueue(&mut self, mut packet: Packet, cx: &mut Cx<'_>) {
         let queue = self.queues.number(packet.flow);
         cx.queue = queue;
-        if self.queues.is_unmet(queue) {
-            self.meet(queue);
+        if self.queues.may_lack(queue) {
+            self.ensure(queue);
         }
         let is_many = self.queues.are_many();
         let q = self.queues.at(queue);
@@ -315,7 +315,7 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
             self.append(Which::New, queue);
         }
         while self.is_over_limit() {
-            self.relieve(cx);
+            self.drop_from_fattest(cx);
         }
     }
 

@@ -135,7 +135,7 @@ impl Discipline for Sfq {
             return;
         }
         while self.queues[queue as usize].packets + segments > depth {
-            self.give_up(queue, cx);
+            self.drop_one(queue, cx);
         }
         let own = self.queues[queue as usize].packets + segments;
         let is_over = self.backlog.packets + segments > self.params.limit;
@@ -155,7 +155,7 @@ impl Discipline for Sfq {
                 _ if self.queues[queue as usize].packets == most => queue,
                 _ => self.longest.find(),
             };
-            self.give_up(victim, cx);
+            self.drop_one(victim, cx);
             self.release_if_empty(victim);
         }
         if self.perturb_at.is_none() && self.params.perturb != Span::ZERO {
@@ -263,7 +263,7 @@ impl Sfq {
     }
 
     /// Drops a packet of a queue that has one.
-    fn give_up(&mut self, id: u32, cx: &mut Cx<'_>) {
+    fn drop_one(&mut self, id: u32, cx: &mut Cx<'_>) {
         let chain = &mut self.queues[id as usize].chain;
         let packet = if self.params.headdrop {
             let head = self.pool.pop_front(chain);

@@ -82,7 +82,7 @@ impl Dummynet {
             pending => {
                 if pending == Pending::Dropped {
                     self.advance(params);
-                    self.state().tell(cx);
+                    self.state().report(cx);
                 }
                 self.signal_if_due(params, packet, now, cx)
             }
@@ -151,7 +151,7 @@ impl Dummynet {
         } else {
             self.pending = Pending::Dropped;
         }
-        self.state().tell(cx);
+        self.state().report(cx);
         verdict
     }
 
@@ -178,7 +178,7 @@ impl Dummynet {
         };
         self.dropping = true;
         self.drop_next = self.control_law(now, params);
-        self.state().tell(cx);
+        self.state().report(cx);
         let verdict = params.signal(packet);
         if verdict != Verdict::Mark {
             self.pending = Pending::Entered;
@@ -189,7 +189,7 @@ impl Dummynet {
     #[inline(never)]
     fn leave(&mut self, cx: &mut Cx<'_>) {
         self.dropping = false;
-        self.state().tell(cx);
+        self.state().report(cx);
     }
 
     /// `t + interval / sqrt(count)`. Count 1 is exact and prepares the guess 0.7 for count 2.

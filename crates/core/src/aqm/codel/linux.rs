@@ -73,7 +73,7 @@ impl Linux {
             pending => {
                 if pending == Pending::Dropped {
                     self.drop_next = self.control_law(self.drop_next, params);
-                    self.state().tell(cx);
+                    self.state().report(cx);
                 }
                 self.signal_if_due(params, packet, now, cx)
             }
@@ -92,7 +92,7 @@ impl Linux {
 
     pub(super) fn on_overflow(&mut self, packets: u32, cx: &mut Cx<'_>) {
         self.count = self.count.wrapping_add(packets);
-        self.state().tell(cx);
+        self.state().report(cx);
     }
 
     /// Returns instants as they are stored: in nanoseconds, modulo 2^42.
@@ -149,7 +149,7 @@ impl Linux {
         } else {
             self.pending = Pending::Dropped;
         }
-        self.state().tell(cx);
+        self.state().report(cx);
         verdict
     }
 
@@ -174,7 +174,7 @@ impl Linux {
         self.last_count = self.count;
         self.dropping = true;
         self.drop_next = self.control_law(now, params);
-        self.state().tell(cx);
+        self.state().report(cx);
         let verdict = params.signal(packet);
         if verdict != Verdict::Mark {
             self.pending = Pending::Entered;
@@ -185,7 +185,7 @@ impl Linux {
     #[inline(never)]
     fn leave(&mut self, cx: &mut Cx<'_>) {
         self.dropping = false;
-        self.state().tell(cx);
+        self.state().report(cx);
     }
 
     /// One step of Newton's method for the root of `1/x^2 - count`: `x (3 - count x^2) / 2`, with

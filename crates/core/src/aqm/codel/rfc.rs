@@ -47,7 +47,7 @@ impl Rfc {
             pending => {
                 if pending == Pending::Dropped {
                     self.drop_next = control_law(self.drop_next, params.interval, self.count);
-                    self.state().tell(cx);
+                    self.state().report(cx);
                 }
                 self.signal_if_due(params, packet, cx)
             }
@@ -105,7 +105,7 @@ impl Rfc {
         } else {
             self.pending = Pending::Dropped;
         }
-        self.state().tell(cx);
+        self.state().report(cx);
         verdict
     }
 
@@ -119,7 +119,7 @@ impl Rfc {
         self.last_count = self.count;
         self.dropping = true;
         self.drop_next = control_law(cx.now, params.interval, self.count);
-        self.state().tell(cx);
+        self.state().report(cx);
         let verdict = params.signal(packet);
         if verdict != Verdict::Mark {
             self.pending = Pending::Entered;
@@ -130,7 +130,7 @@ impl Rfc {
     #[inline(never)]
     fn leave(&mut self, cx: &mut Cx<'_>) {
         self.dropping = false;
-        self.state().tell(cx);
+        self.state().report(cx);
     }
 }
 

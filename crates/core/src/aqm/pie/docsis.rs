@@ -129,7 +129,7 @@ impl Docsis {
         _is_estimating: bool,
         queue: &QueueView,
     ) -> bool {
-        let before = self.told();
+        let before = self.snapshot();
         let mut is_earning = false;
         if let Some(bucket) = &self.bucket {
             let tokens = bucket.tokens_at(self.next_update);
@@ -170,7 +170,7 @@ impl Docsis {
         }
         self.old_delay = delay;
         self.next_update = self.next_update.saturating_add(params.tupdate);
-        is_earning || before != self.told()
+        is_earning || before != self.snapshot()
     }
 
     /// Skips the updates that are due.
@@ -197,7 +197,7 @@ impl Docsis {
     }
 
     /// Returns the variables that an update changes.
-    fn told(&self) -> (u64, u64, u64, u64, Activity) {
+    fn snapshot(&self) -> (u64, u64, u64, u64, Activity) {
         (
             self.probability,
             self.old_delay,

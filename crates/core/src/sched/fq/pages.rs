@@ -83,12 +83,12 @@ impl<A: AqmAlgorithm> Queues<A> {
 
     /// Returns whether the queue may be missing from the few.
     #[inline]
-    pub(super) fn is_unmet(&self, queue: u32) -> bool {
+    pub(super) fn may_lack(&self, queue: u32) -> bool {
         queue as usize / PAGE >= self.pages.len() && self.last.0 != queue
     }
 
     /// Finds a queue among the few or adds it. Returns `false` if they are too many.
-    pub(super) fn meet(&mut self, queue: usize) -> bool {
+    pub(super) fn ensure(&mut self, queue: usize) -> bool {
         let place = self.place(queue).or_else(|| self.add(queue));
         if let Some(at) = place {
             self.last = (queue as u32, at as u32);
@@ -159,8 +159,8 @@ impl<A: AqmAlgorithm> Queues<A> {
         let queue = queue as usize;
         if queue / PAGE >= self.pages.len() {
             if self.last.0 as usize != queue {
-                let is_met = self.meet(queue);
-                assert!(is_met, "more queues than a few are spread first");
+                let is_there = self.ensure(queue);
+                assert!(is_there, "more queues than a few are spread first");
             }
             return &mut self.few[self.last.1 as usize];
         }
