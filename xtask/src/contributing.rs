@@ -52,7 +52,7 @@ pub fn check() -> Result<String, String> {
     };
     // The registry's own tests: conservation, determinism, no allocation, pages.
     let mut args = vec!["test", "--offline", "-q", "-p", "sluice-core"];
-    for test in ["conformance", "sched_allocation", "aqm_docs"] {
+    for test in ["conformance", "sched_allocation", "algorithm_pages"] {
         args.extend(["--test", test]);
     }
     run(&mut cargo(&args))?;

@@ -141,19 +141,6 @@ fn has_page(name: &str) -> bool {
     std::fs::exists(format!("{folder}/{name}.md")).unwrap_or(false)
 }
 
-/// A new AQM works without a page of its own.
-#[test]
-fn every_discipline_has_its_page() {
-    for algorithm in &algorithms() {
-        let name = text(algorithm, "name");
-        let needs_page = text(algorithm, "form") == "discipline";
-        assert!(
-            !needs_page || has_page(name),
-            "docs/algorithms/{name}.md is missing"
-        );
-    }
-}
-
 /// The table of `docs/links.md` names every parameter of a link as it is declared.
 #[test]
 fn the_table_of_link_parameters_is_complete() {

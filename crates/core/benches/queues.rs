@@ -1,21 +1,21 @@
 //! Nanoseconds per packet (one enqueue and one dequeue) for every registered algorithm, in steady
-//! state, beside the cost of touching as many random cache lines in the same run.
+//! state, beside the cost of touching the same number of random cache lines in the same run.
 //!
 //! `cargo bench -p sluice-core --bench queues [-- NAME...]` measures the named algorithms only.
 //!
-//! A packet of a flow-queueing discipline cannot do without four lines that nobody else touched
-//! lately: its queue and a node of storage on the way in, and both again on the way out. The columns
-//! `lines` and `chased` are what four random read-modify-writes cost in memory of the same size,
-//! when the processor may overlap them and when each says where the next one is.
+//! A packet in a flow-queueing discipline needs at least four lines that are in no cache: its queue
+//! and a node of storage on the way in, and both again on the way out. The columns `lines` and
+//! `chased` give the cost of four random read-modify-writes in memory of the same size: `lines`
+//! when the processor may overlap them, `chased` when each line names the next one.
 //!
-//! `overflow` is permanent: two packets arrive for each that leaves, so that every second one is
-//! thrown out, and its figure is nanoseconds per packet that arrives. `ratio` is `overflow / steady`.
-//! Since half of those packets pass as in steady state, that is the mean of a normal and an overflowing
-//! packet; what one overflowing packet costs by itself, its arrival and whatever is thrown out for it, is
-//! what a slot with two arrivals costs more than a slot with one: `single = 2 overflow - steady`. Its ratio
-//! to `steady` stands behind it. Overflow is to cost at most twice a normal packet in both ways of
-//! counting: beyond 2 stands a `!`. A `~` stands behind what an AQM did not let stay: the backlog fell
-//! below its half.
+//! `overflow` is permanent: two packets arrive for each that leaves, so every second one is
+//! dropped. Its figure is nanoseconds per arriving packet, and `ratio` is `overflow / steady`. Half
+//! of those packets pass as in steady state, so `overflow` is the mean of a normal and an
+//! overflowing packet. The cost of one overflowing packet by itself, its arrival and the drop, is
+//! the difference between a slot with two arrivals and a slot with one: `single = 2 overflow -
+//! steady`. Its ratio to `steady` follows it. By either count, overflow should cost at most twice a
+//! normal packet: a ratio beyond 2 is marked with `!`. A `~` marks a backlog that the AQM let fall
+//! below half.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -29,9 +29,9 @@ const FLOWS: [u32; 4] = [1, 64, 1_024, 65_536];
 /// than a time slice, so that some are undisturbed on a machine that is not idle.
 const PACKETS: usize = 10_000;
 const ROUNDS: usize = 120;
-/// Measurements of one column before the next has its turn.
+/// Consecutive measurements of one column before the next column follows.
 const TURN: usize = 30;
-/// The backlog waits less than any algorithm's target: what is measured is the holding, not the
+/// The backlog waits less than any algorithm's target, so that storage is measured and not
 /// dropping.
 const SOJOURN: Span = Span::from_us(200);
 
@@ -66,28 +66,28 @@ fn main() {
     }
 }
 
-/// One queue does not care how many flows there are; classes are configured one by one, and CAKE has
-/// 1024 queues in each tin.
+/// Returns the number of flows does not matter to a single queue; classes are configured one by
+/// one, and CAKE has 1024 queues in each tin.
 fn is_meaningful(algorithm: &Algorithm, flows: u32) -> bool {
     let is_fair = algorithm.params().any(|decl| decl.name == "flows");
     let isolates = algorithm.params().any(|decl| decl.name == "isolation");
     flows == 1 || is_fair || (is_classful(algorithm) && flows <= 64) || (isolates && flows <= 1024)
 }
 
-/// Whether each class has a limit of its own.
+/// Returns whether each class has a limit of its own.
 fn is_classful(algorithm: &Algorithm) -> bool {
     Spec::parse(algorithm.name)
         .and_then(|spec| spec.build().map_err(|_| unreachable!("it was built")))
         .is_ok_and(|mut queue| queue.as_classful().is_some())
 }
 
-/// The columns take turns, so that a disturbance meets them alike, and each turn is long enough for
-/// the caches to be its own.
+/// The columns take turns, so that a disturbance affects them alike. Each turn is long enough to
+/// fill the caches with its own data.
 fn row(algorithm: &Algorithm, backlog: usize, flows: u32) {
     let mut steady = Bench::new(algorithm, backlog, flows, 2 * backlog);
     let mut overflow = Bench::new(algorithm, backlog, flows, backlog);
     let mut memory = Memory::new(backlog + flows as usize);
-    // The first laps settle the order of the flows and the storage.
+    // The first rounds settle the order of the flows and the storage.
     steady.run(2 * backlog, 1);
     overflow.run(2 * backlog, 2);
     let mut best = [f64::INFINITY; 4];
@@ -121,7 +121,7 @@ fn row(algorithm: &Algorithm, backlog: usize, flows: u32) {
     );
 }
 
-/// A filled queue and what is fed to it.
+/// A filled queue and its input.
 struct Bench {
     queue: Box<dyn Discipline>,
     /// Flows in random order, so that no generator is measured.
@@ -168,7 +168,7 @@ impl Bench {
         let mut packet = Packet::new(self.next as u32, 1500);
         packet.flow = self.flows[self.next & ((1 << 20) - 1)];
         packet.class = packet.flow;
-        // A host per flow: CAKE divides the turns of one host's flows by their number.
+        // One host per flow: CAKE divides the turns of one host's flows by their number.
         (packet.src, packet.dst) = (packet.flow, packet.flow);
         packet.arrival = self.now;
         self.next += 1;
@@ -181,7 +181,7 @@ impl Bench {
         black_box(self.queue.dequeue(&mut cx));
     }
 
-    /// One packet's slot on the link goes by.
+    /// Advances by one packet's slot on the link.
     fn pass(&mut self) {
         self.now += self.step;
         if self.queue.next_timer().is_some_and(|due| due <= self.now) {
@@ -207,7 +207,7 @@ impl Bench {
 struct Memory {
     lines: Vec<Line>,
     order: Vec<u32>,
-    /// Where in the order, and on which line, the last visit ended.
+    /// The position in the order, and the line, at which the last visit ended.
     next: usize,
     at: u32,
 }
@@ -237,7 +237,7 @@ impl Memory {
         }
     }
 
-    /// Changes `visits` lines, each found by the line before or by the order.
+    /// Changes `visits` lines. Each is found through the previous line or through the order.
     fn visit(&mut self, visits: usize, is_chased: bool) -> Duration {
         let start = Instant::now();
         for _ in 0..visits {

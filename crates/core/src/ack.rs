@@ -1,37 +1,38 @@
-//! What a TCP acknowledgement says, and whether a later one makes it redundant.
+//! The fields of a TCP acknowledgement, and whether a later one makes it redundant.
 //!
-//! An ACK filter ([`cake`](crate::sched::cake)) asks the host through its [`Sink`](crate::Sink), because
-//! only the host can read headers. A host that can fills an [`Ack`] from each and compares them here,
-//! so that live packets, simulated ones and those of a trace are judged by one rule.
+//! An ACK filter ([`cake`](crate::sched::cake)) asks the host through its [`Sink`](crate::Sink),
+//! because only the host can read headers. The host fills an [`Ack`] from each of two segments and
+//! compares them here. One rule therefore applies to live packets, simulated packets and those of a
+//! trace.
 //!
-//! Sources: RFC 9293 (sequence numbers), RFC 2018 and 2883 (SACK, D-SACK), RFC 7323 (timestamps), RFC
-//! 3168 section 6.1 (ECE, CWR); the rule is that of `ack-filter` in `tc-cake(8)`.
+//! Sources: RFC 9293 (sequence numbers), RFC 2018 and 2883 (SACK, D-SACK), RFC 7323 (timestamps),
+//! RFC 3168 section 6.1 (ECE, CWR). The rule is that of `ack-filter` in `tc-cake(8)`.
 
-/// What a segment acknowledges. The flow it belongs to is compared by the host.
+/// The acknowledgement in a TCP segment. The host checks that two segments belong to one flow.
 ///
 /// ```
 /// use sluice_core::ack::Ack;
 /// let ack = |acked| Ack { acked, ..Ack::default() };
 /// assert!(ack(3000).supersedes(&ack(1000)));
-/// assert!(!ack(1000).supersedes(&ack(1000)), "a duplicate says that something was lost");
+/// assert!(!ack(1000).supersedes(&ack(1000)), "a duplicate reports a loss");
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ack {
     /// Acknowledgement number.
     pub acked: u32,
-    /// The ECE and CWR flags.
+    /// ECE and CWR flags.
     pub ecn_flags: [bool; 2],
     /// TSval and TSecr of the timestamps option.
     pub timestamps: Option<[u32; 2]>,
-    /// SACK blocks, from the first byte to the one behind the last; unused ones are empty.
+    /// SACK blocks: the first byte and the byte after the last. Unused blocks are empty.
     pub blocks: [[u32; 2]; 4],
 }
 
 impl Ack {
-    /// Whether the receiver of this learns all that `older`, sent before in the same flow, would tell
-    /// it, and more.
+    /// Returns whether this segment carries everything that `older`, sent earlier in the same flow,
+    /// carries, and more.
     pub fn supersedes(&self, older: &Ack) -> bool {
-        // RFC 3168 section 6.1.3: ECE is repeated until CWR, and each change counts.
+        // RFC 3168 section 6.1.3: ECE is repeated until CWR arrives, so each change matters.
         if self.ecn_flags != older.ecn_flags || is_before(self.acked, older.acked) {
             return false;
         }
@@ -67,7 +68,7 @@ impl Ack {
     }
 }
 
-/// Whether `a` comes before `b` in the circle of sequence numbers (RFC 9293 section 3.4).
+/// Returns whether `a` precedes `b` in the circle of sequence numbers (RFC 9293 section 3.4).
 const fn is_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
@@ -95,7 +96,7 @@ mod tests {
         assert!(ack(2).supersedes(&ack(1)));
         assert!(!ack(1).supersedes(&ack(2)));
         assert!(!ack(1).supersedes(&ack(1)));
-        // Past the end of the numbers.
+        // Across the wrap-around of sequence numbers.
         assert!(ack(100).supersedes(&ack(u32::MAX - 100)));
         assert!(!ack(u32::MAX - 100).supersedes(&ack(100)));
     }

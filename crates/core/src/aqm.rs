@@ -1,11 +1,12 @@
-//! Active queue management: decides to pass, mark or drop; holds nothing.
+//! Active queue management (AQM): decides whether a packet passes, is marked or is dropped; holds
+//! no packets.
 //!
-//! A discipline asks its AQM twice about every packet: when it arrives, and when it is at the
-//! head and about to leave. The answer already says what the signal becomes: an AQM looks at the
-//! packet's ECN codepoint and its own `ecn` parameter, so it knows whether it marked or dropped.
+//! A discipline asks its AQM twice about every packet: on arrival, and when the packet is at the
+//! head and about to leave. The verdict names the form of the signal: an AQM reads the packet's ECN
+//! codepoint and its own `ecn` parameter, and so decides itself between a mark and a drop.
 //!
-//! Adding an AQM is one file beside this one and one line in `aqms!` below. Its plain form
-//! (`codel`: one FIFO queue) and its flow-queued form (`fq_codel`) come from that line.
+//! To add an AQM, add one file beside this one and one line in `aqms!` below. The line creates the
+//! plain form (`codel`: one FIFO queue) and the flow-queued form (`fq_codel`).
 
 use alloc::sync::Arc;
 
@@ -14,28 +15,28 @@ use crate::packet::Packet;
 use crate::param::Params;
 use crate::units::Time;
 
-/// What an AQM says about a packet.
+/// The decision of an AQM about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Let it pass.
+    /// The packet passes.
     Pass,
-    /// Set CE and let it pass. Only for ECN-capable packets.
+    /// CE is set and the packet passes. Only for ECN-capable packets.
     Mark,
-    /// Drop it.
+    /// The packet is dropped.
     Drop(DropReason),
 }
 
-/// Which packet a full queue gives up.
+/// The packet that a full queue drops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// The one that arrives.
+    /// The arriving packet.
     #[default]
     Tail,
-    /// The one at the head, so that the sender learns of it a queue's length earlier.
+    /// The packet at the head. The sender learns of the drop one queue length earlier.
     Head,
 }
 
-/// The queue that an AQM decides for, as it is without the packet in question.
+/// The queue that an AQM decides about, without the packet in question.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QueueView {
     /// Wire packets in this queue.
@@ -44,19 +45,19 @@ pub struct QueueView {
     pub bytes: u64,
     /// Bytes in the whole discipline (equal to `bytes` for a single queue).
     pub total_bytes: u64,
-    /// Wire packets that the queue may hold.
+    /// Largest number of wire packets in the queue.
     pub limit_packets: u64,
-    /// Bytes that the queue may hold.
+    /// Largest number of bytes in the queue.
     pub limit_bytes: u64,
 }
 
 /// An algorithm that decides when to signal congestion.
 ///
-/// At `on_dequeue` the packet has been taken from the queue already. After
-/// `Drop`, the discipline asks at once about the next packet of the same queue, or calls
-/// [`Aqm::on_empty`] if there is none.
+/// When `on_dequeue` is called, the packet has already left the queue. After `Drop` the discipline
+/// immediately asks about the next packet of the same queue, or calls [`Aqm::on_empty`] if there is
+/// none.
 pub trait Aqm {
-    /// Decides about a packet that arrives.
+    /// Decides about an arriving packet.
     fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
         let _ = (packet, queue, cx);
         Verdict::Pass
@@ -68,52 +69,51 @@ pub trait Aqm {
         Verdict::Pass
     }
 
-    /// Learns that a dequeue found the queue empty.
+    /// Is called when a dequeue finds the queue empty.
     fn on_empty(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
     }
 
-    /// Learns that a full queue refused the packet that arrived, without asking [`Aqm::on_enqueue`].
+    /// Is called when a full queue refuses an arriving packet without asking [`Aqm::on_enqueue`].
     fn on_refused(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
         let _ = (packet, queue, cx);
     }
 
-    /// Learns that packets already in the queue were thrown out because it, or the whole
-    /// discipline, was full.
+    /// Is called when packets were evicted because the queue, or the whole discipline, was full.
     fn on_overflow(&mut self, packets: u32, cx: &mut Cx<'_>) {
         let _ = (packets, cx);
     }
 
-    /// Learns that its flow queue was put on a list again after an idle time; the packet that
-    /// did it is in the queue already.
+    /// Is called when the AQM's flow queue becomes active after an idle time. The packet that
+    /// activated the queue is already in it.
     fn on_activate(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
     }
 
-    /// Learns that its empty flow queue left the lists. Until the next packet arrives no timer is
-    /// called; an AQM that has one makes up for it then.
+    /// Is called when the AQM's empty flow queue becomes inactive. No timer is called until the
+    /// next packet arrives; an AQM with a timer catches up then.
     fn on_deactivate(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
     }
 
-    /// Which packet a full queue gives up.
+    /// Returns which packet a full queue drops.
     fn overflow(&self) -> Overflow {
         Overflow::Tail
     }
 
-    /// When [`Aqm::on_timer`] wants to be called. A timer may be put off, but never moves to an
-    /// earlier instant than it was last said to be due. There may be none until a packet comes, goes or
-    /// is thrown out; who holds the queue asks again then.
+    /// Returns when [`Aqm::on_timer`] is to be called. A timer may be postponed, but never moves to
+    /// an earlier instant than the one last returned. It may stay unset until a packet arrives,
+    /// leaves or is evicted; the discipline asks again after each of these.
     fn next_timer(&self) -> Option<Time> {
         None
     }
 
-    /// Its own timer is due (PIE's update of the probability).
+    /// Is called when the AQM's own timer expires (for example, PIE updates its probability).
     fn on_timer(&mut self, queue: &QueueView, cx: &mut Cx<'_>) {
         let _ = (queue, cx);
     }
 
-    /// Visits its variables.
+    /// Visits the variables of the algorithm.
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
         let _ = visit;
     }
@@ -121,24 +121,26 @@ pub trait Aqm {
 
 /// An AQM that the registry can build.
 pub trait AqmAlgorithm: Aqm + Sized + 'static {
-    /// What the user sets.
+    /// Type of the algorithm's parameters.
     type Params: Params;
-    /// One line for lists and help.
+    /// One-line description for lists and help.
     const DOC: &'static str;
-    /// What gives way when all queues of its flow-queued form are full under `variant linux`: the head of
-    /// the fattest one, or the packet that arrives.
+    /// Which packet is dropped under `variant linux` when the flow-queued form is full: the head of
+    /// the fattest queue, or the arriving packet.
     const FLOW_OVERFLOW_IN_LINUX: Overflow = Overflow::Head;
 
-    /// A fresh instance.
+    /// Creates an instance.
     fn new(params: &Self::Params) -> Self;
 
-    /// A fresh instance for one of the many queues of a flow-queueing discipline, which may share
-    /// `params` with the others.
+    /// Creates an instance for one of the many queues of a flow-queueing discipline. The instance
+    /// may share `params` with the others.
     fn for_flow(params: &Arc<Self::Params>) -> Self {
         Self::new(params)
     }
 }
 
+// A missing method would silently fall back to its default. Clippy makes that an error.
+#[deny(clippy::missing_trait_methods)]
 impl<A: Aqm + ?Sized> Aqm for alloc::boxed::Box<A> {
     fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
         (**self).on_enqueue(packet, queue, cx)
@@ -178,7 +180,7 @@ impl<A: Aqm + ?Sized> Aqm for alloc::boxed::Box<A> {
 mod probability;
 mod rest;
 
-/// Declares the modules of all AQMs and the table that everything else is derived from.
+/// Declares the modules of all AQMs and the table from which everything else is derived.
 macro_rules! aqms {
     ($($module:ident::$name:ident,)+) => {
         $(pub mod $module;)+

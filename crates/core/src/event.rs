@@ -1,9 +1,9 @@
-//! What happens to packets, declared once, and the context that every call carries.
+//! Events, drop reasons, and the context that is passed to every call.
 //!
-//! A packet leaves a queue in exactly two ways: returned by `dequeue`, or handed to the
+//! A packet leaves a queue in exactly two ways: `dequeue` returns it, or the queue hands it to the
 //! [`Sink`] with a [`DropReason`]. Everything else that a listener may want (enqueue, dequeue,
-//! mark, a changed variable of an algorithm) is an [`Event`]; when nobody listens an event costs
-//! one predictable branch.
+//! mark, a changed variable of an algorithm) is an [`Event`]. Without a listener an event costs one
+//! predictable branch.
 
 use crate::packet::{Ecn, Packet};
 use crate::rng::Rng;
@@ -17,15 +17,15 @@ macro_rules! drop_reasons {
         pub enum DropReason { $($(#[doc = $doc])+ $variant,)+ }
 
         impl DropReason {
-            /// Every reason, in the order of their numbers.
+            /// All reasons, in the order of their numbers.
             pub const ALL: &'static [DropReason] = &[$(DropReason::$variant),+];
 
-            /// The word used in recordings, tables and the command line.
+            /// Returns the word used in recordings, tables and the command line.
             pub const fn name(self) -> &'static str {
                 match self { $(DropReason::$variant => $name,)+ }
             }
 
-            /// One sentence for people.
+            /// Returns a one-sentence description.
             pub const fn doc(self) -> &'static str {
                 match self { $(DropReason::$variant => concat!($($doc),+),)+ }
             }
@@ -36,32 +36,32 @@ macro_rules! drop_reasons {
 drop_reasons! {
     /// The queue was full and the arriving packet was refused.
     Overflow = "overflow",
-    /// The queue was full and a packet already in it was thrown out.
+    /// The queue was full and evicted a packet that was already in it.
     Evicted = "evicted",
-    /// The AQM signalled congestion to a flow that cannot be marked.
+    /// The AQM signalled congestion to a flow that does not support ECN.
     Congestion = "congestion",
-    /// The AQM saw a flow that does not respond, or a queue beyond what marks can control.
+    /// The AQM found an unresponsive flow, or a queue that marks alone cannot control.
     Overload = "overload",
-    /// The loss model of the link took it.
+    /// The loss model of the link dropped it.
     Loss = "loss",
     /// A redundant acknowledgement was removed (ACK filter).
     AckFilter = "ack_filter",
-    /// No queue, pipe or port takes such a packet.
+    /// No queue, pipe or port accepts such a packet.
     NoRoute = "no_route",
-    /// A rule denies it.
+    /// A rule denied it.
     Denied = "denied",
-    /// Its queue or pipe was deleted or shrunk.
+    /// Its queue or pipe was deleted or made smaller.
     Reconfigured = "reconfigured",
-    /// A port had no room for it; never the queue's doing.
+    /// A port had no room for it. Queues never give this reason.
     Port = "port",
-    /// It was not a packet: truncated, or with lying lengths.
+    /// It was not a valid packet: truncated, or with wrong length fields.
     Malformed = "malformed",
 }
 
 /// A variable of an algorithm at an instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StateValue {
-    /// A number of things.
+    /// A count.
     Count(u64),
     /// An instant.
     Time(Time),
@@ -74,7 +74,7 @@ pub enum StateValue {
 }
 
 impl StateValue {
-    /// The value as a number: times and spans in nanoseconds, flags as 0 or 1.
+    /// Returns the value as a number: times and spans in nanoseconds, flags as 0 or 1.
     pub fn as_f64(self) -> f64 {
         match self {
             StateValue::Count(n) => n as f64,
@@ -86,7 +86,7 @@ impl StateValue {
     }
 }
 
-/// Packets and bytes held at an instant; a super-packet counts its segments.
+/// Packets and bytes held at an instant. A super-packet counts as its segments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// Wire packets.
@@ -96,28 +96,28 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// Counts `packet` in.
+    /// Adds `packet`.
     pub const fn add(&mut self, packet: &Packet) {
         self.packets += packet.segments as u64;
         self.bytes += packet.len as u64;
     }
 
-    /// Counts `packet` out.
+    /// Removes `packet`.
     pub const fn remove(&mut self, packet: &Packet) {
         self.packets -= packet.segments as u64;
         self.bytes -= packet.len as u64;
     }
 
-    /// Whether nothing is held.
+    /// Returns whether nothing is held.
     pub const fn is_empty(&self) -> bool {
         self.bytes == 0 && self.packets == 0
     }
 }
 
-/// What a listener is told.
+/// An event that is reported to a listener.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A packet was taken in.
+    /// A packet was enqueued.
     Enqueue {
         /// The packet.
         packet: &'a Packet,
@@ -127,84 +127,85 @@ pub enum Event<'a> {
         /// The packet.
         packet: &'a Packet,
     },
-    /// A packet's CE codepoint was set by an AQM.
+    /// An AQM set a packet's CE codepoint.
     Mark {
         /// The packet, already marked.
         packet: &'a Packet,
     },
-    /// A variable of an algorithm took a new value.
+    /// A variable of an algorithm changed.
     State {
-        /// Which queue of the discipline: flow bucket or class, 0 for a single one.
+        /// Number of the queue within the discipline: flow bucket or class, 0 for a single queue.
         queue: u32,
-        /// The variable's name, as the algorithm declares it.
+        /// Name of the variable, as the algorithm declares it.
         name: &'static str,
-        /// Its value.
+        /// New value.
         value: StateValue,
     },
 }
 
-/// The host's end of a queue: takes dropped packets, and hears events if it wants them.
+/// The host's side of a queue: receives dropped packets and, if it listens, events.
 pub trait Sink {
-    /// Takes a dropped packet; its slot is free from here on.
+    /// Receives a dropped packet. Its slot is free from here on.
     fn discard(&mut self, now: Time, packet: Packet, reason: DropReason);
 
-    /// Copies the bytes of `packet` into another slot, for a link that duplicates packets; `None`
-    /// where the host cannot copy.
+    /// Copies the bytes of `packet` into another slot, for a link that duplicates packets. Returns
+    /// `None` where the host cannot copy.
     fn copy(&mut self, now: Time, packet: &Packet) -> Option<u32> {
         let _ = (now, packet);
         None
     }
 
-    /// Flips a bit of the bytes of `packet`, counted from the first byte's highest one, for a link
-    /// that damages packets. A host without bytes has nothing to do.
+    /// Flips one bit of the bytes of `packet`, for a link that damages packets. Bits count from the
+    /// most significant bit of the first byte. A host without bytes does nothing.
     fn corrupt(&mut self, now: Time, packet: &Packet, bit: u64) {
         let _ = (now, packet, bit);
     }
 
-    /// Whether the bytes of `packet` are a TCP acknowledgement that may be lost when a later one
-    /// says as much: without payload, without another flag than ACK, ECE and CWR, without another
-    /// option than SACK and timestamps. A host that does not look into headers says no, and no ACK
-    /// filter removes anything; one that does can compare by [`Ack`](crate::ack::Ack).
+    /// Returns whether `packet` is a TCP acknowledgement that may be dropped when a later one
+    /// carries the same information: it has no payload, no flag but ACK, ECE and CWR, and no option
+    /// but SACK and timestamps. A host that does not read headers returns `false`, and no ACK
+    /// filter removes anything. A host that reads headers can compare them with
+    /// [`Ack`](crate::ack::Ack).
     fn is_pure_ack(&self, packet: &Packet) -> bool {
         let _ = packet;
         false
     }
 
-    /// Whether `newer`, a TCP segment of any kind, tells its receiver more than the pure
-    /// acknowledgement `older` and all that it tells: addresses and ports, ECE and CWR are equal, the
-    /// acknowledged number and the timestamps are not lower, and SACK blocks cover the older ones.
-    /// An equal acknowledgement (a duplicate) tells nothing more. Of one flow that is
+    /// Returns whether `newer`, any TCP segment, carries everything that the pure acknowledgement
+    /// `older` carries, and more: addresses, ports, ECE and CWR are equal, the acknowledged number
+    /// and the timestamps are not lower, and the SACK blocks cover the older ones. An equal
+    /// acknowledgement (a duplicate) carries nothing more. Within one flow this is
     /// [`Ack::supersedes`](crate::ack::Ack::supersedes).
     fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
         let _ = (newer, older);
         false
     }
 
-    /// Whether [`Sink::on_event`] does anything. Asked once per call of a discipline.
+    /// Returns whether [`Sink::on_event`] does anything. A discipline asks once per call.
     fn is_listening(&self) -> bool {
         false
     }
 
-    /// Hears an event.
+    /// Receives an event.
     fn on_event(&mut self, now: Time, event: &Event<'_>) {
         let _ = (now, event);
     }
 }
 
-/// What every call of an algorithm is handed: the time, the randomness, the listener.
+/// The context of a call: time, randomness and listener.
 pub struct Cx<'a> {
     /// The instant of the call.
     pub now: Time,
     /// Seeded randomness.
     pub rng: &'a mut Rng,
-    /// Which queue of the discipline is being served: set by disciplines before they ask an AQM.
+    /// Number of the queue that is being served. A discipline sets it before it asks an AQM.
     pub queue: u32,
     sink: &'a mut dyn Sink,
     is_listening: bool,
 }
 
 impl<'a> Cx<'a> {
-    /// A context at `now`.
+    /// Creates a context at `now`.
     pub fn new(now: Time, rng: &'a mut Rng, sink: &'a mut dyn Sink) -> Self {
         let is_listening = sink.is_listening();
         Cx {
@@ -216,35 +217,37 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Lends the randomness and the listener, to somebody who listens in between and makes a context
-    /// of its own for that.
+    /// Borrows the randomness and the listener, for code that wraps the listener in a context of
+    /// its own.
     pub fn parts(&mut self) -> (&mut Rng, &mut dyn Sink) {
         (self.rng, self.sink)
     }
 
-    /// Hands a packet to the host as dropped.
+    /// Hands a dropped packet to the host.
     #[inline]
     pub fn discard(&mut self, packet: Packet, reason: DropReason) {
         self.sink.discard(self.now, packet, reason);
     }
 
-    /// A copy of `packet` whose bytes the host has put into another slot, if it can.
+    /// Returns a copy of `packet` whose bytes the host has put into another slot, if the host can
+    /// copy.
     pub fn copy(&mut self, packet: &Packet) -> Option<Packet> {
         let slot = self.sink.copy(self.now, packet)?;
         Some(Packet { slot, ..*packet })
     }
 
-    /// Has the host flip a bit of the packet's bytes.
+    /// Makes the host flip one bit of the packet's bytes.
     pub fn corrupt(&mut self, packet: &Packet, bit: u64) {
         self.sink.corrupt(self.now, packet, bit);
     }
 
-    /// Whether the host sees a pure acknowledgement in `packet`: see [`Sink::is_pure_ack`].
+    /// Returns whether the host recognises `packet` as a pure acknowledgement; see
+    /// [`Sink::is_pure_ack`].
     pub fn is_pure_ack(&self, packet: &Packet) -> bool {
         self.sink.is_pure_ack(packet)
     }
 
-    /// Whether the host finds `older` redundant after `newer`: see [`Sink::supersedes`].
+    /// Returns whether the host finds `older` redundant after `newer`; see [`Sink::supersedes`].
     pub fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
         self.sink.supersedes(newer, older)
     }
@@ -265,7 +268,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Tells that `packet` was taken in.
+    /// Reports that `packet` was enqueued.
     #[inline]
     pub fn enqueued(&mut self, packet: &Packet) {
         if self.is_listening {
@@ -273,7 +276,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Tells that `packet` is leaving.
+    /// Reports that `packet` is leaving.
     #[inline]
     pub fn dequeued(&mut self, packet: &Packet) {
         if self.is_listening {
@@ -281,7 +284,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Tells a new value of a variable. The value is computed only if somebody listens.
+    /// Reports a new value of a variable. The value is computed only if there is a listener.
     #[inline]
     pub fn state(&mut self, name: &'static str, value: impl FnOnce() -> StateValue) {
         if self.is_listening {
@@ -294,7 +297,7 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Whether anybody hears events.
+    /// Returns whether there is a listener.
     pub const fn is_listening(&self) -> bool {
         self.is_listening
     }
@@ -307,12 +310,12 @@ pub struct DropCounter {
 }
 
 impl DropCounter {
-    /// Packets dropped for `reason` (segments counted).
+    /// Returns how many packets were dropped for `reason` (segments count).
     pub const fn count(&self, reason: DropReason) -> u64 {
         self.counts[reason as usize]
     }
 
-    /// Packets dropped for any reason.
+    /// Returns how many packets were dropped for any reason.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }

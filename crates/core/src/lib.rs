@@ -1,8 +1,8 @@
 //! Packet queueing without I/O, clocks or global state.
 //!
-//! Time, randomness and the listener for events are arguments ([`Cx`]); a packet is a small
-//! handle ([`Packet`]) whose bytes stay with the host. The same compiled code therefore runs
-//! on live traffic, in the simulator, over a recorded trace and under a fuzzer.
+//! Time, randomness and the listener for events are arguments ([`Cx`]). A packet is a small handle
+//! ([`Packet`]) whose bytes stay with the host. The same compiled code therefore runs on live
+//! traffic, in the simulator, over a recorded trace and under a fuzzer.
 //!
 //! ```
 //! use sluice_core::{Cx, DropCounter, Packet, Rng, Time, registry::Spec};
@@ -13,6 +13,8 @@
 //! queue.enqueue(Packet::new(0, 1500), &mut cx);
 //! assert_eq!(queue.dequeue(&mut cx).map(|p| p.len), Some(1500));
 //! ```
+//!
+//! The folder `examples` has small programs that use this crate.
 #![no_std]
 #![deny(missing_docs)]
 
@@ -24,6 +26,7 @@ pub mod event;
 pub mod link;
 pub mod packet;
 pub mod param;
+pub mod prefetch;
 pub mod record;
 pub mod registry;
 pub mod rng;

@@ -1,24 +1,26 @@
-//! Links: what happens to packets between a queue and the far end.
+//! Links: everything between a queue and the far end.
 //!
-//! A [`Link`] does everything that a path can do to a packet, in this order:
+//! A [`Link`] applies all effects of a path to a packet, in this order:
 //!
 //! ```text
 //! arrival -> loss -> duplicate -> corrupt -> queue -> driver -> rate, framing, profile -> delay, jitter -> far end
 //!            pattern, chain, chance                             (the link is occupied)    reorder
 //! ```
 //!
-//! What comes before the queue happens to packets on their way to the bottleneck, as in netem and in
+//! The effects before the queue strike packets on their way to the bottleneck, as in netem and in
 //! dummynet's `plr`: a lost packet takes no room and no time. The rest is a [`Pipe`] with its
 //! [`Medium`]. A profile's loss comes after its transmission, as in dummynet.
 //!
-//! Every effect is one file with its parameters, has its own stream of randomness forked from one
-//! seed, and is off unless set. [`LinkParams`] is all of them, and reads them from words; what
-//! comes from files (a rate that changes, a profile, a table of deviations) is in [`LinkFiles`].
+//! Each effect is one file with its parameters. It draws from its own stream of randomness, forked
+//! from one seed, and is off unless set. [`LinkParams`] holds the parameters of all effects and
+//! parses them from words. [`LinkFiles`] holds what comes from files: a rate that changes, a
+//! profile, a table of deviations.
 
 use alloc::boxed::Box;
 
 use crate::event::{Backlog, Cx, DropReason};
 use crate::packet::Packet;
+use crate::prefetch;
 use crate::rng::Rng;
 use crate::sched::{Discipline, Wake};
 use crate::units::Bytes;
@@ -62,28 +64,28 @@ pub use text::{TextError, TextErrorKind};
 
 use medium::stream;
 
-/// What a link has done to packets; a super-packet counts once.
+/// Counters of a link's effects. A super-packet counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounts {
-    /// Packets that were lost before the queue.
+    /// Packets lost before the queue.
     pub lost: u64,
-    /// Copies that were made.
+    /// Copies made.
     pub duplicated: u64,
     /// Copies that the host could not make.
     pub uncopied: u64,
-    /// Packets that had a bit flipped.
+    /// Packets with a flipped bit.
     pub corrupted: u64,
 }
 
 /// One direction of a link with all its effects.
 ///
-/// The calls are those of a [`Pipe`]. A host whose packets are super-packets splits them before a
-/// link with effects: an effect strikes a handle as a whole.
+/// The methods are those of a [`Pipe`]. An effect strikes a handle as a whole, so a host with
+/// super-packets splits them before a link with effects.
 #[repr(C)]
 pub struct Link {
     entry: Option<Box<Entry>>,
     pipe: Pipe,
-    /// Bytes that the device takes from the queue.
+    /// Bytes that the device holds.
     driver: Bytes,
     counts: LinkCounts,
 }
@@ -98,7 +100,7 @@ struct Entry {
 }
 
 impl Link {
-    /// An idle link with `queue`. Its effects draw from streams that `rng` forks.
+    /// Creates an idle link with `queue`. Its effects draw from streams forked from `rng`.
     pub fn new(
         params: &LinkParams,
         files: LinkFiles,
@@ -119,7 +121,7 @@ impl Link {
         }
     }
 
-    /// Takes a packet at `cx.now`. What leaves in consequence is found by [`Link::poll`].
+    /// Enqueues a packet at `cx.now`. [`Link::poll`] returns the packets that arrive as a result.
     pub fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
         let Some(entry) = &mut self.entry else {
             self.pipe.enqueue(packet, cx);
@@ -151,54 +153,55 @@ impl Link {
         }
     }
 
-    /// Works off everything that is due up to `cx.now`, and gives the next packet that has arrived
-    /// at the far end. To be called until it gives none.
+    /// Processes everything that is due up to `cx.now` and returns the next packet that has arrived
+    /// at the far end. Call it until it returns `None`.
     pub fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
         self.pipe.poll(cx)
     }
 
-    /// When [`Link::poll`] has something to do next.
+    /// Returns when [`Link::poll`] next has something to do.
     pub fn next_wake(&self) -> Wake {
         self.pipe.next_wake()
     }
 
-    /// Reads what the next packet needs of the link itself; see [`Discipline::touch`].
-    pub fn touch(&self) -> u64 {
-        self.pipe.touch() ^ u64::from(self.entry.is_some())
+    /// Prefetches what [`Link::enqueue`] needs of the link itself. What its queue needs is
+    /// [`Discipline::prefetch_enqueue`].
+    pub fn prefetch_enqueue(&self) {
+        prefetch::value(self);
     }
 
-    /// What waits in the queue.
+    /// Returns what waits in the queue.
     pub fn backlog(&self) -> Backlog {
         self.pipe.backlog()
     }
 
-    /// What is on the link and in the delay line.
+    /// Returns what is on the link and in the delay line.
     pub fn in_flight(&self) -> Backlog {
         self.pipe.in_flight()
     }
 
-    /// The packet whose transmission is under way.
+    /// Returns the packet that is being transmitted.
     pub fn on_wire(&self) -> Option<&Packet> {
         self.pipe.on_wire()
     }
 
-    /// What the effects have done so far.
+    /// Returns the counters of the effects.
     pub const fn counts(&self) -> LinkCounts {
         self.counts
     }
 
-    /// The queue.
+    /// Returns the queue.
     pub fn queue(&self) -> &dyn Discipline {
         self.pipe.queue()
     }
 
-    /// The queue, to change it at `cx.now`: its classes, or to pull packets out of it.
+    /// Returns the queue for changes at `cx.now`: to its classes, or to pull packets out of it.
     pub fn queue_mut(&mut self, cx: &mut Cx<'_>) -> &mut dyn Discipline {
         self.pipe.queue_mut(cx)
     }
 
-    /// Changes all parameters but the device's from `cx.now` on; chains, correlations and streams of randomness start
-    /// anew, what waits or is under way stays as it is.
+    /// Changes all parameters except the device's from `cx.now` on. Chains, correlations and
+    /// streams of randomness restart; packets that wait or are in flight are unaffected.
     pub fn set_params(&mut self, params: &LinkParams, files: LinkFiles, cx: &mut Cx<'_>) {
         let rng = cx.rng.fork(stream::LOSS);
         let (pipe_params, medium) = params.medium(files, &rng);
@@ -212,18 +215,18 @@ impl Link {
         self.pipe.set_params(params, cx);
     }
 
-    /// The rate, delay and burst in force.
+    /// Returns the rate, delay and burst in force.
     pub const fn pipe_params(&self) -> &PipeParams {
         self.pipe.params()
     }
 
-    /// Puts `queue` in the place of the present one and moves the backlog to it.
+    /// Replaces the queue by `queue` and moves the backlog to it.
     pub fn replace_queue(&mut self, queue: Box<dyn Discipline>, cx: &mut Cx<'_>) {
         self.pipe.replace_queue(behind(queue, self.driver), cx);
     }
 }
 
-/// The queue with that of the device behind it, if there is one.
+/// Returns `queue`, followed by the queue of the device if there is one.
 fn behind(queue: Box<dyn Discipline>, driver: Bytes) -> Box<dyn Discipline> {
     if driver == Bytes::ZERO {
         queue
@@ -233,7 +236,7 @@ fn behind(queue: Box<dyn Discipline>, driver: Bytes) -> Box<dyn Discipline> {
 }
 
 impl Entry {
-    /// The effects that are on; `None` if all are off.
+    /// Creates the effects that are on; `None` if all are off.
     fn new(params: &LinkParams, rng: &Rng) -> Option<Box<Self>> {
         let chance = |probability: crate::param::Ratio, correlation, stream| {
             (probability.as_billionths() > 0)
@@ -264,7 +267,8 @@ impl Entry {
         (!is_off).then(|| Box::new(entry))
     }
 
-    /// Pattern, chain and chance each see every packet, so that none shifts another.
+    /// Returns whether the next packet is lost. Pattern, chain and chance each see every packet, so
+    /// that none shifts another.
     fn loses(&mut self) -> bool {
         let by_pattern = self.pattern.strikes();
         let by_chain = match &mut self.gilbert {

@@ -1,4 +1,4 @@
-//! The handle of a packet: what a queue must know of it, and where the host keeps its bytes.
+//! The handle of a packet: what a queue must know about it, and where the host keeps its bytes.
 
 use crate::units::{Span, Time};
 
@@ -6,7 +6,7 @@ use crate::units::{Span, Time};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Ecn {
-    /// The sender does not understand ECN: congestion is signalled by a drop.
+    /// The sender does not support ECN; congestion is signalled by a drop.
     #[default]
     NotEct = 0,
     /// ECN-capable, and an L4S sender (RFC 9331).
@@ -18,7 +18,7 @@ pub enum Ecn {
 }
 
 impl Ecn {
-    /// The codepoint in the two low bits of a TOS or traffic-class octet.
+    /// Returns the codepoint in the two low bits of a TOS or traffic-class octet.
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
             0 => Ecn::NotEct,
@@ -28,7 +28,7 @@ impl Ecn {
         }
     }
 
-    /// Whether congestion may be signalled by a mark.
+    /// Returns whether a mark may signal congestion.
     pub const fn is_capable(self) -> bool {
         !matches!(self, Ecn::NotEct)
     }
@@ -36,17 +36,17 @@ impl Ecn {
 
 /// One packet in a queue: a small handle that is moved, never copied.
 ///
-/// A super-packet (GSO/GRO) is one handle whose `len` and `segments` count what will be on
-/// the wire. The only ways out of a queue are `dequeue` and the sink of dropped packets, so a
-/// slot can neither leak nor be freed twice.
+/// A super-packet (GSO/GRO) is one handle; its `len` and `segments` count what will be on the wire.
+/// A packet leaves a queue only through `dequeue` or the sink of dropped packets, so a slot can
+/// neither leak nor be freed twice.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a packet leaves by being returned or by being handed to the sink"]
 pub struct Packet {
-    /// When it arrived at the queue; the host sets it. Sojourn times count from here.
+    /// When the packet arrived at the queue; set by the host. Sojourn times count from here.
     pub arrival: Time,
     /// Where the host keeps the bytes.
     pub slot: u32,
-    /// Bytes on the link, all segments together; which headers count is the host's choice.
+    /// Bytes on the link, all segments together. The host decides which headers count.
     pub len: u32,
     /// Hash of the flow (5-tuple).
     pub flow: u32,
@@ -54,22 +54,22 @@ pub struct Packet {
     pub src: u32,
     /// Hash of the destination host.
     pub dst: u32,
-    /// The queue of a scheduler with several that a classifier chose.
+    /// The class that a classifier chose, for a scheduler with several queues.
     pub class: u32,
-    /// What a rank function (`pifo`, `pieo`) cannot see in a header and the host may know: bytes that
-    /// the flow has still to send, this packet's included (`srpt`), or microseconds after its
-    /// arrival by which it should leave (`edf`). 0 if unknown.
+    /// Information for a rank function (`pifo`, `pieo`) that no header carries: the bytes that the
+    /// flow has still to send, including this packet (`srpt`), or the microseconds after its
+    /// arrival by which the packet should leave (`edf`). 0 if unknown.
     pub tag: u32,
-    /// Wire packets in this handle: 1, or more for a super-packet.
+    /// Wire packets in this handle: more than 1 for a super-packet.
     pub segments: u16,
-    /// ECN codepoint; the host writes a mark into the header when it transmits.
+    /// ECN codepoint. The host writes a mark into the header when it transmits.
     pub ecn: Ecn,
     /// Differentiated services codepoint (RFC 2474), 0 to 63.
     pub dscp: u8,
 }
 
 impl Packet {
-    /// A packet of `len` bytes, at least 1, which are in `slot`; everything else is zero.
+    /// Creates a packet of `len` bytes, at least 1, stored in `slot`. All other fields are zero.
     pub const fn new(slot: u32, len: u32) -> Self {
         Packet {
             arrival: Time::ZERO,
@@ -86,20 +86,21 @@ impl Packet {
         }
     }
 
-    /// How long it has been in the queue.
+    /// Returns how long the packet has been in the queue.
     pub const fn sojourn(&self, now: Time) -> Span {
         now.since(self.arrival)
     }
 
-    /// The handle, field by field, from or into a place of storage that is not read again before it is
-    /// written. Moved as a whole it would be loaded in pieces wider than the stores that made it, or
-    /// that took it out of an `Option` there; such a load waits until those stores are in the cache.
+    /// Copies the handle field by field, into or out of storage that is not read again before it is
+    /// written. A move of the whole handle would use loads wider than the stores that filled the
+    /// fields (or that took it out of an `Option`). Such a load stalls until those stores reach the
+    /// cache.
     #[inline(always)]
     pub(crate) const fn moved(&self) -> Packet {
         Packet { ..*self }
     }
 
-    /// Bytes of one wire packet of this handle, rounded up.
+    /// Returns the bytes of one wire packet of this handle, rounded up.
     pub const fn segment_len(&self) -> u32 {
         if self.segments > 1 {
             self.len.div_ceil(self.segments as u32)
@@ -109,5 +110,5 @@ impl Packet {
     }
 }
 
-/// A handle must stay small: a queue of 100 000 of them is 4 MB.
+/// A handle must stay small: a queue of 100 000 handles takes 4 MB.
 const _: () = assert!(core::mem::size_of::<Packet>() <= 40);

@@ -1,9 +1,9 @@
 //! Parameters, declared once beside the algorithm that reads them.
 //!
-//! A declaration has a name, a kind (with its unit), a default, a range, one line of
-//! documentation and the source of the default. The command line, the ipfw grammar, the scenario
-//! file, the Python classes, `sluice list`, the docs and the conformance tests all read it; nothing
-//! else repeats it. [`params!`](crate::params) makes a plain struct with typed fields from it.
+//! A declaration has a name, a kind (with its unit), a default, a range, one line of documentation
+//! and the source of the default. The command line, the ipfw grammar, the scenario file, the Python
+//! classes, `sluice list`, the docs and the conformance tests all read this declaration; nothing
+//! else repeats it. [`params!`](crate::params) generates a plain struct with typed fields from it.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -20,22 +20,22 @@ impl Ratio {
     /// One.
     pub const ONE: Ratio = Ratio(1_000_000_000);
 
-    /// `n` billionths.
+    /// Creates a ratio of `n` billionths.
     pub const fn from_billionths(n: u64) -> Self {
         Ratio(n)
     }
 
-    /// In billionths.
+    /// Returns the ratio in billionths.
     pub const fn as_billionths(self) -> u64 {
         self.0
     }
 
-    /// As a floating-point number.
+    /// Returns the ratio as a floating-point number.
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// In units of 2^-`bits`, rounded down; `bits` is at most 64.
+    /// Returns the ratio in units of 2^-`bits`, rounded down; `bits` is at most 64.
     pub const fn as_fixed(self, bits: u32) -> u64 {
         (((self.0 as u128) << bits) / 1_000_000_000) as u64
     }
@@ -65,7 +65,7 @@ pub enum Value {
     Count(u64),
     /// A decimal number.
     Ratio(Ratio),
-    /// A switch: `word` turns it on, `noword` off.
+    /// A switch: `word` turns it on, `noword` turns it off.
     Flag(bool),
     /// One of a list of words.
     Choice(&'static str),
@@ -88,14 +88,14 @@ impl fmt::Display for Value {
     }
 }
 
-/// What kind of value a parameter takes.
+/// The kind of value that a parameter takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A length of time; a bare number counts milliseconds, as in dummynet.
+    /// A length of time. A bare number counts milliseconds, as in dummynet.
     Span,
     /// A link rate.
     Rate,
-    /// A number of bytes; a bare number counts bytes.
+    /// A number of bytes. A bare number counts bytes.
     Bytes,
     /// A whole number.
     Count,
@@ -108,7 +108,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The unit for tables: `time`, `rate`, `bytes`, or empty.
+    /// Returns the unit for tables: `time`, `rate`, `bytes`, or empty.
     pub const fn unit(self) -> &'static str {
         match self {
             Kind::Span => "time",
@@ -118,10 +118,10 @@ impl Kind {
         }
     }
 
-    /// Reads a value of this kind.
+    /// Parses a value of this kind.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// Returns what is wrong with the text.
     pub fn parse(self, text: &str) -> Result<Value, ValueError> {
         Ok(match self {
             Kind::Span if text == "unlimited" => Value::Span(Span::MAX),
@@ -187,28 +187,28 @@ pub enum ValueError {
     NotAChoice(&'static [&'static str]),
 }
 
-/// One parameter's declaration.
+/// The declaration of one parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct ParamDecl {
-    /// The word in every grammar.
+    /// The parameter's word in every grammar.
     pub name: &'static str,
-    /// What it takes.
+    /// Kind of its value.
     pub kind: Kind,
-    /// What holds when it is not given.
+    /// Value if the parameter is not given.
     pub default: Value,
-    /// The smallest and largest accepted values; none for flags and choices.
+    /// Smallest and largest accepted values; `None` for flags and choices.
     pub range: Option<(Value, Value)>,
     /// One line of documentation.
     pub doc: &'static str,
-    /// Where the default and the range come from.
+    /// Source of the default and the range.
     pub source: &'static str,
 }
 
 impl ParamDecl {
-    /// Reads and checks a value for this parameter.
+    /// Parses and checks a value for this parameter.
     ///
     /// # Errors
-    /// What is wrong and what would be accepted.
+    /// Returns what is wrong and what would be accepted.
     pub fn parse(&self, text: &str) -> Result<Value, ParamError> {
         let value = self.kind.parse(text).map_err(|error| ParamError::Value {
             name: self.name,
@@ -222,7 +222,7 @@ impl ParamDecl {
     /// Checks a value against the range.
     ///
     /// # Errors
-    /// [`ParamError::OutOfRange`] with the permitted range.
+    /// Returns [`ParamError::OutOfRange`] with the accepted range.
     pub fn check(&self, value: Value) -> Result<(), ParamError> {
         match self.range {
             Some((low, high)) if value < low || value > high => Err(ParamError::OutOfRange {
@@ -242,31 +242,32 @@ pub enum ParamError {
     /// The text is not a value of the parameter's kind.
     #[error("`{text}` for `{name}`: {error}")]
     Value {
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
-        /// What stood there.
+        /// The text that was given.
         text: String,
-        /// What is wrong with it.
+        /// Why it is not a value.
         error: ValueError,
     },
     /// The value is outside the declared range.
     #[error("`{name} {value}` is outside {low} to {high}")]
     OutOfRange {
-        /// The parameter.
+        /// Name of the parameter.
         name: &'static str,
-        /// What was asked for.
+        /// The value that was given.
         value: Value,
         /// The smallest accepted value.
         low: Value,
         /// The largest accepted value.
         high: Value,
     },
-    /// Values that are each right contradict one another.
+    /// Values that are each in range contradict one another.
     #[error("{0}")]
     Contradiction(String),
 }
 
-/// The settings of `decls` that are nearest to `word`: their names, and `noNAME` of switches.
+/// Returns the settings of `decls` that are nearest to `word`: parameter names, and `noNAME` for
+/// switches.
 pub(crate) fn nearest_setting(
     word: &str,
     decls: impl Iterator<Item = &'static ParamDecl>,
@@ -282,41 +283,23 @@ pub(crate) fn nearest_setting(
     near.into_iter().map(String::from).collect()
 }
 
-/// What contradicts what, as a sentence.
+/// A contradiction, as a sentence.
 pub type Contradiction = String;
 
-/// What is worth a warning, as sentences.
+/// Warnings, as sentences.
 pub type Warnings = Vec<String>;
 
-/// Warns of a value beyond what dummynet takes: it changes it silently, `variant dummynet` here obeys.
-pub(crate) fn beyond_dummynet<V: PartialOrd + fmt::Display>(
-    name: &str,
-    value: V,
-    low: V,
-    high: V,
-) -> Option<String> {
-    let taken = if value < low {
-        low
-    } else if value > high {
-        high
-    } else {
-        return None;
-    };
-    let sentence = "dummynet would silently take";
-    Some(alloc::format!("`{name} {value}`: {sentence} {taken}"))
-}
-
-/// What a user set, by name, checked against the declarations.
+/// The values that a user set, by name, checked against the declarations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values(Vec<(&'static str, Value)>);
 
 impl Values {
-    /// Nothing set.
+    /// Creates an empty set of values.
     pub const fn new() -> Self {
         Values(Vec::new())
     }
 
-    /// Sets `name`; the last setting wins.
+    /// Sets `name`. The last setting wins.
     pub fn set(&mut self, name: &'static str, value: Value) {
         match self.0.iter_mut().find(|(n, _)| *n == name) {
             Some(slot) => slot.1 = value,
@@ -324,12 +307,12 @@ impl Values {
         }
     }
 
-    /// What `name` was set to.
+    /// Returns the value of `name`, if it was set.
     pub fn find(&self, name: &str) -> Option<Value> {
         self.0.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
     }
 
-    /// All settings in the order in which they were first made.
+    /// Iterates over all settings in the order in which they were first made.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
         self.0.iter().copied()
     }
@@ -343,33 +326,33 @@ pub trait Params: Clone + fmt::Debug + Default + 'static {
     /// Sets the parameter called `name`.
     ///
     /// # Panics
-    /// If there is no such parameter, or the value is of another kind.
+    /// Panics if there is no such parameter, or if the value is of another kind.
     fn set(&mut self, name: &str, value: Value);
 
-    /// Checks what no single range can say (`min` below `max` ...).
+    /// Checks conditions among several parameters (`min` below `max` ...).
     ///
     /// # Errors
-    /// What contradicts what.
+    /// Returns the contradiction.
     fn check(&self) -> Result<(), Contradiction> {
         Ok(())
     }
 
-    /// What is allowed but hardly meant, and what the implementation of a `variant` would have changed
-    /// without a word: sentences.
+    /// Returns warnings: settings that are accepted but probably not intended, and settings that
+    /// the implementation named by `variant` would silently have changed.
     fn warnings(&self) -> Warnings {
         Vec::new()
     }
 
-    /// The defaults that settings of `set` such as `preset docsis` put in place of the declared ones.
+    /// Returns the defaults that settings in `set`, such as `preset docsis`, replace.
     fn presets(set: &Values) -> Values {
         let _ = set;
         Values::new()
     }
 
-    /// The defaults, overridden by those of `values` that are declared here.
+    /// Builds the struct from the defaults and those of `values` that are declared here.
     ///
     /// # Errors
-    /// [`ParamError::Contradiction`] from [`Params::check`].
+    /// Returns [`ParamError::Contradiction`] from [`Params::check`].
     fn from_values(values: &Values) -> Result<Self, ParamError> {
         let mut params = Self::default();
         for (name, value) in values.iter() {
@@ -382,7 +365,7 @@ pub trait Params: Clone + fmt::Debug + Default + 'static {
     }
 }
 
-/// For algorithms that have nothing to set.
+/// The parameters of an algorithm that has none.
 #[derive(Clone, Debug, Default)]
 pub struct NoParams;
 
@@ -396,9 +379,9 @@ impl Params for NoParams {
 
 /// A type that can be a parameter.
 pub trait ParamType: Copy {
-    /// Its kind.
+    /// Kind of its value.
     const KIND: Kind;
-    /// From a value of that kind.
+    /// Converts a value of that kind.
     fn from_value(value: Value) -> Option<Self>;
 }
 
@@ -434,7 +417,7 @@ macro_rules! choice {
         pub enum $name { $($(#[$vmeta])* $variant,)+ }
 
         impl $name {
-            /// The word of this choice.
+            /// Returns the word of this choice.
             pub const fn word(self) -> &'static str {
                 match self { $($name::$variant => $word,)+ }
             }
@@ -453,7 +436,7 @@ macro_rules! choice {
 }
 
 choice! {
-    /// Whose rules an algorithm follows where they differ.
+    /// The specification that an algorithm follows where several differ.
     pub enum Variant {
         /// The published text.
         Rfc = "rfc",
@@ -469,11 +452,11 @@ choice! {
 /// ```
 /// use sluice_core::{params, param::Params, units::Span};
 /// params! {
-///     /// What the user sets.
+///     /// Parameters of the example.
 ///     pub struct ExampleParams {
-///         /// Delay that is tolerated.
+///         /// delay that is tolerated
 ///         target: Span = Span(Span::from_ms(5)), Span(Span::from_us(1)) => Span(Span::from_secs(5)), "RFC 8289 section 4.3";
-///         /// Mark instead of dropping.
+///         /// mark instead of dropping
 ///         ecn: bool = Flag(false), "off, as in the pseudo-code";
 ///     }
 /// }

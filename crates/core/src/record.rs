@@ -1,6 +1,6 @@
-//! What happened to each packet, one row each: the columns of every recording.
+//! One row per packet: the columns of every recording.
 //!
-//! The row is declared once, below; `packets.parquet`, the CSV of `sluice replay` and the Python
+//! The row is declared once, below. `packets.parquet`, the CSV of `sluice replay` and the Python
 //! classes take names, units and documentation from [`PacketRecord::COLUMNS`].
 
 use alloc::collections::VecDeque;
@@ -10,7 +10,7 @@ use crate::event::{DropReason, Event};
 use crate::packet::{Ecn, Packet};
 use crate::units::{Span, Time};
 
-/// The columns of `sluice replay`, in order: those that another implementation can be compared by.
+/// The columns of `sluice replay`, in order: those by which other implementations can be compared.
 pub const REPLAY_COLUMNS: &[&str] = &[
     "seq",
     "time_ns",
@@ -22,21 +22,21 @@ pub const REPLAY_COLUMNS: &[&str] = &[
     "reason",
 ];
 
-/// What became of a packet.
+/// What happened to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Still in the queue.
     Queued,
     /// It left unchanged.
     Sent,
-    /// It left with a CE mark set here.
+    /// It left with a CE mark that was set here.
     Marked,
     /// It was dropped.
     Dropped(DropReason),
 }
 
 impl Fate {
-    /// The word in recordings.
+    /// Returns the word used in recordings.
     pub const fn verdict(self) -> &'static str {
         match self {
             Fate::Queued => "queued",
@@ -46,7 +46,7 @@ impl Fate {
         }
     }
 
-    /// The reason of a drop, or nothing.
+    /// Returns the reason of a drop, or an empty string.
     pub const fn reason(self) -> &'static str {
         match self {
             Fate::Dropped(reason) => reason.name(),
@@ -58,22 +58,22 @@ impl Fate {
 /// A column of a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Its name, with the unit where it has one.
+    /// Name, with the unit where there is one.
     pub name: &'static str,
-    /// Whether it holds words instead of numbers.
+    /// Whether the column holds words instead of numbers.
     pub is_text: bool,
     /// One line of documentation.
     pub doc: &'static str,
 }
 
-/// The value of a column in a row.
+/// The value of one column in one row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// A number.
     Number(u64),
     /// A word.
     Text(&'static str),
-    /// Nothing: the packet is still queued.
+    /// No value: the packet is still queued.
     Empty,
 }
 
@@ -85,7 +85,7 @@ macro_rules! packet_columns {
                 name: $name, is_text: $is_text, doc: $doc,
             },)+];
 
-            /// The cells of this row, in the order of [`PacketRecord::COLUMNS`].
+            /// Returns the cells of this row, in the order of [`PacketRecord::COLUMNS`].
             pub fn cells(&self) -> [Cell; Self::COLUMNS.len()] {
                 [$({ let $row = self; $cell },)+]
             }
@@ -93,26 +93,26 @@ macro_rules! packet_columns {
     };
 }
 
-/// One packet's way through a queue.
+/// The record of one packet in one queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketRecord {
     /// Number of the packet in the order of arrival.
     pub seq: u64,
     /// When it arrived.
     pub arrival: Time,
-    /// Its flow hash.
+    /// Flow hash.
     pub flow: u32,
-    /// Its bytes on the link.
+    /// Bytes on the link.
     pub len: u32,
     /// Wire packets in it.
     pub segments: u16,
-    /// Its ECN codepoint at arrival.
+    /// ECN codepoint at arrival.
     pub ecn: Ecn,
-    /// The class it was given.
+    /// The class that the packet was given.
     pub class: u32,
-    /// What became of it.
+    /// What happened to the packet.
     pub fate: Fate,
-    /// When that was: the dequeue or the drop.
+    /// When that happened: the time of the dequeue or the drop.
     pub at: Time,
 }
 
@@ -131,7 +131,7 @@ packet_columns! {
 }
 
 impl PacketRecord {
-    /// Time from arrival to what became of it.
+    /// Returns the time from arrival to the dequeue or the drop.
     pub fn sojourn(&self) -> Span {
         self.at.since(self.arrival)
     }
@@ -144,39 +144,40 @@ impl PacketRecord {
     }
 }
 
-/// Puts the events of one queue together into rows.
+/// Combines the events of one queue into rows.
 ///
-/// The host calls [`Tracer::arrive`] before it enqueues a packet, and passes on what its sink is
-/// told. Rows come out in the order of arrival.
+/// The host calls [`Tracer::arrive`] before it enqueues a packet and forwards the events that its
+/// sink receives. Rows come out in the order of arrival.
 #[derive(Debug, Default)]
 pub struct Tracer {
     rows: VecDeque<Open>,
     /// Sequence number of the first row.
     first: u64,
-    /// Which row belongs to the packet in a slot.
+    /// The row that belongs to the packet in each slot.
     of_slot: Vec<u64>,
 }
 
-/// A row that may not be settled yet.
+/// A row that may not be complete yet.
 #[derive(Debug)]
 struct Open {
     record: PacketRecord,
-    /// Whether an AQM has marked it, at arrival perhaps, long before it leaves.
+    /// Whether an AQM has marked the packet; it may do so at arrival, long before the packet
+    /// leaves.
     is_marked: bool,
 }
 
 impl Tracer {
-    /// No rows.
+    /// Creates a tracer without rows.
     pub fn new() -> Self {
         Tracer::default()
     }
 
-    /// A packet arrives.
+    /// Records the arrival of a packet.
     pub fn arrive(&mut self, packet: &Packet) {
         self.arrive_as(packet, packet.flow);
     }
 
-    /// A packet arrives that rows name by `flow` instead of its hash.
+    /// Records the arrival of a packet whose row shows `flow` instead of its hash.
     pub fn arrive_as(&mut self, packet: &Packet, flow: u32) {
         let seq = self.first + self.rows.len() as u64;
         let slot = packet.slot as usize;
@@ -201,7 +202,7 @@ impl Tracer {
         });
     }
 
-    /// An event was told.
+    /// Records an event.
     pub fn on_event(&mut self, now: Time, event: &Event<'_>) {
         match event {
             Event::Mark { packet } => {
@@ -223,7 +224,7 @@ impl Tracer {
         }
     }
 
-    /// A packet was dropped.
+    /// Records a dropped packet.
     pub fn discard(&mut self, now: Time, packet: &Packet, reason: DropReason) {
         if let Some(row) = self.row(packet) {
             row.record.fate = Fate::Dropped(reason);
@@ -231,12 +232,12 @@ impl Tracer {
         }
     }
 
-    /// All rows, also those of packets that are still queued.
+    /// Returns all rows, including those of packets that are still queued.
     pub fn into_rows(self) -> impl Iterator<Item = PacketRecord> {
         self.rows.into_iter().map(|row| row.record)
     }
 
-    /// Takes the rows before the oldest packet that is still queued.
+    /// Removes and returns the rows before the oldest packet that is still queued.
     pub fn take_settled(&mut self) -> impl Iterator<Item = PacketRecord> + '_ {
         core::iter::from_fn(|| {
             if self.rows.front()?.record.fate == Fate::Queued {

@@ -1,8 +1,8 @@
-//! Every algorithm by name, with its parameters and how to build it.
+//! The registry: every algorithm by name, with its parameters and its constructor.
 //!
-//! A queue is written as words: `fq_codel target 5ms interval 100ms noecn`. The first word names
-//! an algorithm, the others its parameters; [`Spec::parse`] checks all of it against the
-//! declarations and says where it is wrong.
+//! A queue is written as words: `fq_codel target 5ms interval 100ms noecn`. The first word names an
+//! algorithm, the others its parameters. [`Spec::parse`] checks all words against the declarations
+//! and reports where one is wrong.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -18,19 +18,21 @@ use crate::sched::fq::{Fq, FqParams};
 use crate::sched::{self, Discipline, DisciplineAlgorithm};
 use crate::spelling::nearest;
 
-/// What an algorithm is.
+mod dummynet;
+
+/// The form of an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// An AQM on a single FIFO queue.
     Aqm,
     /// An AQM in each queue of a flow-queueing discipline.
     FlowQueued,
-    /// A discipline of its own.
+    /// A discipline without an AQM of the user's choice.
     Discipline,
 }
 
 impl Form {
-    /// The word for lists.
+    /// Returns the word used in lists.
     pub const fn name(self) -> &'static str {
         match self {
             Form::Aqm => "aqm",
@@ -44,9 +46,9 @@ type Build<T> = fn(&Values) -> Result<Box<T>, ParamError>;
 
 /// A registered algorithm.
 pub struct Algorithm {
-    /// Its name in every grammar.
+    /// Name in every grammar.
     pub name: &'static str,
-    /// What it is.
+    /// Its form.
     pub form: Form,
     /// One line of documentation.
     pub doc: &'static str,
@@ -64,7 +66,7 @@ impl fmt::Debug for Algorithm {
 }
 
 impl Algorithm {
-    /// The parameters, those of the AQM first. A word that both layers declare (`variant`)
+    /// Returns the parameters, those of the AQM first. A word that both layers declare (`variant`)
     /// appears once and sets both.
     pub fn params(&self) -> impl Iterator<Item = &'static ParamDecl> + '_ {
         let [first, second] = self.groups;
@@ -75,8 +77,8 @@ impl Algorithm {
         )
     }
 
-    /// What holds for `decl` when it is not given. Flow-queued forms signal by marks unless told
-    /// otherwise (RFC 8290 section 5.2.6: ECN on by default), plain ones by drops.
+    /// Returns the value of `decl` if it is not given. Flow-queued forms mark by default (RFC 8290
+    /// section 5.2.6: ECN on by default); plain forms drop.
     pub fn default_of(&self, decl: &ParamDecl) -> Value {
         if self.form == Form::FlowQueued && decl.name == "ecn" {
             Value::Flag(true)
@@ -85,8 +87,8 @@ impl Algorithm {
         }
     }
 
-    /// What holds for `decl` when `values` are set: its own setting, else that of a preset, else the
-    /// default of this form.
+    /// Returns the value of `decl` when `values` are set: its own setting, else that of a preset,
+    /// else the default of this form.
     pub fn value_of(&self, decl: &ParamDecl, values: &Values) -> Value {
         values
             .find(decl.name)
@@ -98,7 +100,7 @@ impl Algorithm {
             .unwrap_or_else(|| self.default_of(decl))
     }
 
-    /// The values that hold when `values` are set.
+    /// Returns the values of all parameters when `values` are set.
     fn complete(&self, values: &Values) -> Values {
         let mut all = Values::new();
         for decl in self.params() {
@@ -110,12 +112,14 @@ impl Algorithm {
     /// Builds the discipline.
     ///
     /// # Errors
-    /// [`ParamError::Contradiction`] when values that are each in range exclude one another.
+    /// Returns [`ParamError::Contradiction`] when values that are each in range exclude one
+    /// another.
     pub fn build(&self, values: &Values) -> Result<Box<dyn Discipline>, ParamError> {
         (self.build)(&self.complete(values))
     }
 
-    /// Builds the AQM alone, for a queue of a discipline with several; `None` for disciplines.
+    /// Builds the AQM alone, for one queue of a scheduler with several. Returns `None` for
+    /// disciplines.
     ///
     /// # Errors
     /// As [`Algorithm::build`].
@@ -124,7 +128,7 @@ impl Algorithm {
     }
 }
 
-/// The registry line of an AQM's plain form.
+/// Returns the registry entry of an AQM's plain form.
 pub(crate) const fn plain<A: AqmAlgorithm>(name: &'static str) -> Algorithm {
     Algorithm {
         name,
@@ -141,7 +145,7 @@ pub(crate) const fn plain<A: AqmAlgorithm>(name: &'static str) -> Algorithm {
     }
 }
 
-/// The registry line of an AQM's flow-queued form.
+/// Returns the registry entry of an AQM's flow-queued form.
 pub(crate) const fn flow_queued<A: AqmAlgorithm>(name: &'static str) -> Algorithm {
     Algorithm {
         name,
@@ -158,7 +162,7 @@ pub(crate) const fn flow_queued<A: AqmAlgorithm>(name: &'static str) -> Algorith
     }
 }
 
-/// The registry line of a discipline.
+/// Returns the registry entry of a discipline.
 pub(crate) const fn discipline<D: DisciplineAlgorithm>(name: &'static str) -> Algorithm {
     Algorithm {
         name,
@@ -176,7 +180,7 @@ fn warnings<P: Params>(values: &Values) -> Warnings {
     P::from_values(values).map_or_else(|_| Vec::new(), |params| params.warnings())
 }
 
-/// Every registered algorithm: disciplines, AQMs, flow-queued AQMs.
+/// Returns every registered algorithm: disciplines, AQMs, flow-queued AQMs.
 ///
 /// ```
 /// use sluice_core::registry;
@@ -189,7 +193,7 @@ pub fn algorithms() -> impl Iterator<Item = &'static Algorithm> {
         .chain(aqm::FLOW_QUEUED)
 }
 
-/// The algorithm called `name`.
+/// Finds the algorithm called `name`.
 pub fn find(name: &str) -> Option<&'static Algorithm> {
     algorithms().find(|a| a.name == name)
 }
@@ -199,7 +203,7 @@ pub fn find(name: &str) -> Option<&'static Algorithm> {
 pub struct Spec {
     /// The algorithm.
     pub algorithm: &'static Algorithm,
-    /// What was set; everything else has its default.
+    /// The values that were set. All others have their defaults.
     pub values: Values,
 }
 
@@ -207,7 +211,7 @@ pub struct Spec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}")]
 pub struct SpecError {
-    /// Where in the text.
+    /// Byte range in the text.
     pub span: core::ops::Range<usize>,
     /// What is wrong.
     pub kind: SpecErrorKind,
@@ -216,7 +220,7 @@ pub struct SpecError {
 /// What is wrong with the text of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecErrorKind {
-    /// There is no word at all.
+    /// The text has no words.
     #[error("no queue is named")]
     Empty,
     /// The first word names no algorithm.
@@ -230,10 +234,10 @@ pub enum SpecErrorKind {
         /// The word.
         word: String,
     },
-    /// A parameter is set a second time: which of the two is meant?
+    /// A parameter is set twice.
     #[error("`{0}` is set twice")]
     Repeated(&'static str),
-    /// A parameter stands last, without its value.
+    /// The text ends with a parameter that needs a value.
     #[error("`{0}` needs a value")]
     MissingValue(&'static str),
     /// A value is refused.
@@ -242,7 +246,7 @@ pub enum SpecErrorKind {
 }
 
 impl SpecError {
-    /// The words that would have been accepted where an unknown one stood.
+    /// Returns the words that would have been accepted in place of an unknown one.
     pub fn candidates(&self) -> Vec<&'static str> {
         match &self.kind {
             SpecErrorKind::Empty | SpecErrorKind::UnknownAlgorithm(_) => {
@@ -257,7 +261,7 @@ impl SpecError {
         }
     }
 
-    /// The words that may have been meant where an unknown one stands; see [`nearest`].
+    /// Returns the words that may have been intended in place of an unknown one; see [`nearest`].
     ///
     /// ```
     /// use sluice_core::registry::Spec;
@@ -285,10 +289,10 @@ impl SpecError {
 }
 
 impl Spec {
-    /// Reads `NAME [PARAMETER VALUE | FLAG | noFLAG]...`.
+    /// Parses `NAME [PARAMETER VALUE | FLAG | noFLAG]...`.
     ///
     /// # Errors
-    /// What is wrong and where; nothing is clamped.
+    /// Returns what is wrong and where. No value is clamped.
     ///
     /// ```
     /// use sluice_core::registry::Spec;
@@ -309,7 +313,7 @@ impl Spec {
             });
         };
         let Some(algorithm) = find(name) else {
-            // `fq codel` for `fq_codel`: both words together name one.
+            // `fq codel` for `fq_codel`: the two words together name an algorithm.
             let span = match words.next() {
                 Some((next, word)) if find(&alloc::format!("{name}_{word}")).is_some() => {
                     span.start..next.end
@@ -374,8 +378,8 @@ impl Spec {
         self.algorithm.build(&self.values)
     }
 
-    /// What is allowed but hardly meant, and what the implementation of a `variant` would have changed
-    /// without a word: sentences for the user.
+    /// Returns warnings for the user: settings that are accepted but probably not intended, and
+    /// settings that the implementation named by `variant` would silently have changed.
     ///
     /// ```
     /// use sluice_core::registry::Spec;
@@ -386,11 +390,26 @@ impl Spec {
     /// ```
     pub fn warnings(&self) -> Warnings {
         let values = self.algorithm.complete(&self.values);
+        let mut all = Warnings::new();
+        if self.value("variant") == Some(Value::Choice("dummynet")) {
+            all.extend(self.beyond_dummynet());
+        }
         let each = self.algorithm.warnings.iter();
-        each.flat_map(|warnings| warnings(&values)).collect()
+        all.extend(each.flat_map(|warnings| warnings(&values)));
+        all
     }
 
-    /// The value that holds for the parameter called `name`.
+    fn beyond_dummynet(&self) -> impl Iterator<Item = String> + '_ {
+        self.algorithm.params().filter_map(|decl| {
+            let value = self.algorithm.value_of(decl, &self.values);
+            let taken = self.algorithm.dummynet_value(decl, value);
+            let name = decl.name;
+            (taken != value)
+                .then(|| alloc::format!("`{name} {value}`: dummynet would silently take {taken}"))
+        })
+    }
+
+    /// Returns the value in force of the parameter called `name`.
     pub fn value(&self, name: &str) -> Option<Value> {
         let decl = self.algorithm.params().find(|d| d.name == name)?;
         Some(self.algorithm.value_of(decl, &self.values))
@@ -411,7 +430,7 @@ impl fmt::Display for Spec {
     }
 }
 
-/// The words of a text with their byte ranges.
+/// Iterates over the words of a text with their byte ranges.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = (core::ops::Range<usize>, &str)> {
     text.split_whitespace().map(move |word| {
         let start = word.as_ptr() as usize - text.as_ptr() as usize;

@@ -1,19 +1,19 @@
-//! The source of randomness that is handed to every algorithm.
+//! The source of randomness that is passed to every algorithm.
 
 use rand_core::{Rng as _, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A seeded generator (xoshiro256++): same seed, same draws, on every machine.
+/// A seeded generator (xoshiro256++): the same seed gives the same draws on every machine.
 #[derive(Clone, Debug)]
 pub struct Rng(Xoshiro256PlusPlus);
 
 impl Rng {
-    /// A generator whose draws depend on `seed` alone.
+    /// Creates a generator whose draws depend on `seed` alone.
     pub fn from_seed(seed: u64) -> Self {
         Rng(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// An independent generator for the part called `stream`, so that adding a consumer of
+    /// Creates an independent generator for the consumer `stream`, so that a new consumer of
     /// randomness does not shift the draws of the others.
     pub fn fork(&self, stream: u64) -> Self {
         let mut parent = self.clone();
@@ -21,33 +21,33 @@ impl Rng {
         Rng::from_seed(base ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
-    /// 64 uniform bits.
+    /// Draws 64 uniform bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// 32 uniform bits.
+    /// Draws 32 uniform bits.
     pub fn next_u32(&mut self) -> u32 {
         self.0.next_u32()
     }
 
-    /// A uniform number below `bound`, by multiply and shift (bias below 2^-32 for `bound` up to
-    /// 2^32).
+    /// Draws a uniform number below `bound`, by multiply and shift (bias below 2^-32 for `bound` up
+    /// to 2^32).
     ///
     /// # Panics
-    /// If `bound` is zero.
+    /// Panics if `bound` is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "a draw needs at least one outcome");
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True with probability `p`, a fraction in units of 2^-32 (`1 << 32` is certain).
+    /// Returns `true` with probability `p`, a fraction in units of 2^-32 (`1 << 32` is certain).
     pub fn chance(&mut self, p: u64) -> bool {
         u64::from(self.next_u32()) < p
     }
 
-    /// A uniform number in [0, 1) with 53 bits: for traffic models, never for a decision whose
-    /// source uses fixed point.
+    /// Draws a uniform number in [0, 1) with 53 bits. For traffic models only; decisions whose
+    /// source uses fixed point must not use it.
     pub fn unit_f64(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }

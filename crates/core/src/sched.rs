@@ -1,8 +1,8 @@
 //! Disciplines: hold packets and decide their order.
 //!
-//! Adding a discipline is one file beside this one and one line in `disciplines!` below. For a
-//! scheduler with classes that file is an [`Order`](classful::Order), for a rank function a
-//! [`Rank`](rank::Rank): what they order is held for them.
+//! To add a discipline, add one file beside this one and one line in `disciplines!` below. For a
+//! scheduler with classes that file is an [`Order`](classful::Order); for a rank function it is a
+//! [`Rank`](rank::Rank). In both cases the packets are held elsewhere.
 
 use alloc::boxed::Box;
 
@@ -11,7 +11,7 @@ use crate::packet::Packet;
 use crate::param::Params;
 use crate::units::Time;
 
-/// When a discipline can next give a packet.
+/// When a discipline can next return a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wake {
     /// At once.
@@ -25,78 +25,76 @@ pub enum Wake {
 /// A queue of packets, as the host and the pipe see it.
 ///
 /// Calls come in the order of time. Calling [`Discipline::dequeue`] earlier than
-/// [`Discipline::next_wake`] says is harmless: it returns nothing and changes nothing that a later
-/// call could show.
+/// [`Discipline::next_wake`] says is harmless: it returns `None` and changes nothing that a later
+/// call could reveal.
 pub trait Discipline {
-    /// Takes a packet, or hands it (or another one, to make room) to the sink.
+    /// Enqueues a packet, or hands it (or another one, to make room) to the sink.
     fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>);
 
-    /// Gives the next packet that may leave now.
+    /// Returns the next packet that may leave now.
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<Packet>;
 
-    /// When [`Discipline::dequeue`] may give a packet.
+    /// Returns when [`Discipline::dequeue`] may return a packet.
     fn next_wake(&self) -> Wake;
 
-    /// When [`Discipline::on_timer`] wants to be called; never makes a packet leave earlier.
+    /// Returns when [`Discipline::on_timer`] is to be called. A timer never makes a packet leave
+    /// earlier.
     fn next_timer(&self) -> Option<Time> {
         None
     }
 
-    /// A timer of an AQM is due.
+    /// Is called when a timer of an AQM expires.
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
     }
 
-    /// Takes out a packet without asking anybody, to move a backlog to another discipline;
-    /// packets come in an order in which they could have left.
+    /// Removes a packet without asking an AQM, to move a backlog to another discipline. Packets
+    /// come in an order in which they could have left.
     fn pull(&mut self) -> Option<Packet>;
 
-    /// What is held.
+    /// Returns what is held.
     fn backlog(&self) -> Backlog;
 
-    /// Visits the variables of the algorithm, with the queue that they belong to.
+    /// Visits the variables of the algorithm, each with the number of its queue.
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {
         let _ = visit;
     }
 
-    /// The same as a scheduler with several queues, if it is one.
+    /// Returns the discipline as a scheduler with classes, if it is one.
     fn as_classful(&mut self) -> Option<&mut dyn Classful> {
         None
     }
 
-    /// Another one with these parameters, of the same build, that has seen no packet. What never
-    /// changes the two share: a hundred thousand links then have one copy of it in the cache. `None`
-    /// where nothing is gained over building one from its words.
+    /// Creates an empty discipline with the same parameters, which shares its immutable data with
+    /// this one. A hundred thousand links then have one copy of that data in the cache. Returns
+    /// `None` where this has no advantage over building one from its words.
     fn blank(&self) -> Option<Box<dyn Discipline>> {
         None
     }
 
-    /// Reads the memory that the next packet of a flow will need, and changes nothing. A host of very
-    /// many disciplines calls it for a batch of packets before it enqueues the first: then their
-    /// memory is fetched at one time, not one after another. The number keeps the reads from being
-    /// left out.
-    fn touch(&self, flow: u32) -> u64 {
-        u64::from(flow)
+    /// Prefetches what [`Discipline::enqueue`] needs for the next packet of `flow`; see
+    /// [`prefetch`](crate::prefetch).
+    fn prefetch_enqueue(&self, flow: u32) {
+        let _ = flow;
     }
 
-    /// Names addresses of what the packet that will probably be dequeued next will need, so that the host
-    /// can have it fetched without waiting.
-    fn visit_next(&self, visit: &mut dyn FnMut(*const u8)) {
-        let _ = visit;
-    }
+    /// Prefetches the packet that [`Discipline::dequeue`] will probably return next.
+    fn prefetch_dequeue(&self) {}
 }
 
 /// A discipline that the registry can build.
 pub trait DisciplineAlgorithm: Discipline + Sized + 'static {
-    /// What the user sets.
+    /// Type of its parameters.
     type Params: Params;
-    /// One line for lists and help.
+    /// One-line description for lists and help.
     const DOC: &'static str;
 
-    /// A fresh instance.
+    /// Creates an instance.
     fn new(params: &Self::Params) -> Self;
 }
 
+// A missing method would silently fall back to its default. Clippy makes that an error.
+#[deny(clippy::missing_trait_methods)]
 impl<D: Discipline + ?Sized> Discipline for Box<D> {
     fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
         (**self).enqueue(packet, cx);
@@ -128,11 +126,11 @@ impl<D: Discipline + ?Sized> Discipline for Box<D> {
     fn blank(&self) -> Option<Box<dyn Discipline>> {
         (**self).blank()
     }
-    fn touch(&self, flow: u32) -> u64 {
-        (**self).touch(flow)
+    fn prefetch_enqueue(&self, flow: u32) {
+        (**self).prefetch_enqueue(flow);
     }
-    fn visit_next(&self, visit: &mut dyn FnMut(*const u8)) {
-        (**self).visit_next(visit);
+    fn prefetch_dequeue(&self) {
+        (**self).prefetch_dequeue();
     }
 }
 
@@ -149,8 +147,8 @@ mod ring;
 pub use class::ClassCounters;
 pub use classful::{Classful, Share, ShareError};
 
-/// Declares the modules of the disciplines that stand for themselves, and their table. A discipline
-/// is called like its module unless it says otherwise (`as "wf2q+"`).
+/// Declares the modules of the disciplines and the table from which everything else is derived. A
+/// discipline has the name of its module unless another is given (`as "wf2q+"`).
 macro_rules! disciplines {
     ($($module:ident::$name:ident $(as $word:literal)?,)+) => {
         $(pub mod $module;)+

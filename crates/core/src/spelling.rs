@@ -1,17 +1,18 @@
-//! What somebody may have meant who wrote a word that does not exist.
+//! Suggestions for misspelled words.
 //!
-//! One rule for every grammar: queues, links, scenario files, columns, ipfw commands. Written here
-//! because the well-known crates for distances of words need `std`.
+//! One rule applies to every grammar: queues, links, scenario files, columns, ipfw commands. It is
+//! implemented here because the well-known crates for edit distances need `std`.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Those of `candidates` that are nearest to `word`: all equally near, in the order given, at most
-/// three; none if all are far.
+/// Returns those of `candidates` that are nearest to `word`: all that are equally near, in the
+/// order given, at most three; none if all are far.
 ///
-/// What counts is letters that are missing, too many, wrong, or swapped with their neighbour; small
-/// and capital letters are the same, and so are `_`, `-` and a space. A candidate is near if at most a
-/// third of the longer word's letters differ (or one of a short one), or if one is the beginning of the other.
+/// The distance counts letters that are missing, surplus, wrong, or swapped with their neighbour.
+/// Upper and lower case are equal, and so are `_`, `-` and a space. A candidate is near if at most
+/// a third of the longer word's letters differ (or one letter of a short word), or if one word is a
+/// prefix of the other.
 ///
 /// ```
 /// use sluice_core::spelling::nearest;
@@ -39,7 +40,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     near
 }
 
-/// The beginning of an answer: `did you mean ...?` with the nearest words, or nothing if none is near.
+/// Returns the question `did you mean ...?` with the nearest words, or `None` if none is near.
 ///
 /// ```
 /// use sluice_core::spelling::question;
@@ -51,7 +52,7 @@ pub fn question<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -
     (!near.is_empty()).then(|| alloc::format!("did you mean `{}`?", near.join("` or `")))
 }
 
-/// More are no help.
+/// Most suggestions in one answer.
 const AT_MOST: usize = 3;
 
 fn folded(word: &str) -> Vec<char> {
@@ -67,16 +68,16 @@ fn distance_if_near(word: &[char], candidate: &[char]) -> Option<usize> {
     if distance <= (word.len().max(candidate.len()) / 3).max(1) {
         return Some(distance);
     }
-    // One letter begins too many words.
+    // A single letter is a prefix of too many words.
     let is_beginning = |a: &[char], b: &[char]| a.len() > 1 && b.starts_with(a);
     let is_near = is_beginning(word, candidate) || is_beginning(candidate, word);
     is_near.then_some(distance)
 }
 
-/// Letters that must be put in, taken out or changed, or neighbours that must be swapped, where no
-/// letter is touched twice ("optimal string alignment").
+/// Returns how many letters must be inserted, deleted or changed, or neighbours swapped, where no
+/// letter is edited twice ("optimal string alignment").
 fn distance(a: &[char], b: &[char]) -> usize {
-    // Rows of the table of distances between beginnings: the one before the last, the last, this one.
+    // Rows of the table of distances between prefixes: the one before last, the last, and this one.
     let mut rows: [Vec<usize>; 3] = [Vec::new(), (0..=b.len()).collect(), Vec::new()];
     for i in 1..=a.len() {
         let [before, last, row] = &mut rows;
@@ -104,8 +105,8 @@ mod tests {
     #[test]
     fn distances_are_those_of_the_edits() {
         let distance = |a: &str, b: &str| distance(&folded(a), &folded(b));
-        // Wrong, missing, too many, swapped; and "kitten" to "sitting", the textbook's example of
-        // two changes and one more letter.
+        // Wrong, missing, surplus, swapped; and "kitten" to "sitting", the textbook example with
+        // two changes and one insertion.
         for (a, b, edits) in [
             ("", "", 0),
             ("", "red", 3),

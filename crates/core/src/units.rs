@@ -1,9 +1,9 @@
 //! Quantities: instants, spans, rates and byte counts, as integers.
 //!
-//! Every decision in Sluice is made on these types. They are plain integers so that a run
-//! gives the same bits on every machine, and newtypes so that a span cannot be passed where
-//! a rate is meant. Text forms carry their unit (`"20ms"`, `"10Mbit/s"`, `"64KiB"`), and
-//! parsing a number without one is an error, except where a grammar defines a default.
+//! Every decision in Sluice is made on these types. They are plain integers, so that a run gives
+//! the same bits on every machine, and newtypes, so that a span cannot be passed where a rate is
+//! expected. Text forms carry their unit (`"20ms"`, `"10Mbit/s"`, `"64KiB"`). A number without a
+//! unit is an error, except where a grammar defines a default.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Mul, Sub, SubAssign};
@@ -30,74 +30,74 @@ impl Time {
     /// Later than every instant that occurs.
     pub const MAX: Time = Time(u64::MAX);
 
-    /// The instant `ns` nanoseconds after the origin.
+    /// Creates the instant `ns` nanoseconds after the origin.
     pub const fn from_ns(ns: u64) -> Self {
         Time(ns)
     }
 
-    /// Nanoseconds since the origin.
+    /// Returns nanoseconds since the origin.
     pub const fn as_ns(self) -> u64 {
         self.0
     }
 
-    /// The span since `earlier`, zero when `earlier` is later.
+    /// Returns the span since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 
-    /// `self + span`, stopping at [`Time::MAX`].
+    /// Returns `self + span`, saturating at [`Time::MAX`].
     pub const fn saturating_add(self, span: Span) -> Time {
         Time(self.0.saturating_add(span.0))
     }
 }
 
 impl Span {
-    /// No time at all.
+    /// An empty span.
     pub const ZERO: Span = Span(0);
     /// Longer than every span that occurs.
     pub const MAX: Span = Span(u64::MAX);
 
-    /// A span of `ns` nanoseconds.
+    /// Creates a span of `ns` nanoseconds.
     pub const fn from_ns(ns: u64) -> Self {
         Span(ns)
     }
 
-    /// A span of `us` microseconds.
+    /// Creates a span of `us` microseconds.
     pub const fn from_us(us: u64) -> Self {
         Span(us * 1_000)
     }
 
-    /// A span of `ms` milliseconds.
+    /// Creates a span of `ms` milliseconds.
     pub const fn from_ms(ms: u64) -> Self {
         Span(ms * 1_000_000)
     }
 
-    /// A span of `s` seconds.
+    /// Creates a span of `s` seconds.
     pub const fn from_secs(s: u64) -> Self {
         Span(s * 1_000_000_000)
     }
 
-    /// Nanoseconds.
+    /// Returns nanoseconds.
     pub const fn as_ns(self) -> u64 {
         self.0
     }
 
-    /// Seconds, for reports; never for decisions.
+    /// Returns seconds, for reports; never for decisions.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// Milliseconds, for reports; never for decisions.
+    /// Returns milliseconds, for reports; never for decisions.
     pub fn as_ms_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// `self - other`, stopping at zero.
+    /// Returns `self - other`, saturating at zero.
     pub const fn saturating_sub(self, other: Span) -> Span {
         Span(self.0.saturating_sub(other.0))
     }
 
-    /// `self + other`, stopping at [`Span::MAX`].
+    /// Returns `self + other`, saturating at [`Span::MAX`].
     pub const fn saturating_add(self, other: Span) -> Span {
         Span(self.0.saturating_add(other.0))
     }
@@ -105,7 +105,7 @@ impl Span {
     /// Parses a number with a time unit (`ns`, `us`, `ms`, `s`, `min`, `h`), e.g. `1.5ms`.
     ///
     /// # Errors
-    /// Says whether the number, the unit or the size is wrong.
+    /// Returns whether the number, the unit or the size is wrong.
     ///
     /// ```
     /// use sluice_core::units::Span;
@@ -117,7 +117,7 @@ impl Span {
         parse_with(text, Dimension::Time, None).map(Span)
     }
 
-    /// Like [`Span::parse`], but a bare number counts `default_unit_ns` nanoseconds.
+    /// Parses like [`Span::parse`], but a bare number counts `default_unit_ns` nanoseconds.
     ///
     /// # Errors
     /// As [`Span::parse`], without [`UnitError::NoUnit`].
@@ -130,22 +130,22 @@ impl Rate {
     /// No limit: a transmission takes no time.
     pub const UNLIMITED: Rate = Rate(u64::MAX);
 
-    /// A rate of `bps` bits per second; zero means [`Rate::UNLIMITED`], as in dummynet.
+    /// Creates a rate of `bps` bits per second. Zero means [`Rate::UNLIMITED`], as in dummynet.
     pub const fn from_bps(bps: u64) -> Self {
         if bps == 0 { Rate::UNLIMITED } else { Rate(bps) }
     }
 
-    /// Bits per second (`u64::MAX` when unlimited).
+    /// Returns bits per second (`u64::MAX` when unlimited).
     pub const fn as_bps(self) -> u64 {
         self.0
     }
 
-    /// Whether this rate limits nothing.
+    /// Returns whether there is no limit.
     pub const fn is_unlimited(self) -> bool {
         self.0 == u64::MAX
     }
 
-    /// How long `bytes` occupy a link of this rate: `ceil(bytes * 8e9 / rate)` ns.
+    /// Returns how long `bytes` occupy a link of this rate: `ceil(bytes * 8e9 / rate)` ns.
     ///
     /// ```
     /// use sluice_core::units::{Rate, Span};
@@ -156,7 +156,7 @@ impl Rate {
         if self.is_unlimited() {
             return Span::ZERO;
         }
-        // Packets and rates of everyday size fit 64 bits, where the division is 5x cheaper.
+        // Usual packets and rates fit into 64 bits, where the division is 5x cheaper.
         if bytes < (1 << 31) {
             let bit_ns = bytes * 8_000_000_000;
             return Span(bit_ns.div_ceil(self.0));
@@ -169,7 +169,7 @@ impl Rate {
         }
     }
 
-    /// How many whole bytes pass in `span`, stopping at `u64::MAX`.
+    /// Returns how many whole bytes pass in `span`, saturating at `u64::MAX`.
     pub const fn bytes_in(self, span: Span) -> u64 {
         if self.is_unlimited() {
             return u64::MAX;
@@ -182,11 +182,11 @@ impl Rate {
         }
     }
 
-    /// Parses a number with a rate unit: `bit/s`, `kbit/s`, `Mbit/s`, `Gbit/s`, `Tbit/s`,
-    /// `B/s` ... (`bps` for `bit/s`), or the word `unlimited`.
+    /// Parses a number with a rate unit: `bit/s`, `kbit/s`, `Mbit/s`, `Gbit/s`, `Tbit/s`, `B/s` ...
+    /// (`bps` for `bit/s`), or the word `unlimited`.
     ///
     /// # Errors
-    /// Says whether the number, the unit or the size is wrong.
+    /// Returns whether the number, the unit or the size is wrong.
     ///
     /// ```
     /// use sluice_core::units::Rate;
@@ -205,29 +205,29 @@ impl Rate {
 }
 
 impl Bytes {
-    /// Nothing.
+    /// No bytes.
     pub const ZERO: Bytes = Bytes(0);
 
-    /// A count of `n` bytes.
+    /// Creates a count of `n` bytes.
     pub const fn new(n: u64) -> Self {
         Bytes(n)
     }
 
-    /// The count.
+    /// Returns the count.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// Parses a number with a size unit: `B`, `kB`, `MB`, `GB` (powers of 1000), `KiB`,
-    /// `MiB`, `GiB` (powers of 1024).
+    /// Parses a number with a size unit: `B`, `kB`, `MB`, `GB` (powers of 1000), `KiB`, `MiB`,
+    /// `GiB` (powers of 1024).
     ///
     /// # Errors
-    /// Says whether the number, the unit or the size is wrong.
+    /// Returns whether the number, the unit or the size is wrong.
     pub fn parse(text: &str) -> Result<Bytes, UnitError> {
         parse_with(text, Dimension::Size, None).map(Bytes)
     }
 
-    /// Like [`Bytes::parse`], but a bare number counts bytes.
+    /// Parses like [`Bytes::parse`], but a bare number counts bytes.
     ///
     /// # Errors
     /// As [`Bytes::parse`], without [`UnitError::NoUnit`].
@@ -236,7 +236,7 @@ impl Bytes {
     }
 }
 
-/// What a text must measure.
+/// The dimension that a text must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dimension {
     /// A span of time.
@@ -248,7 +248,7 @@ pub enum Dimension {
 }
 
 impl Dimension {
-    /// The units that are understood, smallest first.
+    /// Returns the accepted units, smallest first.
     pub const fn units(self) -> &'static [&'static str] {
         match self {
             Dimension::Time => &["ns", "us", "ms", "s", "min", "h"],
@@ -294,13 +294,13 @@ pub enum UnitError {
     /// There is no number at the start.
     #[error("not a number")]
     NotANumber,
-    /// The number stands alone.
+    /// The number has no unit.
     #[error("no unit (one of {})", List(.0.units()))]
     NoUnit(Dimension),
-    /// The unit does not measure this.
+    /// The unit does not belong to this dimension.
     #[error("unknown unit (one of {})", List(.0.units()))]
     UnknownUnit(Dimension),
-    /// More digits than the quantity can hold.
+    /// The quantity cannot hold that many digits.
     #[error("too large")]
     TooLarge,
     /// Zero, where zero has no meaning.
@@ -322,7 +322,7 @@ impl fmt::Display for List {
     }
 }
 
-/// Reads `number unit` exactly: digits are scaled as integers, what is left over is cut off.
+/// Parses `number unit` exactly: digits are scaled as integers, and the rest is truncated.
 fn parse_with(text: &str, dimension: Dimension, bare: Option<u128>) -> Result<u64, UnitError> {
     let text = text.trim();
     let split = text
@@ -351,7 +351,7 @@ fn parse_with(text: &str, dimension: Dimension, bare: Option<u128>) -> Result<u6
     value *= factor;
     let mut scale = factor;
     for c in fraction.bytes().filter(|c| *c != b'_') {
-        // A power-of-two factor loses nothing before its last bit; a decimal one is exact.
+        // A power-of-two factor is exact up to its last bit; a decimal one is exact.
         value += u128::from(c - b'0') * scale / 10;
         scale /= 10;
     }
@@ -422,8 +422,8 @@ impl fmt::Display for Time {
     }
 }
 
-/// Shows `value` exactly, in the largest unit of `units` that leaves at least 1. Factors are powers
-/// of ten, so the decimals end.
+/// Formats `value` exactly, in the largest unit of `units` that leaves at least 1. Factors are
+/// powers of ten, so the decimals end.
 fn show(f: &mut fmt::Formatter<'_>, value: u64, units: &[(u64, &str)]) -> fmt::Result {
     let (factor, name) = units
         .iter()
@@ -526,7 +526,7 @@ mod tests {
             Rate::from_bps(3).transmission(100),
             Span::from_ns(266_666_666_667)
         );
-        // Past the 64-bit short cut: 2^31 B * 8e9 / 1e9 = 17 179 869 184 ns.
+        // Beyond the 64-bit shortcut: 2^31 B * 8e9 / 1e9 = 17 179 869 184 ns.
         assert_eq!(
             Rate::from_bps(1_000_000_000).transmission(1 << 31),
             Span::from_ns(17_179_869_184)

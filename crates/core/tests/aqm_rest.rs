@@ -1,12 +1,12 @@
-//! An AQM at rest has no timer, and misses nothing by it: whether its timer is called at every
-//! instant at which an update could be due or only when it asks to be called, every packet has the
-//! same fate and every variable the same value.
+//! An AQM at rest has no timer and misses nothing: whether its timer is called at every instant at
+//! which an update could be due, or only when the AQM asks for it, every packet has the same fate
+//! and every variable the same value.
 
 use sluice_core::event::{Event, StateValue};
 use sluice_core::registry::Spec;
 use sluice_core::{Cx, Discipline, DropReason, Ecn, Packet, Rng, Sink, Time};
 
-/// Everything with a timer of its own.
+/// All queues with a timer of their own.
 const QUEUES: [&str; 17] = [
     "pie",
     "pie dre ecn",
@@ -59,9 +59,9 @@ impl Sink for Witness {
 
 #[derive(Clone, Copy)]
 enum Manner {
-    /// The timer is called at every multiple of [`STEP`] too.
+    /// The timer is also called at every multiple of [`STEP`].
     Always,
-    /// The timer is called when it wants to be.
+    /// The timer is called when the AQM asks for it.
     WhenAsked,
 }
 
@@ -151,10 +151,10 @@ fn run(spec: &str, manner: Manner, is_listening: bool, seed: u64) -> (Story, u64
     let mut slot = 0;
     for _ in 0..60 {
         now += match draw.below(6) {
-            // 70 s are 4666 updates of 15 ms, long after the last that is told.
+            // 70 s are 4666 updates of 15 ms, long after the last one that is reported.
             0 => 70_000_000_000 + draw.below(STEP),
             1 => 3_000_000_000,
-            // Meets an update.
+            // Coincides with an update.
             2 => (now / 15_000_000 + 2) * 15_000_000 - now,
             _ => draw.below(50_000_000),
         };
@@ -187,7 +187,7 @@ fn run(spec: &str, manner: Manner, is_listening: bool, seed: u64) -> (Story, u64
 fn a_timer_that_is_not_asked_for_would_have_changed_nothing() {
     for spec in QUEUES {
         for seed in 0..3 {
-            // Nothing may depend on who listens.
+            // A listener must not make a difference.
             let (stepped, all) = run(spec, Manner::Always, true, seed);
             let (asked, some) = run(spec, Manner::WhenAsked, true, seed);
             let (unheard, few) = run(spec, Manner::WhenAsked, false, seed);
@@ -212,7 +212,7 @@ fn an_idle_queue_asks_for_no_timer_after_a_thousand_repetitions() {
         for at in 8..40 {
             bench.serve(at);
         }
-        // Three years; a thousand told repetitions, and what decays before them.
+        // Three years; a thousand reported repetitions, and the decay before them.
         bench.timers_before(100_000_000_000_000_000);
         assert!(bench.calls < 1_500, "`{spec}`: {} calls", bench.calls);
         assert_eq!(bench.queue.next_timer(), None, "`{spec}`");

@@ -1,6 +1,6 @@
-//! What holds for every registered algorithm, whatever is done to it.
+//! Properties of every registered algorithm under any operations.
 //!
-//! A new algorithm is tested by being in the registry. More cases: `PROPTEST_CASES=100000 cargo
+//! A new algorithm is tested once it is in the registry. More cases: `PROPTEST_CASES=100000 cargo
 //! test -p sluice-core --release --test conformance`; another seed: `PROPTEST_RNG_SEED=7`.
 
 mod common;
@@ -54,7 +54,7 @@ fn for_every_algorithm(property: fn(&Spec, &[Op], u64) -> Result<(), String>) {
     }
 }
 
-/// Every fourth case has the defaults, which are what most users run.
+/// Returns every fourth case has the defaults, which most users run.
 fn chosen(algorithm: &'static Algorithm, settings: &[Setting]) -> Spec {
     assert!(algorithm.params().count() <= PARAMS, "raise PARAMS");
     match settings.last() {
@@ -106,7 +106,7 @@ fn a_listener_changes_nothing() {
     });
 }
 
-/// Packets that no rule can tell apart leave in the order in which they arrived.
+/// Packets that no rule can distinguish leave in the order in which they arrived.
 #[test]
 fn equal_packets_of_a_flow_are_not_reordered() {
     for_every_algorithm(|spec, ops, seed| {
@@ -217,9 +217,9 @@ fn every_declaration_is_complete() {
 /// When a pipe is polled.
 #[derive(Clone, Copy, Debug)]
 enum Polls {
-    /// When it asked to be.
+    /// When it asks for it.
     OnTime,
-    /// Then, and at other times too.
+    /// When it asks for it, and at other times too.
     Often,
     /// At some arrivals only, and at the end.
     Late,
@@ -238,8 +238,8 @@ impl Sink for Drops {
     }
 }
 
-/// Sends the arrivals of `ops` through a pipe; gives what was delivered when, and what was dropped
-/// when, in the order of time.
+/// Sends the arrivals of `ops` through a pipe. Returns what was delivered and what was dropped, in
+/// the order of time.
 fn deliver(spec: &Spec, ops: &[Op], seed: u64, polls: Polls) -> (Vec<Step>, Vec<Step>) {
     let params = PipeParams {
         rate: Rate::from_bps(1_000_000 << (seed % 12)),
@@ -270,7 +270,7 @@ fn deliver(spec: &Spec, ops: &[Op], seed: u64, polls: Polls) -> (Vec<Step>, Vec<
                 pipe.enqueue(packet, &mut Cx::new(now, &mut rng, &mut drops));
             }
             Op::Pass(ns) | Op::PassLate(ns) => {
-                // At most 0.1 s: timers are worked off one by one.
+                // At most 0.1 s: timers are processed one by one.
                 let span = ns % 100_000_000;
                 let end = now.saturating_add(Span::from_ns(span));
                 if !matches!(polls, Polls::Late) {
@@ -280,7 +280,8 @@ fn deliver(spec: &Spec, ops: &[Op], seed: u64, polls: Polls) -> (Vec<Step>, Vec<
                         poll(&mut pipe, &mut drops, &mut rng, at.max(now));
                     }
                 }
-                // Before the end: what arrives there comes before what the link does there.
+                // Before the end: an arrival at the end precedes what the link does at that
+                // instant.
                 let is_extra = matches!(polls, Polls::Often | Polls::Late) && ns % 3 > 0;
                 if is_extra && span > 0 {
                     poll(
@@ -295,7 +296,7 @@ fn deliver(spec: &Spec, ops: &[Op], seed: u64, polls: Polls) -> (Vec<Step>, Vec<
             _ => {}
         }
     }
-    // What a slow pipe still holds then is not compared.
+    // What a slow pipe still holds at that time is not compared.
     let end = now.saturating_add(Span::from_ms(50));
     poll(&mut pipe, &mut drops, &mut rng, end);
     (out, drops.0)
@@ -322,7 +323,7 @@ fn polls_of_a_pipe_change_no_verdict_and_no_instant() {
     });
 }
 
-/// The random sequences seldom reach a standing queue of ECN-capable packets; this one does.
+/// The random sequences rarely reach a standing queue of ECN-capable packets; this test does.
 #[test]
 fn marks_are_only_seen_on_capable_packets() {
     let mut marked = 0;

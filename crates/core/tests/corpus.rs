@@ -1,4 +1,4 @@
-//! What the fuzzers found interesting (`fuzz/corpus`), in every test run.
+//! Replays the fuzzers' corpus (`fuzz/corpus`) in every test run.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use common::fuzz::{self, Case};
 
-/// Hands every file of a target's corpus to `check`.
+/// Passes every file of a target's corpus to `check`.
 fn replay(target: &str, check: impl Fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fuzz/corpus")
@@ -19,7 +19,7 @@ fn replay(target: &str, check: impl Fn(&[u8])) {
     files.sort();
     assert!(!files.is_empty(), "{} is empty", folder.display());
     for file in files {
-        // The name of the file that fails is the last line of the output.
+        // The last line of the output names the file that fails.
         println!("{}", file.display());
         check(&fs::read(&file).expect("the file can be read"));
     }

@@ -1,4 +1,4 @@
-//! Links as a whole: conservation, polls that change nothing, and each effect at its place.
+//! Links as a whole: conservation, polls that change nothing, and each effect in its place.
 
 mod common;
 
@@ -15,10 +15,10 @@ use sluice_core::{Backlog, Cx, DropReason, Packet, Rng, Sink, Span, Time, Wake};
 
 const MS: u64 = 1_000_000;
 
-/// What was dropped: when, which slot, why.
+/// Dropped packets: when, which slot, why.
 type Drops = Vec<(Time, u32, DropReason)>;
 
-/// A host that keeps account of every slot.
+/// A host that accounts for every slot.
 #[derive(Default)]
 struct Host {
     is_held: Vec<bool>,
@@ -58,7 +58,7 @@ impl Sink for Host {
     }
 }
 
-/// What came out of a link: when, which slot.
+/// Packets that arrived at the far end: when, which slot.
 type Arrivals = Vec<(u64, u32)>;
 
 fn receive(link: &mut Link, host: &mut Host, rng: &mut Rng, at: Time, out: &mut Arrivals) {
@@ -74,8 +74,8 @@ fn receive(link: &mut Link, host: &mut Host, rng: &mut Rng, at: Time, out: &mut 
     out.extend(gone);
 }
 
-/// Sends packets of `(time, bytes)` and polls when the link wants it; gives what arrived and the
-/// host.
+/// Sends packets of `(time, bytes)` and polls when the link asks for it. Returns the arrivals and
+/// the host.
 fn send(link: &mut Link, packets: &[(u64, u32)]) -> (Arrivals, Host) {
     let (mut host, mut rng, mut out) = (Host::default(), Rng::from_seed(1), Arrivals::new());
     for (at, len) in packets {
@@ -111,7 +111,7 @@ fn due(text: &str, files: LinkFiles, packets: &[(u64, u32)]) -> Vec<u64> {
 #[test]
 fn a_schedule_is_looked_up_when_a_transmission_starts() {
     // 1250 B take 1 ms at 10 Mbit/s and 10 ms at 1 Mbit/s. The second starts at 1 ms, when the rate
-    // is 10 Mbit/s still, and is not stretched by the change at 1.5 ms.
+    // is still 10 Mbit/s, and the change at 1.5 ms does not stretch it.
     let schedule = Schedule::parse("0,10000000\n1500000,1000000\n20000000,0\n50000000,10000000");
     let files = LinkFiles {
         rate: Some(RateSource::Schedule(schedule.unwrap())),
@@ -230,7 +230,7 @@ fn a_damaged_packet_arrives() {
 
 #[test]
 fn one_effect_does_not_shift_the_draws_of_another() {
-    // The same packets are lost whether or not others are damaged, duplicated, delayed.
+    // The same packets are lost whether or not others are damaged, duplicated or delayed.
     let packets: Vec<(u64, u32)> = (0..2000).map(|i| (i * MS, 100)).collect();
     let lost = |text: &str| {
         let mut link = link(text, LinkFiles::default());
@@ -293,7 +293,7 @@ enum Polls {
     Late,
 }
 
-/// A link with random effects under random arrivals; gives arrivals, drops.
+/// Drives a link with random effects with random arrivals. Returns arrivals and drops.
 fn drive(
     settings: &[Setting],
     queue: &str,

@@ -1,11 +1,11 @@
-//! No algorithm allocates per packet: once a queue has seen its largest backlog, packets come and go
-//! without a call of the allocator.
+//! No algorithm allocates per packet: once a queue has seen its largest backlog, packets arrive and
+//! leave without a call of the allocator.
 
 use sluice_core::param::{Kind, Value, Values};
 use sluice_core::registry::{self, Algorithm};
 use sluice_core::{Cx, Discipline, DropCounter, Ecn, Packet, Rng, Span, Time, Wake};
 
-/// Packets that are held, of so many flows and classes.
+/// Packets that are held, and the number of their flows and classes.
 const BACKLOG: u32 = 1000;
 const FLOWS: u32 = 64;
 
@@ -48,7 +48,7 @@ impl Bench {
                 break;
             }
         }
-        // Once more, so that full queues refuse or evict.
+        // One packet more, so that full queues refuse or evict.
         self.offer();
         if self.queue.next_wake() == Wake::OnEnqueue {
             return;
@@ -58,7 +58,7 @@ impl Bench {
     }
 }
 
-/// The defaults, and a limit that overflows all the time under the rules of every variant.
+/// Returns the defaults, and a limit that overflows all the time under the rules of every variant.
 fn settings(algorithm: &Algorithm) -> Vec<Values> {
     let find = |name| algorithm.params().find(|decl| decl.name == name);
     let mut full = Values::new();

@@ -1,5 +1,5 @@
-//! What every scheduler with classes promises about them: opening, closing, limits, AQMs, and all
-//! changes while packets are held.
+//! The guarantees of every scheduler with classes: opening, closing, limits, AQMs, and all changes
+//! while packets are held.
 
 use sluice_core::aqm::{Aqm, QueueView, Verdict};
 use sluice_core::event::StateValue;
@@ -9,7 +9,7 @@ use sluice_core::sched::{Classful, Discipline, Share, ShareError};
 use sluice_core::units::Bytes;
 use sluice_core::{Cx, DropCounter, DropReason, Ecn, Packet, Rng, Span, Time};
 
-/// Every registered scheduler with classes.
+/// Returns every registered scheduler with classes.
 fn schedulers() -> Vec<Box<dyn Discipline>> {
     let all = registry::algorithms().map(|a| Spec::parse(a.name).unwrap().build().unwrap());
     let classful: Vec<_> = all
@@ -19,7 +19,7 @@ fn schedulers() -> Vec<Box<dyn Discipline>> {
     classful
 }
 
-/// A scheduler with what its calls need.
+/// A scheduler with the arguments of its calls.
 struct Bench {
     discipline: Box<dyn Discipline>,
     rng: Rng,
@@ -61,7 +61,7 @@ impl Bench {
         f(self.discipline.as_classful().unwrap(), &mut cx)
     }
 
-    /// Class and slot of all packets, in the order in which they leave.
+    /// Dequeues all packets; returns class and slot in the order in which they leave.
     fn drain(&mut self) -> Vec<(u32, u32)> {
         let mut cx = Cx::new(self.now, &mut self.rng, &mut self.sink);
         std::iter::from_fn(|| self.discipline.dequeue(&mut cx))
@@ -205,8 +205,8 @@ fn opening_again_keeps_the_packets() {
     }
 }
 
-/// Drops every second packet at the head and marks the others; wants to be called every 10 ms
-/// while it has packets.
+/// Drops every second packet at the head and marks the others. Has a timer every 10 ms while it has
+/// packets.
 struct Nasty {
     seen: u64,
     timer: Option<Time>,
@@ -266,7 +266,7 @@ fn an_aqm_that_drops_the_head_leaves_the_order_sound() {
             let open = bench.classful().open(class, share, &limits(100), nasty());
             open.unwrap();
         }
-        // Odd numbers of packets: the last drop empties the class without anything sent.
+        // Odd numbers of packets: the last drop empties the class without a packet being sent.
         for slot in 0..7 {
             for class in 0..5 {
                 let mut packet = Packet::new(slot, 100 + 300 * slot);
@@ -329,7 +329,7 @@ fn timers_of_aqms_run_when_due_and_stop_when_idle() {
         assert_eq!(ticks(&mut bench, 0), Some(StateValue::Count(1)));
         assert_eq!(ticks(&mut bench, 2), Some(StateValue::Count(0)));
         bench.with_cx(|d, cx| d.close(2, cx));
-        // Once the others are empty, their timers come due once more, call nobody, and are gone.
+        // Once the others are empty, their timers expire once more, call no AQM, and are gone.
         bench.drain();
         bench.now = bench.discipline.next_timer().expect("two are left");
         let mut cx = Cx::new(bench.now, &mut bench.rng, &mut bench.sink);

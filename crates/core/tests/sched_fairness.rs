@@ -1,10 +1,10 @@
 //! The bounds that the authors of the schedulers have proven, as properties over random traffic:
-//! weights, mixed packet sizes, classes that come and go.
+//! weights, mixed packet sizes, classes that become active and idle.
 //!
 //! The link sends one byte per unit of time, so that bytes sent are time, and a class with weight w
 //! of W is entitled to w/W bytes per unit of time. A scheduler without a clock learns of arrivals
-//! when it is asked next, so a packet that arrives while another is on the link counts as arrived
-//! when that has left: the bounds hold from there.
+//! when it is asked next. A packet that arrives while another is on the link therefore counts as
+//! arrived when that one has left: the bounds hold from there.
 
 use std::collections::VecDeque;
 
@@ -27,10 +27,10 @@ struct Arrival {
 struct Departure {
     class: usize,
     len: i128,
-    /// When it arrived, and when the scheduler could first have learnt of it.
+    /// When the packet arrived, and when the scheduler could first have learnt of it.
     born: i128,
     arrived: i128,
-    /// Bytes of its class that were there when it had arrived, its own included.
+    /// Bytes of its class that were queued once it had arrived, its own included.
     queued: i128,
     /// When its last byte was sent.
     at: i128,
@@ -88,7 +88,7 @@ fn send(name: &str, shares: &[Share], arrivals: &[Arrival]) -> Vec<Departure> {
     }
 }
 
-/// The IP precedence of a class, for disciplines that know flows and their precedence only.
+/// Returns the IP precedence of a class, for disciplines that know only flows and their precedence.
 fn precedence(share: Share) -> u8 {
     (share.weight % 8) as u8
 }
@@ -100,8 +100,8 @@ fn shares() -> impl Strategy<Value = Vec<Share>> {
     prop::collection::vec(share, 2..12)
 }
 
-/// Bursts of one class each, with packets of about a size and pauses between them, such that the
-/// link is now overloaded and now idle.
+/// Bursts of one class each, with packets of similar size and pauses between them, such that the
+/// link is alternately overloaded and idle.
 fn traffic(shares: &[Share]) -> impl Strategy<Value = Vec<Arrival>> + use<> {
     let shares = shares.to_vec();
     let part = prop_oneof![Just(256), 1u32..=256];
@@ -134,7 +134,7 @@ fn longest(shares: &[Share]) -> i128 {
     shares.iter().map(|s| i128::from(s.max_len)).max().unwrap()
 }
 
-/// For each time the link was free: in which of its backlogged periods the class was.
+/// Returns, for each time the link was free, in which of its backlogged periods the class was.
 fn periods(departures: &[Departure], class: usize) -> Vec<Option<usize>> {
     let mut periods = vec![None; departures.len()];
     let (mut from, mut period, mut left) = (0, 0, -1);
@@ -156,8 +156,8 @@ fn periods(departures: &[Departure], class: usize) -> Vec<Option<usize>> {
     periods
 }
 
-/// Checks that `sent_i / w_i - sent_j / w_j` changes by at most `bound(w_i, w_j) / (w_i w_j)` in any
-/// interval in which both i and j are backlogged.
+/// Checks that `sent_i / w_i - sent_j / w_j` changes by at most `bound(w_i, w_j) / (w_i w_j)` in
+/// any interval in which both i and j are backlogged.
 fn check_pairs(
     departures: &[Departure],
     weights: &[i128],
@@ -208,9 +208,9 @@ proptest! {
         }
     }
 
-    /// Bennett and Zhang 1996: a class that keeps to a token bucket (b, r), r being its share of the
-    /// link, waits at most b / r + L, if virtual time is a clock. Ours moves when a packet starts, so
-    /// that one that arrives meanwhile can start at most L later.
+    /// Bennett and Zhang 1996: a class that keeps to a token bucket (b, r), r being its share of
+    /// the link, waits at most b / r + L, if virtual time is a clock. Ours advances when a packet
+    /// starts, so that one that arrives meanwhile can start at most L later.
     #[test]
     fn wf2q_keeps_the_delay_bound_of_a_token_bucket(
         (shares, others) in scenes(),
@@ -220,7 +220,7 @@ proptest! {
         let (sum, longest) = (weight_sum(&shares), longest(&shares));
         let (weight, own) = (i128::from(shares[0].weight), shares[0].max_len);
         let bucket = i128::from(depth * own);
-        // Tokens, in units of 1/W byte; a packet waits until they suffice, then for some more.
+        // Tokens, in units of 1/W byte; a packet waits until they suffice, then some time more.
         let (mut tokens, mut at) = (bucket * sum, 0);
         let mut arrivals: Vec<Arrival> = others.into_iter().filter(|a| a.class != 0).collect();
         for gap in gaps {
@@ -237,9 +237,9 @@ proptest! {
         }
     }
 
-    /// Checconi, Rizzo and Valente 2013: QFQ has the worst-case fair index a_i = 3 w_i s_i + 2 L w_i
-    /// / W, where s_i, the length of a slot, is the least power of two that lmax_i / w_i fits, and
-    /// at least 2^-11 byte.
+    /// Checconi, Rizzo and Valente 2013: QFQ has the worst-case fair index a_i = 3 w_i s_i + 2 L
+    /// w_i / W, where s_i, the length of a slot, is the least power of two that lmax_i / w_i fits,
+    /// and at least 2^-11 byte.
     #[test]
     fn qfq_keeps_its_worst_case_fair_index((shares, arrivals) in scenes()) {
         let (sum, longest) = (weight_sum(&shares), longest(&shares));
@@ -253,8 +253,8 @@ proptest! {
         }
     }
 
-    /// Shreedhar and Varghese 1995: in m turns a backlogged class sends m Q_i bytes, give or take
-    /// less than M, the longest packet; and classes differ by at most one turn. So bytes per quantum
+    /// Shreedhar and Varghese 1995: in m turns a backlogged class sends m Q_i bytes, within less
+    /// than M, the longest packet; and classes differ by at most one turn. So bytes per quantum
     /// differ by at most 1 + M / Q_i + M / Q_j in any interval in which both are backlogged.
     #[test]
     fn rr_shares_by_quantum((shares, arrivals) in scenes()) {
@@ -284,7 +284,7 @@ proptest! {
         let longest = longest(&shares);
         let departures = send("pifo rank stfq limit unlimited", &shares, &arrivals);
         let weights: Vec<i128> = shares.iter().map(|s| i128::from(precedence(*s)) + 1).collect();
-        // Each packet's virtual length is cut to 1/256 byte per weight.
+        // Each packet's virtual length is truncated to 1/256 byte per weight.
         let slack = arrivals.len() as i128;
         check_pairs(&departures, &weights, |w_i, w_j| longest * (w_i + w_j) + slack)?;
     }
@@ -315,7 +315,7 @@ proptest! {
         }
     }
 
-    /// Strict priority: a packet leaves only when nothing more urgent is there, and classes of
+    /// Strict priority: a packet leaves only when nothing more urgent is queued, and classes of
     /// equal priority do not overtake one another twice.
     #[test]
     fn prio_serves_the_most_urgent((shares, arrivals) in scenes()) {
@@ -340,7 +340,7 @@ proptest! {
 #[test]
 fn long_run_shares_are_the_weights() {
     // 69 : 30 : 1, packets of different sizes, always backlogged: after 10 MB each class has its
-    // part but for a few packets.
+    // part within a few packets.
     let shares =
         [(69, 1500), (30, 400), (1, 9000)].map(|(weight, max_len)| Share { weight, max_len });
     let mut arrivals = Vec::new();

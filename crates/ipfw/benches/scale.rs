@@ -8,7 +8,7 @@
 //! 100 Gbit/s and a whole FQ-CoDel of its own; packets come from random sources, one per microsecond,
 //! and the cost is that of a packet's way in and out. *In trains*: 20 packets of a source behind one
 //! another, as a window of TCP is. *In batches*: 32 packets, each from a random source, which the engine
-//! is told of before the first (`Firewall::expect`), as a router does that takes batches from its
+//! prefetches for before the first (`Firewall::prefetch_handle`), as a router does that takes batches from its
 //! ports. *One by one*: each packet from a random source, and nobody told. In the last two each packet
 //! meets a pipe that nothing has touched for long, and pays for every line of it. Beside them stands
 //! the floor: what as many random read-modify-writes cost in as much memory ([`LINES`] lines each, in
@@ -199,7 +199,7 @@ fn pipes() {
                 coming.extend(sources.map(|source| (headers(source, 1000), 1000)));
                 // As the router does: with few pipes there is nothing to fetch.
                 if engine.firewall.is_wide() {
-                    engine.firewall.expect(&coming);
+                    engine.firewall.prefetch_handle(&coming);
                 }
                 for (headers, _) in coming.drain(..) {
                     engine.now_ns += 1_000;

@@ -137,7 +137,7 @@ pub struct Output {
 const MOST_PIPES: u16 = 1000;
 /// Packets whose memory is fetched at one time: more than a processor has misses under way, few enough
 /// that what was fetched first is still there.
-const EXPECTED: usize = 32;
+const PREFETCHED: usize = 32;
 /// Log entries that are kept for a host that does not take them.
 const MOST_LOG: usize = 1024;
 
@@ -225,44 +225,41 @@ impl Firewall {
         self.route(packet, headers, RuleId::START, 0, cx)
     }
 
-    /// Whether there are so many pipes and queues that [`Firewall::expect`] is worth its cost.
+    /// Whether there are so many pipes and queues that [`Firewall::prefetch_handle`] is worth its cost.
     pub fn is_wide(&self) -> bool {
         self.runtime.is_wide()
     }
 
-    /// Reads the memory that packets with these headers and flow hashes
-    /// ([`Packet::flow`](sluice_core::Packet)) will need, and changes nothing. With very many pipes at
-    /// work each packet meets one that nothing has touched for long, and waits for memory half a dozen
-    /// times, one after another. A host that takes packets in batches tells them first; then a batch
-    /// waits for all of them at one time.
-    pub fn expect(&self, coming: &[(Headers, u32)]) {
-        let mut read = 0;
-        for coming in coming.chunks(EXPECTED) {
-            // One step for all packets, then the next step, which needs the first one's result. What is
-            // computed stands apart from what is read: the fewer instructions between two reads, the
-            // more of them a processor has under way.
-            let mut places = [0; EXPECTED];
+    /// Prefetches what [`Firewall::handle`] needs for packets with these headers and flow hashes
+    /// ([`Packet::flow`](sluice_core::Packet)); see [`prefetch`](sluice_core::prefetch).
+    ///
+    /// With very many pipes each packet uses one whose memory is in no cache, and waits for half a
+    /// dozen lines, one after another. A host that receives packets in batches announces a batch
+    /// first, and waits for the lines of all its packets at the same time.
+    pub fn prefetch_handle(&self, coming: &[(Headers, u32)]) {
+        for coming in coming.chunks(PREFETCHED) {
+            // Each step is done for all packets before the next one, which reads what it fetched.
+            let mut places = [0; PREFETCHED];
             for ((headers, _), place) in coming.iter().zip(&mut places) {
                 *place = self.rules.place(headers);
             }
             for place in &places[..coming.len()] {
-                read ^= self.rules.touch(*place);
+                self.rules.prefetch_hint(*place);
             }
-            let mut instances = [0; EXPECTED];
+            let mut instances = [0; PREFETCHED];
             for ((headers, _), instance) in coming.iter().zip(&mut instances) {
                 *instance = self.runtime.hinted(self.rules.hint(headers));
             }
             for instance in &instances[..coming.len()] {
-                read ^= self.runtime.touch_record(*instance);
+                self.runtime.prefetch_record(*instance);
             }
             for instance in &instances[..coming.len()] {
-                read ^= self.runtime.touch_link(*instance);
+                self.runtime.prefetch_link(*instance);
             }
             for ((_, flow), instance) in coming.iter().zip(&instances) {
-                read ^= self.runtime.touch_queue(*instance, *flow);
+                self.runtime.prefetch_queue(*instance, *flow);
             }
         }
-        std::hint::black_box(read);
     }
 
     /// With which headers a packet that comes in asks the rules a second time, on its way out.

@@ -415,10 +415,10 @@ impl Rules {
         self.programs.place(&FlowKey::of(headers))
     }
 
-    /// Reads what is there.
+    /// Prefetches what [`Rules::hint`] reads at a place.
     #[inline]
-    pub fn touch(&self, place: usize) -> u64 {
-        self.programs.touch(place)
+    pub fn prefetch_hint(&self, place: usize) {
+        self.programs.prefetch_find(place);
     }
 
     /// What was left with the flow of a packet, if it is known.

@@ -513,7 +513,7 @@ fn to_be_told_of_packets_changes_nothing() {
                 (1000 + (turn / 600 % 2) as u16, 53),
             );
             if is_told {
-                bench.firewall.expect(&[(headers.clone(), turn)]);
+                bench.firewall.prefetch_handle(&[(headers.clone(), turn)]);
             }
             bench.run_until(u64::from(turn) * 100_000);
             bench.send(1000, &headers);

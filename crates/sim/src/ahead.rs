@@ -10,8 +10,7 @@ use crate::cargo::Transit;
 use crate::config::LinkId;
 use crate::simulation::{Simulation, kind};
 use crate::stage::Engine;
-use prefetch_index::prefetch_index;
-use std::hint::black_box;
+use sluice_core::prefetch;
 
 /// An event that an end of a connection is going to see.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +46,7 @@ impl Simulation {
         }
         if let Some(slot) = self.leaving.take() {
             let Transit { flow, .. } = *self.hold.transit(slot);
-            prefetch_index(&self.ready_at, flow as usize);
+            prefetch::index(&self.ready_at, flow as usize);
         }
         // Two for one, so that all of the next slot are through before its turn.
         for _ in 0..2 {
@@ -60,7 +59,8 @@ impl Simulation {
         let is_new = self.calendar.is_slot_new();
         for others in if is_new { 0 } else { FAR }..=FAR {
             if let Some(expected) = self.expected(others) {
-                self.connections[expected.connection as usize].near(expected, &mut fetch);
+                self.connections[expected.connection as usize]
+                    .near(expected, &mut prefetch::address);
             }
         }
         for others in if is_new { 0 } else { NEAR }..=NEAR {
@@ -87,13 +87,13 @@ impl Simulation {
 
     fn fetch_far(&self, expected: Expected) {
         let connection = &self.connections[expected.connection as usize];
-        let (way, hash) = connection.far(expected, &mut fetch);
+        let (way, hash) = connection.far(expected, &mut prefetch::address);
         let links = &self.ways[way as usize].links[usize::from(!expected.to_server)];
         if expected.cause != Cause::Timer
             && let Some(link) = links.first()
             && let Engine::Link(link) = &self.stages[*link].engine
         {
-            black_box(link.queue().touch(hash));
+            link.queue().prefetch_enqueue(hash);
         }
     }
 
@@ -105,16 +105,9 @@ impl Simulation {
         }
         self.hold.fetch_transit(slot);
         if let Engine::Link(link) = &self.stages[link].engine {
-            link.queue().visit_next(&mut fetch);
+            link.queue().prefetch_dequeue();
         }
         // The rest is found through this; see `warm`.
         self.leaving = Some(slot);
     }
-}
-
-/// Has the cache line at an address fetched, without waiting for it.
-fn fetch(address: *const u8) {
-    // The crate tells places by slice and index; the address of any place is some index of any slice.
-    let origin: &[u8] = &[];
-    prefetch_index(origin, address.addr().wrapping_sub(origin.as_ptr().addr()));
 }

@@ -8,8 +8,8 @@
 //!
 //! Events of one instant come out in the order in which they went in.
 
-use prefetch_index::prefetch_index;
 use sluice_core::Time;
+use sluice_core::prefetch;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -214,7 +214,7 @@ impl Calendar {
         {
             next = self.slots[(slot % SLOTS) as usize].chunk;
         }
-        prefetch_index(&self.chunks, next as usize);
+        prefetch::index(&self.chunks, next as usize);
     }
 
     /// Takes the event that [`Calendar::next_until`] has announced.

@@ -1,7 +1,7 @@
 //! What packets carry: the host's side of a packet handle's slot.
 
 use crate::ahead::{Cause, Expected};
-use prefetch_index::prefetch_index;
+use sluice_core::prefetch;
 use sluice_core::{Ecn, Time};
 use sluice_tcp::{Flags, SackBlock, Segment};
 
@@ -143,13 +143,13 @@ impl Hold {
 
     /// Has the packet in `slot` fetched.
     pub fn fetch(&self, slot: u32) {
-        prefetch_index(&self.parcels, slot as usize);
+        prefetch::index(&self.parcels, slot as usize);
         self.fetch_transit(slot);
     }
 
     /// Has that of it fetched which its links need.
     pub fn fetch_transit(&self, slot: u32) {
-        prefetch_index(&self.transits, slot as usize);
+        prefetch::index(&self.transits, slot as usize);
     }
 
     /// Has what else the host at the end of the way is going to need fetched; tells for which end of
@@ -160,7 +160,7 @@ impl Hold {
             return None;
         }
         if head.has_options() {
-            prefetch_index(&self.options, slot as usize);
+            prefetch::index(&self.options, slot as usize);
         }
         Some(Expected {
             connection: tag.connection,

@@ -1,10 +1,10 @@
-//! `blue`: drops with one probability, which grows when the queue overflows and falls when the
+//! `blue`: drops with a single probability, which rises when the queue overflows and falls when the
 //! link is idle.
 //!
 //! Source: Feng, Shin, Kandlur and Saha, "The BLUE Active Queue Management Algorithms" (IEEE/ACM
 //! Transactions on Networking 10(4), 2002), figure 5. Settled here:
-//! 1. An idle link is an event when it becomes idle and again after each `freeze_time` that it stays
-//!    so, however often it is asked.
+//! 1. An idle link is an event when it becomes idle and again after each `freeze_time` for which it
+//!    stays idle, however often it is asked.
 //! 2. The two kinds of event share one instant of the last change, as in the figure.
 //!
 //! Units: nanoseconds; probabilities in 2^-56.
@@ -20,34 +20,34 @@ use crate::params;
 use crate::units::{Span, Time};
 
 params! {
-    /// What the user sets for BLUE.
+    /// Parameters of BLUE.
     pub struct BlueParams {
         /// least time between two changes of the probability
         freeze_time: Span = Span(Span::from_ms(100)), Span(Span::from_us(1)) => Span(Span::from_secs(100)), "the authors' ns script: 100 ms";
-        /// how much the probability grows when the queue overflows
+        /// increase of the probability when the queue overflows
         increment: Ratio = Ratio(Ratio::from_billionths(2_500_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "the authors' ns script: 0.0025";
-        /// how much it falls when the link is idle
+        /// decrease of the probability when the link is idle
         decrement: Ratio = Ratio(Ratio::from_billionths(250_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "the authors' ns script: 0.00025";
-        /// packets in the queue from which on an arrival counts as an overflow
+        /// number of queued packets from which on an arrival counts as an overflow
         threshold: u64 = Count(u64::MAX), Count(1) => Count(u64::MAX), "BLUE figure 5: only losses";
         /// mark ECN-capable packets instead of dropping them
         ecn: bool = Flag(false), "BLUE section III: mark or drop";
     }
 }
 
-/// BLUE's memory for one queue.
+/// BLUE's state for one queue.
 #[derive(Clone, Debug)]
 pub struct Blue {
     params: Arc<BlueParams>,
     probability: u64,
-    /// When the probability changed last; none if it never did.
+    /// When the probability last changed; `None` if it never did.
     changed: Option<Time>,
     is_idle: bool,
 }
 
 impl AqmAlgorithm for Blue {
     type Params = BlueParams;
-    const DOC: &'static str = "drops by a probability that overflow raises and idleness lowers";
+    const DOC: &'static str = "drops with a probability that overflow raises and idleness lowers";
 
     fn new(params: &BlueParams) -> Self {
         Self::for_flow(&Arc::new(params.clone()))
@@ -106,7 +106,7 @@ impl Blue {
             .is_none_or(|changed| now.since(changed) > self.params.freeze_time)
     }
 
-    /// Packet loss, or a queue beyond the threshold.
+    /// Raises the probability: packet loss, or a queue beyond the threshold.
     fn raise(&mut self, cx: &mut Cx<'_>) {
         if self.may_change(cx.now) {
             let increment = self.params.increment.as_fixed(probability::BITS);
@@ -117,14 +117,15 @@ impl Blue {
         }
     }
 
-    /// The link is no longer idle: lowers the probability for every further freeze time that it was.
+    /// Lowers the probability for every further freeze time for which the link was idle. The link
+    /// is no longer idle.
     fn wake(&mut self, cx: &mut Cx<'_>) {
         if !core::mem::take(&mut self.is_idle) {
             return;
         }
         if let Some(changed) = self.changed {
             let freeze = self.params.freeze_time.as_ns();
-            // An instant that is reached exactly does not count: more than a freeze time must pass.
+            // An exact multiple does not count: more than a freeze time must pass.
             let times = cx.now.since(changed).as_ns().saturating_sub(1) / freeze;
             let until = changed.saturating_add(Span::from_ns(times * freeze));
             self.lower(times, until, cx);

@@ -1,16 +1,17 @@
-//! `cobalt`: CoDel and BLUE alternate, the AQM of CAKE. CoDel's schedule signals to flows that
-//! respond and winds down by itself when the delay is low; BLUE drops the packets of those that
-//! do not respond and fill the queue.
+//! `cobalt`: alternates CoDel and BLUE; the AQM of CAKE. CoDel's schedule signals to flows that
+//! respond and winds down by itself when the delay is low. BLUE drops the packets of flows that do
+//! not respond and fill the queue.
 //!
 //! Sources: Hoeiland-Joergensen, Taht and Morton, "Piece of CAKE" (LANMAN 2018), section III-C, and
 //! the Linux implementation in `sch_cake`. Deviations from Linux:
-//! 1. `1/sqrt(count)` is exact to 2^-32 for every count; Linux tabulates it below 16 and takes one
+//! 1. `1/sqrt(count)` is exact to 2^-32 for every count. Linux tabulates it below 16 and takes one
 //!    Newton step from the last value above.
-//! 2. `mtu_time` is set; `cake` computes it from the shaper's rate, and tells the number of bulk flows.
-//! 3. While the queue is empty, BLUE's probability and the count fall as if it were asked all the time:
-//!    what was missed is made up for at the next arrival. Linux keeps an emptied flow on a list of
-//!    decaying ones and asks it when a dequeue finds nothing better, so that there the fall depends on
-//!    the other flows' traffic.
+//! 2. `mtu_time` is set; `cake` computes it from the shaper's rate, and provides the number of bulk
+//!    flows.
+//! 3. While the queue is empty, BLUE's probability and the count fall as if COBALT were asked all
+//!    the time; the missed updates are made at the next arrival. Linux keeps an emptied flow on a
+//!    list of decaying ones and asks it when a dequeue finds nothing better, so that there the fall
+//!    depends on the traffic of other flows.
 //!
 //! Units: nanoseconds; BLUE's probability in 2^-32.
 
@@ -25,41 +26,41 @@ use crate::params;
 use crate::units::{Span, Time};
 
 params! {
-    /// What the user sets for COBALT.
+    /// Parameters of COBALT.
     pub struct CobaltParams {
         /// sojourn time that a standing queue may have
         target: Span = Span(Span::from_ms(5)), Span(Span::from_ns(1_000)) => Span(Span::from_secs(100)), "CAKE `internet`: 5 ms";
         /// time from the first packet above target to the first signal, and scale of the schedule
         interval: Span = Span(Span::from_ms(100)), Span(Span::from_ns(1_000)) => Span(Span::from_secs(100)), "CAKE `internet`: 100 ms";
-        /// time of a full packet on the link; below four of them nothing is signalled
+        /// transmission time of a full packet; below four of them nothing is signalled
         mtu_time: Span = Span(Span::ZERO), Span(Span::ZERO) => Span(Span::from_secs(100)), "CAKE: from the shaper's rate";
         /// mark ECN-capable packets instead of dropping them
         ecn: bool = Flag(true), "CAKE: always";
-        /// how much BLUE's probability grows when the queue overflows
+        /// increase of BLUE's probability when the queue overflows
         increment: Ratio = Ratio(Ratio::from_billionths(3_906_250)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "CAKE: 1/256";
-        /// how much it falls when the queue is empty
+        /// decrease of BLUE's probability when the queue is empty
         decrement: Ratio = Ratio(Ratio::from_billionths(244_140)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "CAKE: 1/4096";
     } ; warnings |params: &CobaltParams| {
         target_above_interval(params.target, params.interval).into_iter().collect()
     }
 }
 
-/// COBALT's memory for one queue.
+/// COBALT's state for one queue.
 #[derive(Clone, Debug)]
 pub struct Cobalt {
     params: Arc<CobaltParams>,
-    /// Steps of the schedule; CoDel's count, which also falls by itself.
+    /// Steps of the schedule: CoDel's count, which also falls by itself.
     count: u32,
     /// `1/sqrt(count)` in 2^-32.
     inv_sqrt: u32,
     dropping: bool,
-    /// The next signal; while `count` is 0, until when the queue has been active.
+    /// The next signal. While `count` is 0: until when the queue has been active.
     drop_next: Time,
     /// BLUE's probability in 2^-32.
     blue: u32,
-    /// When it changed last.
+    /// When BLUE's probability last changed.
     blue_changed: Time,
-    /// Flows that take turns, if their number counts.
+    /// Flows that take turns, if their number matters.
     bulk_flows: u16,
     is_empty: bool,
 }
@@ -92,17 +93,17 @@ impl Aqm for Cobalt {
         self.is_empty = false;
         let (signals, is_past) = self.schedule(packet.sojourn(cx.now), cx.now);
         let marks = signals && self.params.ecn && packet.ecn.is_capable();
-        // BLUE is for flows that do not respond, so it takes no notice of ECN.
+        // BLUE is for flows that do not respond, so it ignores ECN.
         let is_blue = self.blue > 0 && cx.rng.next_u32() < self.blue;
         let drops = is_blue || (signals && !marks);
         if self.count == 0 {
-            // The schedule is idle: remember until when the queue has been active.
+            // The schedule is idle: record until when the queue has been active.
             self.drop_next = cx.now.saturating_add(self.params.interval);
         } else if is_past && !drops {
             self.drop_next = cx.now;
         }
         if signals || is_blue {
-            self.tell(cx);
+            self.report(cx);
         }
         match (is_blue, drops) {
             (true, _) => Verdict::Drop(DropReason::Overload),
@@ -131,7 +132,7 @@ impl Aqm for Cobalt {
         if self.count > 0 && cx.now >= self.drop_next {
             self.step(self.count - 1);
         }
-        self.tell(cx);
+        self.report(cx);
     }
 
     fn on_refused(&mut self, _packet: &Packet, _queue: &QueueView, cx: &mut Cx<'_>) {
@@ -150,13 +151,13 @@ impl Aqm for Cobalt {
 }
 
 impl Cobalt {
-    /// Allows the time of two packets of each of so many flows.
+    /// Allows the time of two packets of each of `flows` flows.
     pub(crate) fn set_bulk_flows(&mut self, flows: u32) {
         self.bulk_flows = flows.min(u32::from(u16::MAX)) as u16;
     }
 
-    /// CoDel's part: moves the schedule to `now`, and says whether it signals, and whether its
-    /// instant had passed (before a signal or a fall of the count moved it on).
+    /// CoDel's part: advances the schedule to `now`. Returns whether it signals, and whether its
+    /// instant had passed (before a signal or a fall of the count advanced it).
     fn schedule(&mut self, sojourn: Span, now: Time) -> (bool, bool) {
         let params = &*self.params;
         // Linux: two packets of each bulk flow may wait, and four in any case.
@@ -185,10 +186,10 @@ impl Cobalt {
         (false, is_past)
     }
 
-    /// Takes the schedule to its next instant, at another count.
+    /// Advances the schedule to its next instant, at another count.
     fn step(&mut self, count: u32) {
         self.count = count;
-        // floor(2^32 / sqrt(count)); counts 0 and 1 are as near to 1 as 32 bits come.
+        // floor(2^32 / sqrt(count)); for counts 0 and 1 the nearest value to 1 that fits 32 bits.
         self.inv_sqrt = match count {
             0 | 1 => u32::MAX,
             // floor(2^64 / n) in 64 bits: one more than floor((2^64 - 1) / n) if n divides 2^64.
@@ -216,14 +217,14 @@ impl Cobalt {
         self.dropping = true;
         self.drop_next = cx.now;
         self.count = self.count.max(1);
-        self.tell(cx);
+        self.report(cx);
     }
 
-    /// The queue was empty until now: makes up for the questions that nobody asked.
+    /// Catches up after the queue was empty: makes the updates for which nothing was asked.
     fn recover(&mut self, cx: &mut Cx<'_>) {
         let before = (self.blue, self.count);
         if self.blue > 0 {
-            // Longer than `target` from one fall to the next, as when the queue is asked.
+            // Consecutive falls are more than `target` apart, as when the queue is asked.
             let step = self.params.target.as_ns() + 1;
             let falls = cx.now.since(self.blue_changed).as_ns() / step;
             self.lower_blue(falls);
@@ -235,7 +236,7 @@ impl Cobalt {
             self.step(self.count - 1);
         }
         if before != (self.blue, self.count) {
-            self.tell(cx);
+            self.report(cx);
         }
     }
 
@@ -245,7 +246,7 @@ impl Cobalt {
         self.blue = self.blue.saturating_sub(fall as u32);
     }
 
-    fn tell(&self, cx: &mut Cx<'_>) {
+    fn report(&self, cx: &mut Cx<'_>) {
         if cx.is_listening() {
             for (name, value) in self.variables() {
                 cx.state(name, || value);

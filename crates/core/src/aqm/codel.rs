@@ -1,18 +1,18 @@
-//! `codel`: controlled delay. Signals when every packet of the last `interval` waited longer
-//! than `target`, and then more often by the square root of the number of signals, until the
-//! delay is below `target` again.
+//! `codel`: controlled delay. Signals when every packet of the last `interval` waited longer than
+//! `target`. Further signals follow at distances that shrink with the square root of their number,
+//! until the delay is below `target` again.
 //!
-//! Source: RFC 8289. Each variant is a state machine of its own: [`rfc`], [`linux`] and
-//! [`dummynet`]; the lists of deviations stand there.
+//! Source: RFC 8289. Each variant is a state machine of its own, [`rfc`], [`linux`] and
+//! [`dummynet`], with its own list of deviations.
 //!
 //! Where the RFC is silent:
 //! 1. A mark (ECN) advances `count` and `drop_next` as a drop would and ends the dequeue; the
 //!    pseudo-code has no ECN.
 //! 2. The control law is `t + floor(interval / sqrt(count))` in nanoseconds.
-//! 3. `ce_threshold` is Linux's: an ECN-capable packet that waited longer than it is marked,
+//! 3. `ce_threshold` is that of Linux: an ECN-capable packet that waited longer than it is marked,
 //!    whatever the state and also without `ecn`.
-//! 4. In `fq_codel` the byte floor is held against the bytes of the packet's own queue, which is what
-//!    `bytes()` of section 5.1 is; section 4.4 would rather have those of the whole link (`linux`).
+//! 4. In `fq_codel` the byte floor is compared with the bytes of the packet's own queue, which is
+//!    what `bytes()` of section 5.1 is; section 4.4 prefers those of the whole link (`linux`).
 //!
 //! Units: nanoseconds (`linux`: ticks of 1024 ns; `dummynet`: microseconds); `mtu` is the byte
 //! floor `maxpacket` of the pseudo-code.
@@ -30,50 +30,45 @@ use self::rfc::Rfc;
 use super::{Aqm, AqmAlgorithm, QueueView, Verdict};
 use crate::event::{Cx, DropReason, StateValue};
 use crate::packet::Packet;
-use crate::param::{Variant, Warnings, beyond_dummynet};
+use crate::param::{Variant, Warnings};
 use crate::params;
 use crate::units::{Bytes, Span, Time};
 
 params! {
-    /// What the user sets for CoDel.
+    /// Parameters of CoDel.
     pub struct CodelParams {
         /// sojourn time that a standing queue may have
         target: Span = Span(Span::from_ms(5)), Span(Span::from_ns(1_000)) => Span(Span::from_secs(100)), "RFC 8289 section 4.3: 5 ms";
-        /// how long the sojourn time must exceed the target: a worst-case RTT
+        /// time for which the sojourn time must exceed the target: a worst-case RTT
         interval: Span = Span(Span::from_ms(100)), Span(Span::from_ns(1_000)) => Span(Span::from_secs(100)), "RFC 8289 section 4.2: 100 ms";
         /// mark ECN-capable packets instead of dropping them
         ecn: bool = Flag(false), "the pseudo-code of RFC 8289 drops";
-        /// never signal when no more than these bytes remain queued
+        /// never signal when at most this many bytes remain queued
         mtu: Bytes = Bytes(Bytes::new(1514)), Bytes(Bytes::new(0)) => Bytes(Bytes::new(65536)), "RFC 8289 section 5.3: maxpacket, an Ethernet frame";
         /// mark every ECN-capable packet that waited longer than this
         ce_threshold: Span = Span(Span::MAX), Span(Span::ZERO) => Span(Span::MAX), "Linux codel and fq_codel: off";
-        /// whose rules hold where they differ
+        /// the implementation whose rules apply where they differ
         variant: Variant = Choice("rfc"), "the published text";
     } ; warnings CodelParams::doubts
 }
 
 impl CodelParams {
     fn doubts(&self) -> Warnings {
-        let dummynet = match self.variant {
-            // Its `fq_codel` takes longer intervals than its `codel`, so nothing is said of those.
-            Variant::Dummynet => {
-                beyond_dummynet("target", self.target, Span::from_us(1), Span::from_secs(5))
-            }
-            Variant::Rfc | Variant::Linux => None,
-        };
-        let doubts = [dummynet, target_above_interval(self.target, self.interval)];
-        doubts.into_iter().flatten().collect()
+        target_above_interval(self.target, self.interval)
+            .into_iter()
+            .collect()
     }
 }
 
-/// RFC 8289 section 4.5 has a target of 5 to 10 % of the interval; no implementation insists on it.
+/// RFC 8289 section 4.5 recommends a target of 5 to 10 % of the interval; no implementation
+/// enforces it.
 pub(super) fn target_above_interval(target: Span, interval: Span) -> Option<String> {
-    let sentence = "RFC 8289 section 4.5 sets it to 5 to 10 % of that";
+    let sentence = "RFC 8289 section 4.5 recommends 5 to 10 % of it";
     (target >= interval)
         .then(|| alloc::format!("`target {target}` is not below `interval {interval}`: {sentence}"))
 }
 
-/// CoDel's memory for one queue.
+/// CoDel's state for one queue.
 #[derive(Clone, Debug)]
 pub struct Codel {
     params: Arc<CodelParams>,
@@ -87,8 +82,8 @@ enum Machine {
     Dummynet(Dummynet),
 }
 
-/// What the answer about the previous packet of the same dequeue left to be done. All variants
-/// ask one packet after the other, so their loops are unrolled into one call per packet.
+/// What the decision about the previous packet of the same dequeue left to be done. All variants
+/// decide about one packet per call, so their loops are unrolled into one call per packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Pending {
     /// A new dequeue.
@@ -96,14 +91,14 @@ enum Pending {
     Nothing,
     /// The packet that entered the dropping state was dropped: the next one passes.
     Entered,
-    /// A packet was dropped while dropping: the next one decides how to go on.
+    /// A packet was dropped in the dropping state: the next one decides how to continue.
     Dropped,
 }
 
 impl AqmAlgorithm for Codel {
     type Params = CodelParams;
     const DOC: &'static str =
-        "controlled delay: signals when a queue stands longer than an interval";
+        "controlled delay: signals when the delay exceeds a target for an interval";
 
     fn new(params: &CodelParams) -> Self {
         let mut codel = Self::for_flow(&Arc::new(params.clone()));
@@ -187,7 +182,7 @@ impl Aqm for Codel {
 }
 
 impl Codel {
-    /// Linux: after the dequeue proper, of the packet that is returned.
+    /// Linux: applied after the dequeue proper, to the packet that is returned.
     #[inline]
     fn exceeds_ce_threshold(&self, packet: &Packet, now: Time) -> bool {
         let threshold = self.params.ce_threshold;
@@ -203,7 +198,7 @@ impl Codel {
 }
 
 impl CodelParams {
-    /// What the signal to `packet` becomes.
+    /// Returns the signal for `packet`.
     fn signal(&self, packet: &Packet) -> Verdict {
         if self.ecn && packet.ecn.is_capable() {
             Verdict::Mark
@@ -213,7 +208,7 @@ impl CodelParams {
     }
 }
 
-/// The variables that all variants have, as they are shown.
+/// The variables that all variants have, as they are reported.
 struct State {
     count: u32,
     dropping: bool,
@@ -231,8 +226,9 @@ impl State {
         ]
     }
 
-    /// Told after every signal and when the dropping state ends; `first_above` moves far too often.
-    fn tell(&self, cx: &mut Cx<'_>) {
+    /// Reports the state after every signal and when the dropping state ends; `first_above` changes
+    /// far too often.
+    fn report(&self, cx: &mut Cx<'_>) {
         if !cx.is_listening() {
             return;
         }

@@ -1,7 +1,7 @@
-//! `droptail`: signals nothing; a full queue refuses the packet that arrives.
+//! `droptail`: signals nothing; a full queue refuses the arriving packet.
 //!
-//! The baseline of every comparison, and what a queue without an AQM does. No deviations, no
-//! parameters of its own.
+//! It is the baseline of every comparison, and the behaviour of a queue without an AQM. No
+//! deviations, no parameters of its own.
 
 use super::{Aqm, AqmAlgorithm};
 use crate::param::NoParams;
@@ -14,7 +14,7 @@ impl Aqm for DropTail {}
 
 impl AqmAlgorithm for DropTail {
     type Params = NoParams;
-    const DOC: &'static str = "no signal; a full queue refuses the packet that arrives";
+    const DOC: &'static str = "no signal; a full queue refuses the arriving packet";
 
     fn new(_params: &NoParams) -> Self {
         DropTail

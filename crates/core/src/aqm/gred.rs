@@ -4,17 +4,18 @@
 //! Sources: Floyd and Jacobson 1993 and Floyd 2000, as for [`red`](super::red); FreeBSD's dummynet
 //! for the arithmetic. Deviations of dummynet from the papers:
 //! 1. The average, weights and probabilities have 16 fractional bits.
-//! 2. The average falls while the queue is empty by a table of 256 steps of `(1 - wq)^step`; a step
-//!    is 1/256 of the time in which it falls to a twentieth, at least one clock tick of 1 ms.
+//! 2. While the queue is empty, the average falls by a table of 256 steps of `(1 - wq)^step`; a
+//!    step is 1/256 of the time in which it falls to a twentieth, at least one clock tick of 1 ms.
 //! 3. One random number is drawn per drop: a packet is dropped when the probability times the
 //!    packets since the last drop exceeds it.
 //! 4. In the gentle zone the probability is `(1 - max_p) avg / max - (1 - 2 max_p)`.
-//! 5. With `ecn` every packet above `min` is marked, or dropped if it cannot be: a step, for DCTCP.
+//! 5. With `ecn` every packet above `min` is marked, or dropped if it is not ECN-capable: a step,
+//!    for DCTCP.
 //! 6. In byte mode the probability is scaled by the size over 1500.
 //!
-//! Not taken over from dummynet:
-//! 1. Its slope is cut to 16 fractional bits per byte or packet (older), or not scaled back (newer);
-//!    here the product is divided last.
+//! Not adopted from dummynet:
+//! 1. Its slope is truncated to 16 fractional bits per byte or packet (older), or not scaled back
+//!    (newer); here the product is divided last.
 //! 2. Its average overflows 32 bits in byte mode from 32 768 bytes on.
 //!
 //! Units: thresholds and the average are packets; with `bytes`, bytes. Clock ticks of 1 ms.
@@ -30,23 +31,23 @@ use crate::params;
 use crate::units::{Rate, Time};
 
 params! {
-    /// What the user sets for GRED.
+    /// Parameters of GRED.
     pub struct GredParams {
-        /// average queue from which on packets are dropped, in packets or bytes
+        /// average queue above which packets are dropped, in packets or bytes
         min: u64 = Count(5), Count(0) => Count(1 << 30), "none in dummynet; Floyd and Jacobson 1993: 5";
-        /// average queue from which on the drops are no longer gentle, in packets or bytes
+        /// average queue above which drops are no longer gentle, in packets or bytes
         max: u64 = Count(15), Count(1) => Count(1 << 30), "none in dummynet; Floyd and Jacobson 1993: 15";
         /// probability of a drop just below `max`
         max_p: Ratio = Ratio(Ratio::from_billionths(100_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "none in dummynet; Floyd 1997: 0.1";
         /// weight of the present queue in the average
         wq: Ratio = Ratio(Ratio::from_billionths(2_000_000)), Ratio(Ratio::from_billionths(15_259)) => Ratio(Ratio::ONE), "none in dummynet; Floyd and Jacobson 1993: 0.002; at least 2^-16";
-        /// between `max` and twice that, let the probability grow to 1; else drop every packet
+        /// between `max` and twice that, raise the probability to 1; else drop every packet
         gentle: bool = Flag(true), "dummynet gred; its red is `nogentle`";
         /// mark every ECN-capable packet above `min`, and drop the others
         ecn: bool = Flag(false), "dummynet: off";
-        /// thresholds and the average are bytes
+        /// measure thresholds and the average in bytes
         bytes: bool = Flag(false), "dummynet: the unit of the queue's size";
-        /// rate of the link, for how fast the average falls while it is idle
+        /// rate of the link; determines how fast the average falls while it is idle
         bandwidth: Rate = Rate(Rate::UNLIMITED), Rate(Rate::from_bps(1)) => Rate(Rate::UNLIMITED), "dummynet: that of the pipe; 0 is unlimited";
     } check GredParams::contradiction
 }
@@ -68,28 +69,29 @@ impl GredParams {
     }
 }
 
-/// GRED's memory for one queue.
+/// GRED's state for one queue.
 #[derive(Clone, Debug)]
 pub struct Gred {
     params: Arc<GredParams>,
-    /// Made when the average first falls: most of many flow queues never need it.
+    /// Built when the average first falls: most of many flow queues never need it.
     table: Option<Table>,
     /// The average queue in units of 2^-16.
     average: u64,
     /// When the queue became empty.
     idle_since: Time,
-    /// Packets since the last drop; none below `min`.
+    /// Packets since the last drop; `None` below `min`.
     count: Option<u64>,
     /// 16 bits, drawn after each drop.
     random: u64,
 }
 
-/// What the average falls by while the queue is empty.
+/// How the average falls while the queue is empty.
 #[derive(Clone, Copy, Debug)]
 struct Table {
     /// Ticks in a step.
     step: u64,
-    /// What the first step leaves of the average, and what each further one leaves, in 2^-16.
+    /// The fraction of the average that is left after the first step, and after each further one,
+    /// in 2^-16.
     first: u64,
     further: u64,
 }
@@ -169,8 +171,8 @@ impl Aqm for Gred {
         Verdict::Pass
     }
 
-    /// dummynet averages and draws before it looks at the limit, so a packet that the limit refuses
-    /// counts as one that came by.
+    /// dummynet averages and draws before it checks the limit, so a packet that the limit refuses
+    /// counts as an arrival.
     fn on_refused(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
         self.on_enqueue(packet, queue, cx);
     }
@@ -233,7 +235,7 @@ impl Table {
         }
     }
 
-    /// What is left of the average after `ticks`.
+    /// Returns what is left of the average after `ticks`.
     fn kept(&self, ticks: u64) -> u64 {
         match ticks / self.step {
             steps if steps < TABLE_STEPS => {

@@ -1,13 +1,13 @@
-//! `headdrop`: signals nothing; a full queue throws out its oldest packet for the new one.
+//! `headdrop`: signals nothing; a full queue drops its oldest packet to make room for the new one.
 //!
 //! The sender sees the gap as soon as the next packet is delivered, a whole queue's delay earlier
-//! than with tail drop (Kundel et al., "User Space Packet Schedulers", NetSys 2021). No
-//! parameters of its own.
+//! than with tail drop (Kundel et al., "User Space Packet Schedulers", NetSys 2021). No parameters
+//! of its own.
 
 use super::{Aqm, AqmAlgorithm, Overflow};
 use crate::param::NoParams;
 
-/// Never signals; a full queue gives up its head.
+/// Never signals; a full queue drops its head.
 #[derive(Clone, Debug, Default)]
 pub struct HeadDrop;
 
@@ -19,7 +19,7 @@ impl Aqm for HeadDrop {
 
 impl AqmAlgorithm for HeadDrop {
     type Params = NoParams;
-    const DOC: &'static str = "no signal; a full queue gives up its oldest packet";
+    const DOC: &'static str = "no signal; a full queue drops its oldest packet";
 
     fn new(_params: &NoParams) -> Self {
         HeadDrop

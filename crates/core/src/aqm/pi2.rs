@@ -1,15 +1,15 @@
 //! `pi2`: proportional integral controller, squared. A controller of the delay moves a probability
-//! that is linear in the load; Classic traffic is dropped with its square, as the square of its
-//! window law asks, and Scalable traffic is marked with a multiple of it.
+//! that is linear in the load. Classic traffic is dropped with its square, because the window law
+//! of Classic traffic follows a square root; Scalable traffic is marked with a multiple of it.
 //!
 //! Sources: De Schepper, Bondarenko, Tsang and Briscoe, "PI2: A Linearized AQM for both Classic and
 //! Scalable TCP" (CoNEXT 2016), sections 4 and 5; constants of RFC 9332 appendix A.1. Settled here:
 //! 1. The delay is that of the packet that left last, 0 if the queue is empty at an update.
 //! 2. Updates are at multiples of `tupdate` from the origin of time.
-//! 3. Decisions fall on arrival, as in the PIE that the paper's implementation started from.
+//! 3. Decisions are made on arrival, as in the PIE from which the paper's implementation started.
 //! 4. Nothing is signalled while twice `mtu` or less is queued (PIE's rule).
-//! 5. Where the Classic probability reaches `max_classic`, every packet is dropped with it, whatever
-//!    its codepoint (RFC 9332 section 2.5.1.1 and appendix A.2: overload).
+//! 5. Where the Classic probability reaches `max_classic`, every packet is dropped with it,
+//!    whatever its codepoint (RFC 9332 section 2.5.1.1 and appendix A.2: overload).
 //!
 //! Units: nanoseconds; probabilities in 2^-56.
 
@@ -25,9 +25,9 @@ use crate::params;
 use crate::units::{Bytes, Span, Time};
 
 params! {
-    /// What the user sets for PI2.
+    /// Parameters of PI2.
     pub struct Pi2Params {
-        /// delay that the controller aims at
+        /// target delay of the controller
         target: Span = Span(Span::from_ms(15)), Span(Span::from_us(1)) => Span(Span::from_secs(10)), "RFC 9332 appendix A.1: 15 ms";
         /// time between two updates of the probability
         tupdate: Span = Span(Span::from_ms(16)), Span(Span::from_us(100)) => Span(Span::from_secs(10)), "RFC 9332 appendix A.1: 16 ms";
@@ -39,16 +39,16 @@ params! {
         ecn: bool = Flag(false), "PI2 section 5: drop, or mark for ECN";
         /// mark ECT(1) and CE packets as Scalable traffic
         l4s: bool = Flag(false), "PI2 section 5: needs a classifier";
-        /// times that Scalable traffic is marked with the linear probability
+        /// factor between the linear probability and that of marking Scalable traffic
         coupling: Ratio = Ratio(Ratio::from_billionths(2_000_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::from_billionths(100_000_000_000)), "PI2 section 5 and RFC 9332 section 2.5.1: k = 2";
-        /// Classic probability from which on ECN-capable packets are dropped too
+        /// Classic probability above which ECN-capable packets are dropped too
         max_classic: Ratio = Ratio(Ratio::from_billionths(250_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "RFC 9332 appendix A.1: p_Cmax 25 %";
-        /// never signal while twice these bytes or less are queued
+        /// never signal while at most twice this many bytes are queued
         mtu: Bytes = Bytes(Bytes::new(1514)), Bytes(Bytes::new(0)) => Bytes(Bytes::new(65536)), "an Ethernet frame";
     }
 }
 
-/// PI2's memory for one queue.
+/// PI2's state for one queue.
 #[derive(Clone, Debug)]
 pub struct Pi2 {
     params: Arc<Pi2Params>,
@@ -100,7 +100,7 @@ impl Aqm for Pi2 {
             };
         }
         // PI2 section 4: the larger of two draws is below p' with the probability p' squared. Both
-        // are always drawn, so that a packet takes as many draws as any other.
+        // are always drawn, so that every packet takes the same number of draws.
         let larger = probability::draw(cx.rng).max(probability::draw(cx.rng));
         if larger >= self.probability {
             Verdict::Pass
@@ -124,7 +124,7 @@ impl Aqm for Pi2 {
     }
 
     fn on_overflow(&mut self, _packets: u32, cx: &mut Cx<'_>) {
-        // Another queue's arrival did it, and arrivals come before timers.
+        // An arrival at another queue dropped the packets, and arrivals come before timers.
         self.end_rest(cx.now, |due, now| due < now);
     }
 
@@ -144,14 +144,14 @@ impl Aqm for Pi2 {
 }
 
 impl Pi2 {
-    /// Brings the controller up to an event that changes the queue.
+    /// Brings the controller up to date with an event that changes the queue.
     fn follow(&mut self, queue: &QueueView, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
         self.end_rest(cx.now, is_due);
         self.catch_up(queue, cx, is_due);
         self.repetitions.end();
     }
 
-    /// Passes over the updates that were due while nothing changed.
+    /// Skips the updates that were due while nothing changed.
     fn end_rest(&mut self, now: Time, is_due: fn(Time, Time) -> bool) {
         if self.repetitions.is_at_rest() {
             self.pass_over(now, is_due);
@@ -163,7 +163,7 @@ impl Pi2 {
         self.next_update = first_after(self.next_update, self.params.tupdate, now, is_due);
     }
 
-    /// Does the updates that are due, each at its own instant.
+    /// Makes the updates that are due, each at its own instant.
     fn catch_up(&mut self, queue: &QueueView, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
         let now = cx.now;
         while is_due(self.next_update, now) {
@@ -177,7 +177,7 @@ impl Pi2 {
             self.next_update = due.saturating_add(self.params.tupdate);
             self.repetitions.note(is_changed);
             if !is_changed {
-                // Nor would the others that are due change anything.
+                // The other updates that are due would not change anything either.
                 self.pass_over(now, is_due);
             }
         }
@@ -199,7 +199,7 @@ impl Pi2 {
         before != (self.probability, self.old_delay)
     }
 
-    /// The square of the linear probability.
+    /// Returns the square of the linear probability.
     fn classic(&self) -> u64 {
         ((u128::from(self.probability) * u128::from(self.probability)) >> probability::BITS) as u64
     }

@@ -1,17 +1,18 @@
-//! `pie`: proportional integral controller enhanced. At every update a drop probability moves by
-//! how far the delay is from `target` and by how much it changed; arrivals are dropped with it.
+//! `pie`: proportional integral controller enhanced. Every update moves a drop probability in
+//! proportion to the distance of the delay from `target` and to its change; arrivals are dropped
+//! with that probability.
 //!
 //! Source: RFC 8033. The variants are [`rfc`] and [`dummynet`], two arithmetics of the machine in
-//! [`classic`], and [`linux`]; the lists of deviations stand there. Where the RFC is silent:
+//! [`classic`], and [`linux`], each with its own list of deviations. Where the RFC is silent:
 //! 1. The first update is one `tupdate` after the start, at the origin of time.
 //! 2. `MEAN_PKTSIZE` is 800 bytes, as in dummynet (RFC 8034: 1024).
 //! 3. A super-packet is one arrival: one decision for all its segments.
-//! 4. Where its sections and appendices A and B differ, the sections and A hold, and B for what A leaves
-//!    out; `docs/algorithms/pie.md` lists the places.
+//! 4. Where its sections and appendices A and B differ, the sections and A apply, and B for what A
+//!    omits; `docs/algorithms/pie.md` lists the places.
 //!
-//! `preset docsis` is the machine of RFC 8034, [`docsis`], with its constants: target 10 ms, updates
-//! every 16 ms, gains 0.25 and 2.5, a burst of 142 ms, probability scaled by packet size over 1024
-//! bytes.
+//! `preset docsis` is the machine of RFC 8034, [`docsis`], with its constants: target 10 ms,
+//! updates every 16 ms, gains 0.25 and 2.5, a burst of 142 ms, probability scaled by packet size
+//! over 1024 bytes.
 //!
 //! Units: nanoseconds; probabilities in 2^-56 (`linux` too; `dummynet`: 2^-31 and microseconds).
 
@@ -38,7 +39,7 @@ use crate::units::{Bytes, Rate, Span, Time};
 use crate::{choice, params};
 
 choice! {
-    /// Whose set of constants and extras.
+    /// A set of constants and extensions.
     pub enum Preset {
         /// RFC 8033.
         Rfc8033 = "rfc8033",
@@ -48,9 +49,9 @@ choice! {
 }
 
 params! {
-    /// What the user sets for PIE.
+    /// Parameters of PIE.
     pub struct PieParams {
-        /// delay that the controller aims at
+        /// target delay of the controller
         target: Span = Span(Span::from_ms(15)), Span(Span::from_us(1)) => Span(Span::from_secs(10)), "RFC 8033 section 4.2: QDELAY_REF 15 ms";
         /// time between two updates of the probability
         tupdate: Span = Span(Span::from_ms(15)), Span(Span::from_us(100)) => Span(Span::from_secs(10)), "RFC 8033 section 4.2: T_UPDATE 15 ms";
@@ -60,35 +61,35 @@ params! {
         beta: Ratio = Ratio(Ratio::from_billionths(1_250_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::from_billionths(7_000_000_000)), "RFC 8033 section 4.2: 1 + 1/4 Hz";
         /// time for which a burst passes before anything is dropped
         max_burst: Span = Span(Span::from_ms(150)), Span(Span::ZERO) => Span(Span::from_secs(10)), "RFC 8033 section 4.4: MAX_BURST 150 ms";
-        /// probability from which on ECN-capable packets are dropped too
+        /// probability above which ECN-capable packets are dropped too
         max_ecnth: Ratio = Ratio(Ratio::from_billionths(100_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "RFC 8033 section 5.1: 10 %";
         /// mark ECN-capable packets instead of dropping them
         ecn: bool = Flag(false), "RFC 8033 section 5.1: optional";
-        /// let the probability grow by at most 2 % per update from 10 % on
+        /// raise the probability by at most 2 % per update from 10 % on
         capdrop: bool = Flag(true), "RFC 8033 section 5.5";
-        /// work only from a third of the limit on, until the queue is empty
+        /// be active only from a third of the limit on, until the queue is empty
         onoff: bool = Flag(false), "RFC 8033 section 5.3: optional";
         /// space the drops by the accumulated probability
         derand: bool = Flag(true), "RFC 8033 section 5.4";
         /// estimate the delay from the rate of departures (default of `dummynet`, not of `fq_pie`)
         dre: bool = Flag(false), "RFC 8033 section 5.2: optional";
-        /// take the delay from time stamps (default otherwise)
+        /// measure the delay by time stamps (default otherwise)
         ts: bool = Flag(false), "RFC 8033 section 4.3";
         /// scale the probability by the size of the packet
         bytemode: bool = Flag(false), "RFC 8034 appendix A; Linux `bytemode`";
-        /// never drop while twice these bytes or less are queued (`linux`: twice `mtu`, less than)
+        /// never drop while at most twice this many bytes are queued (`linux`: less than twice `mtu`)
         mean_packet: Bytes = Bytes(Bytes::new(800)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(65536)), "dummynet: MEAN_PKTSIZE 800 bytes";
         /// bytes of a full packet (`linux` alone)
         mtu: Bytes = Bytes(Bytes::new(1514)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(65536)), "an Ethernet frame";
-        /// `docsis`: tell the delay from this sustained rate instead of time stamps
+        /// `docsis`: compute the delay from this sustained rate instead of time stamps
         msr: Rate = Rate(Rate::UNLIMITED), Rate(Rate::from_bps(64)) => Rate(Rate::UNLIMITED), "none: RFC 8034 section A.1.1, set by the operator";
-        /// `docsis`: rate at which bytes leave that tokens of `msr` cover
+        /// `docsis`: rate at which bytes covered by tokens of `msr` leave
         peak_rate: Rate = Rate(Rate::UNLIMITED), Rate(Rate::from_bps(64)) => Rate(Rate::UNLIMITED), "none: RFC 8034 section A.1.1, set by the operator";
-        /// `docsis`: most bytes for which tokens of `msr` are saved
+        /// `docsis`: largest number of bytes for which tokens of `msr` are saved
         msr_burst: Bytes = Bytes(Bytes::ZERO), Bytes(Bytes::ZERO) => Bytes(Bytes::new(1 << 48)), "none, as a pipe's `burst`: RFC 8034 section 3";
-        /// whose constants and extras hold
+        /// the set of constants and extensions
         preset: Preset = Choice("rfc8033"), "RFC 8033";
-        /// whose rules hold where they differ
+        /// the implementation whose rules apply where they differ
         variant: Variant = Choice("rfc"), "the published text";
     } check PieParams::contradiction; presets PieParams::docsis
 }
@@ -101,7 +102,7 @@ impl PieParams {
         } else if self.preset == Preset::Docsis && !is(Variant::Rfc) {
             "`preset docsis` needs `variant rfc`"
         } else if self.preset == Preset::Docsis && self.dre {
-            "`preset docsis` has no `dre`: give `msr` to have the delay told from the rate"
+            "`preset docsis` has no `dre`: give `msr` to compute the delay from that rate"
         } else if !self.msr.is_unlimited() && (self.preset != Preset::Docsis || self.ts) {
             "`msr` needs `preset docsis`, without `ts`"
         } else if self.msr.is_unlimited()
@@ -138,7 +139,7 @@ impl PieParams {
     }
 }
 
-/// PIE's memory for one queue.
+/// PIE's state for one queue.
 #[derive(Clone, Debug)]
 pub struct Pie {
     params: Arc<PieParams>,
@@ -156,7 +157,7 @@ enum Machine {
     Docsis(Docsis),
 }
 
-/// Does the same with whichever machine there is.
+/// Evaluates the same expression for any of the machines.
 macro_rules! each {
     ($machine:expr, $m:ident => $what:expr) => {
         match $machine {
@@ -189,7 +190,7 @@ impl Machine {
 
 impl AqmAlgorithm for Pie {
     type Params = PieParams;
-    const DOC: &'static str = "drops with a probability that a controller of the delay moves";
+    const DOC: &'static str = "drops with a probability that a delay controller sets";
     // Linux `sch_fq_pie` compares the length with the limit before anything else.
     const FLOW_OVERFLOW_IN_LINUX: Overflow = Overflow::Tail;
 
@@ -242,7 +243,7 @@ impl Aqm for Pie {
     }
 
     fn on_overflow(&mut self, _packets: u32, cx: &mut Cx<'_>) {
-        // Another queue's arrival did it, and arrivals come before timers.
+        // An arrival at another queue dropped the packets, and arrivals come before timers.
         self.end_rest(cx.now, |due, now| due < now);
         if let Machine::Dummynet(machine) = &mut self.machine {
             machine.on_overflow();
@@ -276,14 +277,14 @@ impl Aqm for Pie {
 }
 
 impl Pie {
-    /// Brings the machine up to an event that changes the queue.
+    /// Brings the machine up to date with an event that changes the queue.
     fn follow(&mut self, queue: &QueueView, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
         self.end_rest(cx.now, is_due);
         self.catch_up(queue, cx, is_due);
         self.repetitions.end();
     }
 
-    /// Passes over the updates that were due while nothing changed.
+    /// Skips the updates that were due while nothing changed.
     fn end_rest(&mut self, now: Time, is_due: fn(Time, Time) -> bool) {
         if self.repetitions.is_at_rest() {
             each!(&mut self.machine, m => m.pass_over(&self.params, now, is_due));
@@ -291,8 +292,8 @@ impl Pie {
         self.repetitions.end();
     }
 
-    /// Does the updates that are due, each at its own instant. Nothing else changes the queue between
-    /// two calls, so that an update that is made up for later computes what it would have then.
+    /// Makes the updates that are due, each at its own instant. Nothing else changes the queue
+    /// between two calls, so a late update computes what it would have computed in time.
     fn catch_up(&mut self, queue: &QueueView, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
         let (now, params, is_estimating) = (cx.now, &*self.params, self.is_estimating);
         let next = |machine: &Machine| {
@@ -309,14 +310,14 @@ impl Pie {
             }
             self.repetitions.note(is_changed);
             if !is_changed {
-                // Nor would the others that are due change anything.
+                // The other updates that are due would not change anything either.
                 each!(&mut self.machine, m => m.pass_over(params, now, is_due));
             }
         }
     }
 }
 
-/// The variables as they are shown.
+/// Returns the variables as they are reported.
 fn variables(probability: f64, delay: Span, burst: Span) -> [(&'static str, StateValue); 3] {
     [
         ("probability", StateValue::Ratio(probability)),

@@ -1,20 +1,20 @@
-//! `red`: random early detection. Drops with a probability that grows with the average queue, in
+//! `red`: random early detection. Drops with a probability that grows with the average queue, at
 //! even distances, before the queue is full.
 //!
 //! Sources: Floyd and Jacobson, "Random Early Detection Gateways for Congestion Avoidance" (1993),
 //! figure 2; `gentle`: Floyd, "Recommendation on using the gentle_ variant of RED" (2000);
-//! `adaptive`: Floyd, Gummadi and Shenker, "Adaptive RED" (2001), figure 1; ECN: RFC 3168 section 7.
-//! Where they are silent:
+//! `adaptive`: Floyd, Gummadi and Shenker, "Adaptive RED" (2001), figure 1; ECN: RFC 3168 section
+//! 7. Where they are silent:
 //! 1. The idle time counts whole transmissions of a mean packet at `bandwidth`.
-//! 2. A packet that a full queue refuses is averaged over and begins the spacing anew.
-//! 3. `adaptive` moves `max_p` at multiples of its interval; it neither turns on `gentle` nor sets
-//!    `wq` and the thresholds from a delay.
+//! 2. A packet that a full queue refuses enters the average and restarts the spacing.
+//! 3. `adaptive` changes `max_p` at multiples of its interval; it neither turns on `gentle` nor
+//!    sets `wq` and the thresholds from a delay.
 //!
 //! Linux differs: `wq` and the slope are powers of two, the idle time is looked up in steps, and
 //! one random number is drawn per drop and not per packet. dummynet's arithmetic is `gred`.
 //!
-//! Units: thresholds and the average are packets; in byte mode mean packets of `mean_packet`
-//! bytes. The average has 32 fractional bits, probabilities 56.
+//! Units: thresholds and the average are packets; in byte mode mean packets of `mean_packet` bytes.
+//! The average has 32 fractional bits, probabilities 56.
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -29,31 +29,31 @@ use crate::params;
 use crate::units::{Bytes, Rate, Span, Time};
 
 params! {
-    /// What the user sets for RED.
+    /// Parameters of RED.
     pub struct RedParams {
-        /// average queue from which on packets are dropped, in packets
+        /// average queue above which packets are dropped, in packets
         min: u64 = Count(5), Count(1) => Count(1_000_000_000), "Floyd and Jacobson 1993, section VI: 5";
-        /// average queue from which on every packet is dropped, in packets
+        /// average queue above which every packet is dropped, in packets
         max: u64 = Count(15), Count(1) => Count(1_000_000_000), "Floyd and Jacobson 1993, section VI: 15";
         /// probability of a drop just below `max`
         max_p: Ratio = Ratio(Ratio::from_billionths(20_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "Floyd and Jacobson 1993, section VI: 1/50";
         /// weight of the present queue in the average
         wq: Ratio = Ratio(Ratio::from_billionths(2_000_000)), Ratio(Ratio::from_billionths(1)) => Ratio(Ratio::ONE), "Floyd and Jacobson 1993, section VI: 0.002";
-        /// between `max` and twice that, let the probability grow to 1
+        /// between `max` and twice that, raise the probability to 1
         gentle: bool = Flag(false), "Floyd and Jacobson 1993; Floyd 2000 recommends it";
         /// adapt `max_p` so that the average stays half-way between the thresholds
         adaptive: bool = Flag(false), "Floyd, Gummadi and Shenker 2001";
         /// mark ECN-capable packets instead of dropping them
         ecn: bool = Flag(false), "Floyd and Jacobson 1993 leave it to the gateway";
-        /// above the upper threshold drop ECN-capable packets too
+        /// drop ECN-capable packets too above the upper threshold
         harddrop: bool = Flag(true), "RFC 3168 section 7";
         /// average bytes instead of packets, and scale the probability by the packet's size
         bytes: bool = Flag(false), "Floyd and Jacobson 1993, section IV: packet mode";
-        /// bytes of a mean packet
+        /// mean packet size in bytes
         mean_packet: Bytes = Bytes(Bytes::new(1000)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(65536)), "Linux red: avpkt 1000";
-        /// bytes of the largest packet, which has the full probability in byte mode
+        /// largest packet size in bytes, which has the full probability in byte mode
         mtu: Bytes = Bytes(Bytes::new(1514)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(65536)), "an Ethernet frame";
-        /// rate of the link, for how fast the average falls while it is idle
+        /// rate of the link; determines how fast the average falls while it is idle
         bandwidth: Rate = Rate(Rate::from_bps(10_000_000)), Rate(Rate::from_bps(1)) => Rate(Rate::UNLIMITED), "Linux red: bandwidth 10Mbit";
     } check RedParams::contradiction
 }
@@ -71,35 +71,35 @@ impl RedParams {
     }
 }
 
-/// RED's memory for one queue.
+/// RED's state for one queue.
 #[derive(Clone, Debug)]
 pub struct Red {
     params: Arc<RedParams>,
     /// The average queue in units of 2^-32 packets.
     average: u64,
-    /// Since when the queue has been empty.
+    /// When the queue became empty.
     idle_since: Option<Time>,
-    /// Packets since the last drop; none below `min`.
+    /// Packets since the last drop; `None` below `min`.
     count: Option<u64>,
-    /// In force now; `adaptive` moves it.
+    /// The value in force; `adaptive` changes it.
     max_p: u64,
-    /// When `adaptive` moves it next.
+    /// When `adaptive` changes it next.
     next_adaptation: Option<Time>,
     repetitions: Repetitions,
 }
 
-/// What the average says about a packet.
+/// The decision that the average implies for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Zone {
     Below,
-    /// Drop with this probability, in even distances.
+    /// Drop with this probability, at even distances.
     Between(u64),
     Above,
 }
 
 impl AqmAlgorithm for Red {
     type Params = RedParams;
-    const DOC: &'static str = "random early detection: drops by the average queue";
+    const DOC: &'static str = "random early detection: drops more as the average queue grows";
 
     fn new(params: &RedParams) -> Self {
         Self::for_flow(&Arc::new(params.clone()))
@@ -171,7 +171,7 @@ impl Aqm for Red {
 }
 
 impl Red {
-    /// Does the adaptations that were due before an arrival changes the average.
+    /// Makes the adaptations that were due before an arrival changes the average.
     fn catch_up(&mut self, cx: &mut Cx<'_>) {
         let is_due = |due: Time, now: Time| due < now;
         if self.repetitions.is_at_rest() {
@@ -182,12 +182,12 @@ impl Red {
         self.repetitions.end();
     }
 
-    /// Floyd and Jacobson 1993, figure 2: the average over this arrival.
+    /// Floyd and Jacobson 1993, figure 2: updates the average for this arrival.
     fn measure(&mut self, queue: &QueueView, cx: &mut Cx<'_>) {
         let params = &*self.params;
         let weight = params.wq.as_fixed(32);
         if let Some(since) = self.idle_since.take_if(|_| queue.packets == 0) {
-            // As if so many small packets had arrived at an empty queue.
+            // As if that many small packets had arrived at an empty queue.
             let one = params.bandwidth.transmission(params.mean_packet.as_u64());
             let missed = cx.now.since(since).as_ns().checked_div(one.as_ns());
             let kept = power((1 << 32) - weight, missed.unwrap_or(u64::MAX));
@@ -233,7 +233,8 @@ impl Red {
         Zone::Between(probability.min(u128::from(ONE)) as u64)
     }
 
-    /// Whether a packet is dropped with p_a = p_b / (1 - count p_b), which spaces the drops evenly.
+    /// Returns whether a packet is dropped with p_a = p_b / (1 - count p_b), which spaces the drops
+    /// evenly.
     fn drops_by(&mut self, probability: u64, cx: &mut Cx<'_>) -> bool {
         let count = self.count.map_or(0, |count| count.saturating_add(1));
         let one = u128::from(ONE);
@@ -266,7 +267,7 @@ impl Red {
             let mut next = due + ADAPTATION;
             self.repetitions.note(self.max_p != before);
             if self.max_p == before {
-                // Nor would the others that are due change anything.
+                // The other updates that are due would not change anything either.
                 next = first_after(next, ADAPTATION, now, is_due);
             }
             self.next_adaptation = Some(next);
@@ -278,7 +279,7 @@ impl Red {
     }
 }
 
-/// `base^exponent` for a base in units of 2^-32.
+/// Returns `base^exponent` for a base in units of 2^-32.
 fn power(base: u64, exponent: u64) -> u64 {
     let (mut result, mut square, mut left) = (1u64 << 32, base, exponent);
     while left > 0 && result > 0 {

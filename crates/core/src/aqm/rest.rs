@@ -1,18 +1,18 @@
-//! When an AQM's own timer may stay silent.
+//! Rest: when an AQM's own timer may stay unset.
 //!
-//! A controller whose last update changed nothing changes nothing at the next one either, unless the
-//! queue does: it is at rest until a packet comes, goes or is thrown out, and a link that is idle for
-//! years costs nothing. The first such updates of each rest are still made, so that a table of updates
-//! has no gaps where there is traffic; listening or not makes no difference.
+//! If an update of a controller changed nothing, the next one changes nothing either unless the
+//! queue changes. The controller is then at rest until a packet arrives, leaves or is dropped, and
+//! a link that is idle for years costs nothing. The first such updates of each rest are still made,
+//! so that a table of updates has no gaps where there is traffic. A listener makes no difference.
 
 use crate::units::{Span, Time};
 
-/// Updates in a row that changed nothing.
+/// Consecutive updates that changed nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repetitions(u32);
 
 impl Repetitions {
-    /// An update was made.
+    /// Records an update.
     pub(super) fn note(&mut self, is_changed: bool) {
         self.0 = match is_changed {
             true => 0,
@@ -20,18 +20,18 @@ impl Repetitions {
         };
     }
 
-    /// Whether no update is needed until the queue changes.
+    /// Returns whether no update is needed until the queue changes.
     pub(super) const fn is_at_rest(&self) -> bool {
         self.0 >= MADE
     }
 
-    /// The queue changes.
+    /// Ends the rest: the queue changes.
     pub(super) fn end(&mut self) {
         self.0 = 0;
     }
 }
 
-/// The first update, one every `period` from `first` on, that is not due yet.
+/// Returns the first update, one every `period` from `first` on, that is not due yet.
 pub(super) fn first_after(
     first: Time,
     period: Span,

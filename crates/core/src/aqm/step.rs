@@ -1,10 +1,10 @@
 //! `step`: marks every packet beyond a threshold, as DCTCP and other Scalable senders expect.
 //!
-//! Sources: RFC 8257 section 3.1 (DCTCP: the queue in bytes, on arrival); RFC 9332
-//! appendix A.1 note c (a ramp without a range) and Linux dualpi2 (L4S: the delay, on departure). Settled here:
-//! 1. Both thresholds may be set; each marks on its own.
-//! 2. Packets that are not ECN-capable pass, unless `drop` is set, which is what switches that mark
-//!    by RED with equal thresholds do to them.
+//! Sources: RFC 8257 section 3.1 (DCTCP: the queue in bytes, on arrival); RFC 9332 appendix A.1
+//! note c (a ramp without a range) and Linux dualpi2 (L4S: the delay, on departure). Settled here:
+//! 1. Both thresholds may be set; each marks independently.
+//! 2. Packets that are not ECN-capable pass unless `drop` is set. Switches that mark by RED with
+//!    equal thresholds drop them.
 //!
 //! Units: nanoseconds and bytes.
 
@@ -17,20 +17,20 @@ use crate::params;
 use crate::units::{Bytes, Span};
 
 params! {
-    /// What the user sets for a step.
+    /// Parameters of a step.
     pub struct StepParams {
-        /// mark a packet that leaves after a longer sojourn than this
+        /// sojourn time above which a departing packet is marked
         threshold: Span = Span(Span::from_ms(1)), Span(Span::ZERO) => Span(Span::MAX), "Linux dualpi2: step_thresh 1 ms; the middle of the ramp of RFC 9332 appendix A.1";
-        /// mark a packet that arrives at a queue of more bytes than this
+        /// queue in bytes above which an arriving packet is marked
         threshold_bytes: Bytes = Bytes(Bytes::new(u64::MAX)), Bytes(Bytes::ZERO) => Bytes(Bytes::new(u64::MAX)), "none: time is measured; RFC 8257 section 3.1 calls it K";
         /// mark only ECT(1) and CE packets
         l4s: bool = Flag(false), "RFC 8257 section 3.1: any ECN-capable packet";
-        /// drop the packets that cannot be marked
+        /// drop packets that are not ECN-capable instead of passing them
         drop: bool = Flag(false), "RFC 8257 section 3.1: it marks";
     }
 }
 
-/// A step has no memory.
+/// A step has no state.
 #[derive(Clone, Debug)]
 pub struct Step {
     params: Arc<StepParams>,

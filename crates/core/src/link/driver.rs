@@ -1,14 +1,14 @@
-//! A device that takes packets from the queue before it can send them.
+//! A device queue: packets that the device takes from the queue before it can send them.
 //!
-//! Between a queue and the wire lies the device's own queue. What is there already no AQM can drop
-//! and no scheduler can overtake, so its bytes are added to the delay of everybody. Linux limits it
-//! (BQL, byte queue limits): the device takes packets as long as the bytes that it holds, with those
-//! on the wire, are below the limit, so that the last packet may go beyond it. A limit of one packet
-//! or less holds only the packet on the wire, which is what a link without a device queue does.
+//! Between a queue and the wire lies the device's own queue. No AQM can drop the packets in it and
+//! no scheduler can overtake them, so its bytes add to the delay of every packet. Linux limits it
+//! (BQL, byte queue limits): the device takes packets as long as the bytes that it holds, including
+//! those on the wire, are below the limit; the last packet may exceed it. A limit of one packet or
+//! less holds only the packet on the wire, which is what a link without a device queue does.
 //!
-//! Sources: the rule is that of Linux' `dql_avail` with a fixed limit (`limit_min` = `limit_max`);
-//! the adaptation of the limit to the interrupts of a device is not modelled, since the virtual
-//! device reports every packet at once.
+//! Sources: the rule is that of Linux' `dql_avail` with a fixed limit (`limit_min` = `limit_max`).
+//! The adaptation of the limit to a device's interrupts is not modelled, because the virtual device
+//! reports every packet at once.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -16,22 +16,23 @@ use alloc::collections::VecDeque;
 use crate::event::{Backlog, Cx, StateValue};
 use crate::packet::Packet;
 use crate::params;
+use crate::prefetch;
 use crate::sched::{Classful, Discipline, Wake};
 use crate::units::{Bytes, Time};
 
 params! {
-    /// The queue of the device behind the queue under test.
+    /// Parameters of the device queue behind the queue under test.
     pub struct DriverParams {
-        /// bytes that the device takes from the queue before it can send them, with those that it is sending
+        /// bytes that the device may hold, including those that it is sending
         driver: Bytes = Bytes(Bytes::ZERO), Bytes(Bytes::ZERO) => Bytes(Bytes::new(1 << 30)), "none: a packet leaves the queue when its transmission starts";
     }
 }
 
-/// A discipline with the queue of a device behind it.
+/// A discipline with a device queue behind it.
 pub(super) struct Driver {
     queue: Box<dyn Discipline>,
     limit: u64,
-    /// Taken from the queue and not yet on the wire.
+    /// Packets taken from the queue and not yet on the wire.
     ring: VecDeque<Packet>,
     held: Backlog,
     /// Bytes of the packet on the wire.
@@ -39,7 +40,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// `queue` behind which a device holds up to `limit` bytes.
+    /// Puts a device that holds up to `limit` bytes behind `queue`.
     pub(super) fn new(queue: Box<dyn Discipline>, limit: Bytes) -> Self {
         Driver {
             queue,
@@ -67,13 +68,16 @@ impl Driver {
     }
 }
 
+// A missing method would silently fall back to its default. Clippy makes that an error.
+#[deny(clippy::missing_trait_methods)]
 impl Discipline for Driver {
     fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
         self.queue.enqueue(packet, cx);
         self.fill(cx);
     }
 
-    /// The link asks when it has sent the packet before, so nothing is on the wire then.
+    /// Returns the link asks when it has sent the previous packet, so nothing is on the wire at
+    /// that time.
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
         self.sending = 0;
         self.fill(cx);
@@ -120,6 +124,23 @@ impl Discipline for Driver {
     fn as_classful(&mut self) -> Option<&mut dyn Classful> {
         self.queue.as_classful()
     }
+
+    fn blank(&self) -> Option<Box<dyn Discipline>> {
+        let queue = self.queue.blank()?;
+        Some(Box::new(Driver::new(queue, Bytes::new(self.limit))))
+    }
+
+    fn prefetch_enqueue(&self, flow: u32) {
+        prefetch::value(self);
+        self.queue.prefetch_enqueue(flow);
+    }
+
+    fn prefetch_dequeue(&self) {
+        match self.ring.front() {
+            Some(packet) => prefetch::line(packet),
+            None => self.queue.prefetch_dequeue(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -131,8 +152,8 @@ mod tests {
     use crate::rng::Rng;
     use alloc::vec::Vec;
 
-    /// When 1500 B packets that all arrive at zero leave a `fifo` and reach the far end at 12 Mbit/s,
-    /// where each takes 1 ms.
+    /// Returns when 1500 B packets that all arrive at time zero leave a `fifo` and reach the far
+    /// end at 12 Mbit/s, where each takes 1 ms.
     fn run(text: &str, packets: u32) -> (Backlog, Vec<u64>) {
         let params = LinkParams::parse(text).unwrap();
         let queue = Spec::parse("fifo").unwrap().build().unwrap();
@@ -160,7 +181,8 @@ mod tests {
         assert_eq!(run("rate 12Mbit/s driver 3000", 5), plain);
     }
 
-    /// A packet that could overtake in the queue cannot overtake what the device has.
+    /// Returns a packet that could overtake others in the queue cannot overtake those in the
+    /// device.
     fn overtaken(driver: &str) -> usize {
         let params = LinkParams::parse(&alloc::format!("rate 12Mbit/s {driver}")).unwrap();
         let queue = Spec::parse("prio").unwrap().build().unwrap();
@@ -188,8 +210,8 @@ mod tests {
 
     #[test]
     fn what_the_device_has_is_not_overtaken() {
-        // One is on the wire. A device of 1500 B has no room beside it, one of 3000 B for one more;
-        // one of 4501 B takes a third and, being below its limit by one byte, a fourth.
+        // One packet is on the wire. A device of 1500 B has no room beside it, one of 3000 B for
+        // one more. One of 4501 B takes a third and, being below its limit by one byte, a fourth.
         assert_eq!(overtaken(""), 1);
         assert_eq!(overtaken("driver 1500"), 1);
         assert_eq!(overtaken("driver 3000"), 2);

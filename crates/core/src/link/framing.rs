@@ -1,9 +1,9 @@
-//! What a packet occupies on the link beyond its own bytes: headers, padding, cells.
+//! Framing: what a packet occupies on the link beyond its own bytes (headers, padding, cells).
 //!
-//! In this order, as in CAKE: `strip` bytes that the host counts but the link does not carry are
-//! taken off, `overhead` is added, a short packet is padded to `mpu`, and the result is cut into
-//! cells. Framing changes how long a transmission lasts; queues, limits and statistics go on
-//! counting [`Packet::len`].
+//! The order is that of CAKE: `strip` bytes that the host counts but the link does not carry are
+//! subtracted, `overhead` is added, a short packet is padded to `mpu`, and the result is cut into
+//! cells. Framing changes how long a transmission lasts. Queues, limits and statistics still count
+//! [`Packet::len`].
 //!
 //! Sources: ITU-T I.432.1 and AAL5 (I.363.5) for ATM: cells of 53 bytes carry 48; ITU-T G.993.2
 //! annex N for PTM: 65 bytes carry 64. The order and the names follow `tc-cake(8)`.
@@ -18,19 +18,19 @@ choice! {
         Whole = "whole",
         /// ATM: 48 bytes in a cell of 53, the last one padded.
         Atm = "atm",
-        /// PTM (VDSL2): one byte more for every 64 bytes begun.
+        /// PTM (VDSL2): one byte more for each block of up to 64 bytes.
         Ptm = "ptm",
     }
 }
 
 params! {
-    /// What a packet occupies on the link beyond its own bytes.
+    /// Parameters of framing.
     pub struct FramingParams {
         /// bytes of each packet that the host counts but the link does not carry
         strip: u64 = Count(0), Count(0) => Count(256), "none; 14 if the host counts Ethernet headers and the link carries IP";
         /// bytes that the link adds to each packet
         overhead: u64 = Count(0), Count(0) => Count(256), "none; Ethernet with preamble, FCS and gap: 24";
-        /// bytes that the shortest packet occupies
+        /// fewest bytes that a packet occupies
         mpu: u64 = Count(0), Count(0) => Count(256), "none; Ethernet with preamble and gap: 84";
         /// how the link cuts frames into cells
         cells: Cells = Choice("whole"), "most links do not";
@@ -38,12 +38,13 @@ params! {
 }
 
 impl FramingParams {
-    /// Whether nothing is added or taken.
+    /// Returns whether framing changes nothing.
     pub const fn is_plain(&self) -> bool {
         self.strip == 0 && self.overhead == 0 && self.mpu == 0 && matches!(self.cells, Cells::Whole)
     }
 
-    /// Bytes that the packet occupies; each segment of a super-packet is framed for itself.
+    /// Returns the bytes that the packet occupies. Each segment of a super-packet is framed
+    /// separately.
     ///
     /// ```
     /// use sluice_core::{Packet, link::{Cells, FramingParams}};
@@ -85,7 +86,7 @@ mod tests {
             cells: Cells::Ptm,
             ..FramingParams::default()
         };
-        // 1500 B begin 24 pieces of 64 B.
+        // 1500 B need 24 blocks of 64 B.
         assert_eq!(wire_len(&ptm, 1500), 1524);
         assert_eq!(wire_len(&ptm, 64), 65);
     }

@@ -1,12 +1,13 @@
-//! Gilbert-Elliott loss: a link that is good or bad for a while, with a loss probability for each.
+//! Gilbert-Elliott loss: a link alternates between a good and a bad state, each with its own loss
+//! probability.
 //!
 //! The four numbers are those of dummynet's `plr K,p,H,r`: `ge_k` is the loss probability in the
-//! good state, `ge_p` the probability to go from good to bad, `ge_h` the loss probability in the bad
-//! state, `ge_r` the probability to go back. The chain starts good; for each packet the loss is drawn
-//! in the present state, then the state moves.
+//! good state, `ge_p` the probability of going from good to bad, `ge_h` the loss probability in the
+//! bad state, `ge_r` the probability of going back. The chain starts in the good state. For each
+//! packet the loss is drawn in the present state, then the state changes.
 //!
-//! In the long run the link is bad for a part p / (p + r) of the packets, a bad time lasts 1 / r
-//! packets, and the loss ratio is (K r + H p) / (p + r).
+//! In the long run the link is bad for a fraction p / (p + r) of the packets, a bad period lasts 1
+//! / r packets on average, and the loss ratio is (K r + H p) / (p + r).
 //!
 //! Sources: Gilbert, BSTJ 39 (1960); Elliott, BSTJ 42 (1963); `plr` in ipfw(8).
 
@@ -17,7 +18,7 @@ use crate::params;
 use crate::rng::Rng;
 
 params! {
-    /// Loss with a memory: dummynet's `plr K,p,H,r`.
+    /// Parameters of Gilbert-Elliott loss: dummynet's `plr K,p,H,r`.
     pub struct GilbertParams {
         /// K: loss probability while the link is good
         ge_k: Ratio = Ratio(Ratio::from_billionths(0)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "Gilbert 1960: no loss in the good state";
@@ -36,23 +37,23 @@ params! {
 }
 
 impl GilbertParams {
-    /// Whether no packet is ever lost.
+    /// Returns whether no packet is ever lost.
     pub const fn is_off(&self) -> bool {
         self.ge_k.as_billionths() == 0
             && (self.ge_p.as_billionths() == 0 || self.ge_h.as_billionths() == 0)
     }
 }
 
-/// The chain of one link or queue.
+/// The state of one chain, for a link or a queue.
 #[derive(Clone, Debug)]
 pub struct Gilbert {
-    /// Loss probability and probability to leave, in units of 2^-32: good, bad.
+    /// Loss probability and probability of leaving the state, in units of 2^-32: good, bad.
     states: [(u64, u64); 2],
     is_bad: bool,
 }
 
 impl Gilbert {
-    /// A chain in its good state.
+    /// Creates a chain in its good state.
     pub const fn new(params: &GilbertParams) -> Self {
         Gilbert {
             states: [
@@ -63,7 +64,7 @@ impl Gilbert {
         }
     }
 
-    /// Whether the next packet is lost.
+    /// Returns whether the next packet is lost.
     pub fn strikes(&mut self, rng: &mut Rng) -> bool {
         let (loss, leave) = self.states[usize::from(self.is_bad)];
         let is_lost = rng.chance(loss);
@@ -71,7 +72,7 @@ impl Gilbert {
         is_lost
     }
 
-    /// Whether the link is in its bad state.
+    /// Returns whether the link is in its bad state.
     pub const fn is_bad(&self) -> bool {
         self.is_bad
     }
@@ -107,11 +108,11 @@ mod tests {
         // States k apart correlate by (1-p-r)^k = .89^k, which multiplies the variance by
         // 1.89/.11 = 17.2: sigma(bad) = sqrt(2e6 * pi * (1-pi) * 17.2) = 1686; 5 sigma = 8430.
         assert!((f64::from(bad) - pi * n).abs() < 8430.0, "{bad}");
-        // Losses vary by half of the bad packets' number (H - K) and by their own draws:
+        // Losses vary with the number of bad packets, times H - K, and by their own draws:
         // sqrt((.499 * 1686)^2 + 2e6 * (pi*.25 + .001)) = 869; 5 sigma = 4345.
         let expected = 0.0051 / 0.11 * n;
         assert!((f64::from(lost) - expected).abs() < 4345.0, "{lost}");
-        // 1/r = 10 packets; 18 182 bad times of geometric length, sigma of the mean
+        // 1/r = 10 packets; 18 182 bad periods of geometric length, sigma of the mean
         // sqrt(90)/sqrt(18182) = .07; 5 sigma = .35.
         let mean = f64::from(bad) / f64::from(bad_times);
         assert!((mean - 10.0).abs() < 0.35, "{mean}");
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn it_starts_good_and_can_be_a_plain_gilbert_chain() {
-        // p 1, r 1, K 0, H 1: every second packet is lost, the first one is not.
+        // p 1, r 1, K 0, H 1: every second packet is lost, beginning with the second.
         let params = GilbertParams {
             ge_p: Ratio::ONE,
             ..GilbertParams::default()

@@ -1,17 +1,17 @@
-//! Jitter: a propagation delay that differs from packet to packet.
+//! Jitter: a propagation delay that varies from packet to packet.
 //!
 //! The deviation from the pipe's `delay` is drawn from a distribution with mean 0: `uniform` within
 //! plus and minus `jitter`; `normal` and `pareto` (shape 3, a long tail towards late) with `jitter`
-//! as the standard deviation; or a table in the form of iproute2's `.dist` files. A delay below zero
-//! counts as zero.
+//! as the standard deviation; or a table in the format of iproute2's `.dist` files. A delay below
+//! zero counts as zero.
 //!
-//! With `jitter_correlation` c a packet has, with probability c, the deviation of the packet before
-//! it, and otherwise its own. The distribution stays exactly what it is, and the correlation of
-//! packets k apart is c^k. (netem averages random numbers instead, which makes the distribution
-//! narrower.)
+//! With `jitter_correlation` c a packet takes, with probability c, the deviation of the packet
+//! before it, and otherwise draws its own. The distribution stays exactly the same, and the
+//! correlation of packets k apart is c^k. (netem averages random numbers instead, which makes the
+//! distribution narrower.)
 //!
-//! Packets keep their order unless `jitter_reorder` is given: one that would overtake arrives
-//! together with the packet before it.
+//! Packets keep their order unless `jitter_reorder` is given: a packet that would overtake another
+//! arrives together with it.
 //!
 //! All draws are in integers: 32 bits give a deviation in units of 2^-16.
 
@@ -27,11 +27,11 @@ use crate::{choice, params};
 mod normal;
 
 choice! {
-    /// What the deviations look like.
+    /// The distribution of the deviations.
     pub enum Distribution {
-        /// Equally likely between both ends.
+        /// Uniform between both ends.
         Uniform = "uniform",
-        /// The bell curve.
+        /// The normal distribution.
         Normal = "normal",
         /// Pareto of shape 3, shifted to mean 0.
         Pareto = "pareto",
@@ -39,31 +39,32 @@ choice! {
 }
 
 params! {
-    /// How the delay differs from packet to packet.
+    /// Parameters of jitter.
     pub struct JitterParams {
         /// half width (uniform) or standard deviation of the delay
         jitter: Span = Span(Span::ZERO), Span(Span::ZERO) => Span(Span::from_secs(3600)), "none";
-        /// what the deviations look like
+        /// distribution of the deviations
         jitter_distribution: Distribution = Choice("uniform"), "tc-netem(8): uniform";
-        /// probability that a packet deviates as the one before it
+        /// probability that a packet has the deviation of the one before it
         jitter_correlation: Ratio = Ratio(Ratio::from_billionths(0)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::from_billionths(999_999_999)), "0: each packet for itself";
         /// packets may overtake one another
         jitter_reorder: bool = Flag(false), "a wire keeps the order";
     }
 }
 
-/// A distribution by its quantiles, in units of 1/8192 of the jitter, as in iproute2's `.dist`.
+/// A distribution as a table of quantiles, in units of 1/8192 of the jitter, as in iproute2's
+/// `.dist`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table(Vec<i32>);
 
 impl Table {
-    /// Most values of a table.
+    /// Most values in a table.
     const MAX: usize = 65_536;
 
-    /// Reads whole numbers, separated by blanks.
+    /// Parses whole numbers, separated by white space.
     ///
     /// # Errors
-    /// What is wrong and where.
+    /// Returns what is wrong and where.
     ///
     /// ```
     /// use sluice_core::link::Table;
@@ -105,18 +106,18 @@ impl Table {
         Ok(Table(values))
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Never: a table has at least one value.
+    /// Returns `false`: a table has at least one value.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Draws one deviation after the other.
+/// Draws successive deviations.
 #[derive(Clone, Debug)]
 pub struct Jitter {
     jitter: i128,
@@ -127,7 +128,7 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// Draws as `params` say, or from `table` if there is one.
+    /// Creates a source of deviations from `params`, or from `table` if there is one.
     pub const fn new(params: &JitterParams, table: Option<Table>) -> Self {
         Jitter {
             jitter: params.jitter.as_ns() as i128,
@@ -138,7 +139,7 @@ impl Jitter {
         }
     }
 
-    /// `delay` with the next deviation.
+    /// Returns `delay` with the next deviation.
     pub fn apply(&mut self, delay: Span, rng: &mut Rng) -> Span {
         let deviation = match self.last {
             Some(last) if self.correlation > 0 && rng.chance(self.correlation) => last,
@@ -150,7 +151,7 @@ impl Jitter {
         Span::from_ns(u64::try_from(ns.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// In units of 2^-[`SCALE`] of the jitter.
+    /// Draws a deviation in units of 2^-[`SCALE`] of the jitter.
     fn deviation(&self, rng: &mut Rng) -> i64 {
         if let Some(Table(values)) = &self.table {
             let value = values[rng.below(values.len() as u64) as usize];
@@ -166,10 +167,10 @@ impl Jitter {
     }
 }
 
-/// Bits behind the point of a deviation.
+/// Fractional bits of a deviation.
 const SCALE: u32 = 20;
 
-/// (X - mean) / standard deviation of a Pareto variable of shape 3 and scale 1, times 2^16.
+/// Returns (X - mean) / standard deviation of a Pareto variable of shape 3 and scale 1, times 2^16.
 fn pareto(bits: u32) -> i64 {
     // X = u^(-1/3) with u from 2^-32 to 1: the cube root of 2^32 / n, scaled by 2^16.
     let x = cube_root((1u128 << 80) / (u128::from(bits) + 1));
@@ -179,7 +180,7 @@ fn pareto(bits: u32) -> i64 {
     (((x as i128 - MEAN) * SCALE_OF_ONE) >> 32) as i64
 }
 
-/// The largest integer whose cube is not above `n`, for `n` up to 2^80.
+/// Returns the largest integer whose cube is not above `n`, for `n` up to 2^80.
 fn cube_root(n: u128) -> u128 {
     let mut root = 0;
     for bit in (0..27).rev() {
@@ -239,7 +240,8 @@ mod tests {
         assert!(values.iter().all(|x| x.abs() <= 5.0));
         // sigma = 5/sqrt(3) = 2.887; of the mean: 2.887/sqrt(200000) = .006455; 5 sigma = .0323.
         assert!(mean(&values).abs() < 0.0323, "{}", mean(&values));
-        // Mean square 25/3; its sigma is 25 sqrt(1/5 - 1/9) / sqrt(200000) = .01667; 5 sigma = .0834.
+        // Mean square 25/3; its sigma is 25 sqrt(1/5 - 1/9) / sqrt(200000) = .01667; 5 sigma =
+        // .0834.
         let square = mean_square(&values);
         assert!((square - 25.0 / 3.0).abs() < 0.0834, "{square}");
     }
@@ -355,7 +357,7 @@ mod tests {
         );
         assert_eq!(
             error("-"),
-            "line 1, column 1: nothing stands here; deviation, a whole number, is expected"
+            "line 1, column 1: the field is empty; deviation, a whole number, is expected"
         );
         assert_eq!(
             error("# no"),

@@ -1,37 +1,38 @@
-//! The delay line: packets that are under way, in the order in which they arrive.
+//! The delay line: packets in flight, in the order in which they arrive.
 
 use alloc::collections::VecDeque;
 
 use crate::packet::Packet;
 use crate::units::Time;
 
-/// A queue whose first packet stands in place. A link without delay, or one on which packets are
-/// rarer than its delay is long, never has a second one: then there is no buffer to be fetched from
-/// memory besides the pipe itself.
+/// A queue that stores its first packet in place. A link without delay, or one whose packets are
+/// further apart than its delay, never holds a second packet. It then has no buffer to be fetched
+/// from memory besides the pipe itself.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Line {
-    /// Older than all of `rest`. Only filled while the line is empty, so that no packet is moved twice.
+    /// Older than all of `rest`. Filled only while the line is empty, so that no packet is moved
+    /// twice.
     first: Option<(Time, Packet)>,
     rest: VecDeque<(Time, Packet)>,
 }
 
 impl Line {
-    /// When the next packet arrives.
+    /// Returns when the next packet arrives.
     #[inline]
     pub(super) fn first_due(&self) -> Option<Time> {
         let first = self.first.as_ref().or_else(|| self.rest.front());
         first.map(|(due, _)| *due)
     }
 
-    /// When the last packet arrives.
+    /// Returns when the last packet arrives.
     #[inline]
     pub(super) fn last_due(&self) -> Option<Time> {
         let last = self.rest.back().or(self.first.as_ref());
         last.map(|(due, _)| *due)
     }
 
-    /// Takes a packet that arrives behind all others.
+    /// Appends a packet that arrives after all others.
     #[inline]
     pub(super) fn push(&mut self, due: Time, packet: Packet) {
         if self.first.is_none() && self.rest.is_empty() {
@@ -41,7 +42,7 @@ impl Line {
         }
     }
 
-    /// Takes out the next packet.
+    /// Removes the next packet.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<(Time, Packet)> {
         self.first.take().or_else(|| self.rest.pop_front())

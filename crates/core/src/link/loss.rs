@@ -1,17 +1,16 @@
-//! Independent loss: each packet is lost with the same probability, or, with correlation, in
-//! bursts.
+//! Independent loss: each packet is lost with the same probability or, with correlation, in bursts.
 //!
 //! Correlation `c` means that with probability `c` a packet shares the fate of the one before it,
 //! and otherwise draws its own. The loss ratio stays exactly `loss`, the correlation of packets k
-//! apart is c^k, and bursts of losses have a mean of 1 / ((1 - c)(1 - loss)) packets. This is not
-//! netem's way, which averages random numbers and thereby changes the ratio.
+//! apart is c^k, and a burst of losses has a mean length of 1 / ((1 - c)(1 - loss)) packets. netem
+//! averages random numbers instead, which changes the ratio.
 
 use crate::param::Ratio;
 use crate::params;
 use crate::rng::Rng;
 
 params! {
-    /// Independent or correlated loss.
+    /// Parameters of independent or correlated loss.
     pub struct LossParams {
         /// probability that a packet is lost
         loss: Ratio = Ratio(Ratio::from_billionths(0)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "none";
@@ -20,7 +19,7 @@ params! {
     }
 }
 
-/// Decides about one packet after the other with a fixed probability.
+/// Decides about successive packets with a fixed probability.
 #[derive(Clone, Debug)]
 pub struct Chance {
     /// In units of 2^-32.
@@ -30,7 +29,8 @@ pub struct Chance {
 }
 
 impl Chance {
-    /// Says yes with `probability`, and with `correlation` what it said before.
+    /// Creates a source of decisions that are `true` with `probability` and repeat the previous
+    /// decision with probability `correlation`.
     pub const fn new(probability: Ratio, correlation: Ratio) -> Self {
         Chance {
             probability: probability.as_fixed(32),
@@ -39,7 +39,7 @@ impl Chance {
         }
     }
 
-    /// Draws the next answer.
+    /// Draws the next decision.
     pub fn strikes(&mut self, rng: &mut Rng) -> bool {
         if self.correlation > 0 {
             if let Some(last) = self.last
@@ -85,8 +85,8 @@ mod tests {
         // The variance of a sum with correlation c^k is larger by (1+c)/(1-c) = 3:
         // sigma = sqrt(10^6 * 0.09 * 3) = 520; 5 sigma = 2600.
         assert!((lost - p * f64::from(n)).abs() < 2600.0, "{lost}");
-        // A burst starts with probability (1-p)(1-c)p = 0.045 per packet: 45 000 bursts, sigma below
-        // that of a binomial, 207; 5 sigma = 1035, or 2.3 % of the mean length.
+        // A burst starts with probability (1-p)(1-c)p = 0.045 per packet: 45 000 bursts, sigma
+        // below that of a binomial, 207; 5 sigma = 1035, or 2.3 % of the mean length.
         let mean = lost / bursts;
         let expected = 1.0 / ((1.0 - c) * (1.0 - p));
         assert!((mean / expected - 1.0).abs() < 0.05, "{mean}");

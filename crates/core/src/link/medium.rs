@@ -1,4 +1,4 @@
-//! What makes a link more than a rate, a burst and a delay.
+//! The medium: what makes a link more than a rate, a burst and a delay.
 
 use super::framing::FramingParams;
 use super::jitter::{Jitter, JitterParams, Table};
@@ -10,17 +10,17 @@ use crate::packet::Packet;
 use crate::rng::Rng;
 use crate::units::{Rate, Span, Time};
 
-/// A rate that changes with time, in the place of a pipe's own.
+/// A rate that changes with time and replaces that of the pipe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RateSource {
     /// Rates from given instants on.
     Schedule(Schedule),
-    /// Instants at which 1500 bytes may pass; burst credit and profiles do nothing then.
+    /// Instants at which 1500 bytes may pass. Burst credit and profiles have no effect then.
     Opportunities(Opportunities),
 }
 
 impl RateSource {
-    /// When a transmission can start at the earliest, from `now` on.
+    /// Returns the earliest start of a transmission, from `now` on.
     pub(super) fn ready_at(&mut self, now: Time) -> Time {
         match self {
             RateSource::Schedule(schedule) => schedule.ready_at(now),
@@ -29,8 +29,8 @@ impl RateSource {
     }
 }
 
-/// What a pipe's link does beyond its parameters: framing, a changing rate, a delay profile,
-/// jitter, reordering. A plain one does nothing.
+/// What a link does beyond the parameters of its pipe: framing, a changing rate, a delay profile,
+/// jitter, reordering. A plain medium does nothing.
 #[derive(Clone, Debug)]
 pub struct Medium {
     /// What packets occupy beyond their bytes.
@@ -45,7 +45,7 @@ pub struct Medium {
     draws: Draws,
 }
 
-/// Each effect draws for itself, so that switching one on does not shift the others.
+/// Each effect has its own draws, so that one that is switched on does not shift the others.
 #[derive(Clone, Debug)]
 struct Draws {
     profile: Rng,
@@ -59,15 +59,15 @@ pub(super) struct Transmission {
     pub(super) is_lost: bool,
 }
 
-/// When a packet that has left the link arrives, counted from then.
+/// The time from a packet's departure from the link until its arrival.
 pub(super) struct Flight {
     pub(super) delay: Span,
-    /// Whether it may overtake packets that left before it.
+    /// Whether the packet may overtake packets that left before it.
     pub(super) may_overtake: bool,
 }
 
 impl Medium {
-    /// A medium without effects, whose draws will depend on `rng`.
+    /// Creates a medium without effects. Its draws will depend on `rng`.
     pub fn new(rng: &Rng) -> Self {
         Medium {
             framing: FramingParams::default(),
@@ -84,7 +84,7 @@ impl Medium {
         }
     }
 
-    /// With deviations of the delay, drawn from `table` if there is one.
+    /// Adds deviations of the delay, drawn from `table` if there is one.
     #[must_use]
     pub fn with_jitter(mut self, params: &JitterParams, table: Option<Table>) -> Self {
         self.jitter = (params.jitter > Span::ZERO).then(|| Jitter::new(params, table));
@@ -92,7 +92,7 @@ impl Medium {
         self
     }
 
-    /// With packets that skip the delay.
+    /// Adds packets that skip the delay.
     #[must_use]
     pub fn with_reorder(mut self, params: &ReorderParams) -> Self {
         let is_on = params.reorder.as_billionths() > 0;
@@ -100,7 +100,7 @@ impl Medium {
         self
     }
 
-    /// The rate in force at `now`, where the pipe itself has `rate`.
+    /// Returns the rate in force at `now`, where the pipe itself has `rate`.
     pub(super) fn rate_at(&mut self, now: Time, rate: Rate) -> Rate {
         match &mut self.rate {
             Some(RateSource::Schedule(schedule)) => schedule

@@ -1,10 +1,10 @@
 //! Trace-driven delivery as Mahimahi defines it: instants at which 1500 bytes may pass.
 //!
-//! Each line of the text is a time in milliseconds, not falling; a time that stands n times
-//! gives n opportunities. After the last line the trace starts again, shifted by the last
+//! Each line of the text is a time in milliseconds, in non-decreasing order. A time that occurs n
+//! times gives n opportunities. After the last line the trace starts again, shifted by the last
 //! time. An opportunity carries 1500 bytes of one or several packets; a packet that needs more
-//! goes on with the next ones. What an opportunity could have carried is lost if the queue is
-//! empty then.
+//! continues with the next ones. What an opportunity could have carried is lost if the queue is
+//! empty at that time.
 //!
 //! Source: Mahimahi (Netravali et al., USENIX ATC 2015, section 4 "LinkShell"). Mahimahi counts IP
 //! lengths; a host that counts Ethernet frames sets `strip 14` in the link's framing.
@@ -14,12 +14,12 @@ use alloc::vec::Vec;
 use super::text::{self, TextError, TextErrorKind};
 use crate::units::Time;
 
-/// Opportunities to deliver, repeating for ever.
+/// Opportunities to deliver, which repeat for ever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
-    /// Times within a round, not falling; the last one is the length of a round.
+    /// Times within a round, in non-decreasing order. The last one is the length of a round.
     times: Vec<u64>,
-    /// The next one that was not used.
+    /// The next unused one.
     next: (u64, usize),
     /// The one in use: its instant and the bytes that it can still carry.
     current: Option<(Time, u64)>,
@@ -31,10 +31,10 @@ impl Opportunities {
     /// Longest round: a year, so that no time overflows.
     const MAX_MS: u64 = 365 * 24 * 3600 * 1000;
 
-    /// Reads the text form.
+    /// Parses the text form.
     ///
     /// # Errors
-    /// What is wrong and where.
+    /// Returns what is wrong and where.
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let mut times: Vec<u64> = Vec::new();
         text::table(text, ["time in ms"], |[time]| {
@@ -68,7 +68,7 @@ impl Opportunities {
         }
     }
 
-    /// When a transmission can start at the earliest, from `now` on.
+    /// Returns the earliest start of a transmission, from `now` on.
     pub fn ready_at(&mut self, now: Time) -> Time {
         if self.current.is_some_and(|(at, left)| at == now && left > 0) {
             return now;
@@ -77,7 +77,7 @@ impl Opportunities {
         self.time_of(self.next)
     }
 
-    /// Transmits `bytes` from `now` on; gives when their last opportunity is.
+    /// Transmits `bytes` from `now` on and returns the instant of their last opportunity.
     pub fn transmit(&mut self, now: Time, bytes: u64) -> Time {
         let (mut at, mut left) = match self.current {
             Some((at, left)) if at == now && left > 0 => (at, left),
@@ -92,7 +92,7 @@ impl Opportunities {
         at
     }
 
-    /// Bits per second on the average of a round.
+    /// Returns the mean rate of a round in bits per second.
     pub fn mean_bps(&self) -> u64 {
         let round = self.times.last().copied().unwrap_or(1);
         let bits = u128::from(Self::BYTES) * 8 * self.times.len() as u128;
@@ -110,12 +110,12 @@ impl Opportunities {
         (at, Self::BYTES)
     }
 
-    /// Loses what lies before `now`.
+    /// Drops the opportunities before `now`.
     fn skip_to(&mut self, now: Time) {
         if self.time_of(self.next) >= now {
             return;
         }
-        // `now` is in the round after `rounds` whole ones, whose end belongs to it.
+        // `now` lies in the round after `rounds` whole ones; the end of a round belongs to it.
         let length = self.round_length();
         let rounds = (now.as_ns() - 1) / length;
         let within = now.as_ns() - rounds * length;
@@ -151,11 +151,11 @@ mod tests {
     fn packets_share_and_span_opportunities() {
         let mut trace = Opportunities::parse("1\n2\n2\n5\n").unwrap();
         assert_eq!(trace.ready_at(Time::ZERO), ms(1));
-        // 600 B use the opportunity at 1 ms; another 900 B fit into what it has left.
+        // 600 B use the opportunity at 1 ms; another 900 B fit into its rest.
         assert_eq!(trace.transmit(ms(1), 600), ms(1));
         assert_eq!(trace.ready_at(ms(1)), ms(1));
         assert_eq!(trace.transmit(ms(1), 900), ms(1));
-        // 3001 B need both at 2 ms and one byte of that at 5 ms.
+        // 3001 B need both opportunities at 2 ms and one byte of that at 5 ms.
         assert_eq!(trace.ready_at(ms(1)), ms(2));
         assert_eq!(trace.transmit(ms(2), 3001), ms(5));
         assert_eq!(trace.ready_at(ms(5)), ms(5));
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(trace.ready_at(Time::ZERO), Time::ZERO);
         assert_eq!(trace.ready_at(Time::from_ns(1)), ms(3));
         assert_eq!(trace.ready_at(ms(4)), ms(10));
-        // At 10 ms stand the last line of the first round and the first of the second.
+        // The last line of the first round and the first line of the second are both at 10 ms.
         assert_eq!(trace.transmit(ms(10), 1500), ms(10));
         assert_eq!(trace.ready_at(ms(10)), ms(10));
         assert_eq!(trace.transmit(ms(10), 1500), ms(10));
@@ -191,7 +191,7 @@ mod tests {
         let error = |text: &str| Opportunities::parse(text).unwrap_err().to_string();
         assert_eq!(
             error("4\n3"),
-            "line 2, column 1: time 3 comes after 4 in the line before; times must not go back"
+            "line 2, column 1: time 3 follows 4 in the previous line; times must not decrease"
         );
         assert_eq!(
             error("4\n\n5.5"),

@@ -1,4 +1,4 @@
-//! All parameters of a link, and how they are written: `rate 10Mbit/s delay 20ms loss 0.01`.
+//! All parameters of a link, and their text form: `rate 10Mbit/s delay 20ms loss 0.01`.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ use crate::rng::Rng;
 
 macro_rules! groups {
     ($($(#[doc = $doc:literal])+ $field:ident: $params:ident,)+) => {
-        /// What the user sets for a link, effect by effect.
+        /// The parameters of a link, effect by effect.
         #[derive(Clone, Debug, Default)]
         pub struct LinkParams { $($(#[doc = $doc])+ pub $field: $params,)+ }
 
@@ -29,10 +29,11 @@ macro_rules! groups {
         static GROUPS: &[&[ParamDecl]] = &[$($params::DECLS),+];
 
         impl LinkParams {
-            /// The defaults, overridden by `values`.
+            /// Builds the parameters from the defaults and `values`.
             ///
             /// # Errors
-            /// [`ParamError::Contradiction`] when values that are each in range exclude one another.
+            /// Returns [`ParamError::Contradiction`] when values that are each in range exclude one
+            /// another.
             pub fn from_values(values: &Values) -> Result<Self, ParamError> {
                 Ok(LinkParams { $($field: $params::from_values(values)?,)+ })
             }
@@ -43,7 +44,7 @@ macro_rules! groups {
 groups! {
     /// Rate, delay, burst.
     pipe: PipeParams,
-    /// The device's own queue.
+    /// The device queue.
     driver: DriverParams,
     /// What packets occupy beyond their bytes.
     framing: FramingParams,
@@ -57,20 +58,20 @@ groups! {
     gilbert: GilbertParams,
     /// Loss by a pattern.
     pattern: PatternParams,
-    /// Packets that come twice.
+    /// Packets that arrive twice.
     duplicate: DuplicateParams,
     /// Packets that are damaged.
     corrupt: CorruptParams,
 }
 
-/// What a link reads from files.
+/// The data that a link reads from files.
 #[derive(Clone, Debug, Default)]
 pub struct LinkFiles {
-    /// A rate that changes with time, in the place of `rate`.
+    /// A rate that changes with time and replaces `rate`.
     pub rate: Option<RateSource>,
-    /// A delay profile; its rate, if it has one, in the place of `rate`.
+    /// A delay profile. Its rate, if it has one, replaces `rate`.
     pub profile: Option<Profile>,
-    /// Deviations of the delay, in the place of `jitter_distribution`.
+    /// Deviations of the delay, which replace `jitter_distribution`.
     pub jitter_table: Option<Table>,
 }
 
@@ -78,7 +79,7 @@ pub struct LinkFiles {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}")]
 pub struct LinkError {
-    /// Where in the text.
+    /// Byte range in the text.
     pub span: core::ops::Range<usize>,
     /// What is wrong.
     pub kind: LinkErrorKind,
@@ -87,13 +88,13 @@ pub struct LinkError {
 /// What is wrong with the text of a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkErrorKind {
-    /// A word is not a parameter.
+    /// A word is not the name of a parameter.
     #[error("a link has no parameter `{0}`")]
     UnknownParam(String),
-    /// A parameter is set a second time: which of the two is meant?
+    /// A parameter is set twice.
     #[error("`{0}` is set twice")]
     Repeated(&'static str),
-    /// A parameter stands last, without its value.
+    /// The text ends with a parameter that needs a value.
     #[error("`{0}` needs a value")]
     MissingValue(&'static str),
     /// A value is refused.
@@ -102,15 +103,15 @@ pub enum LinkErrorKind {
 }
 
 impl LinkParams {
-    /// The parameters of all effects.
+    /// Iterates over the parameters of all effects.
     pub fn decls() -> impl Iterator<Item = &'static ParamDecl> {
         GROUPS.iter().copied().flatten()
     }
 
-    /// Reads `[PARAMETER VALUE | FLAG | noFLAG]...`.
+    /// Parses `[PARAMETER VALUE | FLAG | noFLAG]...`.
     ///
     /// # Errors
-    /// What is wrong and where; nothing is clamped.
+    /// Returns what is wrong and where. No value is clamped.
     ///
     /// ```
     /// use sluice_core::{Span, link::LinkParams};
@@ -162,7 +163,7 @@ impl LinkParams {
         })
     }
 
-    /// The pipe's parameters and, if something needs one, its medium.
+    /// Returns the parameters of the pipe and, if any effect needs one, its medium.
     pub(super) fn medium(&self, files: LinkFiles, rng: &Rng) -> (PipeParams, Option<Medium>) {
         let mut pipe = self.pipe.clone();
         if let Some(rate) = files.profile.as_ref().and_then(|profile| profile.rate) {
@@ -187,7 +188,7 @@ impl LinkParams {
 }
 
 impl LinkError {
-    /// The words that would have been accepted where an unknown one stood.
+    /// Returns the words that would have been accepted in place of an unknown one.
     pub fn candidates(&self) -> Vec<&'static str> {
         match self.kind {
             LinkErrorKind::UnknownParam(_) => LinkParams::decls().map(|d| d.name).collect(),
@@ -197,7 +198,7 @@ impl LinkError {
         }
     }
 
-    /// The words that may have been meant where an unknown one stands.
+    /// Returns the words that may have been intended in place of an unknown one.
     ///
     /// ```
     /// use sluice_core::link::LinkParams;

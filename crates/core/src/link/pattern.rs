@@ -1,8 +1,8 @@
-//! Loss by a pattern: of every `lose_every` packets, `lose_run` in a row, from the `lose_from`-th
-//! on.
+//! Loss by a pattern: of every `lose_every` packets, `lose_run` in a row are lost, beginning with
+//! packet `lose_from`.
 //!
-//! Nothing is drawn, so a transfer loses the same packets in every run: `lose_every 100` loses
-//! packets 100, 200, ..., and `lose_every 1000000 lose_from 7 lose_run 2` loses the seventh and the
+//! Nothing is drawn, so a transfer loses the same packets in every run. `lose_every 100` loses
+//! packets 100, 200, ...; `lose_every 1000000 lose_from 7 lose_run 2` loses the seventh and the
 //! eighth packet of a short test. Packets count from 1.
 
 use alloc::format;
@@ -10,11 +10,11 @@ use alloc::format;
 use crate::params;
 
 params! {
-    /// Loss that no chance decides.
+    /// Parameters of loss by a pattern.
     pub struct PatternParams {
         /// length of the pattern in packets; 0 for no pattern
         lose_every: u64 = Count(0), Count(0) => Count(1 << 40), "no pattern";
-        /// first packet of each round that is lost; 0 for the last ones
+        /// first packet of each round that is lost; 0 for the last packets of the round
         lose_from: u64 = Count(0), Count(0) => Count(1 << 40), "the last packets of a round";
         /// how many packets of each round are lost
         lose_run: u64 = Count(1), Count(1) => Count(1 << 40), "one";
@@ -30,17 +30,17 @@ params! {
     }
 }
 
-/// Where in the pattern a link is.
+/// The position of a link in its pattern.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     every: u64,
-    /// The lost ones of a round, counted from 0: first and one past the last.
+    /// The lost packets of a round, counted from 0: the first and one past the last.
     lost: core::ops::Range<u64>,
     at: u64,
 }
 
 impl Pattern {
-    /// The start of a pattern.
+    /// Creates the start of a pattern.
     pub const fn new(params: &PatternParams) -> Self {
         let first = match params.lose_from {
             0 => params.lose_every.saturating_sub(params.lose_run),
@@ -53,7 +53,7 @@ impl Pattern {
         }
     }
 
-    /// Whether the next packet is lost.
+    /// Returns whether the next packet is lost.
     pub fn strikes(&mut self) -> bool {
         if self.every == 0 {
             return false;

@@ -1,20 +1,20 @@
 //! The pipe: one direction of a link, with a rate, burst credit and a delay line behind a queue.
 //!
 //! A packet leaves the queue at the start of its transmission slot, occupies the link for
-//! `ceil(len * 8e9 / rate)` ns, and is delivered `delay` after the slot's end, as on a wire.
-//! The sojourn time therefore excludes the packet's own transmission.
+//! `ceil(len * 8e9 / rate)` ns, and is delivered `delay` after the slot's end, as on a wire. The
+//! sojourn time therefore excludes the packet's own transmission.
 //!
-//! A pipe lives in the instants at which something is due, not in those at which it happens to be
-//! polled: a poll that comes late works off everything in its order at its own time. So the long-run
-//! rate is exact, a spurious poll changes nothing, and the same arrivals get the same verdicts
-//! from a live router as from the simulator. At one instant the order is: arrivals, then timers of
-//! AQMs, then the link.
+//! A pipe acts at the instants at which something is due, not at those at which it is polled: a
+//! late poll processes each event in order and at its own time. The long-run rate is therefore
+//! exact, a spurious poll changes nothing, and the same arrivals get the same verdicts from a live
+//! router as from the simulator. At one instant the order is: arrivals, then timers of AQMs, then
+//! the link.
 //!
 //! Burst credit: an idle link saves up to `burst` bytes, which then pass at once, as in a token
 //! bucket.
 //!
-//! Whatever else a link does (framing, a rate that changes, profiles, jitter, reordering) is its
-//! [`Medium`]; a pipe without one pays a branch for it.
+//! Everything else that a link does (framing, a rate that changes, profiles, jitter, reordering) is
+//! in its [`Medium`]. A pipe without one pays a branch for it.
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -29,13 +29,13 @@ use crate::sched::{Discipline, Wake};
 use crate::units::{Bytes, Rate, Span, Time};
 
 params! {
-    /// What the user sets for a pipe.
+    /// Parameters of a pipe.
     pub struct PipeParams {
         /// bits per second on the link
         rate: Rate = Rate(Rate::UNLIMITED), Rate(Rate::from_bps(1)) => Rate(Rate::UNLIMITED), "dummynet: bw 0 is unlimited";
         /// propagation delay after the transmission
         delay: Span = Span(Span::ZERO), Span(Span::ZERO) => Span(Span::from_secs(3600)), "dummynet: 0";
-        /// bytes that pass at once after an idle time
+        /// bytes that pass at once after an idle period
         burst: Bytes = Bytes(Bytes::ZERO), Bytes(Bytes::ZERO) => Bytes(Bytes::new(1 << 48)), "dummynet: 0 to 2^48-1";
     }
 }
@@ -45,19 +45,19 @@ params! {
 pub struct Departure {
     /// The packet.
     pub packet: Packet,
-    /// When it was due there; a host that is polled later than that was late.
+    /// When the packet was due there. A host that polls later delivers it late.
     pub due: Time,
 }
 
 /// A queue, a link and a delay line.
 ///
-/// The fields are in this order so that [`Pipe::touch`] reads from each cache line that they are in.
+/// What every call needs comes first and together.
 #[repr(C)]
 pub struct Pipe {
-    /// When something is due next, [`Time::MAX`] for nothing: most calls need not ask the queue. None
-    /// after somebody else had the queue.
+    /// When something is due next; [`Time::MAX`] if nothing is. Most calls then need not ask the
+    /// queue. `None` after the queue was lent out.
     due: Option<Time>,
-    /// The last instant that was worked off.
+    /// The last instant that was processed.
     clock: Time,
     /// When the link's saved time is used up: the end of the last slot, without burst credit.
     free_at: Time,
@@ -72,7 +72,7 @@ pub struct Pipe {
     medium: Option<Box<Beyond>>,
 }
 
-/// A medium and what it remembers.
+/// A medium and its state.
 struct Beyond {
     medium: Medium,
     /// Whether the packet on the link will not arrive.
@@ -83,8 +83,8 @@ struct Beyond {
     joined: u64,
 }
 
-/// A packet of the delay line that may overtake others; of two that are due together the
-/// earlier one comes first.
+/// A packet of the delay line that may overtake others. Of two that are due together, the one that
+/// left earlier comes first.
 struct Loose {
     due: Time,
     order: u64,
@@ -98,7 +98,7 @@ enum Due {
 }
 
 impl Pipe {
-    /// An idle pipe behind `queue`.
+    /// Creates an idle pipe behind `queue`.
     pub fn new(params: &PipeParams, queue: Box<dyn Discipline>) -> Self {
         Pipe {
             params: params.clone(),
@@ -114,14 +114,14 @@ impl Pipe {
         }
     }
 
-    /// An idle pipe whose link does what `medium` says.
+    /// Creates an idle pipe whose link has the effects of `medium`.
     pub fn with_medium(params: &PipeParams, medium: Medium, queue: Box<dyn Discipline>) -> Self {
         let mut pipe = Pipe::new(params, queue);
         pipe.medium = Some(Box::new(Beyond::new(medium)));
         pipe
     }
 
-    /// Takes a packet at `cx.now`. What leaves in consequence is found by [`Pipe::poll`].
+    /// Enqueues a packet at `cx.now`. [`Pipe::poll`] returns the packets that arrive as a result.
     pub fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
         self.advance(cx, |due, now| due < now);
         self.clock = self.clock.max(cx.now);
@@ -132,8 +132,8 @@ impl Pipe {
         self.due = Some(self.first_due());
     }
 
-    /// Works off everything that is due up to `cx.now`, and gives the next packet that has
-    /// arrived at the far end. To be called until it gives none.
+    /// Processes everything that is due up to `cx.now` and returns the next packet that has arrived
+    /// at the far end. Call it until it returns `None`.
     pub fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
         if self.due.is_some_and(|due| due > cx.now) {
             return None;
@@ -144,7 +144,7 @@ impl Pipe {
         departure
     }
 
-    /// The next packet that has arrived at the far end by `now`.
+    /// Returns the next packet that has arrived at the far end by `now`.
     fn arrived(&mut self, now: Time) -> Option<Departure> {
         let in_order = self.line.first_due();
         let loose = self.medium.as_ref().and_then(|beyond| beyond.next_due());
@@ -160,7 +160,7 @@ impl Pipe {
         Some(Departure { packet, due })
     }
 
-    /// When [`Pipe::poll`] has something to do next.
+    /// Returns when [`Pipe::poll`] next has something to do.
     pub fn next_wake(&self) -> Wake {
         match self.due.unwrap_or_else(|| self.first_due()) {
             Time::MAX => Wake::OnEnqueue,
@@ -179,22 +179,12 @@ impl Pipe {
         first
     }
 
-    /// Reads what the next packet needs of the pipe itself; see [`Discipline::touch`].
-    pub fn touch(&self) -> u64 {
-        let line = self.line.first_due().map_or(0, Time::as_ns);
-        let wire = self.on_wire.as_ref().map_or(0, |(end, _)| end.as_ns());
-        let due = self.due.map_or(0, Time::as_ns);
-        let clocks = self.clock.as_ns() ^ self.free_at.as_ns() ^ self.in_flight.bytes;
-        let last = self.params.rate.as_bps() ^ u64::from(self.medium.is_some());
-        line ^ wire ^ due ^ clocks ^ last
-    }
-
-    /// What waits in the queue.
+    /// Returns what waits in the queue.
     pub fn backlog(&self) -> Backlog {
         self.queue.backlog()
     }
 
-    /// What is on the link and in the delay line.
+    /// Returns what is on the link and in the delay line.
     pub fn in_flight(&self) -> Backlog {
         let mut all = self.in_flight;
         if let Some((_, packet)) = &self.on_wire {
@@ -203,35 +193,35 @@ impl Pipe {
         all
     }
 
-    /// The packet whose transmission is under way.
+    /// Returns the packet that is being transmitted.
     pub fn on_wire(&self) -> Option<&Packet> {
         self.on_wire.as_ref().map(|(_, packet)| packet)
     }
 
-    /// The parameters in force.
+    /// Returns the parameters in force.
     pub const fn params(&self) -> &PipeParams {
         &self.params
     }
 
-    /// The queue.
+    /// Returns the queue.
     pub fn queue(&self) -> &dyn Discipline {
         &*self.queue
     }
 
-    /// The queue, to change it at `cx.now`: its classes, or to pull packets out of it.
+    /// Returns the queue for changes at `cx.now`: to its classes, or to pull packets out of it.
     pub fn queue_mut(&mut self, cx: &mut Cx<'_>) -> &mut dyn Discipline {
         self.advance(cx, |due, now| due < now);
         &mut *self.queue
     }
 
-    /// Changes rate, delay and burst from `cx.now` on. A transmission under way is not stretched,
+    /// Changes rate, delay and burst from `cx.now` on. A transmission in progress is not stretched,
     /// and no packet overtakes another in the delay line.
     pub fn set_params(&mut self, params: &PipeParams, cx: &mut Cx<'_>) {
         self.advance(cx, |due, now| due < now);
         self.params = params.clone();
     }
 
-    /// Gives the link another medium from `cx.now` on, or none. What is in the delay line stays.
+    /// Replaces or removes the medium of the link from `cx.now` on. Packets in the delay line stay.
     pub fn set_medium(&mut self, medium: Option<Medium>, cx: &mut Cx<'_>) {
         self.advance(cx, |due, now| due < now);
         match (&mut self.medium, medium) {
@@ -243,8 +233,8 @@ impl Pipe {
         }
     }
 
-    /// Puts `queue` in the place of the present one at `cx.now` and moves the backlog to it; what the
-    /// new one has no room for goes to the sink.
+    /// Replaces the queue by `queue` at `cx.now` and moves the backlog to it. Packets for which the
+    /// new queue has no room go to the sink.
     pub fn replace_queue(&mut self, queue: Box<dyn Discipline>, cx: &mut Cx<'_>) {
         self.advance(cx, |due, now| due < now);
         let mut old = core::mem::replace(&mut self.queue, queue);
@@ -256,16 +246,16 @@ impl Pipe {
         }
     }
 
-    /// Works off what was due before `cx.now`, so that a sink hears of everything in the order of
+    /// Processes what was due before `cx.now`, so that a sink receives all events in the order of
     /// time.
     pub(super) fn catch_up(&mut self, cx: &mut Cx<'_>) {
         self.advance(cx, |due, now| due < now);
     }
 
-    /// Works off, in the order of time, what `is_due`.
+    /// Processes, in the order of time, everything for which `is_due` holds.
     fn advance(&mut self, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
         let now = cx.now;
-        // The caller goes on to change something, after which it may be another instant.
+        // The caller is about to change something, so the next instant may differ.
         if self.due.take().is_some_and(|due| !is_due(due, now)) {
             return;
         }
@@ -294,7 +284,8 @@ impl Pipe {
                 Wake::OnEnqueue => None,
             },
         };
-        // What became due while nobody called is worked off at the present instant, never before it.
+        // What became due while there were no calls is processed at the present instant, never
+        // earlier.
         match (timer, link) {
             (Some(t), Some(l)) if t <= l => Some((t.max(self.clock), Due::Timer)),
             (_, Some(l)) => Some((l.max(self.clock), Due::Link)),
@@ -303,7 +294,7 @@ impl Pipe {
         }
     }
 
-    /// The link has become idle, or is: hands over what it carried and asks the queue once.
+    /// Delivers what the link carried, if anything, and asks the queue once. The link is idle.
     fn serve(&mut self, cx: &mut Cx<'_>) {
         if let Some((end, packet)) = self.on_wire.take() {
             self.launch(end, packet, cx);
@@ -322,7 +313,7 @@ impl Pipe {
         }
     }
 
-    /// Starts a transmission at `now`; gives when it ends.
+    /// Starts a transmission at `now` and returns when it ends.
     fn transmit(&mut self, packet: &Packet, now: Time) -> Time {
         let mut rate = self.params.rate;
         let mut span = None;
@@ -427,7 +418,8 @@ mod tests {
         Pipe::new(params, Spec::parse("fifo").unwrap().build().unwrap())
     }
 
-    /// Feeds `(time, bytes)` and polls at the pipe's own wake-ups; gives when each was due.
+    /// Feeds `(time, bytes)`, polls at the pipe's own wake-ups, and returns when each packet was
+    /// due.
     fn run(pipe: &mut Pipe, arrivals: &[(u64, u32)], extra_polls: &[u64]) -> Vec<u64> {
         let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
         let mut out = Vec::new();
@@ -459,8 +451,8 @@ mod tests {
 
     #[test]
     fn a_packet_is_delivered_after_its_slot_and_the_delay() {
-        // 1250 B at 10 Mbit/s take 1 ms; with 5 ms of delay the first is due at 6 ms, the second,
-        // which waits for the link, at 7 ms.
+        // 1250 B at 10 Mbit/s take 1 ms. With 5 ms of delay the first packet is due at 6 ms; the
+        // second waits for the link and is due at 7 ms.
         let params = PipeParams {
             rate: Rate::from_bps(10_000_000),
             delay: Span::from_ms(5),
@@ -488,7 +480,7 @@ mod tests {
 
     #[test]
     fn an_idle_link_saves_its_burst_credit() {
-        // After 100 ms of idleness 3000 B of credit pass at once; the third packet of 1500 B takes
+        // After 100 ms of idleness 3000 B of credit pass at once. The third packet of 1500 B takes
         // its 1.2 ms at 10 Mbit/s.
         let params = PipeParams {
             rate: Rate::from_bps(10_000_000),

@@ -1,13 +1,13 @@
 //! dummynet's delay profiles: extra time that packets occupy the link, drawn from a curve.
 //!
-//! A profile is the inverse of a distribution function, given by points (probability, delay in
-//! ms). It is sampled once at `samples` equidistant probabilities; between points the curve is
-//! straight, where two points have the same probability it jumps, and samples are cut to whole
-//! milliseconds. For each packet one sample i is drawn: the packet occupies the link longer by
+//! A profile is the inverse of a distribution function, given by points (probability, delay in ms).
+//! It is sampled once at `samples` equidistant probabilities. Between points the curve is straight;
+//! where two points have the same probability it jumps; samples are truncated to whole
+//! milliseconds. For each packet one sample i is drawn. The packet occupies the link longer by
 //! `samples[i]` ms worth of bits, and if i is at or above `loss-level` times `samples` it is lost
-//! after its transmission. On a link of unlimited rate a profile does nothing.
+//! after its transmission. On a link of unlimited rate a profile has no effect.
 //!
-//! The text has two words per line; `#` starts a comment; keywords may be in capitals:
+//! The text has two words per line. `#` starts a comment. Keywords may be in upper case:
 //!
 //! ```
 //! use sluice_core::link::Profile;
@@ -17,9 +17,9 @@
 //! ```
 //!
 //! Source: the file format and the rule of FreeBSD's dummynet (ipfw(8), "profile"). Deviations:
-//! samples are computed in exact fractions instead of floating point; numbers with trailing
-//! letters are refused instead of cut; a lost packet goes to the sink at the end of its
-//! transmission instead of after the delay line, which no receiver can tell.
+//! samples are computed in exact fractions instead of floating point; numbers with trailing letters
+//! are refused instead of truncated; a lost packet goes to the sink at the end of its transmission
+//! instead of after the delay line, which no receiver can observe.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -33,19 +33,19 @@ use crate::units::{Rate, Span};
 pub struct Profile {
     /// Its name, at most 31 characters.
     pub name: String,
-    /// The rate that the file sets, if it does.
+    /// The rate given in the file, if any.
     pub rate: Option<Rate>,
-    /// What was assumed because the file does not say it.
+    /// Assumptions made because the file does not give a value.
     pub warnings: Vec<&'static str>,
     samples_ms: Vec<u64>,
     loss_level: u64,
 }
 
-/// Why a text is not a profile; `error in FILE ` belongs in front.
+/// Why a text is not a profile. The caller puts `error in FILE ` in front.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at line {line}: {kind}")]
 pub struct ProfileError {
-    /// The line, from 1.
+    /// The line, counted from 1.
     pub line: usize,
     /// What is wrong.
     pub kind: ProfileErrorKind,
@@ -57,19 +57,19 @@ pub enum ProfileErrorKind {
     /// More than two words.
     #[error("too many arguments")]
     TooManyArguments,
-    /// A word stands alone.
+    /// A word without a second one.
     #[error("missing arg for {0}")]
     MissingArgument(String),
-    /// `samples` was given before.
+    /// `samples` was already given.
     #[error("duplicate ``samples'' line")]
     DuplicateSamples,
     /// Not a number above zero.
     #[error("invalid number of samples")]
     InvalidSamples,
-    /// More samples than there may be.
+    /// Too many samples.
     #[error("too many samples, maximum is {MAX_SAMPLES}")]
     TooManySamples,
-    /// A word was given before.
+    /// A word was already given.
     #[error("duplicated token: {0}")]
     Duplicated(&'static str),
     /// Not a decimal number.
@@ -95,7 +95,7 @@ pub enum ProfileErrorKind {
 /// A point of the curve: probability and delay in ms, both in billionths.
 type Point = (u64, u64);
 
-/// What stands first in a line of points.
+/// The order of the two columns of points.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     DelayFirst,
@@ -103,10 +103,10 @@ enum Order {
 }
 
 impl Profile {
-    /// Reads a profile.
+    /// Parses a profile.
     ///
     /// # Errors
-    /// [`ProfileError`] with the line and dummynet's own message.
+    /// Returns [`ProfileError`] with the line and dummynet's own message.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
         let mut reader = Reader::default();
         let mut last = 0;
@@ -121,24 +121,24 @@ impl Profile {
             .map_err(|kind| ProfileError { line: last, kind })
     }
 
-    /// The extra delays in ms, one of which is drawn for each packet.
+    /// Returns the extra delays in ms, one of which is drawn for each packet.
     pub fn samples_ms(&self) -> &[u64] {
         &self.samples_ms
     }
 
-    /// A packet that draws a sample of this index or above is lost.
+    /// Returns the index from which on a sample means that the packet is lost.
     pub const fn loss_level(&self) -> u64 {
         self.loss_level
     }
 
-    /// Draws for one packet: its transmission with the extra bits, and whether it is lost.
+    /// Draws for one packet: its transmission time with the extra bits, and whether it is lost.
     pub(crate) fn transmission(&self, rate: Rate, bytes: u64, rng: &mut Rng) -> (Span, bool) {
         let index = rng.below(self.samples_ms.len() as u64);
         if rate.is_unlimited() {
             return (Span::ZERO, false);
         }
         let bps = u128::from(rate.as_bps());
-        // A sample is below 2^35 ms and a rate below 2^64: all of it fits 128 bits.
+        // A sample is below 2^35 ms and a rate below 2^64: the product fits into 128 bits.
         let extra = u128::from(self.samples_ms[index as usize]) * bps / 1000;
         let ns = ((u128::from(bytes) * 8 + extra) * 1_000_000_000).div_ceil(bps);
         let span = Span::from_ns(u64::try_from(ns).unwrap_or(u64::MAX));
@@ -284,7 +284,7 @@ impl Reader {
     }
 }
 
-/// The curve at probability `i / n`, in whole ms.
+/// Returns the curve at probability `i / n`, in whole ms.
 fn sample(points: &[Point], i: u64, n: u64) -> u64 {
     let n = i128::from(n);
     // All probabilities times 10^9 n.
@@ -305,7 +305,7 @@ fn sample(points: &[Point], i: u64, n: u64) -> u64 {
     (billionths / i128::from(ONE)) as u64
 }
 
-/// A non-negative decimal number, in billionths.
+/// Parses a non-negative decimal number, in billionths.
 fn decimal(text: &str) -> Option<u64> {
     match Kind::Ratio.parse(text) {
         Ok(Value::Ratio(ratio)) => Some(ratio.as_billionths()),
@@ -313,9 +313,9 @@ fn decimal(text: &str) -> Option<u64> {
     }
 }
 
-/// dummynet's bandwidth: a number (decimal, 0x.., 0..), K, M or G for powers of 1000, and a unit
-/// that means bytes if it starts with `B` (but not `Bi`) or `by`. A name of a device is tolerated
-/// and means no limit.
+/// Parses dummynet's bandwidth: a number (decimal, 0x.., 0..), K, M or G for powers of 1000, and a
+/// unit that means bytes if it starts with `B` (but not `Bi`) or `by`. The name of a device is
+/// accepted and means no limit.
 fn bandwidth(text: &str) -> Option<Rate> {
     if text.starts_with(|c: char| c.is_ascii_lowercase()) {
         return Some(Rate::UNLIMITED);

@@ -1,8 +1,8 @@
 //! Reordering: some packets skip the delay and overtake those in the delay line.
 //!
-//! Of every `reorder_gap` packets the last one is a candidate (with gap 1, every packet), and goes
-//! without delay with probability `reorder`; a candidate that is delayed leaves the next packet
-//! to be one. Without delay or jitter there is nobody to overtake. This is the rule of
+//! Of every `reorder_gap` packets the last one is a candidate (with gap 1, every packet). A
+//! candidate skips the delay with probability `reorder`; if it is delayed, the next packet is a
+//! candidate too. Without delay or jitter there is no packet to overtake. This is the rule of
 //! tc-netem(8): `reorder 25% gap 5` delays four packets and sends the fifth at once with a
 //! probability of 25 %.
 
@@ -13,13 +13,13 @@ use crate::rng::Rng;
 use super::loss::Chance;
 
 params! {
-    /// Packets that overtake others.
+    /// Parameters of reordering.
     pub struct ReorderParams {
         /// probability that a candidate skips the delay
         reorder: Ratio = Ratio(Ratio::from_billionths(0)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "none";
-        /// probability that a candidate fares as the one before it
+        /// probability that a candidate shares the fate of the one before it
         reorder_correlation: Ratio = Ratio(Ratio::from_billionths(0)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::from_billionths(999_999_999)), "0: each packet for itself";
-        /// one of so many packets is a candidate
+        /// one of this many packets is a candidate
         reorder_gap: u64 = Count(1), Count(1) => Count(1 << 32), "tc-netem(8): every packet";
     }
 }
@@ -33,7 +33,7 @@ pub struct Reorder {
 }
 
 impl Reorder {
-    /// Nobody has been delayed.
+    /// Creates the initial state: no packet has been delayed.
     pub const fn new(params: &ReorderParams) -> Self {
         Reorder {
             chance: Chance::new(params.reorder, params.reorder_correlation),
@@ -42,7 +42,7 @@ impl Reorder {
         }
     }
 
-    /// Whether the next packet skips the delay.
+    /// Returns whether the next packet skips the delay.
     pub fn strikes(&mut self, rng: &mut Rng) -> bool {
         if self.delayed + 1 < self.gap || !self.chance.strikes(rng) {
             self.delayed += 1;
@@ -72,8 +72,8 @@ mod tests {
 
     #[test]
     fn an_unlikely_candidate_is_followed_by_others() {
-        // Four delayed packets, then one success in 1/p = 4 on the average: every 4 + 4 = 8th packet
-        // of 800 000. The number of packets per round has sigma sqrt((1-p)/p^2) = 3.46; 100 000
+        // Four delayed packets, then one success in 1/p = 4 on average: every 4 + 4 = 8th packet of
+        // 800 000. The number of packets per round has sigma sqrt((1-p)/p^2) = 3.46; 100 000
         // rounds: sigma of their number 100 000 * 3.46 / 8 / sqrt(100 000) = 137; 5 sigma = 685.
         let params = ReorderParams {
             reorder: Ratio::from_billionths(250_000_000),

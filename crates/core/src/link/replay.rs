@@ -1,11 +1,11 @@
-//! Recorded arrivals through one queue and link, in virtual time.
+//! Replay: recorded arrivals pass through one queue and link in virtual time.
 //!
-//! The rules are those of a [`Pipe`](super::Pipe), stated once more because results are compared by
-//! them. At one instant come first all arrivals, in their order; then timers that are due; then,
-//! if the link is idle or has just become idle, one dequeue call, also when the queue is empty. A
+//! The rules are those of a [`Pipe`](super::Pipe), repeated here because results are compared by
+//! them. At one instant all arrivals come first, in their order; then timers that are due; then, if
+//! the link is idle or has just become idle, one dequeue call, even when the queue is empty. A
 //! packet that arrives at an idle link is enqueued and dequeued at the same instant. A transmission
 //! lasts `ceil(bytes * 8e9 / rate)` ns at the rate in force when it starts. The run ends when
-//! nothing is held and the link has fallen idle.
+//! nothing is held and the link is idle.
 //!
 //! Memory grows with what is held at a time and with what arrived since the oldest packet still
 //! queued, not with the length of the run.
@@ -20,38 +20,39 @@ use crate::rng::Rng;
 use crate::sched::Wake;
 use crate::units::Time;
 
-/// Hears what a replay finds out.
+/// Receives the results of a replay.
 pub trait Outlet {
-    /// What became of a packet; in the order of arrival.
+    /// Receives the row of a packet. Rows come in the order of arrival.
     fn row(&mut self, row: &PacketRecord) {
         let _ = row;
     }
 
-    /// A packet left the queue for the link, with its mark if it has one; in the order of time.
+    /// Receives a packet that left the queue for the link, with its mark if it has one. Calls come
+    /// in the order of time.
     fn left(&mut self, now: Time, packet: &Packet) {
         let _ = (now, packet);
     }
 
-    /// A variable of the algorithm took a new value; in the order of time, but for an idle flow queue with
-    /// a timer, whose updates are made up for at its next packet.
+    /// Receives a new value of a variable of the algorithm. Calls come in the order of time, except
+    /// for an idle flow queue with a timer, whose updates are made up for at its next packet.
     fn state(&mut self, now: Time, queue: u32, name: &'static str, value: StateValue) {
         let _ = (now, queue, name, value);
     }
 }
 
-/// Why a replay cannot go on.
+/// Why a replay cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// A packet arrives earlier than the one before it.
-    #[error("a packet arrives at {time} after one at {before}; arrivals must not go back")]
+    #[error("a packet at {time} follows one at {before}; arrivals must be in the order of time")]
     Backwards {
         /// When it arrives.
         time: Time,
         /// When the one before arrived.
         before: Time,
     },
-    /// Packets are held that nothing will move.
-    #[error("{} packets are held at {at} and nothing will ever send them", .held.packets)]
+    /// The queue holds packets but will never release them.
+    #[error("{} packets are held at {at} and will never be sent", .held.packets)]
     Stuck {
         /// When.
         at: Time,
@@ -60,7 +61,7 @@ pub enum ReplayError {
     },
 }
 
-/// A replay under way.
+/// A replay in progress.
 ///
 /// ```
 /// use sluice_core::link::{Link, LinkFiles, LinkParams, Outlet, Replay};
@@ -97,7 +98,7 @@ pub struct Replay {
     arrived: u64,
 }
 
-/// Slots that are free to be used again.
+/// Slots that may be reused.
 #[derive(Default)]
 struct Slots {
     free: Vec<u32>,
@@ -112,7 +113,7 @@ struct Witness<'a> {
 }
 
 impl Replay {
-    /// An idle `link` at time zero, whose queue draws from `seed`.
+    /// Creates a replay over an idle `link` at time zero. The queue draws from `seed`.
     pub fn new(link: Link, seed: u64) -> Self {
         Replay {
             link,
@@ -124,8 +125,8 @@ impl Replay {
         }
     }
 
-    /// A slot for the next packet: the host may keep its bytes there until the packet has left or
-    /// was dropped.
+    /// Returns a slot for the next packet. The host may keep the packet's bytes there until the
+    /// packet has left or was dropped.
     pub fn slot(&mut self) -> u32 {
         self.slots.free.pop().unwrap_or_else(|| {
             self.slots.used += 1;
@@ -133,10 +134,10 @@ impl Replay {
         })
     }
 
-    /// Takes `packet`, which arrives at `packet.arrival` and is called `flow` in its row.
+    /// Enqueues `packet`, which arrives at `packet.arrival`. Its row shows `flow`.
     ///
     /// # Errors
-    /// [`ReplayError::Backwards`].
+    /// Returns [`ReplayError::Backwards`].
     pub fn arrive(
         &mut self,
         packet: Packet,
@@ -170,7 +171,7 @@ impl Replay {
     /// Lets the queue drain.
     ///
     /// # Errors
-    /// [`ReplayError::Stuck`].
+    /// Returns [`ReplayError::Stuck`].
     pub fn finish(mut self, outlet: &mut dyn Outlet) -> Result<Time, ReplayError> {
         loop {
             let mut held = self.link.backlog();
@@ -194,12 +195,12 @@ impl Replay {
         Ok(self.now)
     }
 
-    /// Packets that have arrived.
+    /// Returns how many packets have arrived.
     pub const fn arrived(&self) -> u64 {
         self.arrived
     }
 
-    /// Works off everything up to `end`.
+    /// Processes everything up to `end`.
     fn run_to(&mut self, end: Time, outlet: &mut dyn Outlet) {
         let mut witness = Witness {
             tracer: &mut self.tracer,

@@ -1,8 +1,8 @@
 //! A rate that changes at given instants: CSV of time and rate.
 //!
-//! Each rate holds from its instant, inclusive, until the next; the first one also holds before
-//! its instant. A rate of zero is an outage: no transmission starts until a rate follows. A
-//! transmission is not stretched or shortened by a change under way.
+//! Each rate is in force from its instant, inclusive, until the next; the first one also before its
+//! instant. A rate of zero is an outage: no transmission starts until another rate follows. A
+//! change does not stretch or shorten a transmission in progress.
 //!
 //! The text is `time_ns,bits_per_second` per line, with or without that header:
 //!
@@ -23,23 +23,23 @@ use crate::units::{Rate, Time};
 /// A rate over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
-    /// Instants in rising order, with the rate from then on; none during an outage.
+    /// Instants in rising order, with the rate from then on; `None` during an outage.
     steps: Vec<(Time, Option<Rate>)>,
-    /// The step that held at the last question.
+    /// The step that was in force at the last call.
     current: usize,
 }
 
 impl Schedule {
-    /// A schedule of `steps`; `None` if there are none, or their times do not rise.
+    /// Creates a schedule of `steps`; `None` if there are none, or if their times do not rise.
     pub fn new(steps: Vec<(Time, Option<Rate>)>) -> Option<Self> {
         let rises = steps.windows(2).all(|pair| pair[0].0 < pair[1].0);
         (rises && !steps.is_empty()).then_some(Schedule { steps, current: 0 })
     }
 
-    /// Reads the CSV form.
+    /// Parses the CSV form.
     ///
     /// # Errors
-    /// What is wrong and where.
+    /// Returns what is wrong and where.
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let mut steps: Vec<(Time, Option<Rate>)> = Vec::new();
         text::table(text, ["time_ns", "bits_per_second"], |[time, bps]| {
@@ -62,7 +62,8 @@ impl Schedule {
         Ok(Schedule { steps, current: 0 })
     }
 
-    /// The rate in force at `now`, none during an outage. Questions come in the order of time.
+    /// Returns the rate in force at `now`; `None` during an outage. Calls come in the order of
+    /// time.
     pub fn rate_at(&mut self, now: Time) -> Option<Rate> {
         while self
             .steps
@@ -74,7 +75,7 @@ impl Schedule {
         self.steps[self.current].1
     }
 
-    /// When a transmission can start at the earliest, from `now` on; [`Time::MAX`] for never.
+    /// Returns the earliest start of a transmission, from `now` on; [`Time::MAX`] for never.
     pub fn ready_at(&mut self, now: Time) -> Time {
         if self.rate_at(now).is_some() {
             return now;
@@ -85,12 +86,12 @@ impl Schedule {
             .map_or(Time::MAX, |(from, _)| *from)
     }
 
-    /// The instants and rates.
+    /// Returns the instants and rates.
     pub fn steps(&self) -> &[(Time, Option<Rate>)] {
         &self.steps
     }
 
-    /// Whether the last rate is an outage that nothing ends.
+    /// Returns whether the last rate is an outage that never ends.
     pub fn ends_in_outage(&self) -> bool {
         self.steps.last().is_some_and(|(_, rate)| rate.is_none())
     }
@@ -110,11 +111,11 @@ mod tests {
         );
         assert_eq!(
             error("# rates\n\n7,1\n5,1\n"),
-            "line 4, column 1: time 5 comes after 7 in the line before; times must not go back"
+            "line 4, column 1: time 5 follows 7 in the previous line; times must not decrease"
         );
         assert_eq!(
             error("3,1\n3,2"),
-            "line 2, column 1: time 3 has a value already"
+            "line 2, column 1: time 3 already has a value"
         );
         assert_eq!(
             error("3"),
@@ -122,7 +123,7 @@ mod tests {
         );
         assert_eq!(
             error("3,4, 5"),
-            "line 1, column 6: `5` stands after the last column"
+            "line 1, column 6: `5` follows the last column"
         );
         assert_eq!(error(""), "line 1, column 1: the file holds no rates");
     }

@@ -1,7 +1,7 @@
-//! Text files of numbers, and where in them something is wrong.
+//! Text files of numbers, with the position of errors.
 //!
-//! Lines and columns count from 1, columns in bytes. Blank lines and lines that start with `#` say
-//! nothing. The readers are total: any text gives values or a [`TextError`].
+//! Lines and columns count from 1, columns in bytes. Blank lines and lines that start with `#` are
+//! ignored. The readers are total: any text gives values or a [`TextError`].
 
 use alloc::string::String;
 
@@ -20,18 +20,18 @@ pub struct TextError {
 /// What is wrong with a text file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextErrorKind {
-    /// Something else where a whole number is expected.
+    /// The text is not the expected whole number.
     #[error("`{text}` is not a whole number ({name} is expected here)")]
     NotANumber {
-        /// What stands there, cut if it is long.
+        /// The text that was found, truncated if it is long.
         text: String,
-        /// What is expected.
+        /// Name of the expected value.
         name: &'static str,
     },
-    /// A number that is outside its range.
+    /// A number outside its range.
     #[error("{name} {value} is outside {low} to {high}")]
     OutOfRange {
-        /// What the number is.
+        /// Name of the number.
         name: &'static str,
         /// The number.
         value: u64,
@@ -43,37 +43,37 @@ pub enum TextErrorKind {
     /// A number with more digits than any accepted one.
     #[error("{name} has more than 20 digits")]
     TooLong {
-        /// What the number is.
+        /// Name of the number.
         name: &'static str,
     },
-    /// Nothing between two commas.
-    #[error("nothing stands here; {name}, a whole number, is expected")]
+    /// An empty field.
+    #[error("the field is empty; {name}, a whole number, is expected")]
     Blank {
-        /// What is expected.
+        /// Name of the expected value.
         name: &'static str,
     },
     /// The line ends too early.
     #[error("the line ends where {name} is expected")]
     Missing {
-        /// What is missing.
+        /// Name of the missing value.
         name: &'static str,
     },
-    /// The line goes on too long.
-    #[error("`{text}` stands after the last column")]
+    /// The line continues after the last column.
+    #[error("`{text}` follows the last column")]
     Extra {
-        /// What stands there, cut if it is long.
+        /// The text that was found, truncated if it is long.
         text: String,
     },
-    /// A time before that of an earlier line.
-    #[error("time {time} comes after {before} in the line before; times must not go back")]
+    /// A time earlier than that of the previous line.
+    #[error("time {time} follows {before} in the previous line; times must not decrease")]
     Backwards {
         /// The time.
         time: u64,
-        /// The time of the line before.
+        /// The time of the previous line.
         before: u64,
     },
-    /// A time that is that of an earlier line, where one time can have one value only.
-    #[error("time {time} has a value already")]
+    /// A time that occurred before, where one time can have one value only.
+    #[error("time {time} already has a value")]
     Twice {
         /// The time.
         time: u64,
@@ -84,12 +84,12 @@ pub enum TextErrorKind {
         /// What the file should hold.
         name: &'static str,
     },
-    /// The values make no sense together.
+    /// The values contradict one another.
     #[error("{0}")]
     Senseless(&'static str),
 }
 
-/// The comma-separated fields of a line, trimmed, with their columns.
+/// Iterates over the comma-separated fields of a line, trimmed, with their columns.
 pub fn fields(line: &str) -> impl Iterator<Item = (usize, &str)> {
     line.split(',').map(move |field| {
         let trimmed = field.trim();
@@ -102,16 +102,16 @@ pub fn fields(line: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether a line says nothing.
+/// Returns whether a line is blank or a comment.
 pub fn is_silent(line: &str) -> bool {
     let line = line.trim_start();
     line.is_empty() || line.starts_with('#')
 }
 
-/// Reads a whole number between `low` and `high`.
+/// Parses a whole number between `low` and `high`.
 ///
 /// # Errors
-/// What stands there instead, without the place.
+/// Returns what was found instead, without the position.
 pub fn number(text: &str, name: &'static str, low: u64, high: u64) -> Result<u64, TextErrorKind> {
     if text.is_empty() {
         return Err(TextErrorKind::Blank { name });
@@ -132,7 +132,7 @@ pub fn number(text: &str, name: &'static str, low: u64, high: u64) -> Result<u64
     Ok(value)
 }
 
-/// The start of a text, short enough for a message, with what cannot be seen made visible.
+/// Returns the start of a text, short enough for a message, with invisible characters escaped.
 pub fn excerpt(text: &str) -> String {
     let mut short = String::new();
     for (i, c) in text.chars().enumerate() {
@@ -149,12 +149,12 @@ pub fn excerpt(text: &str) -> String {
     short
 }
 
-/// `text` without the byte order mark that spreadsheets put in front of UTF-8.
+/// Removes the byte order mark that spreadsheets put in front of UTF-8.
 pub fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// A table of whole numbers with the columns `names`, which may head it.
+/// Parses a table of whole numbers with the columns `names`, which may head it.
 pub(crate) fn table<const N: usize>(
     text: &str,
     names: [&'static str; N],
@@ -191,7 +191,7 @@ pub(crate) fn table<const N: usize>(
     Ok(())
 }
 
-/// An error about a whole file.
+/// Creates an error about a whole file.
 pub(crate) const fn whole_file(kind: TextErrorKind) -> TextError {
     TextError {
         line: 1,

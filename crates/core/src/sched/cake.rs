@@ -1,32 +1,34 @@
-//! `cake`: common applications kept enhanced. One discipline that does what a home router needs:
-//! it shapes to a rate without bursts, gives priority by DSCP up to a share of that rate, is fair
-//! between hosts and between flows of a host, and keeps each flow's delay low with an AQM.
+//! `cake`: common applications kept enhanced. One discipline that does what a home router needs: it
+//! shapes to a rate without bursts, gives priority by DSCP up to a share of that rate, is fair
+//! between hosts and between the flows of a host, and keeps each flow's delay low with an AQM.
 //!
 //! Sources: T. Høiland-Jørgensen, D. Täht and J. Morton, "Piece of CAKE: A Comprehensive Queue
 //! Management Solution for Home Gateways", IEEE LANMAN 2018; `tc-cake(8)` and Linux `sch_cake`,
-//! whose defaults these are. Where this differs from them:
-//! 1. Lengths are what the host counts, plus `overhead`; each flow of a host gets its part of the
-//!    quantum to 2^-16 byte, where Linux rounds with a random number.
-//! 2. The shaper carries fractions of a nanosecond, so that the rate is exact; Linux rounds the time
-//!    per byte.
+//! from which the defaults come. Differences from them:
+//! 1. Lengths are those that the host counts, plus `overhead`. Each flow of a host gets its part of
+//!    the quantum to 2^-16 byte; Linux rounds with a random number.
+//! 2. The shaper carries fractions of a nanosecond, so the rate is exact. Linux rounds the time per
+//!    byte.
 //! 3. An emptied flow leaves its list at once. Linux keeps it until its AQM has calmed down; here
-//!    COBALT makes up for it when the flow returns, and a flow that takes the queue over starts afresh.
-//! 4. The ACK filter remembers the last two pure acknowledgements of a flow instead of searching its
-//!    queue: it costs the same however long the queue is, and leaves an older one alone when others
-//!    came between. What two packets say is the host's to tell ([`Sink`](crate::Sink)).
+//!    COBALT catches up when the flow returns, and a flow that takes over the queue starts with a
+//!    fresh AQM.
+//! 4. The ACK filter remembers the last two pure acknowledgements of a flow instead of searching
+//!    its queue. Its cost does not depend on the queue length, and it leaves an older
+//!    acknowledgement alone when others came between. The host compares two packets
+//!    ([`Sink`](crate::Sink)).
 //! 5. `limit` counts wire packets and `memlimit` bytes on the wire; Linux counts the memory of
-//!    buffers. The fattest flow is found by a tree of maxima, Linux's by a heap.
-//! 6. Not here: `autorate-ingress`, `nat`, `wash`, `split-gso` and `fwmark`, which are the host's,
-//!    and the `precedence` and `diffserv8` tins.
+//!    buffers. A tree of maxima finds the fattest flow; Linux uses a heap.
+//! 6. Not included: `autorate-ingress`, `nat`, `wash`, `split-gso` and `fwmark`, which belong to
+//!    the host, and the `precedence` and `diffserv8` tins.
 //!
-//! Tins: `besteffort` is one; `diffserv3` has bulk (1/16 of the rate), best effort (all of it) and
-//! voice (1/4); `diffserv4` has bulk (1/16), best effort (all), video (1/2) and voice (1/4). A tin has
-//! priority over those before it while it keeps below its share of the rate; above, all are served
-//! in the order in which their shares would have let them. Without a rate tins take turns by
-//! deficit.
+//! Tins: `besteffort` has one; `diffserv3` has bulk (1/16 of the rate), best effort (all of it) and
+//! voice (1/4); `diffserv4` has bulk (1/16), best effort (all), video (1/2) and voice (1/4). A tin
+//! has priority over those before it while it keeps below its share of the rate. Above their
+//! shares, tins are served in the order in which their shares would have served them. Without a
+//! rate, tins take turns by deficit.
 //!
-//! Cost: O(1), but O(log n) at worst in the number of queues to know the fattest; and a turn of a flow whose
-//! host has k bulk flows is k times smaller, so a packet takes k rounds (as in Linux).
+//! Cost: O(1), but O(log n) at worst in the number of queues to find the fattest. A turn of a flow
+//! whose host has k bulk flows is k times smaller, so a packet takes k rounds (as in Linux).
 
 mod clock;
 mod hosts;
@@ -50,9 +52,9 @@ use crate::units::{Bytes, Rate, Span, Time};
 use crate::{choice, params};
 
 choice! {
-    /// Into which tins packets are put by their DSCP.
+    /// The tins into which packets are sorted by DSCP.
     pub enum CakeTins {
-        /// One for all.
+        /// One tin for all packets.
         BestEffort = "besteffort",
         /// Bulk, best effort, voice.
         Diffserv3 = "diffserv3",
@@ -62,9 +64,9 @@ choice! {
 }
 
 choice! {
-    /// Between whom the link is shared.
+    /// The parties among which the link is shared.
     pub enum CakeIsolation {
-        /// Nobody: one queue.
+        /// None: one queue.
         FlowBlind = "flowblind",
         /// Source hosts.
         SrcHost = "srchost",
@@ -96,25 +98,25 @@ choice! {
 }
 
 params! {
-    /// What the user sets for CAKE.
+    /// Parameters of CAKE.
     pub struct CakeParams {
         /// bits per second to shape to
         bandwidth: Rate = Rate(Rate::UNLIMITED), Rate(Rate::from_bps(64)) => Rate(Rate::UNLIMITED), "tc-cake: unlimited";
-        /// tins by DSCP
+        /// how DSCPs are mapped to tins
         tins: CakeTins = Choice("diffserv3"), "tc-cake: diffserv3";
-        /// between whom the link is shared
+        /// the parties among which the link is shared
         isolation: CakeIsolation = Choice("triple-isolate"), "tc-cake: triple-isolate";
-        /// round-trip time of the paths, 20 times the AQM's target
+        /// round-trip time of the paths, 20 times the target of the AQM
         rtt: Span = Span(Span::from_ms(100)), Span(Span::from_us(20)) => Span(Span::from_secs(100)), "tc-cake: 100 ms";
         /// which redundant acknowledgements are removed
         ack_filter: AckFilter = Choice("off"), "tc-cake: no-ack-filter";
-        /// charge dropped packets to the rate too, when the queue is behind the bottleneck
+        /// charge dropped packets to the rate too, for a queue behind the bottleneck
         ingress: bool = Flag(false), "tc-cake: egress";
         /// bytes of each packet that the host counts but the link does not carry
         strip: u64 = Count(0), Count(0) => Count(256), "tc-cake: raw";
         /// bytes that the link adds to each packet
         overhead: u64 = Count(0), Count(0) => Count(256), "tc-cake: 0";
-        /// bytes that the shortest packet occupies
+        /// fewest bytes that a packet occupies
         mpu: u64 = Count(0), Count(0) => Count(256), "tc-cake: 0";
         /// how the link cuts frames into cells
         cells: Cells = Choice("whole"), "tc-cake: noatm";
@@ -133,22 +135,22 @@ pub struct Cake {
     charges_drops: bool,
     limit: Backlog,
     tins: Vec<Tin>,
-    /// Which tin each DSCP belongs to.
+    /// The tin of each DSCP.
     tin_of: [u8; 64],
     /// The tin whose turn it is when there is no rate.
     current: usize,
-    /// When the link has sent everything so far.
+    /// When the link will have sent everything so far.
     clock: Clock,
-    /// The same at two thirds of the rate, but without packets that were dropped: so that drops
-    /// that are charged cannot keep everything else back.
+    /// The same at two thirds of the rate, without dropped packets: charged drops cannot hold back
+    /// everything else.
     failsafe: Clock,
-    /// Flow queues by their bytes; numbered through all tins.
+    /// Flow queues by their bytes, numbered across all tins.
     fattest: Fattest,
     pool: Pool,
     backlog: Backlog,
 }
 
-/// The longest frame, for which the AQM must leave time.
+/// The longest frame, for which the AQM must allow time.
 const MTU: u64 = 1514;
 
 impl DisciplineAlgorithm for Cake {
@@ -280,7 +282,7 @@ impl Discipline for Cake {
                 self.tins[number].flows[id as usize].deficit -= i64::from(packet.len) << FRACTION;
                 return Some(packet);
             }
-            // An empty flow leaves its list at the next dequeue, which can tell its AQM.
+            // An empty flow leaves its list at the next dequeue, which can notify its AQM.
             let flow = &mut self.tins[number].flows[id as usize];
             flow.deficit = flow.deficit.min(0);
         }
@@ -301,9 +303,9 @@ impl Discipline for Cake {
 }
 
 impl Cake {
-    /// The next packet of a tin, or none if a flow that turned out to be empty leaves its list, or all
-    /// have left. The last packet of a flow is never dropped, whatever its AQM says: the sender would
-    /// learn of it by a timeout only.
+    /// Returns the next packet of a tin; `None` if an empty flow leaves its list, or if all have
+    /// left. The last packet of a flow is never dropped, whatever its AQM decides: the sender would
+    /// detect that loss only by a timeout.
     #[inline]
     fn serve(&mut self, number: usize, cx: &mut Cx<'_>) -> Option<Packet> {
         let mut id = self.tins[number].next()?;
@@ -311,7 +313,7 @@ impl Cake {
             let own = key(number, id);
             cx.queue = own;
             let tin = &mut self.tins[number];
-            // Behind the bottleneck every bulk flow's packets arrive in bunches (Linux).
+            // Behind the bottleneck the packets of each bulk flow arrive in bunches (Linux).
             let bulk_flows = if self.charges_drops { tin.bulk } else { 0 };
             let flow = &mut tin.flows[id as usize];
             if flow.chain.is_empty() {
@@ -325,7 +327,7 @@ impl Cake {
                 packets: flow.backlog.packets - packets,
                 bytes: flow.backlog.bytes - bytes,
             };
-            // Not read again where it has just been written: see `Fq`.
+            // The fields that were just written are not read again: see `Fq`.
             let view = QueueView {
                 packets: held.packets,
                 bytes: held.bytes,
@@ -359,8 +361,9 @@ impl Cake {
         }
     }
 
-    /// Nothing is queued: the flows that were served last leave their lists, as the others did when
-    /// it was their turn, so that a flow's AQM learns of its pauses also when the flow is alone.
+    /// Removes the flows that were served last from their lists when nothing is queued, as the
+    /// others were when it was their turn. A flow's AQM so learns of pauses even when the flow is
+    /// alone.
     fn retire_all(&mut self, cx: &mut Cx<'_>) {
         for (number, tin) in self.tins.iter_mut().enumerate() {
             while let Some(id) = tin.first() {
@@ -370,10 +373,10 @@ impl Cake {
         }
     }
 
-    /// The tin that is served next; some flow is active.
+    /// Returns the tin that is served next. Some flow is active.
     fn choose_tin(&mut self, now: Time) -> usize {
         if self.rate.is_unlimited() {
-            // Without a rate there are no thresholds: turns by deficit.
+            // Without a rate there are no thresholds; tins take turns by deficit.
             loop {
                 let tin = &mut self.tins[self.current];
                 if tin.deficit >= 0 && tin.active > 0 {
@@ -399,7 +402,7 @@ impl Cake {
         number
     }
 
-    /// Clocks that stood still while there was nothing to send start now.
+    /// Restarts the clocks that stood still while there was nothing to send.
     fn wake_clocks(&mut self, number: usize, now: Time) {
         let tin = &mut self.tins[number];
         if tin.backlog.is_empty() {
@@ -411,7 +414,7 @@ impl Cake {
         }
     }
 
-    /// Charges a packet that is sent, or dropped after it had passed the bottleneck.
+    /// Charges a packet that is sent, or that was dropped after it had passed the bottleneck.
     #[inline]
     fn charge(
         &mut self,
@@ -451,7 +454,7 @@ impl Cake {
         self.fattest.set(key(number, id), flow.backlog.bytes);
     }
 
-    /// Makes room: the flow with the most bytes gives up its oldest packet.
+    /// Makes room: drops the oldest packet of the flow with the most bytes.
     fn drop_from_fattest(&mut self, cx: &mut Cx<'_>) {
         let key = self.fattest.find();
         let (number, id) = ((key / QUEUES) as usize, key % QUEUES);
@@ -481,8 +484,8 @@ impl Cake {
         let redundant = if !is_redundant(last) {
             None
         } else if is_redundant(older) {
-            // One acknowledgement is kept before the new one: not every sender grows its window
-            // by bytes.
+            // One acknowledgement is kept before the new one, because not every sender grows its
+            // window by bytes.
             Some(older)
         } else {
             let is_adjacent = self.pool.previous(node) == last;
@@ -503,13 +506,13 @@ impl Cake {
     }
 }
 
-/// The number of a flow among those of all tins.
+/// Returns the number of a flow among those of all tins.
 const fn key(tin: usize, flow: u32) -> u32 {
     tin as u32 * QUEUES + flow
 }
 
-/// The tins from the least urgent on: the part of the rate, as a power of two, and the bytes per
-/// turn without a rate.
+/// Returns the tins, the least urgent first: the part of the rate, as a power of two, and the bytes
+/// per turn without a rate.
 const fn shares(tins: CakeTins) -> &'static [(u32, i64)] {
     match tins {
         CakeTins::BestEffort => &[(0, 65_535)],
@@ -518,7 +521,7 @@ const fn shares(tins: CakeTins) -> &'static [(u32, i64)] {
     }
 }
 
-/// A tin's part of the rate.
+/// Returns a tin's part of the rate.
 fn part(rate: Rate, shift: u32) -> Rate {
     if rate.is_unlimited() {
         rate
@@ -527,7 +530,7 @@ fn part(rate: Rate, shift: u32) -> Rate {
     }
 }
 
-/// The tin of a DSCP (`tc-cake(8)`): an index into [`shares`].
+/// Returns the tin of a DSCP (`tc-cake(8)`): an index into [`shares`].
 const fn tin_of_dscp(tins: CakeTins, dscp: u8) -> u8 {
     match tins {
         CakeTins::BestEffort => 0,
@@ -551,7 +554,7 @@ fn isolation(isolation: CakeIsolation) -> Isolation {
         CakeIsolation::FlowBlind => |_| 0,
         CakeIsolation::SrcHost => |p| p.src,
         CakeIsolation::DstHost => |p| p.dst,
-        // Rotated, so that the two ends of a flow within one host do not cancel out.
+        // Rotated, so that the two ends of a flow within one host do not cancel.
         CakeIsolation::Hosts => |p| p.src ^ p.dst.rotate_left(11),
         _ => |p| p.flow,
     };
@@ -563,7 +566,8 @@ fn isolation(isolation: CakeIsolation) -> Isolation {
     }
 }
 
-/// The AQM of a tin's flows: a slow tin must be allowed the time of its longest packets.
+/// Returns the parameters of the AQM of a tin's flows. A slow tin must be allowed the time of its
+/// longest packets.
 fn aqm_params(rate: Rate, rtt: Span) -> CobaltParams {
     let base = rtt.as_ns() / 20;
     let mtu_time = rate.transmission(MTU);

@@ -1,9 +1,9 @@
-//! The queues of a scheduler with several: FIFO queues with limits, an AQM and counters each.
+//! The queues of a scheduler with classes: FIFO queues, each with limits, an AQM and counters.
 //!
-//! [`Classes`] holds the packets and asks the AQMs; which queue is served next is the business of
-//! an [`Order`](super::classful::Order). Looking up a class costs one hash probe, everything else
-//! is indexed by a small dense number, so 100 000 classes cost no more per packet than the cache
-//! misses that they bring. Timers of AQMs are in a heap, and only classes with packets have one.
+//! [`Classes`] holds the packets and asks the AQMs; an [`Order`](super::classful::Order) decides
+//! which queue is served next. Looking up a class costs one hash probe. Everything else is indexed
+//! by a small dense number, so 100 000 classes cost no more per packet than their cache misses.
+//! Timers of AQMs are in a heap; only classes with packets have one.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,31 +21,31 @@ use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::packet::Packet;
 use crate::units::Time;
 
-/// What has happened in one queue of a scheduler since it was opened; wire packets.
+/// Counters of one queue of a scheduler since it was opened, in wire packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassCounters {
-    /// Packets that arrived, also those that were dropped at once.
+    /// Packets that arrived, including those that were dropped on arrival.
     pub arrived_packets: u64,
     /// Bytes that arrived.
     pub arrived_bytes: u64,
-    /// Packets that were dropped, for whatever reason.
+    /// Packets dropped for any reason.
     pub dropped_packets: u64,
-    /// Bytes that were dropped.
+    /// Bytes dropped.
     pub dropped_bytes: u64,
     /// Packets whose CE codepoint was set.
     pub marked_packets: u64,
 }
 
-/// What became of a packet that was offered to a class.
+/// What happened to a packet that was offered to a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It was dropped, and the class is as it was.
+    /// It was dropped, and the class is unchanged.
     Refused,
     /// It is the only packet of the class.
     First,
-    /// It stands behind others.
+    /// It is behind others.
     Behind,
-    /// It made older ones give way, so the head is another.
+    /// It evicted older packets, so the head has changed.
     HeadGone,
 }
 
@@ -84,13 +84,13 @@ impl Classes {
         }
     }
 
-    /// The index of the open class `number`.
+    /// Returns the index of the open class `number`.
     #[inline]
     pub(crate) fn find(&self, number: u32) -> Option<u32> {
         self.by_number.get(&number).copied()
     }
 
-    /// The index that the next [`Classes::open`] will give.
+    /// Returns the index that the next [`Classes::open`] will return.
     pub(crate) fn next_index(&self) -> u32 {
         match self.free.last() {
             Some(index) => *index,
@@ -98,7 +98,7 @@ impl Classes {
         }
     }
 
-    /// Opens a class that is not open, and gives its index.
+    /// Opens a class that is not open and returns its index.
     pub(crate) fn open(
         &mut self,
         number: u32,
@@ -135,7 +135,7 @@ impl Classes {
         let class = &mut self.slots[index as usize];
         self.by_number.remove(&class.number);
         class.is_open = false;
-        // A zero-sized AQM takes no allocation; the old one's memory is given back.
+        // A zero-sized AQM needs no allocation; the memory of the old one is freed.
         class.aqm = Box::new(DropTail);
         class.timer = Time::MAX;
         self.timers.remove(index);
@@ -150,13 +150,13 @@ impl Classes {
         self.slots[index as usize].share = share;
     }
 
-    /// Puts other limits in force; packets beyond them stay until [`Classes::trim`].
+    /// Changes the limits. Packets beyond them stay until [`Classes::trim`].
     pub(crate) fn set_limits(&mut self, index: u32, limits: &FifoParams) {
         self.slots[index as usize].limit = limit_of(limits);
     }
 
-    /// Throws out what is beyond the limits: the youngest packets, which the new limits would not
-    /// have let in.
+    /// Drops packets beyond the limits: the youngest ones, which the new limits would not have
+    /// admitted.
     pub(crate) fn trim(&mut self, index: u32, cx: &mut Cx<'_>) {
         let class = &mut self.slots[index as usize];
         while class.backlog.packets > class.limit.packets || class.backlog.bytes > class.limit.bytes
@@ -170,7 +170,7 @@ impl Classes {
         }
     }
 
-    /// Puts another AQM in force; it begins with a fresh memory of the packets that are there.
+    /// Replaces the AQM. The new one has no memory of the packets that are there.
     pub(crate) fn set_aqm(&mut self, index: u32, aqm: Box<dyn Aqm>) {
         self.slots[index as usize].aqm = aqm;
         self.rearm(index);
@@ -188,7 +188,7 @@ impl Classes {
         self.slots[index as usize].aqm.state(visit);
     }
 
-    /// The numbers and indices of the open classes, in the order of their indices.
+    /// Iterates over the numbers and indices of the open classes, in the order of their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let open = self.slots.iter().enumerate().filter(|(_, c)| c.is_open);
         open.map(|(index, class)| (class.number, index as u32))
@@ -243,8 +243,8 @@ impl Classes {
         admission
     }
 
-    /// Takes the next packet of a class that its AQM lets pass, and hands those that it drops to
-    /// the sink. None is left when there is none.
+    /// Returns the next packet of a class that its AQM lets pass; packets that the AQM drops go to
+    /// the sink. Returns `None` when the class is empty.
     #[inline]
     pub(crate) fn serve(&mut self, index: u32, cx: &mut Cx<'_>) -> Option<Packet> {
         let served = loop {
@@ -274,7 +274,7 @@ impl Classes {
         served
     }
 
-    /// Takes the packet at the head without asking anybody.
+    /// Removes the packet at the head without asking the AQM.
     #[inline]
     pub(crate) fn pop(&mut self, index: u32) -> Option<Packet> {
         let class = &mut self.slots[index as usize];
@@ -284,13 +284,13 @@ impl Classes {
         Some(packet)
     }
 
-    /// When the first AQM wants to be called.
+    /// Returns when the first AQM is to be called.
     pub(crate) fn next_timer(&self) -> Option<Time> {
         self.timers.peek().map(|(at, _)| at)
     }
 
-    /// Calls the AQMs whose time has come. That of an empty class is left alone, and has no timer
-    /// from then on: it makes up for what it missed when the next packet arrives.
+    /// Calls the AQMs whose timers expired. The AQM of an empty class is not called and then has no
+    /// timer: it catches up when the next packet arrives.
     pub(crate) fn on_timer(&mut self, cx: &mut Cx<'_>) {
         while let Some((_, index)) = self.timers.peek().filter(|(at, _)| *at <= cx.now) {
             let class = &mut self.slots[index as usize];
@@ -343,7 +343,7 @@ impl Classes {
         Admission::HeadGone
     }
 
-    /// Follows the AQM's own timer. Most AQMs have none: then this is one call and one comparison.
+    /// Follows the AQM's own timer. Most AQMs have none, which costs one call and one comparison.
     #[inline]
     fn rearm(&mut self, index: u32) {
         let class = &mut self.slots[index as usize];
@@ -391,8 +391,8 @@ fn limit_of(limits: &FifoParams) -> Backlog {
 }
 
 /// Multiplicative hashing (Knuth, "The Art of Computer Programming" 6.4) of a class number. The
-/// numbers come from a classifier's configuration, not from packets, so nobody can choose
-/// them to collide; and it is the same on every machine.
+/// numbers come from the configuration of a classifier and not from packets, so an attacker cannot
+/// make them collide. The hash is the same on every machine.
 #[derive(Default)]
 pub(crate) struct Multiply(u64);
 
@@ -408,7 +408,7 @@ impl Hasher for Multiply {
     }
 
     fn write_u32(&mut self, n: u32) {
-        // The table takes its position from the low and its tag from the high bits.
+        // The table takes its position from the low bits and its tag from the high bits.
         let mixed = (self.0 ^ u64::from(n)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = mixed ^ (mixed >> 32);
     }

@@ -1,9 +1,9 @@
-//! Schedulers with several queues: who is served next, apart from what is held.
+//! Schedulers with classes: which class is served next, separate from what is held.
 //!
-//! A scheduler is an [`Order`] on top of queues that are the same for all of them. The order sees
-//! no packets: it learns which class became backlogged, how long its head is, and what was served,
-//! and says whose turn it is. So a new scheduler is a file with one `Order`, and every scheduler
-//! has limits, AQMs, counters, timers and changes under load without writing a line for it.
+//! A scheduler is an [`Order`] on top of queues that are the same for all schedulers. The order
+//! sees no packets. It learns which class became backlogged, how long its head is and what was
+//! served, and chooses the class that is next. A new scheduler is therefore a file with one
+//! `Order`; limits, AQMs, counters, timers and changes under load come without further code.
 
 use alloc::boxed::Box;
 
@@ -18,11 +18,11 @@ use crate::param::Params;
 use crate::params;
 use crate::units::{Bytes, Time};
 
-/// What one queue of a scheduler with several is entitled to.
+/// The share of one queue of a scheduler with classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Its part of the link against the other queues' (WF2Q+, QFQ, RR), or its priority with 0
-    /// served first (PRIO).
+    /// The queue's part of the link relative to the other queues (WF2Q+, QFQ, RR), or its priority,
+    /// of which 0 is served first (PRIO).
     pub weight: u32,
     /// Bytes of the longest packet (QFQ), or bytes per weight and turn (RR).
     pub max_len: u32,
@@ -41,27 +41,27 @@ impl Default for Share {
 /// Why a share was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
-    /// The weight is outside what the scheduler can serve.
+    /// The weight is outside the range of the scheduler.
     #[error("weight {weight} is outside {low} to {high}")]
     Weight {
-        /// What was asked for.
+        /// The weight that was given.
         weight: u32,
         /// The smallest accepted weight.
         low: u32,
         /// The largest accepted weight.
         high: u32,
     },
-    /// The longest packet is outside what the scheduler can serve.
+    /// The longest packet is outside the range of the scheduler.
     #[error("lmax {max_len} is outside {low} to {high} bytes")]
     MaxLen {
-        /// What was asked for.
+        /// The length that was given.
         max_len: u32,
         /// The smallest accepted length.
         low: u32,
         /// The largest accepted length.
         high: u32,
     },
-    /// All weights together are more than the scheduler can serve.
+    /// The sum of all weights is beyond the range of the scheduler.
     #[error("the weights would add up to {sum}, more than {high}")]
     WeightSum {
         /// The sum with this share.
@@ -89,20 +89,20 @@ impl ShareError {
     }
 }
 
-/// A scheduler whose queues are made one by one, each with its own limits and AQM.
+/// A scheduler whose queues are opened one by one, each with its own limits and AQM.
 ///
-/// [`Packet::class`] names the queue. A packet of a class that was not opened opens it with the
-/// scheduler's default share and limits and without an AQM; if the scheduler cannot take another
+/// [`Packet::class`] names the queue. A packet of a class that is not open opens it with the
+/// scheduler's default share and limits and without an AQM. If the scheduler cannot open another
 /// class, the packet is dropped as `no_route`.
 ///
 /// Everything about an open class can be changed while it holds packets. A change of the share or
 /// the AQM loses none; smaller limits drop the youngest ones as `reconfigured`.
 pub trait Classful: Discipline {
-    /// Opens the queue `class`. If it is open already, its share, limits and AQM are changed and
-    /// its packets are kept, also those beyond the new limits.
+    /// Opens the queue `class`. If it is already open, its share, limits and AQM are changed and
+    /// its packets are kept, including those beyond the new limits.
     ///
     /// # Errors
-    /// [`ShareError`] with what would be accepted; nothing is changed then.
+    /// Returns [`ShareError`] with what would be accepted; then nothing is changed.
     fn open(
         &mut self,
         class: u32,
@@ -111,29 +111,29 @@ pub trait Classful: Discipline {
         aqm: Box<dyn Aqm>,
     ) -> Result<(), ShareError>;
 
-    /// Closes the queue `class`; its packets go to the sink as reconfigured.
+    /// Closes the queue `class`. Its packets go to the sink as `reconfigured`.
     fn close(&mut self, class: u32, cx: &mut Cx<'_>);
 
     /// Changes the share of an open class. Does nothing if it is not open.
     ///
     /// # Errors
-    /// [`ShareError`] with what would be accepted; nothing is changed then.
+    /// Returns [`ShareError`] with what would be accepted; then nothing is changed.
     fn set_share(&mut self, class: u32, share: Share) -> Result<(), ShareError>;
 
-    /// Changes the limits of an open class. Packets beyond them go to the sink as reconfigured,
+    /// Changes the limits of an open class. Packets beyond them go to the sink as `reconfigured`,
     /// the youngest first.
     fn set_limits(&mut self, class: u32, limits: &FifoParams, cx: &mut Cx<'_>);
 
-    /// Gives an open class another AQM, which starts afresh.
+    /// Replaces the AQM of an open class. The new one starts afresh.
     fn set_aqm(&mut self, class: u32, aqm: Box<dyn Aqm>);
 
-    /// The share of the queue `class`; `None` if it is not open.
+    /// Returns the share of the queue `class`; `None` if it is not open.
     fn class_share(&self, class: u32) -> Option<Share>;
 
-    /// What the queue `class` holds; `None` if it is not open.
+    /// Returns what the queue `class` holds; `None` if it is not open.
     fn class_backlog(&self, class: u32) -> Option<Backlog>;
 
-    /// What has happened in the queue `class`; `None` if it is not open.
+    /// Returns the counters of the queue `class`; `None` if it is not open.
     fn class_counters(&self, class: u32) -> Option<ClassCounters>;
 
     /// Visits the variables of the AQM of the queue `class`.
@@ -143,59 +143,60 @@ pub trait Classful: Discipline {
     fn classes(&self, visit: &mut dyn FnMut(u32));
 }
 
-/// Decides whose turn it is among the classes of a scheduler.
+/// Chooses the class that is served next.
 ///
-/// Classes are known by small dense numbers, which are reused after [`Order::close`]. A class is
-/// *active* from [`Order::activate`] until a call tells that it has no head any more.
+/// Classes are identified by small dense numbers, which are reused after [`Order::close`]. A class
+/// is *active* from [`Order::activate`] until a call reports that it has no head any more.
 pub trait Order: 'static {
-    /// What the user sets.
+    /// Type of the order's parameters.
     type Params: Params;
-    /// One line for lists and help.
+    /// One-line description for lists and help.
     const DOC: &'static str;
 
-    /// An order without classes.
+    /// Creates an order without classes.
     fn new(params: &Self::Params) -> Self;
 
-    /// The limits of a class that a packet opened.
+    /// Returns the limits of a class that a packet opened.
     fn limits(params: &Self::Params) -> FifoParams;
 
-    /// The share of a class that a packet opened; `class` is [`Packet::class`].
+    /// Returns the share of a class that a packet opened; `class` is [`Packet::class`].
     fn default_share(&self, class: u32) -> Share {
         let _ = class;
         Share::default()
     }
 
-    /// Takes in the inactive class `id`.
+    /// Opens the inactive class `id`.
     ///
     /// # Errors
-    /// [`ShareError`]; nothing is changed then.
+    /// Returns [`ShareError`]; then nothing is changed.
     fn open(&mut self, id: u32, share: Share) -> Result<(), ShareError>;
 
     /// Changes the share of `id`, whose head is `head` bytes long if it is active.
     ///
     /// # Errors
-    /// [`ShareError`]; nothing is changed then.
+    /// Returns [`ShareError`]; then nothing is changed.
     fn set_share(&mut self, id: u32, share: Share, head: Option<u32>) -> Result<(), ShareError>;
 
-    /// Forgets `id`, active or not.
+    /// Removes `id`, active or not.
     fn close(&mut self, id: u32);
 
-    /// The inactive class `id` has got a packet of `head` bytes.
+    /// Activates the class `id`, which received a packet of `head` bytes.
     fn activate(&mut self, id: u32, head: u32);
 
-    /// The active class whose turn it is; the same until one of the other calls.
+    /// Returns the active class whose turn it is. The answer is the same until one of the other
+    /// calls.
     fn next(&mut self) -> Option<u32>;
 
-    /// `id`, whose turn it was, has sent `len` bytes; its next packet has `head` bytes. If an AQM
-    /// dropped packets first, `len` is not the length that the turn was given for.
+    /// Records that `id`, whose turn it was, sent `len` bytes; its next packet has `head` bytes. If
+    /// an AQM dropped packets first, `len` is not the length for which the turn was given.
     fn served(&mut self, id: u32, len: u32, head: Option<u32>);
 
-    /// The head of the active class `id` was dropped; the next one has `head` bytes.
+    /// Records that the head of the active class `id` was dropped; the next one has `head` bytes.
     fn head_dropped(&mut self, id: u32, head: Option<u32>);
 }
 
 params! {
-    /// The limits of a class that nobody opened before its first packet.
+    /// The limits of a class that was not opened before its first packet.
     pub struct ClassedParams {
         /// wire packets that each queue holds
         limit: u64 = Count(1000), Count(1) => Count(u64::MAX), "Linux pfifo: 1000 packets";
@@ -213,7 +214,7 @@ impl ClassedParams {
     }
 }
 
-/// A scheduler: queues, served in the order that `O` says.
+/// A scheduler: queues, served in the order that `O` decides.
 pub struct Classed<O> {
     order: O,
     classes: Classes,
@@ -234,7 +235,8 @@ impl<O: Order> DisciplineAlgorithm for Classed<O> {
 }
 
 impl<O: Order> Classed<O> {
-    /// The index of a packet's class, opened if need be; none if the order refuses it.
+    /// Returns the index of a packet's class, which is opened if necessary; `None` if the order
+    /// refuses it.
     #[inline]
     fn index_of(&mut self, class: u32) -> Option<u32> {
         match self.classes.find(class) {
@@ -372,7 +374,7 @@ impl<O: Order> Classful for Classed<O> {
         let was_active = self.classes.head_len(index).is_some();
         self.classes.set_limits(index, limits);
         self.classes.trim(index, cx);
-        // The head is the last to go: only when nothing is left does the order hear of it.
+        // The head is dropped last: the order is notified only when nothing is left.
         if was_active && self.classes.head_len(index).is_none() {
             self.order.head_dropped(index, None);
         }

@@ -1,31 +1,31 @@
-//! `dualpi2`: two queues that share one controller. L4S flows, whose congestion control answers to
-//! every mark, get a queue of their own with hardly any delay; classic flows get a normal one; and
-//! a coupling of the two marking probabilities makes both kinds of flow share the link as equals.
+//! `dualpi2`: two queues that share one controller. L4S flows, whose congestion control responds to
+//! every mark, get a queue of their own with very little delay; classic flows get a normal one. A
+//! coupling of the two marking probabilities makes both kinds of flow share the link as equals.
 //!
 //! Source: RFC 9332, sections 2 and 4 and the pseudo-code of appendices A.1 and A.2. Where it
 //! leaves a choice or is silent:
 //! 1. `scheduler wrr` (default) is a weighted round robin by bytes that gives the classic queue
 //!    `classic_share` of the link, and at most that much delay to the other, while both are
-//!    backlogged (Linux: 10 %; section 4.2.2: small, as 1/16). Only contention moves its credit, and
-//!    an idle link resets it, as A.1 tells of Linux. `tsfifo` is the time-shifted FIFO of A.2: the
-//!    packet that has waited longest, with `tshift` added to L4S packets.
+//!    backlogged (Linux: 10 %; section 4.2.2: small, as 1/16). Only contention changes its credit,
+//!    and an idle link resets it, as A.1 reports of Linux. `tsfifo` is the time-shifted FIFO of
+//!    A.2: the packet that has waited longest, with `tshift` added to L4S packets.
 //! 2. `laqm ramp` (default) marks L4S packets with a probability that rises from 0 at `min_th` to 1
 //!    at `min_th + range`; `step` marks all that have waited longer than `step`.
-//! 3. `lq.time()` is the time that the packet just taken has waited, `cq.time()` at an update that of
-//!    the head; `lq.len()` is without the packet just taken.
-//! 4. `p'` and `p_CL` are held in 0 to 1. All probabilities are integers in units of 10^-18, so
-//!    that `alpha`, `beta` and nanoseconds multiply exactly; whether to signal is decided by the
-//!    accumulators of A.1, without random numbers.
-//! 5. Updates are due at multiples of `tupdate`. They rest while there is nothing queued and nothing
-//!    to decay, which changes no value. The defaults are those of A.1's text, 16 ms, 0.16 and 3.2 Hz;
-//!    its formulas with their 15 ms give 0.15 and 3.
-//! 6. The RFC's limit is 250 ms of the link's rate, which a queue here does not know: `limit_bytes`
-//!    can be set to it, `limit` counts packets as in Linux. As in A.1 a packet is refused if an MTU
+//! 3. `lq.time()` is the time that the packet just dequeued has waited, `cq.time()` at an update
+//!    that of the head; `lq.len()` excludes the packet just dequeued.
+//! 4. `p'` and `p_CL` are limited to 0 to 1. All probabilities are integers in units of 10^-18, so
+//!    that `alpha`, `beta` and nanoseconds multiply exactly. The accumulators of A.1 decide whether
+//!    to signal, without random numbers.
+//! 5. Updates are due at multiples of `tupdate`. They pause while nothing is queued and there is
+//!    nothing to decay, which changes no value. The defaults are those of A.1's text, 16 ms, 0.16
+//!    and 3.2 Hz; its formulas with their 15 ms give 0.15 and 3.
+//! 6. The RFC's limit is 250 ms of the link's rate, which a queue here does not know. `limit_bytes`
+//!    can be set to it; `limit` counts packets as in Linux. As in A.1 a packet is refused if an MTU
 //!    would not fit, whatever its own size.
-//! 7. A packet that came with CE is not marked again. Linux signals nothing below two MTU of
+//! 7. A packet that arrived with CE is not marked again. Linux signals nothing below two MTU of
 //!    backlog; the RFC does.
-//! 8. With `any_ect` a flow with ECT(0) is taken for a scalable one, as DCTCP's are: it is marked as
-//!    L4S packets are. Section 2.5.1.1 has classic marks for other ones in that queue.
+//! 8. With `any_ect` a flow with ECT(0) counts as scalable, as DCTCP's flows are: it is marked as
+//!    L4S packets are. Section 2.5.1.1 has classic marks for other flows in that queue.
 //!
 //! Units: nanoseconds, bytes, hertz; lengths of queues in wire packets. Costs O(1).
 
@@ -39,7 +39,7 @@ use crate::units::{Bytes, Span, Time};
 use crate::{choice, params};
 
 choice! {
-    /// Who is served when both queues have packets.
+    /// The queue that is served when both have packets.
     pub enum DualScheduler {
         /// Weighted round robin by bytes.
         Wrr = "wrr",
@@ -49,7 +49,7 @@ choice! {
 }
 
 choice! {
-    /// How the L4S queue's own AQM marks.
+    /// The marking of the L4S queue's own AQM.
     pub enum Laqm {
         /// With a probability that rises with the delay.
         Ramp = "ramp",
@@ -59,9 +59,9 @@ choice! {
 }
 
 params! {
-    /// What the user sets for DualPI2.
+    /// Parameters of DualPI2.
     pub struct DualPi2Params {
-        /// delay that the classic queue is held at
+        /// target delay of the classic queue
         target: Span = Span(Span::from_ms(15)), Span(Span::from_us(1)) => Span(Span::from_secs(100)), "RFC 9332 appendix A.1: 15 ms";
         /// time between updates of the probability
         tupdate: Span = Span(Span::from_ms(16)), Span(Span::from_us(1)) => Span(Span::from_secs(100)), "RFC 9332 appendix A.1: 16 ms";
@@ -71,27 +71,27 @@ params! {
         beta: Ratio = Ratio(Ratio::from_billionths(3_200_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::from_billionths(1_000_000_000_000)), "RFC 9332 appendix A.1: 3.2 Hz";
         /// coupling factor between the probabilities of the two queues
         coupling: Ratio = Ratio(Ratio::from_billionths(2_000_000_000)), Ratio(Ratio::ONE) => Ratio(Ratio::from_billionths(255_000_000_000)), "RFC 9332 section 2.5.1: 2";
-        /// how the L4S queue's own AQM marks
+        /// marking of the L4S queue's own AQM
         laqm: Laqm = Choice("ramp"), "RFC 9332 appendix A.1, note c";
-        /// ramp: delay at which marking begins
+        /// ramp: delay above which marking begins
         min_th: Span = Span(Span::from_us(800)), Span(Span::ZERO) => Span(Span::from_secs(1)), "RFC 9332 appendix A.1: 800 us";
-        /// ramp: how much more delay until every packet is marked (0: a step)
+        /// ramp: further delay until every packet is marked (0: a step)
         range: Span = Span(Span::from_us(400)), Span(Span::ZERO) => Span(Span::from_secs(1)), "RFC 9332 appendix A.1: 400 us";
         /// step: delay above which every packet is marked
         step: Span = Span(Span::from_ms(1)), Span(Span::ZERO) => Span(Span::from_secs(1)), "Linux: 1 ms";
         /// wire packets left in the L4S queue up to which its own AQM does not mark
         th_len: u64 = Count(1), Count(0) => Count(1000), "RFC 9332 appendix A.1: 1 packet";
-        /// who is served when both queues have packets
+        /// the queue that is served when both have packets
         scheduler: DualScheduler = Choice("wrr"), "RFC 9332 appendix A.2: WRR";
         /// wrr: the classic queue's part of the link
         classic_share: Ratio = Ratio(Ratio::from_billionths(100_000_000)), Ratio(Ratio::from_billionths(0)) => Ratio(Ratio::ONE), "Linux: classic_protection 10 %";
-        /// tsfifo: how much longer a classic packet waits than an L4S one
+        /// tsfifo: how much longer a classic packet waits than an L4S packet
         tshift: Span = Span(Span::from_ms(50)), Span(Span::ZERO) => Span(Span::from_secs(100)), "RFC 9332 appendix A.2: 50 ms";
-        /// take every ECN-capable packet for L4S, not only ECT(1) and CE
+        /// treat every ECN-capable packet as L4S, not only ECT(1) and CE
         any_ect: bool = Flag(false), "RFC 9331 section 5.1: ECT(0) is classic";
-        /// wire packets in both queues
+        /// largest number of wire packets in both queues
         limit: u64 = Count(10_000), Count(1) => Count(u64::MAX), "Linux: 10000 packets";
-        /// bytes in both queues, with room for a full packet of 1514 bytes
+        /// largest number of bytes in both queues, with room for a full packet of 1514 bytes
         limit_bytes: Bytes = Bytes(Bytes::new(u64::MAX)), Bytes(Bytes::new(MTU)) => Bytes(Bytes::new(u64::MAX)), "none: packets are counted";
     }
 }
@@ -109,7 +109,7 @@ pub struct DualPi2 {
     update_at: Option<Time>,
     /// Round robin: positive if the classic queue is to be served.
     credit: i64,
-    /// Above it, ECN no longer controls the classic queue.
+    /// The probability above which ECN no longer controls the classic queue.
     classic_max: u64,
 }
 
@@ -117,7 +117,7 @@ pub struct DualPi2 {
 struct Queue {
     packets: VecDeque<Packet>,
     segments: u64,
-    /// Signals that are due but for a fraction.
+    /// Signals that are due, including a fraction.
     accumulated: u64,
 }
 
@@ -125,7 +125,8 @@ struct Queue {
 const ONE: u64 = 1_000_000_000_000_000_000;
 /// Bits of the scheduler's weights.
 const WEIGHT_BITS: u32 = 16;
-/// Bytes of a full packet: what must fit, and the head start of the queue with the larger weight.
+/// Bytes of a full packet: the room that must be left, and the head start of the queue with the
+/// larger weight.
 const MTU: u64 = 1514;
 
 impl DisciplineAlgorithm for DualPi2 {
@@ -156,7 +157,7 @@ impl Discipline for DualPi2 {
     fn enqueue(&mut self, packet: Packet, cx: &mut Cx<'_>) {
         // RFC 9332 appendix A.1, dualpi2_enqueue.
         let packets = self.backlog.packets + u64::from(packet.segments);
-        // One MTU of space, not to favour small packets.
+        // One MTU of space, so that small packets are not favoured.
         let bytes = self.backlog.bytes + u64::from(packet.len).max(MTU);
         if packets > self.params.limit || bytes > self.params.limit_bytes.as_u64() {
             cx.discard(packet, DropReason::Overflow);
@@ -226,7 +227,7 @@ impl Discipline for DualPi2 {
         let before = (self.base, self.previous);
         self.update(cx.now);
         // An empty queue whose update changed nothing, or left nothing to decay, needs no other
-        // until a packet comes.
+        // update until a packet arrives.
         let after = (self.base, self.previous);
         let is_at_rest = self.backlog.is_empty() && (after == before || after == (0, Span::ZERO));
         self.update_at = (!is_at_rest).then(|| due.saturating_add(self.params.tupdate));
@@ -255,7 +256,7 @@ impl Discipline for DualPi2 {
     }
 }
 
-/// What is done to the packet that leaves.
+/// What happens to the packet that leaves.
 enum Signal {
     None,
     Mark,
@@ -278,13 +279,13 @@ impl DualPi2 {
         self.previous = delay;
     }
 
-    /// p_CL = k p'.
+    /// Returns p_CL = k p'.
     fn p_coupled(&self) -> u64 {
         let coupling = u128::from(self.params.coupling.as_billionths());
         (u128::from(self.base) * coupling / 1_000_000_000).min(u128::from(ONE)) as u64
     }
 
-    /// p_C = p'^2.
+    /// Returns p_C = p'^2.
     fn p_classic(&self) -> u64 {
         let base = u128::from(self.base);
         (base * base / u128::from(ONE)) as u64
@@ -293,7 +294,7 @@ impl DualPi2 {
     fn l4s_signal(&mut self, waited: Span) -> Signal {
         let coupled = self.p_coupled();
         if coupled < ONE {
-            // A queue of one packet is what a link needs.
+            // A link needs a queue of one packet.
             let own = if self.l4s.segments > self.params.th_len {
                 self.p_own(waited)
             } else {
@@ -322,13 +323,14 @@ impl DualPi2 {
         }
     }
 
-    /// The L4S queue's own probability for a packet that has waited so long.
+    /// Returns the L4S queue's own marking probability for a packet that has waited for `waited`.
     fn p_own(&self, waited: Span) -> u64 {
         match self.params.laqm {
             Laqm::Step if waited > self.params.step => ONE,
             Laqm::Step => 0,
             Laqm::Ramp => {
-                // RFC 9332 appendix A.1, laqm; with a range of 0 there is no ramp to divide by it.
+                // RFC 9332 appendix A.1, laqm. A range of 0 has no ramp and would be a division by
+                // zero.
                 let range = self.params.range.as_ns();
                 if waited >= self.params.min_th.saturating_add(self.params.range) {
                     return ONE;
@@ -342,7 +344,7 @@ impl DualPi2 {
         }
     }
 
-    /// Takes the packet whose turn it is, and whether it is an L4S one.
+    /// Removes the packet whose turn it is; returns it, and whether it is an L4S packet.
     fn take(&mut self) -> Option<(Packet, bool)> {
         let is_l4s = match (self.l4s.packets.front(), self.classic.packets.front()) {
             (None, None) => return None,
@@ -350,7 +352,7 @@ impl DualPi2 {
             (None, Some(_)) => false,
             (Some(l4s), Some(classic)) => match self.params.scheduler {
                 DualScheduler::Wrr => self.credit <= 0,
-                // lq.time() + tshift >= cq.time(), without the time that is common to both.
+                // lq.time() + tshift >= cq.time(), without the term that both have in common.
                 DualScheduler::Tsfifo => {
                     classic.arrival.saturating_add(self.params.tshift) >= l4s.arrival
                 }
@@ -382,7 +384,7 @@ impl DualPi2 {
         self.params.classic_share.as_fixed(WEIGHT_BITS) as i64
     }
 
-    /// The queue with the larger share begins (Linux).
+    /// Restarts the round robin. The queue with the larger share begins (Linux).
     fn restart_turns(&mut self) {
         self.credit = MTU as i64 * (2 * self.classic_weight() - (1 << WEIGHT_BITS));
     }
@@ -400,12 +402,12 @@ impl Queue {
         Some(packet)
     }
 
-    /// How long the head has waited; nothing if there is none.
+    /// Returns how long the head has waited; zero if there is none.
     fn delay(&self, now: Time) -> Span {
         self.packets.front().map_or(Span::ZERO, |p| p.sojourn(now))
     }
 
-    /// RFC 9332 appendix A.1, recur: true once in 1 / `likelihood` calls, evenly spaced.
+    /// RFC 9332 appendix A.1, recur: returns `true` once in 1 / `likelihood` calls, evenly spaced.
     fn is_due(&mut self, likelihood: u64) -> bool {
         self.accumulated += likelihood;
         let is_due = self.accumulated > ONE;

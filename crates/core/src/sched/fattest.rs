@@ -1,54 +1,56 @@
-//! The queue with the largest weight, lowest number first, without a scan.
+//! Finds the queue with the largest weight, lowest number first, without a scan.
 //!
 //! A tree of maxima with 16 children per node: one node is one cache line. A change of a weight
-//! climbs only as long as it changes a maximum, which for most changes is not at all; at worst it
-//! touches one line per level, four for 65 536 queues. It is kept up all the time and not only while a
-//! discipline overflows: then no single packet pays for all queues.
+//! climbs the tree only as long as it changes a maximum, which most changes do not. At worst it
+//! touches one line per level, four for 65 536 queues. The tree is maintained all the time and not
+//! only while a discipline overflows, so that no single packet pays for all queues.
 //!
-//! Beside the nodes stands which child of each is the first of the largest, as far as searches have asked
-//! for it: one byte per level, of a few kilobytes that stay in the cache, leads to the queue, and a node is
-//! looked through only if what led to it has shrunk since.
+//! A second table holds for each node which child is the first of the largest, as far as searches
+//! have asked for it. It takes one byte per level, in a few kilobytes that stay in the cache. A
+//! search follows it to the queue and scans a node only if the child that the table names has
+//! shrunk since.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
+use crate::prefetch;
+
 /// Children of a node.
 const FAN: usize = 16;
 
-/// Queues that may have weight without a tree.
+/// Queues that may have a weight without a tree.
 const FEW: usize = 4;
 
-/// Which child is the largest is to be looked up, when somebody asks.
+/// The largest child is not known and must be searched for.
 const UNKNOWN: u8 = u8::MAX;
 
 /// Sixteen weights: of queues at the bottom, maxima of the node below elsewhere.
 ///
-/// They are kept with the highest bit turned over and compared as signed numbers, which gives the
-/// same order: the vector instructions that every x86-64 has compare no unsigned ones.
+/// Weights are stored with the highest bit inverted and compared as signed numbers, which gives the
+/// same order. The vector instructions that every x86-64 has cannot compare unsigned numbers.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Node([i32; FAN]);
 
 /// Weights of all queues and their maxima.
 ///
-/// As long as only a few queues have weight at a time, which is what most links of many ever see,
-/// those are a list in place; the tree takes memory from the first instant on at which there are
-/// more.
+/// While only a few queues have a weight at a time, which is all that most links of a large set
+/// ever see, they are in an inline list. The tree is allocated when there are more.
 #[derive(Debug)]
 pub(crate) struct Fattest {
-    /// The queues with weight, and their weights; 0 is a free place. Unused once there is a tree.
+    /// The queues with a weight, and their weights; 0 is a free entry. Unused once there is a tree.
     few: [(u32, u32); FEW],
     /// The root is the first; the children of node `n` are the nodes from `n * FAN + 1` on.
     nodes: Vec<Node>,
     /// The first of each node's largest children, or [`UNKNOWN`].
     first: Vec<u8>,
-    /// The first node of queues.
+    /// Index of the first node that holds queues.
     leaves: usize,
     queues: usize,
 }
 
 impl Fattest {
-    /// A tree for so many queues, all weightless.
+    /// Creates a tree for `queues` queues, all with weight 0.
     pub(crate) const fn new(queues: usize) -> Self {
         let (mut leaves, mut width) = (0, 1);
         while width * FAN < queues {
@@ -64,18 +66,18 @@ impl Fattest {
         }
     }
 
-    /// Raises or lowers the weight of `queue`. Weights of 4 GiB and more are equal.
+    /// Sets the weight of `queue`. Weights of 4 GiB and more are equal.
     #[inline]
     pub(crate) fn set(&mut self, queue: u32, weight: u64) {
         let weight = u32::try_from(weight).unwrap_or(u32::MAX);
         let at = self.leaves + queue as usize / FAN;
-        // One comparison tells both a tree from none and a queue from none.
+        // One comparison detects a missing tree as well as a missing queue.
         let Some(leaf) = self.nodes.get_mut(at) else {
             return self.set_in_place(queue, weight);
         };
         let slot = queue as usize % FAN;
         let (old, new) = (leaf.0[slot], ordered(weight));
-        // Most changes end here: it was and is not the largest of its node.
+        // Most changes end here: the weight was not and is not the largest of its node.
         if let Some(above) = at.checked_sub(1)
             && old.max(new) < self.nodes[above / FAN].0[above % FAN]
         {
@@ -104,13 +106,13 @@ impl Fattest {
                 node.0[slot] = new;
                 return;
             } else if old < largest || (*best != UNKNOWN && *best != slot as u8) {
-                // It was not the largest of its node, or not the only one.
+                // It was not the largest of its node, or not the only largest.
                 node.0[slot] = new;
                 return;
             } else {
                 *best = UNKNOWN;
-                // Compared before the new weight is stored: a load of all sixteen would wait until
-                // that store is in the cache.
+                // Compared before the new weight is stored: a load of all sixteen would stall until
+                // that store reaches the cache.
                 let others = node.largest_but(slot);
                 node.0[slot] = new;
                 new = new.max(others);
@@ -120,16 +122,16 @@ impl Fattest {
             }
             (at, slot) = (above, its);
         }
-        // What the largest is, is asked for at the root alone, and by the search.
+        // The maximum itself is read only at the root, and by the search.
         self.nodes[0].0[slot] = new;
         self.first[0] = UNKNOWN;
     }
 
-    /// The queue with the largest weight; of equal ones that with the lowest number.
+    /// Returns the queue with the largest weight; of equal ones the lowest number.
     #[inline]
     pub(crate) fn find(&mut self) -> u32 {
         if self.nodes.is_empty() {
-            // Of equal weights that of the lowest queue is the greatest; without any, queue 0.
+            // Of equal weights the one of the lowest queue is the greatest; without any, queue 0.
             let held = self.few.iter().filter(|(_, weight)| *weight > 0);
             let fattest = held.max_by_key(|(queue, weight)| (*weight, u32::MAX - queue));
             return fattest.map_or(0, |(queue, _)| *queue);
@@ -148,7 +150,12 @@ impl Fattest {
         }
     }
 
-    /// The largest weight.
+    /// Prefetches the node that [`Fattest::set`] changes first.
+    pub(crate) fn prefetch_set(&self, queue: u32) {
+        prefetch::index(&self.nodes, self.leaves + queue as usize / FAN);
+    }
+
+    /// Returns the largest weight.
     #[inline]
     pub(crate) fn weight(&self) -> u64 {
         u64::from(match self.nodes.first() {
@@ -157,7 +164,7 @@ impl Fattest {
         })
     }
 
-    /// Notes a weight without a tree; if too many queues have some, plants one.
+    /// Sets a weight without a tree. If too many queues have one, builds the tree.
     #[inline(never)]
     fn set_in_place(&mut self, queue: u32, weight: u32) {
         let mut free = None;
@@ -190,12 +197,12 @@ impl Fattest {
     }
 }
 
-/// A number that compares, signed, as `weight` does.
+/// Returns a number that compares, signed, as `weight` does.
 const fn ordered(weight: u32) -> i32 {
     (weight ^ 1 << 31) as i32
 }
 
-/// For each slot, all bits of the others.
+/// For each slot, a mask of the other slots.
 static OTHERS: [[i32; FAN]; FAN] = {
     let mut others = [[-1; FAN]; FAN];
     let mut slot = 0;
@@ -211,7 +218,7 @@ impl Node {
         self.0.iter().fold(ordered(0), |a, b| a.max(*b))
     }
 
-    /// The largest of all but one.
+    /// Returns the largest weight except that in `slot`.
     #[inline]
     fn largest_but(&self, slot: usize) -> i32 {
         let kept = self.0.iter().zip(&OTHERS[slot]);
@@ -219,8 +226,8 @@ impl Node {
             .fold(ordered(0), |a, b| a.max(b))
     }
 
-    /// The first child with `weight`, which one of them has. A byte for each child that has it, and
-    /// their lowest: without a branch per child.
+    /// Returns the first child with `weight`, which at least one child has. One byte per child that
+    /// has it, and the lowest such byte: no branch per child.
     fn first(&self, weight: i32) -> usize {
         let equal = self.0.map(|w| if w == weight { 0xff } else { 0 });
         u128::from_le_bytes(equal).trailing_zeros() as usize / 8
@@ -232,7 +239,7 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
 
-    /// By a scan, which is what the tree replaces.
+    /// Returns a scan, which the tree replaces.
     fn scan(weights: &[u32]) -> u32 {
         let mut best = 0;
         for (i, weight) in weights.iter().enumerate() {
@@ -249,7 +256,7 @@ mod tests {
         let mut weights = vec![0; 1000];
         let mut fattest = Fattest::new(1000);
         for _ in 0..3000 {
-            // Another queue only takes weight where one of four has lost it.
+            // Another queue gains weight only where one of four has lost it.
             let held: Vec<usize> = (0..1000).filter(|q| weights[*q] > 0).collect();
             let queue = match held.get(rng.below(6) as usize) {
                 Some(queue) => *queue,
@@ -274,7 +281,8 @@ mod tests {
             assert_eq!(tree.find(), 0, "{queues} queues without weight");
             for round in 0..3000 {
                 let queue = rng.below(queues as u64) as usize;
-                // Few values, so that ties and falling maxima are common; both halves of the numbers.
+                // Few values, so that ties and falling maxima are common; both halves of the
+                // numbers.
                 weights[queue] = rng.below(6) as u32 + if round < 2000 { 0 } else { u32::MAX - 5 };
                 tree.set(queue as u32, u64::from(weights[queue]));
                 assert_eq!(tree.find(), scan(&weights), "{queues} queues");

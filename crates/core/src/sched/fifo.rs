@@ -1,9 +1,9 @@
 //! `fifo`: one queue in the order of arrival, with limits in packets and bytes.
 //!
-//! It is also the holder of every AQM's plain form (`codel` is a FIFO that asks CoDel). A limit
+//! It also holds the packets of every AQM's plain form (`codel` is a FIFO that asks CoDel). A limit
 //! counts wire packets, so a super-packet of 44 segments counts 44. When the limit is reached,
-//! either the arriving packet is refused (tail drop) or packets at the head are thrown out until
-//! it fits (head drop). The defaults are those of `tc`'s pfifo: 1000 packets.
+//! either the arriving packet is refused (tail drop) or packets at the head are dropped until it
+//! fits (head drop). The defaults are those of `tc`'s pfifo: 1000 packets.
 
 use alloc::collections::VecDeque;
 
@@ -25,24 +25,24 @@ params! {
 }
 
 choice! {
-    /// Which end of a full queue gives way.
+    /// The end at which a full queue drops.
     pub enum DropEnd {
         /// The arriving packet is refused.
         Tail = "tail",
-        /// The oldest packet is thrown out.
+        /// The oldest packet is dropped.
         Head = "head",
     }
 }
 
 params! {
-    /// What the user sets for a plain FIFO.
+    /// Parameters of a plain FIFO.
     pub struct PlainFifoParams {
         /// wire packets that the queue holds
         limit: u64 = Count(1000), Count(1) => Count(u64::MAX), "Linux pfifo: 1000 packets";
         /// bytes that the queue holds
         limit_bytes: Bytes = Bytes(Bytes::new(u64::MAX)), Bytes(Bytes::new(1)) => Bytes(Bytes::new(u64::MAX)), "none: packets are counted";
-        /// which end of a full queue gives way
-        drop: DropEnd = Choice("tail"), "the common practice that CoDel and RED were made against";
+        /// the end at which a full queue drops
+        drop: DropEnd = Choice("tail"), "common practice before RED and CoDel";
     }
 }
 
@@ -54,7 +54,7 @@ pub struct Fifo<A> {
     backlog: Backlog,
 }
 
-/// The AQM of a queue without one.
+/// The AQM of a queue without an AQM.
 pub struct Silent(Overflow);
 
 impl Aqm for Silent {
@@ -86,7 +86,7 @@ impl DisciplineAlgorithm for PlainFifo {
 }
 
 impl<A: Aqm> Fifo<A> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new(params: &FifoParams, aqm: A) -> Self {
         Fifo {
             limit: Backlog {
@@ -120,7 +120,7 @@ impl<A: Aqm> Fifo<A> {
         Some(packet)
     }
 
-    /// Makes room at the head; returns the packet if no amount of room is enough.
+    /// Makes room at the head. Returns the packet if no amount of room is enough.
     fn evict_for(&mut self, packet: Packet, cx: &mut Cx<'_>) -> Option<Packet> {
         if u64::from(packet.segments) > self.limit.packets
             || u64::from(packet.len) > self.limit.bytes

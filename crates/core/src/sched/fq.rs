@@ -1,41 +1,45 @@
 //! `fq_*`: flow queueing by deficit round robin with priority for new flows, over any AQM.
 //!
 //! Packets are hashed into `flows` queues, each with its own AQM. Queues take turns of `quantum`
-//! bytes; a queue that becomes active is served before those that stay active, so that sparse
-//! flows see hardly any queue. When the packet limit is exceeded, the fattest queue gives up packets
-//! from its head.
+//! bytes. A queue that becomes active is served before those that stay active, so that sparse flows
+//! have almost no queueing delay. When the packet limit is exceeded, the fattest queue drops
+//! packets from its head.
 //!
-//! Source: RFC 8290 ("FQ-CoDel"). Where it is silent or contradicts itself, `rfc` is settled so:
+//! Source: RFC 8290 ("FQ-CoDel"). Where it is silent or contradicts itself, `rfc` is settled as
+//! follows:
 //! 1. A turn ends when the credits are zero or less (section 3; section 4.2 says negative).
 //! 2. On overflow half of the fattest queue's packets are dropped, an odd number rounded down, at
 //!    least one and at most `drop_batch` (section 4.1).
-//! 3. Queues with equally many bytes: the lowest number gives way.
+//! 3. Of queues with equally many bytes the lowest number drops.
 //! 4. One queue holds less than 4 GiB; a packet beyond that is refused.
 //! 5. A super-packet counts its segments against `limit` and `drop_batch`, its bytes against the
 //!    quantum.
 //!
-//! `linux` differs from it so:
+//! `linux` differs from `rfc`:
 //! 1. An emptied queue at the head of the new list goes to the old list only if that is not empty;
 //!    otherwise it is released, and its next packet makes it new again.
-//! 2. On overflow packets go until half of the **bytes** are freed, at most `drop_batch` packets.
-//! 3. The AQM learns how many were evicted (CoDel adds them to its count).
+//! 2. On overflow packets are dropped until half of the **bytes** are freed, at most `drop_batch`
+//!    packets.
+//! 3. The AQM learns how many packets were evicted (CoDel adds them to its count).
 //! 4. CoDel's byte floor compares the backlog of the whole discipline with the MTU.
-//! 5. `fq_pie` refuses the packet that arrives instead of evicting others.
+//! 5. `fq_pie` refuses the arriving packet instead of evicting others.
 //!
-//! `dummynet` differs from it so:
+//! `dummynet` differs from `rfc`:
 //! 1. A queue keeps its turn while its credits are zero or more.
-//! 2. On overflow one packet goes, from the head of the queue with most **packets**, the lowest
-//!    number on ties.
-//! 3. The AQM of a queue that becomes active is told (CoDel and PIE forget their state).
+//! 2. On overflow one packet is dropped, from the head of the queue with most **packets**, the
+//!    lowest number on ties.
+//! 3. The AQM of a queue that becomes active is notified (CoDel and PIE reset their state).
 //!
-//! Not taken over, but warned of: Linux raises a quantum below 256 to 256, and drops beyond 32 MB of
-//! buffers, whose sizes are the driver's and unknown here; dummynet bounds quantum and limit silently.
+//! Not implemented, but reported by a warning: Linux raises a quantum below 256 to 256, and drops
+//! beyond 32 MB of buffers, whose sizes belong to the driver and are unknown here; dummynet bounds
+//! quantum and limit silently.
 //!
-//! Cost: queues take memory from their first packet on. A packet touches its queue (one cache line
-//! with CoDel inside), one node of the pool and the weight of its queue on its way in and out, whatever
-//! the number of queues. The fattest queue is found from those weights without a scan, also at the
-//! first overflow: keeping them up costs 3 to 6 ns per packet while they are in the cache. As long as
-//! no more than eight queues have ever seen a packet there are no weights, and those eight are compared.
+//! Cost: queues take memory from their first packet on. On its way in and out a packet touches its
+//! queue (one cache line with CoDel inside), one node of the pool and the weight of its queue,
+//! whatever the number of queues. The fattest queue is found from those weights without a scan,
+//! even at the first overflow; maintaining them costs 3 to 6 ns per packet while they are in the
+//! cache. As long as no more than eight queues have ever seen a packet there are no weights, and
+//! those eight are compared.
 //!
 //! Units: bytes as in [`Packet::len`](crate::packet::Packet), wire packets as in `segments`.
 
@@ -57,12 +61,13 @@ use super::{Discipline, Wake};
 use crate::aqm::{AqmAlgorithm, Overflow, QueueView, Verdict};
 use crate::event::{Backlog, Cx, DropReason, StateValue};
 use crate::packet::Packet;
-use crate::param::{Variant, Warnings, beyond_dummynet};
+use crate::param::{Variant, Warnings};
 use crate::params;
+use crate::prefetch;
 use crate::units::{Bytes, Time};
 
 params! {
-    /// What the user sets for flow queueing.
+    /// Parameters of flow queueing.
     pub struct FqParams {
         /// bytes that a queue may send in one turn
         quantum: u64 = Count(1514), Count(1) => Count(65536), "RFC 8290 section 5.2.4: 1514 bytes, an Ethernet frame";
@@ -74,43 +79,33 @@ params! {
         flows: u64 = Count(1024), Count(1) => Count(65536), "RFC 8290 section 5.2.5: 1024";
         /// most packets that one overflow removes (`dummynet`: always 1)
         drop_batch: u64 = Count(64), Count(1) => Count(65536), "RFC 8290 section 4.1: 64";
-        /// whose rules hold where they differ
+        /// the implementation whose rules apply where they differ
         variant: Variant = Choice("rfc"), "the published text";
     } ; warnings FqParams::doubts
 }
 
 impl FqParams {
     fn doubts(&self) -> Warnings {
-        match self.variant {
-            Variant::Rfc => Vec::new(),
-            Variant::Linux => {
-                let mut doubts = Vec::new();
-                let (quantum, limit) = (self.quantum, self.limit);
-                if quantum < 256 {
-                    let sentence = "Linux would silently take 256";
-                    doubts.push(alloc::format!("`quantum {quantum}`: {sentence}"));
-                }
-                if limit > LINUX_MEMORY / 1514 && self.limit_bytes.as_u64() > LINUX_MEMORY {
-                    let sentence = "Linux would stop at 32 MB of buffers (`memory_limit`), which a \
-                                    trace does not show; `limit_bytes` counts bytes on the wire";
-                    doubts.push(alloc::format!("`limit {limit}`: {sentence}"));
-                }
-                doubts
+        let mut doubts = Vec::new();
+        if self.variant == Variant::Linux {
+            let (quantum, limit) = (self.quantum, self.limit);
+            if quantum < 256 {
+                let sentence = "Linux would silently take 256";
+                doubts.push(alloc::format!("`quantum {quantum}`: {sentence}"));
             }
-            Variant::Dummynet => [
-                beyond_dummynet("quantum", self.quantum, 1, 9000),
-                beyond_dummynet("limit", self.limit, 1, 20_480),
-            ]
-            .into_iter()
-            .flatten()
-            .collect(),
+            if limit > LINUX_MEMORY / 1514 && self.limit_bytes.as_u64() > LINUX_MEMORY {
+                let sentence = "Linux would stop at 32 MB of buffers (`memory_limit`), which a \
+                                trace does not show; `limit_bytes` counts bytes on the wire";
+                doubts.push(alloc::format!("`limit {limit}`: {sentence}"));
+            }
         }
+        doubts
     }
 }
 
 /// A flow-queueing discipline whose queues ask `A`.
 ///
-/// What every packet needs comes first and together, for links of which there are very many.
+/// The fields that every packet needs come first and together, for hosts with very many links.
 #[repr(C, align(64))]
 pub struct Fq<A: AqmAlgorithm> {
     limit: Backlog,
@@ -145,7 +140,7 @@ enum Which {
 }
 
 impl<A: AqmAlgorithm> Fq<A> {
-    /// Empty queues.
+    /// Creates empty queues.
     pub fn new(params: &FqParams, aqm: A::Params) -> Self {
         let queues = Queues::new(params.flows as usize, Arc::new(aqm));
         Fq {
@@ -183,7 +178,7 @@ impl<A: AqmAlgorithm> Fq<A> {
         }
     }
 
-    /// Takes the first queue off its list; `next` was behind it.
+    /// Removes the first queue from its list; `next` was behind it.
     #[inline]
     fn unlink(&mut self, which: Which, next: u32) {
         match which {
@@ -192,7 +187,7 @@ impl<A: AqmAlgorithm> Fq<A> {
         }
     }
 
-    /// Puts a queue, behind which none is, behind those of a list.
+    /// Appends a queue to a list. No queue is behind it.
     #[inline]
     fn append(&mut self, which: Which, queue: u32) {
         let list = match which {
@@ -207,11 +202,11 @@ impl<A: AqmAlgorithm> Fq<A> {
         list.tail = queue;
     }
 
-    /// A queue that is not among the few comes: it becomes one of them, or all become many.
+    /// Adds a queue to the few; if they are too many, moves all of them into pages.
     #[cold]
     #[inline(never)]
-    fn meet(&mut self, queue: u32) {
-        if !self.queues.meet(queue as usize) {
+    fn ensure(&mut self, queue: u32) {
+        if !self.queues.ensure(queue as usize) {
             for number in self.queues.spread() {
                 let weight = self.queues.at(u32::from(number)).weight(self.variant);
                 self.fattest.set(u32::from(number), weight);
@@ -223,9 +218,9 @@ impl<A: AqmAlgorithm> Fq<A> {
         self.backlog.packets > self.limit.packets || self.backlog.bytes > self.limit.bytes
     }
 
-    /// RFC 8290 section 4.1.2: packets go from the head of the fattest queue.
+    /// RFC 8290 section 4.1.2: drops packets from the head of the fattest queue.
     #[inline(never)]
-    fn relieve(&mut self, cx: &mut Cx<'_>) {
+    fn drop_from_fattest(&mut self, cx: &mut Cx<'_>) {
         let variant = self.variant;
         let is_many = self.queues.are_many();
         let fattest = match is_many {
@@ -251,7 +246,7 @@ impl<A: AqmAlgorithm> Fq<A> {
                 break;
             }
         }
-        // Everything else is told once, after the last of them.
+        // Everything else is updated once, after the last packet.
         self.backlog.packets -= gone.packets;
         self.backlog.bytes -= gone.bytes;
         q.head = head;
@@ -269,8 +264,8 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
     fn enqueue(&mut self, mut packet: Packet, cx: &mut Cx<'_>) {
         let queue = self.queues.number(packet.flow);
         cx.queue = queue;
-        if self.queues.is_unmet(queue) {
-            self.meet(queue);
+        if self.queues.may_lack(queue) {
+            self.ensure(queue);
         }
         let is_many = self.queues.are_many();
         let q = self.queues.at(queue);
@@ -307,7 +302,7 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
         if is_many {
             self.fattest.set(queue, q.weight(self.variant));
         }
-        // RFC 8290 section 4.1.1: a queue on neither list goes to the end of the new ones with a
+        // RFC 8290 section 4.1.1: a queue on neither list goes to the end of the new list with a
         // full quantum.
         let is_idle = q.next == OFF_LIST;
         if is_idle {
@@ -320,7 +315,7 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
             self.append(Which::New, queue);
         }
         while self.is_over_limit() {
-            self.relieve(cx);
+            self.drop_from_fattest(cx);
         }
     }
 
@@ -346,8 +341,8 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
                     packets: self.backlog.packets - u64::from(packet.segments),
                     bytes: self.backlog.bytes - u64::from(packet.len),
                 };
-                // Not read again where it has just been written: both numbers would be loaded at
-                // once, and wait until the two stores are in the cache.
+                // The fields that were just written are not read again: a load of both numbers at
+                // once would stall until the two stores reach the cache.
                 let view = QueueView {
                     packets: u64::from(held.0),
                     bytes: u64::from(held.1),
@@ -368,7 +363,7 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
                         continue;
                     }
                 }
-                // A length beyond 2 GiB is no packet of any link.
+                // No link has packets longer than 2 GiB.
                 let cost = i32::try_from(packet.len).unwrap_or(i32::MAX);
                 q.credits = q.credits.saturating_sub(cost);
                 q.arm(queue, &mut self.timers);
@@ -376,8 +371,8 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
                 return Some(packet);
             }
             q.aqm.on_empty(cx);
-            // RFC 8290 section 4.2: an emptied new queue goes once through the old ones, so that a
-            // flow cannot stay new by sending one packet per turn.
+            // RFC 8290 section 4.2: an emptied new queue passes once through the old list, so that
+            // a flow cannot stay new by sending one packet per turn.
             let passes_old = which == Which::New
                 && match self.variant {
                     Variant::Rfc | Variant::Dummynet => true,
@@ -466,19 +461,20 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
         }))
     }
 
-    fn touch(&self, flow: u32) -> u64 {
-        let timer = self.timers.next().map_or(0, Time::as_ns);
-        let own = self.backlog.bytes ^ u64::from(self.drop_batch) ^ timer;
-        let queue = self.queues.get(self.queues.number(flow));
-        let bytes = queue.map_or(0, |queue| queue.bytes);
-        let weight = match self.queues.are_many() {
-            true => self.fattest.weight(),
-            false => 0,
-        };
-        own ^ weight ^ u64::from(bytes) ^ self.pool.touch()
+    fn prefetch_enqueue(&self, flow: u32) {
+        prefetch::value(self);
+        self.timers.prefetch_next();
+        let number = self.queues.number(flow);
+        if let Some(queue) = self.queues.get(number) {
+            prefetch::line(queue);
+        }
+        if self.queues.are_many() {
+            self.fattest.prefetch_set(number);
+        }
+        self.pool.prefetch_store();
     }
 
-    fn visit_next(&self, visit: &mut dyn FnMut(*const u8)) {
+    fn prefetch_dequeue(&self) {
         // NONE and OFF_LIST are beyond all queues.
         let behind = |queue: &Queue<A>| self.queues.get(queue.next);
         let first = self.first().and_then(|(_, first)| self.queues.get(first));
@@ -488,10 +484,10 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
         if next.credits < self.least_credits {
             next = behind(next).unwrap_or(next);
         }
-        self.pool.visit(next.head, visit);
-        // The queue after that comes now, so that its packet can come next time.
+        self.pool.prefetch_take(next.head);
+        // The queue after that is fetched now, so that its packet can be fetched next time.
         if let Some(after) = behind(next) {
-            visit(core::ptr::from_ref(after).cast());
+            prefetch::line(after);
         }
     }
 

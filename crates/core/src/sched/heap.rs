@@ -1,18 +1,19 @@
 //! A priority queue of small numbers whose keys can change.
 //!
-//! Schedulers keep classes by a timestamp, find the fattest queue, or keep timers: in each case
+//! Schedulers order classes by a timestamp, find the fattest queue, or keep timers. In each case
 //! the entries are numbered densely, their keys change often, and any of them may have to leave.
-//! Four children per node: they share one cache line, and the tree is half as deep as a binary one.
+//! Each node has four children: they share one cache line, and the tree is half as deep as a binary
+//! one.
 
 use alloc::vec::Vec;
 
 use super::pool::NONE;
 
-/// Numbers below 2^32, the one with the least key first; equal keys by the lowest number.
+/// Numbers below 2^32, the one with the least key first; of equal keys the lowest number first.
 #[derive(Clone, Debug)]
 pub(crate) struct Heap<K> {
     entries: Vec<(K, u32)>,
-    /// Where each number stands in `entries`, or [`NONE`].
+    /// The place of each number in `entries`, or [`NONE`].
     at: Vec<u32>,
 }
 
@@ -26,7 +27,7 @@ impl<K: Copy + Ord> Heap<K> {
         }
     }
 
-    /// The least key and its number.
+    /// Returns the least key and its number.
     #[inline]
     pub(crate) fn peek(&self) -> Option<(K, u32)> {
         self.entries.first().copied()
@@ -36,7 +37,7 @@ impl<K: Copy + Ord> Heap<K> {
         self.entries.is_empty()
     }
 
-    /// Puts `number` in with `key`, or moves it there.
+    /// Inserts `number` with `key`, or changes its key.
     #[inline]
     pub(crate) fn set(&mut self, number: u32, key: K) {
         let index = number as usize;
@@ -53,7 +54,7 @@ impl<K: Copy + Ord> Heap<K> {
         }
     }
 
-    /// Takes `number` out, if it is in.
+    /// Removes `number`, if it is there.
     #[inline]
     pub(crate) fn remove(&mut self, number: u32) {
         let Some(place) = self.at.get_mut(number as usize).filter(|p| **p != NONE) else {
@@ -122,7 +123,7 @@ impl<K: Copy + Ord> Heap<K> {
     }
 }
 
-/// By key, then by number; as branches, which costs less than the tuple's three-way comparison.
+/// Compares by key, then by number. Branches cost less than the tuple's three-way comparison.
 #[inline]
 fn precedes<K: Ord>(a: &(K, u32), b: &(K, u32)) -> bool {
     a.0 < b.0 || (a.0 == b.0 && a.1 < b.1)

@@ -1,19 +1,20 @@
-//! `pieo`: push in, extract out. As `pifo`, each packet is given a rank when it arrives, and besides
-//! an instant before which it must not leave; of those that may, the least rank leaves first.
-//! That adds pacing and all other disciplines that let the link idle.
+//! `pieo`: push in, extract out. As in `pifo`, each packet is given a rank when it arrives, and in
+//! addition an instant before which it must not leave. Of those that may leave, the packet of least
+//! rank leaves first. This adds pacing and all other disciplines that let the link idle.
 //!
 //! Source: V. Shrivastav, "Fast, Scalable, and Programmable Packet Scheduler in Hardware", ACM
 //! SIGCOMM 2019.
 //!
 //! 1. The paper's elements are flows or packets; here they are packets.
-//! 2. The paper's predicate of eligibility compares a number with any clock; here with time.
-//! 3. The paper finds an element in O(1) with O(sqrt n) comparisons in parallel; here two heaps take
-//!    O(log n), one for packets that wait by time, one for those that may leave by rank.
-//! 4. A full queue gives up the packet of greatest rank among those that may leave and the arriving
+//! 2. The paper's predicate of eligibility compares a number with any clock; here it compares with
+//!    time.
+//! 3. The paper finds an element in O(1) with O(sqrt n) comparisons in parallel; here two heaps
+//!    take O(log n), one for packets that wait by time, one for those that may leave by rank.
+//! 4. A full queue drops the packet of greatest rank among those that may leave and the arriving
 //!    one.
 //!
-//! Rank functions (see [`rank`](super::rank)): `pace` (a token bucket per flow), and those of `pifo`,
-//! under which every packet may leave at once.
+//! Rank functions (see [`rank`](super::rank)): `pace` (a token bucket per flow), and those of
+//! `pifo`, under which every packet may leave at once.
 
 use alloc::boxed::Box;
 
@@ -44,19 +45,19 @@ choice! {
 }
 
 params! {
-    /// What the user sets for PIEO.
+    /// Parameters of PIEO.
     pub struct PieoParams {
         /// rank function
         rank: PieoRank = Choice("pace"), "what a PIFO cannot do";
         /// wire packets that the queue holds
         limit: u64 = Count(1000), Count(1) => Count(u64::MAX), "Linux pfifo: 1000 packets";
-        /// hash values by which pace and stfq tell flows apart
+        /// number of hash values that distinguish flows for pace and stfq
         flows: u64 = Count(1024), Count(1) => Count(1 << 20), "as fq: RFC 8290 section 5.2.5";
         /// pace: bits per second of each flow
-        rate: Rate = Rate(Rate::UNLIMITED), Rate(Rate::from_bps(1)) => Rate(Rate::UNLIMITED), "ours: no pacing until told";
-        /// pace: bytes of a flow that pass at once after an idle time
+        rate: Rate = Rate(Rate::UNLIMITED), Rate(Rate::from_bps(1)) => Rate(Rate::UNLIMITED), "ours: no pacing by default";
+        /// pace: bytes of a flow that pass at once after an idle period
         burst: Bytes = Bytes(Bytes::new(1514)), Bytes(Bytes::ZERO) => Bytes(Bytes::new(1 << 32)), "ours: an Ethernet frame";
-        /// edf: when a packet that the host gave no deadline should leave
+        /// edf: deadline, after its arrival, of a packet for which the host gave none
         deadline: Span = Span(Span::from_ms(10)), Span(Span::ZERO) => Span(Span::from_secs(3600)), "ours";
     }
 }

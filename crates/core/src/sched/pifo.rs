@@ -1,17 +1,19 @@
-//! `pifo`: push in, first out. Each packet is given a rank when it arrives, and the least rank
-//! leaves first: one queue that is many disciplines, depending on a rank function of a few lines.
+//! `pifo`: push in, first out. Each packet is given a rank when it arrives, and the packet of least
+//! rank leaves first. One queue acts as many disciplines, depending on a rank function of a few
+//! lines.
 //!
 //! Source: A. Sivaraman et al., "Programmable Packet Scheduling at Line Rate", ACM SIGCOMM 2016.
 //!
-//! 1. The paper does not say what a full queue does. Here the packet of greatest rank goes, be it
-//!    the arriving one or another, as in pFabric (M. Alizadeh et al., ACM SIGCOMM 2013): with `prio`
-//!    or `srpt` anything else would let the least important packets keep the others out.
-//! 2. `srpt` ranks each packet by itself, so a later packet of a flow, which has less before it,
-//!    overtakes an earlier one. The paper names this as what a PIFO cannot help.
+//! 1. The paper does not say what a full queue does. Here the packet of greatest rank is dropped,
+//!    whether it is the arriving one or another, as in pFabric (M. Alizadeh et al., ACM SIGCOMM
+//!    2013). With `prio` or `srpt` any other rule would let the least important packets keep the
+//!    others out.
+//! 2. `srpt` ranks each packet by itself, so a later packet of a flow, which has less left to send,
+//!    overtakes an earlier one. The paper names this as a limit of a PIFO.
 //!
 //! Rank functions (see [`rank`](super::rank)): `prio` (the least class first), `stfq` (start-time
-//! fair queueing), `edf` (earliest deadline first), `srpt` (shortest remaining flow first). A
-//! function of one's own needs no registration: [`PushIn`].
+//! fair queueing), `edf` (earliest deadline first), `srpt` (shortest remaining flow first). A rank
+//! function of your own needs no registration: [`PushIn`].
 //!
 //! Costs O(log n).
 
@@ -40,15 +42,15 @@ choice! {
 }
 
 params! {
-    /// What the user sets for PIFO.
+    /// Parameters of PIFO.
     pub struct PifoParams {
         /// rank function
         rank: PifoRank = Choice("stfq"), "Sivaraman et al. 2016, figure 1";
         /// wire packets that the queue holds
         limit: u64 = Count(1000), Count(1) => Count(u64::MAX), "Linux pfifo: 1000 packets";
-        /// hash values by which stfq tells flows apart
+        /// number of hash values that distinguish flows for stfq
         flows: u64 = Count(1024), Count(1) => Count(1 << 20), "as fq: RFC 8290 section 5.2.5";
-        /// edf: when a packet that the host gave no deadline should leave
+        /// edf: deadline, after its arrival, of a packet for which the host gave none
         deadline: Span = Span(Span::from_ms(10)), Span(Span::ZERO) => Span(Span::from_secs(3600)), "ours";
     }
 }
@@ -99,7 +101,7 @@ mod tests {
     use crate::units::Time;
     use alloc::vec::Vec;
 
-    /// Offers `(class, tag, arrival in us)` and gives the numbers of the packets as they leave.
+    /// Offers `(class, tag, arrival in us)` and returns the numbers of the packets as they leave.
     fn order(params: &PifoParams, packets: &[(u32, u32, u64)]) -> (Vec<u32>, DropCounter) {
         let mut pifo = Pifo::new(params);
         let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
@@ -128,7 +130,7 @@ mod tests {
     fn each_rank_function_gives_its_order() {
         let of_class = [(2, 0, 0), (0, 0, 0), (1, 0, 0), (0, 0, 0)];
         assert_eq!(order(&with(PifoRank::Prio), &of_class).0, [1, 3, 2, 0]);
-        // Remaining bytes; the one without comes last.
+        // Remaining bytes; the packet without a value comes last.
         let of_size = [(0, 5000, 0), (1, 0, 0), (2, 100, 0), (3, 900, 0)];
         assert_eq!(order(&with(PifoRank::Srpt), &of_size).0, [2, 3, 0, 1]);
         // Deadlines at 10 ms by default, 1.5 ms, 2 + 7 ms, 3 + 10 ms.
@@ -146,7 +148,7 @@ mod tests {
             ..with(PifoRank::Prio)
         };
         // 0 and 1 fill it; 2 is more urgent than 1 and takes its place; 3 is not more urgent than
-        // any, and equal ranks keep their place.
+        // any, and equal ranks keep their order.
         let (left, sink) = order(&params, &[(1, 0, 0), (3, 0, 0), (0, 0, 0), (1, 0, 0)]);
         assert_eq!(left, [2, 0]);
         assert_eq!(sink.count(DropReason::Evicted), 1);

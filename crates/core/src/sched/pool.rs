@@ -1,8 +1,8 @@
 //! Storage of packets for disciplines with many queues.
 //!
-//! All queues of a discipline are chains through one vector of nodes. No queue owns an
-//! allocation, an emptied queue costs nothing, and the memory is that of the largest backlog that
-//! was ever held. Freed nodes are reused last in, first out, while they are still in the cache.
+//! All queues of a discipline are chains through one vector of nodes. No queue owns an allocation,
+//! an emptied queue costs nothing, and the memory is that of the largest backlog so far. Freed
+//! nodes are reused last in, first out, while they are still in the cache.
 
 use alloc::vec::Vec;
 
@@ -29,7 +29,7 @@ pub(crate) struct Pool {
 #[derive(Debug)]
 #[repr(align(64))]
 struct Node {
-    /// Of a free node: what is gone.
+    /// Of a free node: stale.
     packet: Packet,
     next: u32,
     prev: u32,
@@ -47,12 +47,12 @@ impl Chain {
         self.head == NONE
     }
 
-    /// The node of the oldest packet.
+    /// Returns the node of the oldest packet.
     pub(crate) const fn first(&self) -> u32 {
         self.head
     }
 
-    /// The node of the youngest packet.
+    /// Returns the node of the youngest packet.
     pub(crate) const fn last(&self) -> u32 {
         self.tail
     }
@@ -66,7 +66,7 @@ impl Pool {
         }
     }
 
-    /// Puts `packet` behind the others of `chain`, and says into which node.
+    /// Appends `packet` to `chain` and returns its node.
     #[inline]
     pub(crate) fn push_back(&mut self, chain: &mut Chain, packet: Packet) -> u32 {
         let node = self.take_free(packet, chain.tail);
@@ -79,7 +79,7 @@ impl Pool {
         node
     }
 
-    /// The oldest packet of `chain`.
+    /// Removes the oldest packet of `chain`.
     #[inline]
     pub(crate) fn pop_front(&mut self, chain: &mut Chain) -> Option<Packet> {
         if chain.head == NONE {
@@ -88,20 +88,20 @@ impl Pool {
         Some(self.take_front(chain))
     }
 
-    /// The oldest packet of `chain`, which has one.
+    /// Removes the oldest packet of `chain`, which has one.
     #[inline]
     pub(crate) fn take_front(&mut self, chain: &mut Chain) -> Packet {
         let (packet, next) = self.release(chain.head);
         chain.head = next;
         match self.nodes.get_mut(next as usize) {
-            // Also fetches the line of the packet that follows, and waits for nothing.
+            // Also fetches the line of the packet that follows, without waiting for it.
             Some(node) => node.prev = NONE,
             None => chain.tail = NONE,
         }
         packet
     }
 
-    /// Takes the packet in `node` out of the middle of `chain`, to which it belongs.
+    /// Removes the packet in `node` from the middle of `chain`, to which it belongs.
     pub(crate) fn remove(&mut self, chain: &mut Chain, node: u32) -> Packet {
         let prev = self.nodes[node as usize].prev;
         let (packet, next) = self.release(node);
@@ -116,29 +116,29 @@ impl Pool {
         packet
     }
 
-    /// The packet that [`Pool::pop_front`] would give.
+    /// Returns the packet that [`Pool::pop_front`] would remove.
     #[inline]
     pub(crate) fn front(&self, chain: &Chain) -> Option<&Packet> {
         self.nodes.get(chain.head as usize).map(|node| &node.packet)
     }
 
-    /// The packet in `node`.
+    /// Returns the packet in `node`.
     pub(crate) fn packet(&self, node: u32) -> &Packet {
         &self.nodes[node as usize].packet
     }
 
-    /// The node before `node` in its chain, or [`NONE`].
+    /// Returns the node before `node` in its chain, or [`NONE`].
     pub(crate) fn previous(&self, node: u32) -> u32 {
         self.nodes[node as usize].prev
     }
 
-    /// Puts a packet that belongs to no chain into a node.
+    /// Stores a packet that belongs to no chain.
     #[inline]
     pub(crate) fn put_single(&mut self, packet: Packet) -> u32 {
         self.take_free(packet, NONE)
     }
 
-    /// Takes a packet that belongs to no chain.
+    /// Removes a packet that belongs to no chain.
     #[inline]
     pub(crate) fn take_single(&mut self, node: u32) -> Packet {
         self.release(node).0
@@ -160,7 +160,7 @@ impl Pool {
         index
     }
 
-    /// Another node.
+    /// Adds a node.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> u32 {
@@ -172,7 +172,7 @@ impl Pool {
         self.nodes.len() as u32 - 1
     }
 
-    /// Frees `node`, which holds a packet; gives the packet and what came behind it.
+    /// Frees `node`, which holds a packet. Returns the packet and the node behind it.
     #[inline]
     fn release(&mut self, node: u32) -> (Packet, u32) {
         let place = &mut self.nodes[node as usize];
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn any_packet_of_a_chain_can_be_taken_out() {
-        // Head, middle and tail in turn; what is left keeps its order.
+        // Head, middle and tail in turn; the others keep their order.
         for (gone, left) in [(0, [1, 2, 3]), (2, [0, 1, 3]), (3, [0, 1, 2])] {
             let (mut pool, mut chain) = (Pool::new(), Chain::EMPTY);
             let nodes: Vec<u32> = (0..4)

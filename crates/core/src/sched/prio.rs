@@ -1,14 +1,14 @@
-//! `prio`: strict priority. The active class with the least weight is served, always.
+//! `prio`: strict priority. The active class with the least weight is always served.
 //!
-//! Classes of equal priority take turns packet by packet. A class waits for nothing but the
-//! packet that is on the link when it becomes active, as long as those before it are idle; those
-//! behind it may starve, which is what strict priority means. O(1): one bit per priority.
+//! Classes of equal priority take turns packet by packet. While more urgent classes are idle, a
+//! class waits only for the packet that is on the link when it becomes active. Less urgent classes
+//! may starve, which is what strict priority means. O(1): one bit per priority.
 //!
 //! Source: dummynet's undocumented PRIO scheduler (`dn_sched_prio`), which takes the priority from
 //! `weight`, 0 first. Differences:
-//! 1. dummynet lets all queues of a priority share the first one's packets and limits; here each
+//! 1. In dummynet all queues of a priority share the first one's packets and limits; here each
 //!    keeps its own.
-//! 2. dummynet accepts 0 to 63 and looks at the first 32 only; here all 64 work.
+//! 2. dummynet accepts 0 to 63 and uses the first 32 only; here all 64 work.
 //! 3. A class that a packet opened has its own number as priority (64 and above: 63), so that
 //!    `prio` orders classes 0, 1, 2 ... without configuration.
 
@@ -28,7 +28,7 @@ pub struct PrioOrder {
     is_active: Vec<bool>,
     links: Links,
     rings: [Ring; PRIORITIES as usize],
-    /// Which rings have members, the most urgent in the lowest bit.
+    /// Which rings have members; the most urgent is the lowest bit.
     occupied: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The queue under `pifo` and `pieo`: packets are pushed in where their rank says.
+//! The queue under `pifo` and `pieo`: each packet is inserted at the place of its rank.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
@@ -13,8 +13,8 @@ use crate::units::Time;
 
 /// A push-in queue: the eligible packet of least rank leaves first.
 ///
-/// When it is full, the eligible packet of greatest rank is thrown out, the arriving one included;
-/// of equal ranks the younger one goes. Costs O(log n).
+/// When it is full, the eligible packet of greatest rank is dropped, the arriving one included; of
+/// equal ranks the younger packet is dropped. Costs O(log n).
 ///
 /// ```
 /// use sluice_core::sched::{Discipline, push_in::PushIn, rank::{Place, Rank}};
@@ -44,13 +44,13 @@ pub struct PushIn<R> {
     limit: u64,
     /// Packets that may leave, the least rank first.
     ready: BinaryHeap<Reverse<Entry>>,
-    /// The same, the greatest rank first, while a full queue needs it.
+    /// The same packets, the greatest rank first, while a full queue needs them.
     worst: BinaryHeap<Entry>,
-    /// Arrivals for which `worst` is still kept up; zero while it is not.
+    /// Arrivals for which `worst` is still maintained; zero while it is not.
     worst_for: usize,
     /// Packets that may not leave yet, by the instant from which they may.
     waiting: BinaryHeap<Reverse<(Time, Entry)>>,
-    /// Which packet is in each node: an entry whose packet left by the other heap is void.
+    /// Which packet is in each node. An entry whose packet left by the other heap is void.
     seqs: Vec<u64>,
     pool: Pool,
     arrivals: u64,
@@ -67,11 +67,11 @@ struct Entry {
     node: u32,
 }
 
-/// Void entries that are left in a heap before they are worth removing.
+/// Void entries that may stay in a heap before they are removed.
 const TOLERATED: usize = 64;
 
 impl<R: Rank> PushIn<R> {
-    /// An empty queue for `limit` wire packets that are ranked by `rank`.
+    /// Creates an empty queue for `limit` wire packets, ranked by `rank`.
     pub fn new(limit: u64, rank: R) -> Self {
         PushIn {
             rank,
@@ -88,7 +88,7 @@ impl<R: Rank> PushIn<R> {
         }
     }
 
-    /// Throws out packets of a rank greater than `rank`, until there is room for `segments`.
+    /// Drops packets of a rank greater than `rank` until there is room for `segments`.
     fn make_room(&mut self, segments: u64, rank: u64, cx: &mut Cx<'_>) -> bool {
         if segments > self.limit {
             return false;
@@ -105,9 +105,9 @@ impl<R: Rank> PushIn<R> {
         true
     }
 
-    /// The entry of greatest rank. The heap for it is made when a queue is full for the first time,
-    /// and kept up until as many packets as it holds have arrived without another overflow: so
-    /// that making it costs less than a visit per packet.
+    /// Returns the entry of greatest rank. The heap for it is built when a queue is full for the
+    /// first time, and is maintained until as many packets as it holds have arrived without another
+    /// overflow. Building it then costs less than a visit per packet.
     fn worst(&mut self) -> Option<Entry> {
         let Self {
             ready, worst, seqs, ..
@@ -132,8 +132,7 @@ impl<R: Rank> PushIn<R> {
         if self.worst_for > 0 {
             self.worst.push(entry);
         }
-        // Each heap is cleared of entries that left by the other one, before they are the
-        // majority.
+        // Each heap is cleared of entries that left by the other one before they are the majority.
         let tolerated = 2 * self.ready_count + TOLERATED;
         let seqs = &self.seqs;
         if self.ready.len() > tolerated {
@@ -161,7 +160,7 @@ impl<R: Rank> PushIn<R> {
         packet
     }
 
-    /// Makes ready what may leave at `now`.
+    /// Makes packets that may leave at `now` ready.
     fn admit(&mut self, now: Time) {
         while let Some(Reverse((_, entry))) = self.waiting.peek().filter(|w| w.0.0 <= now).copied()
         {
@@ -172,7 +171,7 @@ impl<R: Rank> PushIn<R> {
 }
 
 impl Entry {
-    /// Whether its packet has not left.
+    /// Returns whether the packet has not left.
     #[inline]
     fn is_in(&self, seqs: &[u64]) -> bool {
         seqs[self.node as usize] == self.seq

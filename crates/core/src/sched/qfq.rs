@@ -4,32 +4,32 @@
 //! Source: F. Checconi, L. Rizzo and P. Valente, "QFQ: Efficient Packet Scheduling with Tight
 //! Guarantees", IEEE/ACM ToN 21(3), 2013; dummynet's QFQ (`dn_sched_qfq`).
 //!
-//! Classes with about the same ratio of longest packet to weight form a group; group i has slots
-//! of `2^i` units of virtual time, and a class stands in the slot of its start time S, rounded
-//! down. A group is as eligible as its first slot. Groups are in one of four sets - eligible or
-//! not, and *blocked* or not by an eligible group of larger slots that finishes earlier - each a
-//! 32-bit word, so that the next class is found, and all sets are kept up to date, with a
-//! few bit operations. Timestamps have 30 fraction bits and are compared modulo 2^64.
+//! Classes with about the same ratio of longest packet to weight form a group. Group i has slots of
+//! `2^i` units of virtual time, and a class is in the slot of its start time S, rounded down. A
+//! group is as eligible as its first slot. Groups are in one of four sets - eligible or not, and
+//! *blocked* or not by an eligible group of larger slots that finishes earlier. Each set is a
+//! 32-bit word, so that a few bit operations find the next class and keep all sets up to date.
+//! Timestamps have 30 fraction bits and are compared modulo 2^64.
 //!
 //! 1. Virtual time advances by length over the weights of all open classes (paper: of all flows).
 //! 2. A packet that is longer than its class's `lmax` raises the `lmax` to the next power of two,
 //!    and the class changes its group as if it had been idle. dummynet sends such a packet with
 //!    broken timestamps. Bytes beyond 1 MiB in one packet are not charged.
-//! 3. Classes of one slot take turns; dummynet serves the last one that came first. The bounds hold
+//! 3. Classes of one slot take turns; dummynet serves the one that arrived last. The bounds hold
 //!    for any order.
 //! 4. If an AQM drops the head, the packet behind it takes its turn and is charged at its own
 //!    length, at most `lmax`.
-//! 5. When a group that blocked others is served, each of them is looked at again. dummynet frees all
-//!    of them at once, and can then serve a group before one that finishes earlier.
-//! 6. 32 groups, so that weights 1 to 2^16 and lengths up to 1 MiB all have their own; dummynet has
-//!    20 for lengths up to 2048. Sum of weights at most 2^17, as there: a class that
-//!    would exceed it is refused.
+//! 5. When a group that blocked others is served, each of them is checked again. dummynet unblocks
+//!    all of them at once, and can then serve a group before one that finishes earlier.
+//! 6. There are 32 groups, so that weights 1 to 2^16 and lengths up to 1 MiB all have their own;
+//!    dummynet has 20 for lengths up to 2048. The sum of weights is at most 2^17, as in dummynet: a
+//!    class that would exceed it is refused.
 //!
 //! Bounds (the paper's section on service properties): the worst-case fair index of class i in
 //! bytes is `a_i = 3 w_i s_i + 2 L w_i / W`, with L the longest packet of all, W the sum of weights
-//! and `s_i` the slot length of its group; `w_i s_i` is less than `2 lmax_i`, unless the group is the
-//! first. A packet that finds q bytes of its class, its own included, has left when the link has sent
-//! `(q + a_i) W / w_i` bytes. Costs O(1).
+//! and `s_i` the slot length of its group; `w_i s_i` is less than `2 lmax_i`, unless the group is
+//! the first. A packet that finds q bytes of its class, its own included, has left when the link
+//! has sent `(q + a_i) W / w_i` bytes. Costs O(1).
 
 use alloc::vec::Vec;
 
@@ -45,10 +45,10 @@ pub struct QfqOrder {
     flows: Vec<Flow>,
     links: Links,
     groups: [Group; GROUPS],
-    /// Which groups are in which [`Set`].
+    /// The groups in each [`Set`].
     sets: [u32; 4],
     now: Virtual,
-    /// What V should be beyond `now`: remainder of a division by `weight_sum`.
+    /// The fraction that `now` lacks: remainder of a division by `weight_sum`.
     carry: u64,
     /// Weights of all open classes.
     weight_sum: u64,
@@ -68,7 +68,7 @@ struct Flow {
 struct Group {
     /// Start of the first slot that has a class.
     start: Virtual,
-    /// `start` and two slots: when its classes will have finished.
+    /// `start` plus two slots: when its classes will have finished.
     finish: Virtual,
     /// Index of the slot that begins at `start`.
     front: u32,
@@ -77,7 +77,7 @@ struct Group {
     slots: [Ring; SLOTS as usize],
 }
 
-/// What a group is.
+/// The state of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Set {
     EligibleReady = 0,
@@ -86,8 +86,8 @@ enum Set {
     IneligibleBlocked = 3,
 }
 
-/// A virtual time, in bytes per unit of weight with [`FRACTION`] bits behind the point; compared
-/// modulo 2^64.
+/// A virtual time, in bytes per unit of weight with [`FRACTION`] fraction bits; compared modulo
+/// 2^64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Virtual(u64);
 
@@ -98,8 +98,8 @@ const MAX_WEIGHT_SUM: u64 = 1 << 17;
 const MAX_LEN: u32 = 1 << 20;
 const GROUPS: usize = 32;
 const SLOTS: u32 = 32;
-/// Slot length of group 0, as a power of two: such that the last group has the slots of the longest
-/// packet at weight 1. A class that would fit shorter slots stands in group 0.
+/// Slot length of group 0, as a power of two. It gives the last group the slots of the longest
+/// packet at weight 1. A class that would fit shorter slots is in group 0.
 const FIRST_SLOT: u32 = FRACTION + MAX_LEN.ilog2() - (GROUPS as u32 - 1);
 
 impl PartialOrd for Virtual {
@@ -122,7 +122,7 @@ impl Virtual {
         Virtual(self.0.wrapping_add(span))
     }
 
-    /// The start of the slot of `2^shift` units in which this time lies.
+    /// Returns the start of the slot of `2^shift` units in which this time lies.
     #[inline]
     const fn rounded(self, shift: u32) -> Virtual {
         Virtual(self.0 & !((1 << shift) - 1))
@@ -132,7 +132,7 @@ impl Virtual {
 impl Flow {
     #[inline]
     fn span(&self, len: u32) -> u64 {
-        // L / w is at most the slot length: what the bounds and the slots rest on.
+        // L / w is at most the slot length, on which the bounds and the slots rely.
         (u64::from(len.min(self.max_len)) << FRACTION) / u64::from(self.weight)
     }
 
@@ -210,8 +210,8 @@ impl Order for QfqOrder {
         let group = &mut self.groups[usize::from(index)];
         if group.occupied != 0 {
             if flow.start < group.start {
-                // Its first slot becomes an earlier one. Starts lie at V or after, so the group
-                // was not eligible.
+                // Its first slot becomes an earlier one. Starts are at V or later, so the group was
+                // not eligible.
                 if group.turn_back(rounded, shift) {
                     self.leave_sets(index);
                     self.join_sets(index, rounded);
@@ -309,7 +309,7 @@ impl QfqOrder {
         self.sets[set as usize]
     }
 
-    /// Gives an inactive class a group that a head of `len` bytes fits.
+    /// Moves an inactive class to a group that fits a head of `head` bytes.
     #[inline]
     fn fit(&mut self, id: u32, len: u32) {
         let flow = &mut self.flows[id as usize];
@@ -319,8 +319,8 @@ impl QfqOrder {
         }
     }
 
-    /// The start time of a class that becomes active: V, or its F if that lies ahead - by no more
-    /// than a slot, else it is left over from another turn of the clock.
+    /// Returns the start time of a class that becomes active: V, or its F if that is ahead. F is
+    /// ahead by no more than a slot; otherwise it is left over from another turn of the clock.
     #[inline]
     fn restart(&self, id: u32) -> Virtual {
         let flow = &self.flows[id as usize];
@@ -340,8 +340,9 @@ impl QfqOrder {
         let shift = flow.shift();
         let group = &mut self.groups[usize::from(flow.group)];
         let ahead = flow.start.rounded(shift).0.wrapping_sub(group.start.0) >> shift;
-        // At most two slots ahead while weights stay (paper: timestamps are globally bounded). When
-        // the weight of others changes V may lag: then the class is held where there is a slot.
+        // At most two slots ahead while weights do not change (paper: timestamps are globally
+        // bounded). When the weight of others changes V may lag; the class is then held where there
+        // is a slot.
         let slot = ahead.min(u64::from(SLOTS - 2)) as u32;
         if u64::from(slot) < ahead {
             flow.start = Virtual(
@@ -355,7 +356,7 @@ impl QfqOrder {
         group.occupied |= 1 << slot;
     }
 
-    /// Takes an active class out of its slot.
+    /// Removes an active class from its slot.
     #[inline]
     fn take_out(&mut self, id: u32) {
         let flow = &self.flows[id as usize];
@@ -369,15 +370,15 @@ impl QfqOrder {
         }
     }
 
-    /// A class leaves without having been served: closed, changed, or emptied by its AQM. That is
-    /// rare, so all sets are made anew.
+    /// Removes a class that was not served: closed, changed, or emptied by its AQM. That is rare,
+    /// so all sets are rebuilt.
     fn deactivate(&mut self, id: u32) {
         if !core::mem::replace(&mut self.flows[id as usize].is_active, false) {
             return;
         }
         let index = self.flows[id as usize].group;
         self.take_out(id);
-        // It got no service for the packet that is gone.
+        // The class was not served for the packet that is gone.
         let flow = &mut self.flows[id as usize];
         flow.finish = flow.start;
         let group = &mut self.groups[usize::from(index)];
@@ -390,7 +391,7 @@ impl QfqOrder {
         self.rebuild_sets();
     }
 
-    /// Makes all sets anew. If nobody is eligible, V jumps to the first start.
+    /// Rebuilds all sets. If no group is eligible, V jumps to the first start.
     #[cold]
     fn rebuild_sets(&mut self) {
         let active = self.groups.iter().filter(|g| g.occupied != 0);
@@ -398,7 +399,7 @@ impl QfqOrder {
             self.now = self.now.max(start);
         }
         self.sets = [0; 4];
-        // Larger slots first: a group is blocked by what is eligible above it.
+        // Larger slots first: a group is blocked by eligible groups above it.
         for index in (0..GROUPS as u8).rev() {
             if self.groups[usize::from(index)].occupied != 0 {
                 self.sets[self.set_of(index) as usize] |= 1 << index;
@@ -406,7 +407,7 @@ impl QfqOrder {
         }
     }
 
-    /// The set of a group, from its times and the groups of larger slots.
+    /// Returns the set of a group, from its times and the groups of larger slots.
     #[inline]
     fn set_of(&self, index: u8) -> Set {
         let group = &self.groups[usize::from(index)];
@@ -428,7 +429,7 @@ impl QfqOrder {
         }
     }
 
-    /// Puts a group that is in no set into the one where it belongs with its first slot at `start`.
+    /// Adds a group that is in no set to the right one, with its first slot at `start`.
     #[inline]
     fn join_sets(&mut self, index: u8, start: Virtual) {
         let group = &mut self.groups[usize::from(index)];
@@ -443,14 +444,14 @@ impl QfqOrder {
         self.sets[to as usize] |= moved;
     }
 
-    /// The group `index`, which blocked others, finishes later now or is gone: looks at the blocked
-    /// ones again. There are few, mostly none: only a group that is late blocks.
+    /// Checks the groups that `index` blocked, which now finishes later or is gone. They are few,
+    /// usually none: only a late group blocks others.
     #[inline]
     fn unblock(&mut self, index: u8) {
         let blocked = self.in_set(Set::EligibleBlocked) | self.in_set(Set::IneligibleBlocked);
         let mut smaller = blocked & ((1 << index) - 1);
         while smaller != 0 {
-            // Larger slots first: a group that is freed may block those below it.
+            // Larger slots first: a group that is unblocked may block those below it.
             let index = smaller.ilog2() as u8;
             smaller &= !(1 << index);
             self.leave_sets(index);
@@ -458,8 +459,8 @@ impl QfqOrder {
         }
     }
 
-    /// V has moved on from `before`: groups whose first slot has begun become eligible. If nobody
-    /// is, V jumps to the first start.
+    /// Makes groups whose first slot has begun eligible, after V has advanced from `before`. If no
+    /// group is eligible, V jumps to the first start.
     #[inline]
     fn update_eligible(&mut self, before: Virtual) {
         let ineligible = self.in_set(Set::IneligibleReady) | self.in_set(Set::IneligibleBlocked);
@@ -470,8 +471,8 @@ impl QfqOrder {
             let first = ineligible.trailing_zeros();
             self.now = self.now.max(self.groups[first as usize].start);
         }
-        // Slot i of every group that has one between `before` and V: those up to the highest bit
-        // in which the two differ. No group starts later than the end of the slot in which V is.
+        // Slot i of every group that has one between `before` and V: those up to the highest bit in
+        // which the two differ. No group starts later than the end of the slot of V.
         let changed = (self.now.0 >> FIRST_SLOT) ^ (before.0 >> FIRST_SLOT);
         if changed != 0 {
             let highest = changed.ilog2().min(31);
@@ -495,7 +496,7 @@ impl Group {
         slots: [Ring::EMPTY; SLOTS as usize],
     };
 
-    /// Moves the front to the first slot that has a class; gives its first class.
+    /// Moves the front to the first slot that has a class and returns its first class.
     #[inline]
     fn first(&mut self) -> Option<u32> {
         if self.occupied == 0 {
@@ -507,8 +508,8 @@ impl Group {
         self.slots[self.front as usize].first()
     }
 
-    /// Moves the front back to the slot that begins at `start`, if there are slots enough: always,
-    /// while weights stay.
+    /// Moves the front back to the slot that begins at `start`, if there are enough slots: always,
+    /// while weights do not change.
     fn turn_back(&mut self, start: Virtual, shift: u32) -> bool {
         let back = self.start.0.wrapping_sub(start.0) >> shift;
         if back > u64::from(self.occupied.leading_zeros()) {
@@ -520,7 +521,7 @@ impl Group {
     }
 }
 
-/// The group whose slots are the shortest that `max_len / weight` fits.
+/// Returns the group with the shortest slots that fit `max_len / weight`.
 fn group_of(weight: u32, max_len: u32) -> u8 {
     let span = (u64::from(max_len) << FRACTION).div_ceil(u64::from(weight));
     let shift = u64::BITS - (span - 1).leading_zeros();
@@ -564,7 +565,7 @@ mod tests {
         assert_eq!(order.weight_sum, 11);
     }
 
-    /// What the word operations keep up to date, worked out from the definitions.
+    /// Returns the sets that the word operations maintain, computed from the definitions.
     fn defined_sets(order: &QfqOrder) -> [u32; 4] {
         let mut fresh = [0; 4];
         for index in (0..GROUPS).rev() {
@@ -620,7 +621,7 @@ mod tests {
     #[test]
     fn changes_under_load_lose_nobody() {
         // Weights and lengths change, classes are closed and opened again, packets are longer than
-        // promised: whoever is active is served.
+        // promised: every active class is served.
         let mut rng = Rng::from_seed(4);
         let mut order = QfqOrder::new(&ClassedParams::default());
         let mut queued = [0u32; 20];

@@ -1,25 +1,25 @@
-//! Rank functions: small programs that say in which order packets leave a push-in queue.
+//! Rank functions: small programs that decide in which order packets leave a push-in queue.
 //!
-//! A [`Rank`] looks at a packet when it arrives and gives it a number - the least one leaves first -
-//! and an instant before which it must not leave. With that a queue discipline is written in a few
-//! lines; those below are examples, and what `pifo` and `pieo` offer by name.
+//! A [`Rank`] gives each arriving packet a number - the packet with the least one leaves first -
+//! and an instant before which it must not leave. A queue discipline is thus written in a few
+//! lines. Those below are examples, and are offered by name in `pifo` and `pieo`.
 
 use alloc::vec::Vec;
 
 use crate::packet::Packet;
 use crate::units::{Rate, Span, Time};
 
-/// Where a packet stands in a push-in queue.
+/// The place of a packet in a push-in queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The packet with the least rank leaves first; equal ranks in the order of arrival.
+    /// The packet with the least rank leaves first; equal ranks leave in the order of arrival.
     pub rank: u64,
-    /// The packet does not leave before this instant (`pieo`; for `pifo` it has no meaning).
+    /// The packet does not leave before this instant (`pieo`; ignored by `pifo`).
     pub eligible: Time,
 }
 
 impl Place {
-    /// A place for a packet that may leave at once.
+    /// Creates a place for a packet that may leave at once.
     pub const fn now(rank: u64) -> Self {
         Place {
             rank,
@@ -30,15 +30,15 @@ impl Place {
 
 /// A program that ranks packets.
 pub trait Rank {
-    /// The place of a packet that arrives at `now`, if it is taken in.
+    /// Returns the place of a packet that arrives at `now`, if it is accepted.
     fn place(&self, packet: &Packet, now: Time) -> Place;
 
-    /// The packet was taken in at `place`.
+    /// Is called when the packet was accepted at `place`.
     fn accepted(&mut self, packet: &Packet, place: Place) {
         let _ = (packet, place);
     }
 
-    /// The packet, which had `rank`, leaves for the link.
+    /// Is called when the packet, which had `rank`, leaves for the link.
     fn left(&mut self, packet: &Packet, rank: u64) {
         let _ = (packet, rank);
     }
@@ -66,12 +66,12 @@ impl Rank for StrictPriority {
     }
 }
 
-/// Weighted fair queueing by start times (P. Goyal, H. Vin and H. Cheng, "Start-Time Fair Queueing",
-/// IEEE/ACM ToN 5(5), 1997; in this form A. Sivaraman et al., "Programmable Packet Scheduling at
-/// Line Rate", ACM SIGCOMM 2016, figure 1).
+/// Weighted fair queueing by start times (P. Goyal, H. Vin and H. Cheng, "Start-Time Fair
+/// Queueing", IEEE/ACM ToN 5(5), 1997; in this form A. Sivaraman et al., "Programmable Packet
+/// Scheduling at Line Rate", ACM SIGCOMM 2016, figure 1).
 ///
 /// A flow's weight is its IP precedence plus one, as in the weighted fair queueing of Cisco's IOS:
-/// 1 for best effort, 6 for expedited forwarding. Flows are told apart by their hash.
+/// 1 for best effort, 6 for expedited forwarding. Flows are distinguished by their hash.
 #[derive(Clone, Debug)]
 pub struct StartTime {
     /// When each flow's last packet finishes, in virtual time.
@@ -84,7 +84,7 @@ pub struct StartTime {
 const FRACTION: u32 = 8;
 
 impl StartTime {
-    /// For `flows` different hashes.
+    /// Creates virtual times for `flows` different hashes.
     pub fn new(flows: usize) -> Self {
         StartTime {
             finish: alloc::vec![0; flows],
@@ -109,8 +109,8 @@ impl Rank for StartTime {
     }
 }
 
-/// Earliest deadline first: the deadline is [`Packet::tag`] microseconds after the arrival, or
-/// `default` if the host does not know.
+/// Earliest deadline first. The deadline is [`Packet::tag`] microseconds after the arrival, or
+/// `default` if the host does not know it.
 #[derive(Clone, Debug)]
 pub struct EarliestDeadline {
     /// The deadline of a packet without one.
@@ -127,9 +127,9 @@ impl Rank for EarliestDeadline {
     }
 }
 
-/// Shortest remaining processing time: the flow with the fewest bytes still to send first
-/// (L. Schrage, Operations Research 16(3), 1968). [`Packet::tag`] says how many; packets without
-/// one come last.
+/// Shortest remaining processing time: the flow with the fewest bytes left to send first (L.
+/// Schrage, Operations Research 16(3), 1968). [`Packet::tag`] is that number; packets without one
+/// come last.
 #[derive(Clone, Debug, Default)]
 pub struct ShortestRemaining;
 
@@ -140,19 +140,20 @@ impl Rank for ShortestRemaining {
     }
 }
 
-/// Token-bucket pacing: each flow leaves at `rate`, after up to `burst` bytes at once; packets that
-/// may leave do so in the order in which they became eligible. Flows are told apart by their hash.
+/// Token-bucket pacing: each flow leaves at `rate`, after up to `burst` bytes at once. Packets that
+/// may leave do so in the order in which they became eligible. Flows are distinguished by their
+/// hash.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     rate: Rate,
     /// Time in which the bucket fills.
     fill: Span,
-    /// When each flow's bucket will be full, as if it could be in debt.
+    /// When each flow's bucket will be full, if it could go into debt.
     full_at: Vec<Time>,
 }
 
 impl TokenBucket {
-    /// Buckets for `flows` different hashes.
+    /// Creates buckets for `flows` different hashes.
     pub fn new(rate: Rate, burst: u64, flows: usize) -> Self {
         TokenBucket {
             rate,
@@ -165,8 +166,8 @@ impl TokenBucket {
 impl Rank for TokenBucket {
     fn place(&self, packet: &Packet, now: Time) -> Place {
         let full_at = self.full_at[bucket(packet, self.full_at.len())];
-        // The bucket has len bytes when all but fill - len of the time until it is full is over;
-        // a packet longer than the bucket goes when it is full.
+        // The bucket has len bytes when all but fill - len of the time until it is full is over. A
+        // packet longer than the bucket leaves when it is full.
         let need = self.rate.transmission(u64::from(packet.len));
         let spare = self.fill.saturating_sub(need);
         let eligible = Time::from_ns(full_at.as_ns().saturating_sub(spare.as_ns())).max(now);
@@ -230,7 +231,8 @@ mod tests {
         let us: Vec<Span> = [1000, 1000, 1000, 1000].map(&mut send).to_vec();
         // 2500 B cover two packets; the third misses 500 B, which take 0.5 ms.
         assert_eq!(us, [0, 0, 500, 1500].map(Span::from_us));
-        // Longer than the bucket: when it is full, which is 2.5 ms after the last byte was due.
+        // Longer than the bucket: it leaves when the bucket is full, 2.5 ms after the last byte was
+        // due.
         assert_eq!(send(5000), Span::from_us(1500 + 2500));
     }
 

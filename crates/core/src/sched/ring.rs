@@ -1,10 +1,10 @@
-//! Circles of classes that take turns.
+//! Rings of classes that take turns.
 
 use alloc::vec::Vec;
 
 use super::pool::NONE;
 
-/// Links of classes that are each in at most one circle.
+/// Links of classes, each of which is in at most one ring.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Links(Vec<Link>);
 
@@ -14,7 +14,7 @@ struct Link {
     prev: u32,
 }
 
-/// A circle, known by the class whose turn it is.
+/// A ring, identified by the class whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ring {
     first: u32,
@@ -27,7 +27,7 @@ impl Ring {
         self.first == NONE
     }
 
-    /// Whose turn it is.
+    /// Returns the class whose turn it is.
     #[inline]
     pub(crate) fn first(self) -> Option<u32> {
         (self.first != NONE).then_some(self.first)
@@ -46,7 +46,7 @@ impl Links {
         }
     }
 
-    /// Puts `id` behind all others of `ring`.
+    /// Appends `id` to `ring`.
     #[inline]
     pub(crate) fn push_back(&mut self, ring: &mut Ring, id: u32) {
         let Some(first) = ring.first() else {
@@ -63,7 +63,7 @@ impl Links {
         self.0[first as usize].prev = id;
     }
 
-    /// Takes `id` out of `ring`, of which it is a member.
+    /// Removes `id` from `ring`, of which it is a member.
     #[inline]
     pub(crate) fn remove(&mut self, ring: &mut Ring, id: u32) {
         let Link { next, prev } = self.0[id as usize];
@@ -86,7 +86,7 @@ impl Links {
         }
     }
 
-    /// The members of `ring`, the first one first.
+    /// Iterates over the members of `ring`, beginning with the first.
     pub(crate) fn iter(&self, ring: Ring) -> impl Iterator<Item = u32> + '_ {
         let mut at = ring.first();
         core::iter::from_fn(move || {

@@ -1,21 +1,21 @@
-//! `rr`: deficit round robin. Active classes take turns; in each turn a class may send `weight`
-//! times `lmax` bytes, and keeps what it could not use for a packet that was too long.
+//! `rr`: deficit round robin. Active classes take turns. In each turn a class may send `weight`
+//! times `lmax` bytes, and keeps the rest for a packet that was too long.
 //!
 //! Sources: M. Shreedhar and G. Varghese, "Efficient Fair Queuing using Deficit Round Robin", ACM
-//! SIGCOMM 1995; dummynet's RR scheduler (`dn_sched_rr`), from which the quantum is.
+//! SIGCOMM 1995; dummynet's RR scheduler (`dn_sched_rr`), from which the quantum comes.
 //!
-//! 1. The credit of a turn is given when the turn before it ends, and at once to a class that
+//! 1. The credit of a turn is given when the previous turn ends, and at once to a class that
 //!    becomes active; that is the paper's order of service.
 //! 2. A class that empties loses its credit (paper, section 3: `DeficitCounter = 0`).
-//! 3. If no active class can send its head in a whole round, the rounds that nobody could use are
-//!    passed in one step. So a super-packet of 64 KiB with a quantum of 64 bytes costs two rounds,
-//!    not a thousand.
+//! 3. If no active class can send its head in a whole round, all such rounds are passed in one
+//!    step. A super-packet of 64 KiB with a quantum of 64 bytes so costs two rounds, not a
+//!    thousand.
 //! 4. If an AQM drops the head and the next packet is longer than the credit, it is sent and the
 //!    credit becomes negative.
 //! 5. dummynet accepts `lmax` 64 to 2048; here up to 1 MiB, for super-packets.
 //!
-//! Bounds, for classes i and j that are backlogged all the time and packets of at most M bytes: in
-//! m turns class i sends more than `m Q_i - M` and less than `m Q_i + M` bytes (paper's lemma), and
+//! Bounds, for classes i and j that are always backlogged and packets of at most M bytes: in m
+//! turns class i sends more than `m Q_i - M` and less than `m Q_i + M` bytes (paper's lemma), and
 //! turns differ by at most one, so bytes per quantum differ by at most `1 + M/Q_i + M/Q_j`; with
 //! equal quanta that is the paper's fairness measure, `2 M + Q`. With quanta of at least M, a class
 //! gets its share after at most `3F - 2Q_i` bytes of the link, F being the sum of all quanta (D.
@@ -44,16 +44,16 @@ struct Turn {
     quantum: i64,
     /// Bytes that may still be sent in this turn.
     credit: i64,
-    /// Bytes of the head; 0 for an inactive class, for which it is never looked at.
+    /// Bytes of the head; 0 for an inactive class, for which it is never read.
     head: i64,
     is_active: bool,
 }
 
 /// The largest weight (dummynet).
 const MAX_WEIGHT: u32 = 65536;
-/// The least bytes per weight (dummynet).
+/// The smallest number of bytes per weight (dummynet).
 const MIN_LEN: u32 = 64;
-/// The most bytes per weight: 16 of the longest super-packets.
+/// The largest number of bytes per weight: 16 of the longest super-packets.
 const MAX_LEN: u32 = 1 << 20;
 
 impl Order for RrOrder {
@@ -148,7 +148,7 @@ impl RrOrder {
         }
     }
 
-    /// Gives everybody the credit of the rounds in which nobody could send.
+    /// Gives every class the credit of the rounds in which none could send.
     #[cold]
     fn pass_idle_rounds(&mut self) {
         let missing = |turn: &Turn| (turn.head - turn.credit).max(0);
@@ -159,7 +159,7 @@ impl RrOrder {
             .map(|turn| (missing(turn) + turn.quantum - 1) / turn.quantum)
             .min()
             .unwrap_or(0);
-        // The last of these rounds is left to be gone through, in its order.
+        // The last of these rounds is left to take place in its order.
         let rounds = (rounds - 1).max(0);
         let mut at = self.ring.first();
         for _ in 0..self.active {

@@ -1,28 +1,28 @@
 //! `sfq`: stochastic fairness queueing. Flows are hashed into queues that take turns, so that flows
-//! in different queues get equal parts of the link; the hash is changed now and then, so that two
-//! flows that share a queue do not share it for ever.
+//! in different queues get equal parts of the link. The hash is changed from time to time, so that
+//! two flows that share a queue do not share it for ever.
 //!
-//! Sources: P. McKenney, "Stochastic Fairness Queueing", IEEE INFOCOM 1990; Linux `sch_sfq`, whose
-//! words and defaults these are.
+//! Sources: P. McKenney, "Stochastic Fairness Queueing", IEEE INFOCOM 1990; Linux `sch_sfq`, from
+//! which the words and the defaults come.
 //!
-//! 1. A queue exists as long as it has packets, and there are at most `flows` of them; the packet of
-//!    a flow beyond is refused. `divisor` is the number of hash values.
+//! 1. A queue exists as long as it has packets, and there are at most `flows` of them; a packet of
+//!    a further flow is refused. `divisor` is the number of hash values.
 //! 2. Turns are by deficit: a queue sends while its allotment is positive, and gets `quantum` bytes
 //!    when its turn is over. A queue that becomes active waits behind the others (Linux).
-//! 3. When all queues together exceed `limit`, the longest one in packets gives up its youngest
-//!    packet - its oldest with `headdrop` - and if all have one packet, the queue whose turn it is.
-//!    Of equally long ones it is that of the packet that arrived, if it is one of them (Linux).
-//!    Linux finds the longest in a list per length, we in a tree of maxima, which 3 to 8 ns
-//!    per packet keep up.
-//! 4. With `perturb` the hash is changed every so often while packets are queued. They move to their
-//!    new queues, and those of one flow stay in order; what its new queue has no room for is
-//!    dropped (Linux). The instant is counted from the first packet after an idle time.
+//! 3. When all queues together exceed `limit`, the longest one in packets drops its youngest packet
+//!    (its oldest with `headdrop`); if all have one packet, the queue whose turn it is drops it. Of
+//!    equally long queues it is that of the packet that arrived, if it is one of them (Linux).
+//!    Linux finds the longest in a list per length; here a tree of maxima finds it, which takes 3
+//!    to 8 ns per packet to maintain.
+//! 4. With `perturb` the hash is changed periodically while packets are queued. They move to their
+//!    new queues, and those of one flow stay in order; packets for which the new queue has no room
+//!    are dropped (Linux). The period starts with the first packet after an idle time.
 //! 5. Linux scales lengths down to fit 16 bits; here they are exact. Linux can run RED on each
 //!    queue; for an AQM per queue use its `fq_` form.
 //!
-//! Lengths of queues are in wire packets, quanta in bytes. Bound, for flows in different queues that
-//! are backlogged all the time: bytes sent differ by at most one quantum and two longest packets,
-//! as for deficit round robin. Costs O(1), but O(log `flows`) at worst to know the longest queue.
+//! Lengths of queues are in wire packets, quanta in bytes. Bound, for flows in different queues
+//! that are always backlogged: bytes sent differ by at most one quantum and two longest packets, as
+//! for deficit round robin. Costs O(1), but O(log `flows`) at worst to find the longest queue.
 
 use alloc::vec::Vec;
 
@@ -36,7 +36,7 @@ use crate::params;
 use crate::units::{Span, Time};
 
 params! {
-    /// What the user sets for SFQ.
+    /// Parameters of SFQ.
     pub struct SfqParams {
         /// bytes that a queue may send in one turn
         quantum: u64 = Count(1514), Count(64) => Count(1 << 20), "Linux: the MTU and its link header";
@@ -44,13 +44,13 @@ params! {
         limit: u64 = Count(127), Count(1) => Count(u64::MAX), "Linux: 127 packets";
         /// wire packets that each queue holds
         depth: u64 = Count(127), Count(1) => Count(u64::MAX), "Linux: 127 packets";
-        /// queues that can have packets at a time
+        /// largest number of queues with packets at a time
         flows: u64 = Count(128), Count(1) => Count(65536), "Linux: 128 flows";
         /// number of hash values
         divisor: u64 = Count(1024), Count(1) => Count(65536), "Linux: 1024";
-        /// how often the hash is changed; 0 is never
+        /// interval between changes of the hash; 0 is never
         perturb: Span = Span(Span::ZERO), Span(Span::ZERO) => Span(Span::from_secs(3600)), "Linux: 0, with 10 s recommended";
-        /// give up the oldest packet of a full queue instead of the youngest
+        /// drop the oldest packet of a full queue instead of the youngest
         headdrop: bool = Flag(false), "Linux: the youngest";
     } check |p: &SfqParams| {
         // Linux takes whole seconds; each change moves every packet.
@@ -76,7 +76,7 @@ pub struct Sfq {
     longest: Fattest,
     pool: Pool,
     backlog: Backlog,
-    /// Where packets wait while they change their queues.
+    /// Holds packets while they change their queues.
     moving: Vec<Chain>,
 }
 
@@ -135,7 +135,7 @@ impl Discipline for Sfq {
             return;
         }
         while self.queues[queue as usize].packets + segments > depth {
-            self.give_up(queue, cx);
+            self.drop_one(queue, cx);
         }
         let own = self.queues[queue as usize].packets + segments;
         let is_over = self.backlog.packets + segments > self.params.limit;
@@ -151,11 +151,11 @@ impl Discipline for Sfq {
             let most = self.longest.weight();
             let victim = match self.turns.first() {
                 Some(next) if most == 1 => next,
-                // Its lines are in the cache, and Linux, too, begins with the one that grew last.
+                // Its lines are in the cache, and Linux also begins with the queue that grew last.
                 _ if self.queues[queue as usize].packets == most => queue,
                 _ => self.longest.find(),
             };
-            self.give_up(victim, cx);
+            self.drop_one(victim, cx);
             self.release_if_empty(victim);
         }
         if self.perturb_at.is_none() && self.params.perturb != Span::ZERO {
@@ -214,7 +214,7 @@ impl Discipline for Sfq {
 }
 
 impl Sfq {
-    /// A flow's hash value, uniform below `divisor`.
+    /// Returns a flow's hash value, uniform below `divisor`.
     fn hash(&self, packet: &Packet) -> u32 {
         // The finaliser of SplitMix64: every bit of the flow and of the perturbation reaches the
         // upper half.
@@ -225,7 +225,7 @@ impl Sfq {
         (((h >> 32) * self.params.divisor) >> 32) as u32
     }
 
-    /// The queue of a hash value, a fresh one if need be; none if all are in use.
+    /// Returns the queue of a hash value, a fresh one if necessary; `None` if all are in use.
     #[inline]
     fn queue_for(&mut self, hash: u32) -> Option<u32> {
         let queue = self.queue_of[hash as usize];
@@ -263,7 +263,7 @@ impl Sfq {
     }
 
     /// Drops a packet of a queue that has one.
-    fn give_up(&mut self, id: u32, cx: &mut Cx<'_>) {
+    fn drop_one(&mut self, id: u32, cx: &mut Cx<'_>) {
         let chain = &mut self.queues[id as usize].chain;
         let packet = if self.params.headdrop {
             let head = self.pool.pop_front(chain);
@@ -276,7 +276,7 @@ impl Sfq {
         cx.discard(packet, DropReason::Evicted);
     }
 
-    /// Gives an empty queue back.
+    /// Frees a queue if it is empty.
     #[inline]
     fn release_if_empty(&mut self, id: u32) {
         let queue = &self.queues[id as usize];
@@ -286,7 +286,7 @@ impl Sfq {
         }
     }
 
-    /// Moves all packets to the queues that they hash to now.
+    /// Moves all packets to the queues of their new hash values.
     fn rehash(&mut self, cx: &mut Cx<'_>) {
         let mut moving = core::mem::take(&mut self.moving);
         while let Some(id) = self.turns.first() {
@@ -365,7 +365,7 @@ mod tests {
             bench.offer(1, slot);
         }
         bench.offer(2, 5);
-        // Full: flow 1 has five packets, and loses 4, then 3, to flow 2.
+        // Full: flow 1 has five packets and loses packets 4 and 3 to flow 2.
         bench.offer(2, 6);
         bench.offer(2, 7);
         assert_eq!(bench.sink.count(DropReason::Evicted), 2);
@@ -408,8 +408,8 @@ mod tests {
 
     #[test]
     fn perturbation_separates_flows_that_shared_a_queue_and_keeps_their_order() {
-        // Two hash values: of four flows some share a queue under every perturbation, and which ones
-        // changes.
+        // Two hash values: of four flows some share a queue under every perturbation, and which
+        // ones share changes.
         let mut bench = Bench::new(&SfqParams {
             divisor: 2,
             perturb: Span::from_secs(10),

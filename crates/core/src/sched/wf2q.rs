@@ -1,29 +1,29 @@
-//! `wf2q+`: worst-case fair weighted fair queueing. Each class gets its weight's part of the
-//! link, and is never ahead of it by more than one packet: of the packets whose service would
-//! have started in a fluid system that serves all classes at once, the one that would finish first
-//! is sent.
+//! `wf2q+`: worst-case fair weighted fair queueing. Each class gets its weight's part of the link,
+//! and is never ahead of it by more than one packet. Of the packets whose service would have
+//! started in a fluid system that serves all classes at once, the one that would finish first is
+//! sent.
 //!
 //! Sources: J. Bennett and H. Zhang, "Hierarchical Packet Fair Queueing Algorithms", ACM SIGCOMM
 //! 1996 (WF2Q+); dummynet's WF2Q+ scheduler (`dn_sched_wf2q`).
 //!
-//! Every class has the virtual times S and F at which its head starts and finishes, `F = S +
-//! length / weight`. The head of a class is eligible when `S <= V`. The system's virtual time V
-//! advances by length over the sum of weights for each packet sent, and jumps to the least S when
-//! nobody would be eligible. Timestamps are 64-bit numbers with 28 fraction bits, compared modulo
-//! 2^64.
+//! Every class has the virtual times S and F at which its head starts and finishes, `F = S + length
+//! / weight`. The head of a class is eligible when `S <= V`. The system's virtual time V advances
+//! by length over the sum of weights for each packet sent, and jumps to the least S when no class
+//! would be eligible. Timestamps are 64-bit numbers with 28 fraction bits, compared modulo 2^64.
 //!
 //! 1. `variant rfc` is the paper: the sum is that of all open classes. `variant dummynet`: only
-//!    classes count that are active or whose F lies ahead of V, so that V runs as fast as those who
-//!    are there are served. With many idle classes that orders packets more by F and less by S. The
-//!    paper's proof does not cover it; our property tests find its bounds kept. dummynet forgets one
-//!    idle class per packet sent; here all whose F has passed are forgotten.
-//! 2. When nothing is active any more, V moves behind every F: nobody is ahead of others when the
-//!    next busy period begins. dummynet sets all times to 0, which is the same.
-//! 3. V moves when the link takes a packet, not while it sends it: there is no clock. A packet that
-//!    arrives meanwhile counts as arrived when the link is free again (dummynet does the same).
-//! 4. What rounding cuts off V is carried to the next packet: V does not fall behind, however many
-//!    classes there are.
-//! 5. Equal F: the class that was opened first. dummynet: whatever its heap gives.
+//!    classes count that are active or whose F is ahead of V, so that V advances as fast as the
+//!    present classes are served. With many idle classes that orders packets more by F and less by
+//!    S. The paper's proof does not cover it; our property tests find that its bounds hold.
+//!    dummynet forgets one idle class per packet sent; here all whose F has passed are forgotten.
+//! 2. When no class is active any more, V moves beyond every F: no class is ahead of others when
+//!    the next busy period begins. dummynet sets all times to 0, which is equivalent.
+//! 3. V advances when the link takes a packet, not while it sends it: there is no clock. A packet
+//!    that arrives meanwhile counts as arrived when the link is free again (dummynet does the
+//!    same).
+//! 4. The part of V that rounding cuts off is carried to the next packet: V does not fall behind,
+//!    however many classes there are.
+//! 5. Equal F: the class that was opened first. dummynet: the order of its heap.
 //! 6. If an AQM drops the head, the packet behind it takes its turn and is charged at its own
 //!    length.
 //! 7. Weights 1 to 65536; dummynet clamps to 100.
@@ -32,8 +32,8 @@
 //! L_i + (L - L_i) w_i / W`, with L the longest packet of all, L_i its own, W the sum of weights. A
 //! packet that finds q bytes of its class, its own included, has left when the link has sent `(q +
 //! a_i) W / w_i` bytes. If the class keeps to a token bucket of b bytes and the rate `w_i / W` of
-//! the link, the packet has left after `b W / w_i + 2 L` bytes (paper: L; the other for deviation
-//! 3). Costs O(log n).
+//! the link, the packet has left after `b W / w_i + 2 L` bytes (paper: L; the other L is for
+//! deviation 3). Costs O(log n).
 
 use alloc::vec::Vec;
 
@@ -44,20 +44,20 @@ use crate::units::Bytes;
 use crate::{choice, params};
 
 choice! {
-    /// Whose weights make virtual time run.
+    /// The classes whose weights advance virtual time.
     pub enum Wf2qVariant {
         /// The paper: all open classes.
         Rfc = "rfc",
-        /// FreeBSD's dummynet: the classes that are there.
+        /// FreeBSD's dummynet: the classes that are present.
         Dummynet = "dummynet",
     }
 }
 
 params! {
-    /// What the user sets for WF2Q+: its rules, and the limits of a class that nobody opened before
-    /// its first packet.
+    /// Parameters of WF2Q+: its rules, and the limits of a class that was not opened before its
+    /// first packet.
     pub struct Wf2qParams {
-        /// whose rules are followed
+        /// the implementation whose rules apply where they differ
         variant: Wf2qVariant = Choice("rfc"), "the paper, for which the bounds are proven";
         /// wire packets that each queue holds
         limit: u64 = Count(1000), Count(1) => Count(u64::MAX), "Linux pfifo: 1000 packets";
@@ -81,16 +81,16 @@ pub struct Wf2qOrder {
     now: Virtual,
     /// The latest F.
     latest: Virtual,
-    /// What V should be beyond `now`: remainder of a division by `weight_sum`.
+    /// The fraction that `now` lacks: remainder of a division by `weight_sum`.
     carry: u64,
-    /// Weights of the classes that make V run.
+    /// Sum of the weights that advance V.
     weight_sum: u64,
     variant: Wf2qVariant,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Flow {
-    /// Of the head; of the last packet while the class is idle.
+    /// Start of the head; of the last packet while the class is idle.
     start: Virtual,
     finish: Virtual,
     weight: u32,
@@ -107,9 +107,9 @@ enum State {
     Eligible,
 }
 
-/// A virtual time, in bytes per unit of weight with [`FRACTION`] bits behind the point.
+/// A virtual time, in bytes per unit of weight with [`FRACTION`] fraction bits.
 ///
-/// Compared modulo 2^64: right as long as two times are less than 2^63 apart, which is 2^35 bytes
+/// Compared modulo 2^64: correct as long as two times are less than 2^63 apart, which is 2^35 bytes
 /// per unit of weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Virtual(u64);
@@ -133,7 +133,7 @@ impl Ord for Virtual {
 }
 
 impl Virtual {
-    /// When `len` bytes are over that start at this time.
+    /// Returns when `len` bytes that start at this time will have finished.
     #[inline]
     fn after(self, len: u32, weight: u32) -> Virtual {
         let step = (u64::from(len) << FRACTION) / u64::from(weight);
@@ -228,7 +228,7 @@ impl Order for Wf2qOrder {
 
     fn next(&mut self) -> Option<u32> {
         if self.eligible.is_empty() {
-            // Nobody would be served: V jumps to the first start.
+            // No class would be served: V jumps to the first start.
             let (start, _) = self.waiting.peek()?;
             self.now = self.now.max(start);
             self.admit_eligible();
@@ -261,7 +261,8 @@ impl Order for Wf2qOrder {
         match head {
             Some(head) => self.place(id, head),
             None => {
-                // It got no service for the packet that is gone; what it had before is in S.
+                // The class was not served for the packet that is gone; earlier service is included
+                // in S.
                 let flow = &mut self.flows[id as usize];
                 flow.finish = flow.start;
                 flow.start = self.now.min(flow.start);
@@ -274,7 +275,7 @@ impl Order for Wf2qOrder {
 }
 
 impl Wf2qOrder {
-    /// Puts an active class, whose S is set, where it belongs with a head of `head` bytes.
+    /// Places an active class, whose S is set, with a head of `head` bytes.
     #[inline]
     fn place(&mut self, id: u32, head: u32) {
         let flow = &mut self.flows[id as usize];
@@ -294,7 +295,7 @@ impl Wf2qOrder {
         }
     }
 
-    /// An active class has become idle; its S and F are those of what it sent last.
+    /// Makes an active class idle. Its S and F are those of its last packet.
     #[inline]
     fn rest(&mut self, id: u32) {
         let flow = &mut self.flows[id as usize];
@@ -321,7 +322,7 @@ impl Wf2qOrder {
         }
     }
 
-    /// `dummynet`: idle classes whose F has passed count no longer.
+    /// `dummynet`: stops counting idle classes whose F has passed.
     #[inline]
     fn forget_passed(&mut self) {
         while let Some((_, id)) = self.resting.peek().filter(|(f, _)| *f <= self.now) {
@@ -333,13 +334,13 @@ impl Wf2qOrder {
         }
     }
 
-    /// Takes a weight out of the sum.
+    /// Subtracts a weight from the sum.
     fn lighten(&mut self, weight: u32) {
         self.weight_sum -= u64::from(weight);
         self.carry = self.carry.min(self.weight_sum.saturating_sub(1));
     }
 
-    /// If nothing is active, the busy period is over and nobody is ahead any more.
+    /// Ends the busy period if no class is active: no class is ahead any more.
     #[inline]
     fn end_if_idle(&mut self) {
         if self.eligible.is_empty() && self.waiting.is_empty() {
@@ -352,7 +353,7 @@ impl Wf2qOrder {
 }
 
 impl Flow {
-    /// Whether F lies ahead of V. An F of long ago may seem to, modulo 2^64; but a class is served
+    /// Returns whether F is ahead of V. An old F may seem to be, modulo 2^64; but a class is served
     /// when `S <= V`, so F is never further ahead than the length of its packet.
     #[inline]
     fn is_ahead(&self, now: Virtual) -> bool {
@@ -380,9 +381,9 @@ mod tests {
     #[test]
     fn the_authors_example_is_served_in_their_order() {
         // The example with which Bennett and Zhang introduce worst-case fairness: class 0 has half
-        // of the link, classes 1 to 10 a twentieth each; all packets have length 1; class 0 has
-        // eleven packets at time 0, the others one each. WFQ sends ten packets of class 0 in a
-        // row; a worst-case fair scheduler alternates.
+        // of the link, classes 1 to 10 a twentieth each. All packets have length 1. Class 0 has
+        // eleven packets at time 0, the others one each. WFQ sends ten packets of class 0 in a row;
+        // a worst-case fair scheduler alternates.
         let mut weights = [1; 11];
         weights[0] = 10;
         let mut order = order(&weights);
@@ -422,7 +423,7 @@ mod tests {
     fn a_class_that_was_ahead_does_not_gain_by_leaving() {
         // Both start at 0. Class 1 sends 100 B (F 100 before 3000): V 50, its S 100. Only class 0
         // is eligible: it sends its 3000 B (V 1550, F 3000), leaves, and returns at once with S
-        // 3000. Each packet of class 1 moves V by 50: V reaches 3000 after 29 of them.
+        // 3000. Each packet of class 1 advances V by 50: V reaches 3000 after 29 of them.
         let mut order = order(&[1, 1]);
         order.activate(0, 3000);
         order.activate(1, 100);

@@ -1,11 +1,11 @@
-//! PIE, DOCSIS-PIE and DualPI2 against their models: the probability at every update, the fate of every
-//! packet.
+//! PIE, DOCSIS-PIE and DualPI2 against their models: the probability at every update, the fate of
+//! every packet.
 
 use crate::link::{Fate, Scene, run};
 use crate::ours::Ours;
 use crate::{Tally, docsis, dualpi2, pie, queues, tally, traces};
 
-/// PIE with `settings`, plain or in five flow queues.
+/// Returns PIE with `settings`, plain or in five flow queues.
 fn pie_spec(variant: &str, is_fair: bool, s: &pie::Settings) -> String {
     let flag = |is_on: bool, word: &str| format!(" {}{word}", if is_on { "" } else { "no" });
     let mut spec = format!("pie variant {variant} limit {}", s.limit);
@@ -34,7 +34,7 @@ fn pie_controller(variant: &str, is_flow: bool, s: pie::Settings) -> Box<dyn pie
     }
 }
 
-/// Every switch by itself, and some together, as far as the variant has them.
+/// Returns every switch by itself, and some together, as far as the variant has them.
 fn pie_settings(variant: &str) -> Vec<pie::Settings> {
     let d = pie::Settings::DEFAULTS;
     let all = vec![
@@ -83,7 +83,7 @@ fn compare_pie(variant: &'static str) {
             let mut ours = Ours::new(&spec);
             let (expected, got) = (run(&scene, &mut model), run(&scene, &mut ours));
             let name = scene.name;
-            // The first probability that differs says more than the first packet.
+            // The first probability that differs is more telling than the first packet.
             same_updates(&ours.told, &model.told, &format!("`{spec}` on {name}"));
             same_fates(&scene, &spec, &got, &expected);
             let t = tally(&got);
@@ -98,8 +98,8 @@ fn compare_pie(variant: &'static str) {
     );
 }
 
-/// Every update of the model is told at its instant, but for those after a thousand that changed
-/// nothing, which change nothing either.
+/// Checks that every update of the model is reported at its instant. Only updates after a thousand
+/// that changed nothing may be missing; they change nothing either.
 fn same_updates(ours: &[(u64, f64)], model: &[(u64, f64)], what: &str) {
     let mut ours = ours.iter().peekable();
     let (mut last, mut repetitions) = (f64::NAN, 0);
@@ -143,8 +143,8 @@ fn pie_equals_its_dummynet_model() {
     compare_pie("dummynet");
 }
 
-/// RFC 8034 in floating point: its three states, delays from time stamps and from the tokens of a
-/// shaper that is as fast as the link, slower and faster.
+/// RFC 8034 in floating point: its three states, and delays from time stamps and from the tokens of
+/// a shaper that is as fast as the link, slower and faster.
 #[test]
 fn docsis_pie_equals_rfc_8034_in_floating_point() {
     let plain = docsis::Modem {
@@ -198,8 +198,8 @@ fn docsis_pie_equals_rfc_8034_in_floating_point() {
     }
 }
 
-/// RFC 9332 in floating point: classification, coupling, the ramp, the step, overload, both schedulers
-/// and the common limit.
+/// RFC 9332 in floating point: classification, coupling, the ramp, the step, overload, both
+/// schedulers and the common limit.
 #[test]
 fn dualpi2_equals_rfc_9332_in_floating_point() {
     let d = dualpi2::Settings::DEFAULTS;
@@ -247,7 +247,7 @@ fn dualpi2_equals_rfc_9332_in_floating_point() {
             let mut told = ours.told.iter().peekable();
             let mut last = 0.0;
             for (due, expected) in &model.told {
-                // Updates that change nothing are left out while nothing is queued.
+                // Updates that change nothing are omitted while nothing is queued.
                 if let Some((_, p)) = told.next_if(|(at, _)| at == due) {
                     last = *p;
                 }
@@ -275,13 +275,14 @@ fn dualpi2_equals_rfc_9332_in_floating_point() {
     }
 }
 
-/// In flow queues nobody calls the timers of idle queues; they must come out as if somebody did.
+/// In flow queues the timers of idle queues are not called. The results must be the same as if they
+/// were.
 #[test]
 fn flow_queued_pie_equals_models_that_are_updated_when_idle_too() {
     let mut evicted = 0;
     for variant in ["rfc", "linux", "dummynet"] {
         for scene in traces::all() {
-            // A turn of a clock takes 300 000 updates of every idle model.
+            // One wrap of a clock takes 300 000 updates of every idle model.
             if scene.name.contains("clock") {
                 continue;
             }

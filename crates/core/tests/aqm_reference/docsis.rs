@@ -1,5 +1,6 @@
-//! DOCSIS-PIE: RFC 8034 appendix A in floating point, from its pseudo-code alone; seconds and bytes
-//! per second as there. Delays are cut to whole nanoseconds, as a clock has them.
+//! DOCSIS-PIE: RFC 8034 appendix A in floating point, written from its pseudo-code alone, with
+//! seconds and bytes per second as there. Delays are truncated to whole nanoseconds, as a clock has
+//! them.
 
 use sluice_core::Rng;
 
@@ -10,7 +11,7 @@ use crate::pie::{Controller, Decision, Held};
 pub struct Modem {
     /// `BUFFER_SIZE`, in packets.
     pub limit: usize,
-    /// MSR and PEAK_RATE in bits per second, and the most tokens in bytes.
+    /// MSR and PEAK_RATE in bits per second, and the largest number of tokens in bytes.
     pub shaper: Option<(u64, u64, u64)>,
     /// Whether it starts `INACTIVE` and may become so again.
     pub has_inactive: bool,
@@ -45,7 +46,7 @@ pub struct Docsis {
     burst_reset: f64,
     aqm_state: State,
     next: u64,
-    /// What the last packet waited.
+    /// How long the last packet waited.
     waited: f64,
     /// Tokens in bits times 10^9, as of an instant.
     tokens: (i128, u64),

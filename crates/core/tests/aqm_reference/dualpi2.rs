@@ -1,6 +1,6 @@
-//! DualPI2: RFC 9332 figures 2, 3, 5, 7 and 8 in floating point, line by line, with the scheduler of
-//! figure 10 and, for the one that the RFC leaves out, a round robin by bytes as its appendix A.1 tells
-//! of Linux. `p'` and `p_CL` are held in 0 to 1, as the text around the figures has it.
+//! DualPI2: RFC 9332 figures 2, 3, 5, 7 and 8 in floating point, line by line, with the scheduler
+//! of figure 10 and, for the one that the RFC omits, a round robin by bytes as its appendix A.1
+//! reports of Linux. `p'` and `p_CL` are limited to 0 to 1, as the text around the figures says.
 
 use std::collections::VecDeque;
 
@@ -143,7 +143,7 @@ impl DualPi2 {
         self.credit <= 0.0
     }
 
-    /// Takes a packet and lets the scheduler know.
+    /// Removes a packet and notifies the scheduler.
     fn take(&mut self, is_lq: bool) -> Pkt {
         let is_contended = !self.lq.pkts.is_empty() && !self.cq.pkts.is_empty();
         let queue = if is_lq { &mut self.lq } else { &mut self.cq };
@@ -207,7 +207,7 @@ impl Queue for DualPi2 {
                 }
                 marks = true;
             }
-            // One that came with CE has it already.
+            // A packet that arrived with CE is already marked.
             fates[pkt.id] = Some(if marks && pkt.ecn != 3 {
                 Fate::Marked(now)
             } else {
@@ -235,8 +235,8 @@ impl Queue for DualPi2 {
     }
 }
 
-/// Phases of load from an eighth of a link of 10 Mbit/s to five times of it, with the four codepoints
-/// in changing shares, pauses, bursts and steps of the rate.
+/// Phases of load from an eighth of a link of 10 Mbit/s to five times that, with the four
+/// codepoints in changing shares, pauses, bursts and steps of the rate.
 pub fn scenes() -> Vec<Scene> {
     let names = ["phases 1", "phases 2", "phases 3", "phases 4"];
     names

@@ -1,5 +1,5 @@
-//! dummynet's rules as plain loops over vectors: RFC 8289 and RFC 8290 with the deviations that
-//! the module docs of `codel::dummynet` and `fq` list. Written from those lists alone.
+//! dummynet's rules as plain loops over vectors: RFC 8289 and RFC 8290 with the deviations listed
+//! in the module docs of `codel::dummynet` and `fq`. Written from those lists alone.
 
 use std::collections::VecDeque;
 
@@ -87,8 +87,8 @@ impl Flow {
             self.drop_next = add(from, u64::from(s.interval_us));
             return;
         }
-        // Half of guess (3 - count guess^2): 2^32 units inside, nine bits given up before the
-        // product, sums and products cut to 64 bits.
+        // Half of guess (3 - count guess^2): 2^32 units inside, nine bits dropped before the
+        // product, sums and products truncated to 64 bits.
         let all = 1u128 << 64;
         let g = u128::from(self.guess);
         let inside = (3 * (1u128 << 32) + all - u128::from(self.count) * g * g % all) % all;

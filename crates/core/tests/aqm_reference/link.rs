@@ -1,5 +1,5 @@
-//! The link that drives a queue: integer nanoseconds, and at one instant first all arrivals in
-//! order, then timers, then one call of dequeue if the link is idle or has just become idle, also
+//! The link that drives a queue: integer nanoseconds. At one instant all arrivals come first, in
+//! order, then timers, then one call of dequeue if the link is idle or has just become idle, even
 //! when the queue is empty.
 
 use std::collections::VecDeque;
@@ -20,16 +20,16 @@ impl Arrival {
     }
 }
 
-/// What became of a packet.
+/// What happened to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Sent(u64),
     Marked(u64),
-    /// By the AQM, at a dequeue.
+    /// Dropped by the AQM, at a dequeue.
     Dropped(u64),
     /// Refused by a full queue.
     Refused(u64),
-    /// Thrown out of a full queue.
+    /// Evicted from a full queue.
     Evicted(u64),
 }
 
@@ -37,16 +37,16 @@ pub enum Fate {
 pub trait Queue {
     /// Packet `id` of the trace arrives.
     fn enqueue(&mut self, now: u64, id: usize, arrival: &Arrival, fates: &mut [Option<Fate>]);
-    /// One call of dequeue; gives the packet that leaves.
+    /// Calls dequeue once and returns the packet that leaves.
     fn dequeue(&mut self, now: u64, fates: &mut [Option<Fate>]) -> Option<usize>;
-    /// When it wants its timer to be called.
+    /// Returns when the timer is to be called.
     fn due(&self) -> Option<u64> {
         None
     }
     fn timer(&mut self, _now: u64) {}
 }
 
-/// A trace and the rates of the link: from each instant on, bits per second.
+/// A trace and the rates of the link: bits per second from each instant on.
 #[derive(Clone, Debug)]
 pub struct Scene {
     pub name: &'static str,
@@ -54,7 +54,7 @@ pub struct Scene {
     pub rates: Vec<(u64, u64)>,
 }
 
-/// Runs a scene to the end, until the queue has drained.
+/// Runs a scene until the queue has drained.
 pub fn run(scene: &Scene, queue: &mut dyn Queue) -> Vec<Fate> {
     let rate_at = |t: u64| {
         let past = scene.rates.iter().take_while(|(from, _)| *from <= t);
@@ -62,7 +62,7 @@ pub fn run(scene: &Scene, queue: &mut dyn Queue) -> Vec<Fate> {
     };
     let mut fates = vec![None; scene.arrivals.len()];
     let mut waiting: VecDeque<usize> = (0..scene.arrivals.len()).collect();
-    // When the link becomes idle; none while it is.
+    // When the link becomes idle; `None` while it is idle.
     let mut busy_until: Option<u64> = None;
     loop {
         let next = waiting.front().map(|id| scene.arrivals[*id].at);

@@ -1,5 +1,5 @@
-//! The Linux rules as plain loops over vectors: RFC 8289 and RFC 8290 with the deviations that
-//! the module docs of `codel::linux` and `fq` list. Written from those lists alone.
+//! The Linux rules as plain loops over vectors: RFC 8289 and RFC 8290 with the deviations listed in
+//! the module docs of `codel::linux` and `fq`. Written from those lists alone.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ struct Pkt {
     stamp: Ticks,
 }
 
-/// 1024 ns each, 32 bits of them.
+/// Ticks of 1024 ns, in 32 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Ticks(u32);
 
@@ -26,7 +26,7 @@ impl Ticks {
         Ticks(((u64::from(self.0) + u64::from(more)) % (1 << 32)) as u32)
     }
 
-    /// The signed distance from `other`, as far as 32 bits tell it.
+    /// Returns the signed distance from `other`, as far as 32 bits show it.
     fn distance(self, other: Ticks) -> i64 {
         let d = (i64::from(self.0) - i64::from(other.0)).rem_euclid(1 << 32);
         if d < 1 << 31 { d } else { d - (1 << 32) }
@@ -70,7 +70,7 @@ impl Vars {
         }
     }
 
-    /// Whether the queue has been above target for longer than an interval.
+    /// Returns whether the queue has been above target for longer than an interval.
     fn judge(&mut self, p: Option<&Pkt>, backlog: u64, now: Ticks, s: &Settings) -> bool {
         let Some(p) = p else {
             self.first_above = Ticks(0);
@@ -88,7 +88,7 @@ impl Vars {
         }
     }
 
-    /// Newton: root (3 - count root^2) / 2. All in 2^-32 units, products cut to 64 bits.
+    /// Newton: root (3 - count root^2) / 2, all in 2^-32 units, products truncated to 64 bits.
     fn improve(&mut self) {
         let wide = u128::from(self.root) * 65536;
         let square = wide * wide / (1 << 32);
@@ -96,7 +96,7 @@ impl Vars {
         let all = 1u128 << 64;
         let rest = (three + all - u128::from(self.count) * square % all) % all;
         let product = (rest / 4) * wide % all;
-        // One half, less the two bits given up, back to 2^-32 and then to 2^-16 units.
+        // One half, minus the two bits that were dropped, back to 2^-32 and then to 2^-16 units.
         self.root = (product / (1 << 31) / (1 << 16) % (1 << 16)) as u64;
     }
 
@@ -105,7 +105,7 @@ impl Vars {
     }
 }
 
-/// The queue of a flow, and how many bytes the whole discipline holds.
+/// The queue of a flow, and the number of bytes that the whole discipline holds.
 struct Store<'a> {
     queue: &'a mut VecDeque<Pkt>,
     backlog: &'a mut u64,
@@ -182,7 +182,7 @@ fn codel_dequeue(
     Some(p)
 }
 
-/// The fate of a packet that leaves: marked already, or by the threshold, or neither.
+/// Returns the fate of a packet that leaves: already marked, marked by the threshold, or neither.
 fn leave(p: &Pkt, now_ns: u64, s: &Settings, fates: &mut [Option<Fate>]) -> usize {
     // A threshold that is off is the largest signed number.
     let threshold = s.ce_threshold_ns.map_or(Ticks(i32::MAX as u32), Ticks::of);
@@ -196,7 +196,7 @@ fn leave(p: &Pkt, now_ns: u64, s: &Settings, fates: &mut [Option<Fate>]) -> usiz
     p.id
 }
 
-/// Plain CoDel behind a tail drop.
+/// Plain CoDel with tail drop.
 pub struct Codel {
     queue: VecDeque<Pkt>,
     backlog: u64,

@@ -1,8 +1,8 @@
 //! CoDel, PIE and flow queueing over them against models that share nothing with the
 //! implementation, packet for packet and nanosecond for nanosecond.
 //!
-//! [`rfc`] is RFC 8289 and RFC 8290 transcribed line by line; [`linux`] and [`dummynet`] are the
-//! plainest loops that follow the lists of their deviations; [`pie`] has the same for RFC 8033 and
+//! [`rfc`] is RFC 8289 and RFC 8290 transcribed line by line. [`linux`] and [`dummynet`] are the
+//! simplest loops that follow the lists of their deviations. [`pie`] has the same for RFC 8033,
 //! [`docsis`] RFC 8034, [`dualpi2`] RFC 9332.
 
 mod controllers;
@@ -21,7 +21,7 @@ use link::{Arrival, Fate, Queue, Scene, run};
 use ours::Ours;
 use proptest::prelude::*;
 
-/// What is set for one comparison.
+/// The settings of one comparison.
 #[derive(Clone, Copy, Debug)]
 struct Setup {
     variant: &'static str,
@@ -121,7 +121,7 @@ impl Setup {
     }
 }
 
-/// The fates that both agree on, or the first packet on which they do not.
+/// Returns the fates if both agree, otherwise the first packet on which they do not.
 fn compare(scene: &Scene, setup: &Setup) -> Result<Vec<Fate>, String> {
     let expected = run(scene, &mut *setup.model());
     let got = run(scene, &mut Ours::new(&setup.spec()));
@@ -157,7 +157,7 @@ fn tally(fates: &[Fate]) -> Tally {
     }
 }
 
-/// Every trace, plain and flow-queued, dropping and marking, with room and without.
+/// Every trace, plain and flow-queued, dropping and marking, with and without room.
 fn compare_all(variant: &'static str) {
     let mut seen = Tally::default();
     for scene in traces::all() {
@@ -211,7 +211,7 @@ fn the_dummynet_variant_equals_its_model() {
     compare_all("dummynet");
 }
 
-/// If two variants agreed everywhere, the traces would not tell them apart.
+/// If two variants agreed everywhere, the traces could not distinguish them.
 #[test]
 fn the_traces_tell_the_variants_apart() {
     for is_fair in [false, true] {

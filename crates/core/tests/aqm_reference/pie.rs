@@ -1,6 +1,7 @@
-//! PIE three times: RFC 8033 appendix A with sections 5.1 to 5.5 in floating point, and the Linux and
-//! dummynet rules in the integers that they are defined in. Written from the RFC and from the lists
-//! of deviations alone; the only thing shared with the implementation is the source of randomness.
+//! PIE three times: RFC 8033 appendix A with sections 5.1 to 5.5 in floating point, and the Linux
+//! and dummynet rules in the integers in which they are defined. Written from the RFC and from the
+//! lists of deviations alone; the source of randomness is the only thing shared with the
+//! implementation.
 
 use sluice_core::Rng;
 
@@ -50,14 +51,14 @@ pub trait Controller {
     /// A full queue refused a packet.
     fn refuse(&mut self, now: u64, held: Held);
     fn depart(&mut self, now: u64, arrived: u64, size: u32, left: Held);
-    /// When the next update is due.
+    /// Returns when the next update is due.
     fn due(&self) -> Option<u64>;
     fn update(&mut self, held: Held);
-    /// Its flow queue joins or leaves the lists, or lost a packet to overflow.
+    /// The flow queue joins or leaves the lists, or lost a packet to overflow.
     fn activate(&mut self, _now: u64) {}
     fn deactivate(&mut self) {}
     fn evict(&mut self) {}
-    /// The drop probability, 1 for certain.
+    /// Returns the drop probability, 1 for certain.
     fn probability(&self) -> f64;
 }
 
@@ -187,7 +188,7 @@ impl Controller for Rfc {
         if self.in_measurement {
             self.dq_count += u64::from(size);
             if self.dq_count >= 16384 {
-                // Whole nanoseconds, as the clock has.
+                // Whole nanoseconds, as a clock has them.
                 let dq_time = (now - self.measurement_start) as f64;
                 self.avg_dq_time = if self.avg_dq_time == 0.0 {
                     dq_time

@@ -1,4 +1,5 @@
-//! The queues that a transcribed controller is asked about: one behind a tail drop, and one for each flow.
+//! The queues for which a transcribed controller decides: one with tail drop, and one for each
+//! flow.
 
 use std::collections::VecDeque;
 
@@ -21,7 +22,7 @@ fn held(queue: &VecDeque<Pkt>) -> Held {
     }
 }
 
-/// A controller and its queue behind a tail drop.
+/// A controller and its queue with tail drop.
 pub struct Plain {
     controller: Box<dyn Controller>,
     queue: VecDeque<Pkt>,

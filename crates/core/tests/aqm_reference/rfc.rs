@@ -1,5 +1,5 @@
-//! RFC 8289 sections 5.2 to 5.6 and RFC 8290 section 4, transcribed line by line into the plainest
-//! Rust, with the silences of the RFCs settled as the module docs of `codel` and `fq` say.
+//! RFC 8289 sections 5.2 to 5.6 and RFC 8290 section 4, transcribed line by line into the simplest
+//! Rust. Where the RFCs are silent, the module docs of `codel` and `fq` decide.
 
 use std::collections::VecDeque;
 
@@ -68,7 +68,7 @@ impl CodelQueue {
         r
     }
 
-    /// RFC 8289 section 5.5. Every packet that does not come back gets its fate here.
+    /// RFC 8289 section 5.5. Every packet that is not returned gets its fate here.
     fn deque(&mut self, now: i64, s: &Settings, fates: &mut [Option<Fate>]) -> Option<Pkt> {
         let mut r = self.dodequeue(now, s);
         if self.v.dropping {
@@ -113,8 +113,8 @@ impl CodelQueue {
     }
 }
 
-/// `t + floor(interval / sqrt(count))`: the largest whole step whose square, `count` times, is within
-/// the square of the interval, bit by bit.
+/// `t + floor(interval / sqrt(count))`: the largest whole step whose square, times `count`, is at
+/// most the square of the interval, bit by bit.
 fn control_law(t: i64, count: i64, s: &Settings) -> i64 {
     let mut step = 0i128;
     for bit in (0..40).rev() {
@@ -126,7 +126,7 @@ fn control_law(t: i64, count: i64, s: &Settings) -> i64 {
     t + step as i64
 }
 
-/// CoDel alone, behind a tail drop of `limit` packets.
+/// CoDel alone, with tail drop at `limit` packets.
 pub struct Codel {
     queue: CodelQueue,
     settings: Settings,

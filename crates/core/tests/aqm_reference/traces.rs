@@ -1,4 +1,5 @@
-//! The traces. Rates are chosen so that each shows what its name says; arithmetic beside it.
+//! The traces. Rates are chosen so that each trace shows what its name says; the arithmetic is
+//! beside it.
 
 use crate::link::{Arrival, Scene};
 
@@ -6,12 +7,12 @@ pub const MS: u64 = 1_000_000;
 pub const S: u64 = 1_000 * MS;
 const MBIT: u64 = 1_000_000;
 
-/// A small generator of its own, so that no trace depends on the library's.
+/// A small generator, so that no trace depends on the library's.
 pub struct Lcg(pub u64);
 
 impl Lcg {
     pub fn below(&mut self, bound: u64) -> u64 {
-        // Knuth's MMIX constants; the high bits are the good ones.
+        // Knuth's MMIX constants; the high bits are of better quality.
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -48,8 +49,8 @@ fn bulk(from: u64, to: u64, gap: u64) -> Vec<Arrival> {
 
 /// Two overloads with `intervals` of 100 ms of light load between them.
 fn re_entry(name: &'static str, intervals: u64) -> Scene {
-    // 1514 B take 1.2112 ms at 10 Mbit/s. One each 0.9 ms for 1 s leaves about 300 packets less the
-    // drops to be drained first, for which the pause is longer by 0.35 s.
+    // 1514 B take 1.2112 ms at 10 Mbit/s. One packet per 0.9 ms for 1 s leaves about 300 packets,
+    // minus the drops, to be drained first; the pause is longer by 0.35 s for that.
     let pause = S + 350 * MS + intervals * 100 * MS;
     let mut all = bulk(0, S, 900_000);
     all.extend(bulk(S, pause, 5 * MS));
@@ -62,7 +63,7 @@ fn re_entry(name: &'static str, intervals: u64) -> Scene {
     scene(name, 10 * MBIT, all)
 }
 
-/// Two overloads with `idle` ns of nothing between them.
+/// Two overloads with `idle` ns without packets between them.
 fn idle(name: &'static str, idle: u64) -> Scene {
     let mut all = bulk(0, S, 700_000);
     all.extend(bulk(S + idle, S + idle + S, 700_000));
@@ -70,7 +71,7 @@ fn idle(name: &'static str, idle: u64) -> Scene {
     scene(name, 10 * MBIT, all)
 }
 
-/// All traces.
+/// Returns all traces.
 pub fn all() -> Vec<Scene> {
     let mut lcg = Lcg(8289);
     let mut scenes = vec![
@@ -87,7 +88,7 @@ pub fn all() -> Vec<Scene> {
         idle("idle for a turn of the dummynet clock", 4_294_967_296_000),
     ];
 
-    // Each 200 ms 30 to 200 packets at once, of changing flows.
+    // 30 to 200 packets at once every 200 ms, of changing flows.
     let mut bursts = Vec::new();
     for i in 0..15 {
         for k in 0..30 + lcg.below(170) {
@@ -117,7 +118,8 @@ pub fn all() -> Vec<Scene> {
     }
     scenes.push(scene("all ECN-capable", 10 * MBIT, capable));
 
-    // 10.5 Mbit/s for 2 s, then 8.1 for 1 s, and so on: what a small probability can control.
+    // 10.5 Mbit/s for 2 s, then 8.1 for 1 s, and so on: a load that a small probability can
+    // control.
     let mut mild = Vec::new();
     for i in 0..6 {
         mild.extend(bulk(3 * i * S, (3 * i + 2) * S, 1_150_000));
@@ -128,7 +130,7 @@ pub fn all() -> Vec<Scene> {
     }
     scenes.push(scene("mild overload", 10 * MBIT, mild));
 
-    // 40 Mbit/s into 2: the limit is what drops.
+    // 40 Mbit/s into 2: the limit drops the packets.
     let mut overflow = Vec::new();
     for i in 0..5000 {
         let flow = lcg.below(12);
@@ -149,7 +151,7 @@ pub fn all() -> Vec<Scene> {
     let small = (0..40_000).map(|i| arrival(i * 45_000, i * 5 % 4, 64));
     scenes.push(scene("small packets", 10 * MBIT, small.collect()));
 
-    // A thin flow of one small packet each 20 ms beside a bulk flow.
+    // A thin flow of one small packet every 20 ms beside a bulk flow.
     let mut thin = bulk(0, 3 * S, 1_000_000);
     for a in &mut thin {
         a.flow = 2;
@@ -157,7 +159,7 @@ pub fn all() -> Vec<Scene> {
     thin.extend((0..150).map(|i| arrival(i * 20 * MS + 13, 0, 98)));
     scenes.push(scene("a thin flow", 10 * MBIT, thin));
 
-    // 1250 B take exactly 1 ms: every arrival meets the end of a transmission.
+    // 1250 B take exactly 1 ms: every arrival coincides with the end of a transmission.
     let meeting = (0..3000).map(|i| arrival((i - i / 3) * MS, i % 4, 1250));
     scenes.push(scene("meeting instants", 10 * MBIT, meeting.collect()));
 
@@ -172,8 +174,8 @@ pub fn all() -> Vec<Scene> {
     }
     scenes.push(scene("emptied by drops", 9 * MBIT, emptied));
 
-    // Four fat flows at 5 Mbit/s make a round of 4 * 2.4 ms, in which a thin flow's only packet waits
-    // above target; its next one comes before the round is over.
+    // Four fat flows at 5 Mbit/s make a round of 4 * 2.4 ms, in which the only packet of a thin
+    // flow waits above target; its next one arrives before the round is over.
     let mut round = Vec::new();
     for i in 0..2000 {
         round.push(arrival(i * 1_600_000, i % 4, 1514));

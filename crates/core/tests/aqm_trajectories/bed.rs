@@ -1,4 +1,4 @@
-//! One AQM without a discipline: the tests say what the queue looks like.
+//! One AQM without a discipline: the tests define the state of the queue.
 
 use sluice_core::aqm::{AqmAlgorithm, QueueView, Verdict};
 use sluice_core::param::Params;
@@ -16,7 +16,7 @@ pub struct Bed<A> {
 pub const LEN: u32 = 1000;
 
 impl<A: AqmAlgorithm> Bed<A> {
-    /// The AQM as `words` set it up, `red min 5` and the like.
+    /// Creates the AQM that `words` describe, `red min 5` and the like.
     pub fn new(words: &str) -> Self {
         let spec = registry::Spec::parse(words).unwrap_or_else(|e| panic!("`{words}`: {e}"));
         let mut values = sluice_core::param::Values::new();
@@ -37,7 +37,7 @@ impl<A: AqmAlgorithm> Bed<A> {
         }
     }
 
-    /// So many packets of [`LEN`] bytes are queued.
+    /// Sets the queue to `packets` packets of [`LEN`] bytes.
     pub fn hold(&mut self, packets: u64) {
         self.queue.packets = packets;
         self.queue.bytes = packets * u64::from(LEN);
@@ -56,7 +56,7 @@ impl<A: AqmAlgorithm> Bed<A> {
         self.aqm.on_refused(&packet, &self.queue, &mut cx);
     }
 
-    /// A packet that waited so long leaves.
+    /// Lets a packet leave that waited for `sojourn`.
     pub fn leave(&mut self, sojourn: Span, ecn: Ecn) -> Verdict {
         let arrival = Time::from_ns(self.now.as_ns() - sojourn.as_ns());
         let packet = self.packet(arrival, ecn);
@@ -69,14 +69,14 @@ impl<A: AqmAlgorithm> Bed<A> {
         self.aqm.on_empty(&mut cx);
     }
 
-    /// Goes to the next timer and calls it.
+    /// Advances to the next timer and calls it.
     pub fn tick(&mut self) {
         self.now = self.aqm.next_timer().expect("it has a timer");
         let mut cx = Cx::new(self.now, &mut self.rng, &mut self.sink);
         self.aqm.on_timer(&self.queue, &mut cx);
     }
 
-    /// Lets timers go by with nothing queued, so that packets can have waited, then fills the queue.
+    /// Calls timers with nothing queued, so that packets can have waited, then fills the queue.
     pub fn warm(mut self) -> Self {
         self.hold(0);
         while self.now < Time::ZERO + Span::from_secs(2) {
@@ -86,7 +86,7 @@ impl<A: AqmAlgorithm> Bed<A> {
         self
     }
 
-    /// A variable as a number.
+    /// Returns a variable as a number.
     pub fn value(&self, wanted: &str) -> f64 {
         let mut found = None;
         self.aqm.state(&mut |name, value| {
@@ -105,7 +105,7 @@ impl<A: AqmAlgorithm> Bed<A> {
     }
 }
 
-/// Within `tolerance` of each other.
+/// Checks that two numbers are within `tolerance` of each other.
 pub fn assert_near(got: f64, expected: f64, tolerance: f64, what: &str) {
     let difference = (got - expected).abs();
     assert!(difference <= tolerance, "{what}: {got}, not {expected}");

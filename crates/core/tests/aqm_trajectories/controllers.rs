@@ -34,7 +34,7 @@ fn pie_moves_by_hand_computed_steps() {
     }
 }
 
-/// `delay` ms at each of `updates` updates; gives the probability.
+/// Applies `delay` ms at each of `updates` updates and returns the probability.
 fn steady(bed: &mut Bed<Pie>, delay: u64, updates: usize) -> f64 {
     for _ in 0..updates {
         let due = bed.aqm.next_timer().expect("PIE has a timer");
@@ -66,7 +66,7 @@ fn pie_rises_by_two_percent_at_most_from_ten_percent_on() {
 
 #[test]
 fn pie_decays_by_two_percent_when_there_is_no_delay() {
-    // Linux cuts its gains per tick to 4e-10 of themselves, dummynet has 31 bits.
+    // Linux truncates its gains per tick to 4e-10 of themselves, dummynet has 31 bits.
     for (variant, kept, tolerance) in [
         ("rfc", 0.98, 1e-15),
         ("linux", 63.0 / 64.0, 1e-11),
@@ -75,7 +75,7 @@ fn pie_decays_by_two_percent_when_there_is_no_delay() {
         let mut bed = Bed::<Pie>::new(&format!("pie variant {variant} ts")).warm();
         while steady(&mut bed, 200, 1) < 0.6 {}
         bed.hold(0);
-        // The first update without delay falls by beta too; then alpha * -15 ms = -0.001875.
+        // The first update without delay also falls by beta; then alpha * -15 ms = -0.001875.
         steady(&mut bed, 0, 1);
         let before = bed.value("probability");
         let expected = (before - 0.001875) * kept;
@@ -88,7 +88,8 @@ fn linux_pie_adds_two_percent_above_250_ms_and_passes_one() {
     let mut bed = Bed::<Pie>::new("pie variant linux").warm();
     while steady(&mut bed, 300, 1) < 0.2 {}
     let before = bed.value("probability");
-    // 0.125 * 0.285 = 0.0356 is capped to 0.02; another 0.02 is added. Percents are cut to 2^-56.
+    // 0.125 * 0.285 = 0.0356 is capped to 0.02; another 0.02 is added. Percents are truncated to
+    // 2^-56.
     assert_near(
         steady(&mut bed, 300, 1),
         before + 0.04,
@@ -136,8 +137,8 @@ fn docsis_pie_has_its_constants_and_extras() {
     );
     // It may rise to 0.85 * 1024 / 64 = 13.6.
     assert_near(steady(&mut bed, 900, 2000), 13.6, 1e-12, "limit");
-    // Down again: from 10 on the step counts 32 times, 0.25 * -0.002 * 32 = -0.016; the change from
-    // 900 ms to 8 ms before it leads to 0 at once and is left out by a gain of 0.
+    // Down again: from 10 on the step counts 32 times, 0.25 * -0.002 * 32 = -0.016. The change from
+    // 900 ms to 8 ms before it would lead to 0 at once; a gain of 0 excludes it.
     let mut bed = Bed::<Pie>::new("pie preset docsis beta 0").warm();
     assert_near(steady(&mut bed, 900, 2000), 13.6, 1e-12, "limit");
     assert_near(steady(&mut bed, 8, 1), 13.584, 1e-12, "from 10 on");
@@ -152,7 +153,7 @@ fn docsis_pie_has_its_constants_and_extras() {
     assert_near(steady(&mut bed, 3, 1), expected, 1e-12, "decay");
 }
 
-/// Arrivals until one is dropped, that one included.
+/// Returns the number of arrivals until one is dropped, that one included.
 fn arrivals_to_a_drop(bed: &mut Bed<Pie>) -> u32 {
     for n in 1.. {
         if bed.arrive(Ecn::NotEct) != Verdict::Pass {
@@ -178,7 +179,7 @@ fn docsis_pie_drops_once_before_the_burst_and_forgets_it_after_a_second() {
         assert_eq!(bed.arrive(Ecn::NotEct), Verdict::Pass);
     }
     assert_eq!(bed.value("activity"), inactive);
-    // From a third on one packet is dropped: not before 0.85 have accumulated, nor after 8.5.
+    // From a third on one packet is dropped: not before 0.85 have accumulated, and not after 8.5.
     bed.hold(100);
     let p1 = bed.value("probability") * 1000.0 / 1024.0;
     let n = f64::from(arrivals_to_a_drop(&mut bed));
@@ -191,10 +192,10 @@ fn docsis_pie_drops_once_before_the_burst_and_forgets_it_after_a_second() {
         assert_eq!(steady(&mut bed, 4, 1), 0.0);
         assert_eq!(bed.value("burst_allowance"), f64::from(left) * 1e6);
     }
-    // 4 ms is below half the target, and below it already at the update before: quiet at once.
+    // 4 ms is below half the target, and already was at the update before: quiet at once.
     assert_eq!(bed.value("activity"), quiescent);
-    // 40 quiet updates do not count any more after one that is not: 0.25 * -0.004 + 2.5 * 0.002 = 0.004
-    // is more than nothing. The one after it is not quiet either, with 6 ms before it.
+    // 40 quiet updates no longer count after one that is not quiet: 0.25 * -0.004 + 2.5 * 0.002 =
+    // 0.004 is positive. The one after it is not quiet either, with 6 ms before it.
     assert_eq!(steady(&mut bed, 4, 40), 0.0);
     assert_near(steady(&mut bed, 6, 1), 0.004 / 2048.0, 1e-15, "a bump");
     assert_eq!(steady(&mut bed, 4, 1), 0.0);
@@ -203,7 +204,7 @@ fn docsis_pie_drops_once_before_the_burst_and_forgets_it_after_a_second() {
     assert_eq!(bed.value("activity"), quiescent);
     steady(&mut bed, 4, 1);
     assert_eq!(bed.value("activity"), inactive);
-    // Within that second a drop begins the next protection at once, however short the queue.
+    // Within that second a drop starts the next protection at once, however short the queue.
     let mut bed = Bed::<Pie>::new("pie preset docsis noonoff max_burst 20ms").warm();
     bed.hold(3);
     assert!(steady(&mut bed, 40, 60) > 0.01);
@@ -233,7 +234,7 @@ fn docsis_pie_tells_the_delay_from_the_tokens_of_its_shaper() {
     }
     bed.tick();
     assert_eq!(bed.value("delay"), 27.2e6);
-    // The time that packets wait says nothing.
+    // The time that packets wait has no effect.
     bed.leave(Span::from_ms(10), Ecn::NotEct);
     assert_eq!(bed.value("delay"), 27.2e6);
     // Another 16 ms earn 16 000 bytes, and 1000 were spent: 31 000 / 5 + 9000 = 15.2 ms.
@@ -272,7 +273,7 @@ fn pie_marks_below_a_tenth_and_drops_above() {
     }
 }
 
-/// PI2 section 4, in floating point, over a made-up course of the delay.
+/// PI2 section 4, in floating point, over an invented course of the delay.
 #[test]
 fn pi2_is_linear_in_what_it_controls() {
     let mut bed = Bed::<Pi2>::new("pi2").warm();
@@ -303,7 +304,7 @@ fn pi2_at_two_tenths(words: &str, ecn: Ecn) -> (f64, f64) {
     bed.hold(100);
     bed.now = Time::from_ns(2_000_000_000);
     bed.leave(Span::from_ms(1265), ecn);
-    // All updates up to 2 s were made up for before the packet left; this one sees its delay.
+    // All updates up to 2 s were made before the packet left; this one sees its delay.
     bed.tick();
     assert_near(bed.value("probability"), 0.2, 1e-15, "p'");
     let (mut marks, mut drops) = (0, 0);
@@ -330,7 +331,7 @@ fn pi2_squares_for_classic_and_couples_for_scalable_traffic() {
     let (marks, drops) = pi2_at_two_tenths("ecn l4s", Ecn::Ect1);
     assert_eq!(drops, 0.0);
     assert_near(marks, 0.4, 0.014, "scalable marks");
-    // Above max_classic nothing is marked any more, and both are dropped alike.
+    // Above max_classic nothing is marked any more, and both kinds are dropped alike.
     for ecn in [Ecn::Ect0, Ecn::Ect1] {
         let (marks, drops) = pi2_at_two_tenths("ecn l4s max_classic 0.03", ecn);
         assert_eq!(marks, 0.0);
@@ -338,7 +339,7 @@ fn pi2_squares_for_classic_and_couples_for_scalable_traffic() {
     }
 }
 
-/// Linux `sch_fq_pie` looks at the limit before anything else; `sch_fq_codel` evicts afterwards.
+/// Linux `sch_fq_pie` checks the limit first; `sch_fq_codel` evicts afterwards.
 #[test]
 fn a_full_fq_pie_refuses_in_linux_and_evicts_elsewhere() {
     for (queue, refused, evicted) in [

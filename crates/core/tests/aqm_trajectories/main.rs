@@ -1,5 +1,5 @@
-//! Averages, probabilities and schedules of the AQMs against values that are computed by hand or by
-//! the formulas of their papers, shown beside each.
+//! Averages, probabilities and schedules of the AQMs against values computed by hand or by the
+//! formulas of their papers, shown beside each.
 
 mod bed;
 mod codel;

@@ -1,4 +1,4 @@
-//! Every AQM that can mark does so, and only what RFC 3168 section 5 allows.
+//! Every AQM that can mark does so, and marks only what RFC 3168 section 5 allows.
 
 use sluice_core::param::Kind;
 use sluice_core::registry::{self, Form, Spec};
@@ -11,7 +11,7 @@ struct Tally {
     dropped: [u32; 4],
 }
 
-/// The codepoint of a packet is that of its slot's low bits.
+/// Returns the codepoint of a packet, which its slot's low bits encode.
 fn codepoint(packet: &Packet) -> usize {
     (packet.slot % 4) as usize
 }
@@ -34,7 +34,7 @@ impl Sink for Tally {
     }
 }
 
-/// Twenty seconds of 2 % too much for a link of 12 Mbit/s.
+/// Twenty seconds of 2 % overload on a link of 12 Mbit/s.
 fn overload(mut queue: Box<dyn Discipline>) -> Tally {
     let (mut tally, mut rng) = (Tally::default(), Rng::from_seed(1));
     let mut slot = 0;
@@ -44,7 +44,8 @@ fn overload(mut queue: Box<dyn Discipline>) -> Tally {
             let mut packet = Packet::new(slot, 1500);
             packet.ecn = Ecn::from_bits(slot as u8);
             packet.arrival = now;
-            // Odd to the period of the codepoints, so that no decision falls on one of them alone.
+            // Not a multiple of the codepoints' period, so that no decision always meets the same
+            // codepoint.
             slot += 1 + u32::from(i % 7 == 0);
             queue.enqueue(packet, &mut Cx::new(now, &mut rng, &mut tally));
         }
@@ -64,7 +65,7 @@ fn aqms_mark_capable_packets_only_and_drop_the_others() {
             .params()
             .any(|decl| decl.name == "ecn" && decl.kind == Kind::Flag);
         let words = match algorithm.name {
-            // A thousand packets overflow late in this load.
+            // With a limit of a thousand packets this load would overflow late.
             "blue" => "blue limit 40 freeze_time 10ms ecn".to_string(),
             name if has_ecn => format!("{name} ecn"),
             name => name.to_string(),

@@ -10,8 +10,8 @@ use crate::bed::{Bed, assert_near};
 #[test]
 fn the_average_after_a_burst_is_that_of_the_paper() {
     // Floyd and Jacobson 1993, section VI-A: after a burst of L packets into an empty queue
-    // avg = L + 1 + ((1 - w)^(L + 1) - 1) / w, which is 5.0 for L = 50 and w = 0.0042. The i-th packet
-    // of the burst is averaged as the i-th of the queue, so L + 1 packets show 0, 1 ... L.
+    // avg = L + 1 + ((1 - w)^(L + 1) - 1) / w, which is 5.0 for L = 50 and w = 0.0042. The i-th
+    // packet of the burst is averaged as the i-th of the queue, so L + 1 packets show 0, 1 ... L.
     for (burst, weight, published) in [(50, 0.0042_f64, Some(5.0)), (20, 0.002, None)] {
         let mut bed = Bed::<Red>::new(&format!("red min 100 max 300 wq {weight}"));
         for queued in 0..=burst {
@@ -20,7 +20,7 @@ fn the_average_after_a_burst_is_that_of_the_paper() {
         }
         let l = burst as f64;
         let formula = l + 1.0 + ((1.0 - weight).powf(l + 1.0) - 1.0) / weight;
-        // The weight has 32 bits, 1e-7 of itself.
+        // The weight has 32 bits, with an error of 1e-7 of itself.
         assert_near(bed.value("average"), formula, 1e-6, "average");
         if let Some(published) = published {
             // One decimal is published.
@@ -40,8 +40,8 @@ fn byte_mode_averages_in_mean_packets() {
 
 #[test]
 fn an_idle_link_counts_as_small_packets_at_an_empty_queue() {
-    // 1000 B at 8 Mbit/s take 1 ms. After an average of 20 with w = 0.5, an idle time of 3.7 ms counts
-    // for three packets: 20 / 8.
+    // 1000 B at 8 Mbit/s take 1 ms. After an average of 20 with w = 0.5, an idle time of 3.7 ms
+    // counts for three packets: 20 / 8.
     let mut bed = Bed::<Red>::new("red wq 0.5 min 100 max 300 bandwidth 8Mbit/s");
     bed.hold(40);
     bed.arrive(Ecn::NotEct);
@@ -73,10 +73,10 @@ fn distances(words: &str, queued: u64, drops: usize) -> Vec<u64> {
 #[test]
 fn drops_are_spaced_evenly() {
     // min 10, max 30, max_p 0.1 at an average of 20: p_b = 0.1 * 10 / 20 = 0.05. In figure 2 of the
-    // paper the first packet after a drop has count 1, so p_a is 0.05 / 0.95, then 0.05 / 0.90 ...: the
-    // distance is uniform over 1 ... 19.
+    // paper the first packet after a drop has count 1, so p_a is 0.05 / 0.95, then 0.05 / 0.90 ...:
+    // the distance is uniform over 1 ... 19.
     let distances = distances("red wq 1 min 10 max 30 max_p 0.1", 20, 4000);
-    // All but the first drop, which no drop came before: it has count 0 and may be at 20.
+    // All but the first drop: with no drop before it, it has count 0 and may be at 20.
     let distances = &distances[1..];
     assert_eq!(
         distances.iter().max(),
@@ -100,7 +100,8 @@ fn the_zones_begin_at_the_thresholds() {
     assert_eq!(verdict("", 9), Verdict::Pass);
     assert_eq!(verdict("", 29), Verdict::Pass);
     assert!(matches!(verdict("", 30), Verdict::Drop(_)));
-    // RFC 3168 section 7: above the upper threshold packets are dropped, marked without `harddrop`.
+    // RFC 3168 section 7: above the upper threshold packets are dropped; without `harddrop` they
+    // are marked.
     assert!(matches!(verdict("ecn", 30), Verdict::Drop(_)));
     assert_eq!(verdict("ecn noharddrop", 30), Verdict::Mark);
     // Gentle: certain only from twice `max`.
@@ -114,8 +115,8 @@ fn the_zones_begin_at_the_thresholds() {
 
 #[test]
 fn adaptive_red_moves_max_p_towards_the_middle() {
-    // Floyd, Gummadi and Shenker 2001: above 60 % of the way, max_p grows by min(0.01, max_p / 4), below
-    // 40 % it is multiplied by 0.9, every 0.5 s; it stays within 0.01 and 0.5.
+    // Floyd, Gummadi and Shenker 2001: above 60 % of the way, max_p grows by min(0.01, max_p / 4),
+    // below 40 % it is multiplied by 0.9, every 0.5 s; it stays within 0.01 and 0.5.
     let mut bed = Bed::<Red>::new("red wq 1 min 10 max 30 max_p 0.02 adaptive");
     bed.hold(25);
     bed.arrive(Ecn::NotEct);
@@ -157,7 +158,7 @@ fn adaptations_that_are_made_up_for_are_those_that_were_due() {
     late.now = Time::from_ns(3_600_000_000);
     late.hold(20);
     late.arrive(Ecn::NotEct);
-    // 0.3 * 0.9^7 = 0.14348907; each step is cut to 2^-56.
+    // 0.3 * 0.9^7 = 0.14348907; each step is truncated to 2^-56.
     assert_near(late.value("max_p"), 0.14348907, 1e-14, "late");
     assert_eq!(late.value("max_p"), punctual.value("max_p"));
 }
@@ -191,7 +192,7 @@ fn gred_falls_in_steps_of_its_table() {
     bed.now = Time::from_ns(7_000_000);
     bed.arrive(Ecn::NotEct);
     assert_eq!(bed.value("average") * 65536.0, 586_930.0);
-    // From 256 steps on nothing is left.
+    // From 256 steps on nothing remains.
     bed.now = Time::from_ns(7_000_000 + 768_000_000);
     bed.arrive(Ecn::NotEct);
     assert_eq!(bed.value("average"), 0.0);

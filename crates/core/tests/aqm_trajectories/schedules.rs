@@ -13,8 +13,8 @@ const MS: u64 = 1_000_000;
 #[test]
 fn blue_grows_with_losses_and_falls_when_idle_once_per_freeze_time() {
     let mut bed = Bed::<Blue>::new("blue");
-    // Losses every 30 ms for 1 s: one change at 0, then whenever more than 100 ms have passed, at 120,
-    // 240 ... 960 ms: nine in all.
+    // Losses every 30 ms for 1 s: one change at 0, then whenever more than 100 ms have passed, at
+    // 120, 240 ... 960 ms: nine in all.
     for i in 0..34 {
         bed.now = Time::from_ns(i * 30 * MS);
         bed.refuse();
@@ -25,8 +25,8 @@ fn blue_grows_with_losses_and_falls_when_idle_once_per_freeze_time() {
         1e-15,
         "after losses",
     );
-    // Idle from 1000 ms on: less than 100 ms since 960 ms, so no event yet. A packet at 1300 ms finds
-    // that three freeze times passed (1060, 1160, 1260).
+    // Idle from 1000 ms on: less than 100 ms since 960 ms, so no event yet. A packet at 1300 ms
+    // finds that three freeze times passed (1060, 1160, 1260).
     bed.now = Time::from_ns(1000 * MS);
     bed.find_empty();
     bed.find_empty();
@@ -55,8 +55,9 @@ fn blue_drops_with_its_probability() {
 
 #[test]
 fn cobalt_signals_by_codels_law() {
-    // After one that did not wait, packets that waited 20 ms leave every 100 us. The first of them
-    // starts the schedule: a signal 100 ms later, then after 100 / sqrt(2), 100 / sqrt(3) ms ...
+    // After one packet that did not wait, packets that waited 20 ms leave every 100 us. The first
+    // of them starts the schedule: a signal 100 ms later, then after 100 / sqrt(2), 100 / sqrt(3)
+    // ms ...
     let mut bed = Bed::<Cobalt>::new("cobalt noecn");
     bed.hold(100);
     bed.now = Time::from_ns(50 * MS);
@@ -112,7 +113,7 @@ fn cobalts_blue_drops_what_does_not_respond_even_if_it_could_be_marked() {
     assert_eq!(bed.value("blue"), 0.375);
 }
 
-/// A queue that nobody asks while it is empty comes back as one that was asked all the time.
+/// A queue that was not asked while it was empty behaves like one that was asked all the time.
 #[test]
 fn cobalt_calms_down_while_its_queue_is_empty() {
     let mut bed = Bed::<Cobalt>::new("cobalt increment 0.5 decrement 0.125");
@@ -125,7 +126,8 @@ fn cobalt_calms_down_while_its_queue_is_empty() {
     bed.hold(0);
     bed.now += Span::from_ms(2);
     bed.find_empty();
-    // BLUE changed 2 ms ago, which is within the target. The schedule was due at 10 ms, and falls to 0.
+    // BLUE changed 2 ms ago, which is within the target. The schedule was due at 10 ms, and falls
+    // to 0.
     assert_eq!(bed.value("blue"), 0.5);
     assert_eq!(bed.value("count"), 0.0);
     // It falls at 10 + 5.000001 ms and every 5.000001 ms after it: three times until 25.000003 ms.

@@ -7,7 +7,7 @@ use sluice_core::sched::fifo::FifoParams;
 
 use super::ops::spec;
 
-/// Every scheduler with several queues.
+/// Iterates over the schedulers with classes.
 pub fn schedulers() -> impl Iterator<Item = &'static Algorithm> {
     registry::algorithms().filter(|algorithm| {
         let queue = spec(algorithm, &[]).build();
@@ -16,7 +16,7 @@ pub fn schedulers() -> impl Iterator<Item = &'static Algorithm> {
     })
 }
 
-/// A scheduler with `aqm` in three queues of different weights.
+/// Creates a scheduler with `aqm` in three queues of different weights.
 pub fn compose(aqm: &Spec, scheduler: &'static Algorithm) -> Box<dyn Discipline> {
     let queue = spec(scheduler, &[]).build();
     let mut queue = queue.expect("defaults are right");

@@ -1,4 +1,4 @@
-//! Does a sequence of operations to a queue and checks every step against a plain ledger.
+//! Applies a sequence of operations to a queue and checks every step against a simple ledger.
 
 use sluice_core::event::StateValue;
 use sluice_core::registry::Spec;
@@ -15,16 +15,16 @@ pub enum Step {
     Out {
         /// When.
         at: Time,
-        /// Which.
+        /// Slot of the packet.
         slot: u32,
-        /// Its codepoint then.
+        /// Its codepoint at that time.
         ecn: Ecn,
     },
     /// A packet was dropped.
     Dropped {
         /// When.
         at: Time,
-        /// Which.
+        /// Slot of the packet.
         slot: u32,
         /// Why.
         reason: DropReason,
@@ -36,13 +36,13 @@ pub enum Step {
 pub struct Manner {
     /// Seed of the algorithm's randomness.
     pub seed: u64,
-    /// Whether [`Op::Spurious`] is done.
+    /// Whether [`Op::Spurious`] is executed.
     pub is_spurious: bool,
     /// Whether the sink listens to events.
     pub is_listening: bool,
 }
 
-/// A sequence needs no more calls of timers than this; time stands still when they are used up.
+/// A sequence needs no more timer calls than this; time stands still when they are used up.
 const TIMER_BUDGET: u32 = 2_000;
 
 macro_rules! ensure {
@@ -53,7 +53,7 @@ macro_rules! ensure {
     };
 }
 
-/// Where a packet is.
+/// The place of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Held,
@@ -67,17 +67,17 @@ struct Entry {
     is_marked: bool,
 }
 
-/// The sink, with an account of every packet.
+/// The sink, which accounts for every packet.
 #[derive(Default)]
 struct Ledger {
     entries: Vec<Entry>,
     held: Backlog,
     steps: Vec<Step>,
-    /// Bytes and packets that were told as dequeued in this call.
+    /// The packets that this call reported as dequeued.
     told_dequeued: Vec<u32>,
     told_names: Vec<&'static str>,
     is_listening: bool,
-    /// The first thing that went wrong where no `Result` can be returned.
+    /// The first violation found where no `Result` can be returned.
     breach: Option<String>,
 }
 
@@ -94,7 +94,7 @@ impl Ledger {
         packet
     }
 
-    /// Takes a packet off the account, and checks that it is the one that arrived.
+    /// Removes a packet from the ledger and checks that it is the one that arrived.
     fn leave(&mut self, packet: &Packet) -> Result<(), String> {
         let slot = packet.slot as usize;
         ensure!(slot < self.entries.len(), "slot {slot} never arrived");
@@ -134,7 +134,7 @@ impl Sink for Ledger {
         });
     }
 
-    /// Small packets are acknowledgements, and each says more than those of its flow before it.
+    /// Small packets are acknowledgements; each carries more than those of its flow before it.
     fn is_pure_ack(&self, packet: &Packet) -> bool {
         packet.segments == 1 && packet.len <= 132
     }
@@ -172,10 +172,10 @@ impl Sink for Ledger {
     }
 }
 
-/// Builds `spec` and does `ops` to it.
+/// Builds `spec` and applies `ops` to it.
 ///
 /// # Errors
-/// Which property was breached, and at which step.
+/// Returns which property was violated, and at which step.
 pub fn drive(spec: &Spec, ops: &[Op], manner: Manner) -> Result<Vec<Step>, String> {
     let queue = spec
         .build()
@@ -183,7 +183,7 @@ pub fn drive(spec: &Spec, ops: &[Op], manner: Manner) -> Result<Vec<Step>, Strin
     drive_queue(queue, ops, manner).map_err(|breach| format!("`{spec}`, {breach}"))
 }
 
-/// Does `ops` to `queue`, which must be empty.
+/// Applies `ops` to `queue`, which must be empty.
 ///
 /// # Errors
 /// As [`drive`].
@@ -221,8 +221,8 @@ struct Driver {
     rng: Rng,
     now: Time,
     timer_budget: u32,
-    /// Whether a dequeue has found nothing since the last arrival. That call itself may show (an
-    /// emptied flow queue leaves its list); those after it may not.
+    /// Whether a dequeue has found nothing since the last arrival. That call itself may change the
+    /// state (an emptied flow queue leaves its list); those after it may not.
     is_settled: bool,
     visited: Vec<&'static str>,
 }
@@ -254,7 +254,8 @@ impl Driver {
         Ok(())
     }
 
-    /// One call of `dequeue`, against what `next_wake` said; gives whether it may be worth another.
+    /// Calls `dequeue` once and compares it with `next_wake`. Returns whether another call may
+    /// return a packet.
     fn dequeue(&mut self) -> Result<bool, String> {
         let wake = self.queue.next_wake();
         let may_give = match wake {
@@ -333,7 +334,7 @@ impl Driver {
         Ok(())
     }
 
-    /// What holds between any two operations.
+    /// Checks what holds between any two operations.
     fn check(&mut self) -> Result<(), String> {
         if let Some(breach) = self.ledger.breach.take() {
             return Err(breach);
@@ -357,7 +358,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Moves the backlog out and closes the account.
+    /// Moves the backlog out and closes the ledger.
     fn finish(mut self) -> Result<Vec<Step>, String> {
         while let Some(packet) = self.queue.pull() {
             self.ledger.leave(&packet)?;

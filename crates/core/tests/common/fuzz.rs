@@ -1,5 +1,4 @@
-//! What the fuzz targets of `fuzz/` do with their bytes, so that a normal test can replay their
-//! corpus.
+//! The bodies of the fuzz targets in `fuzz/`, so that a normal test can replay their corpus.
 
 use sluice_core::link::{LinkParams, Opportunities, Profile, Schedule, Table};
 use sluice_core::registry::{self, Algorithm, Form, Spec};
@@ -13,19 +12,19 @@ use super::ops::{Op, Setting, spec};
 #[derive(Debug)]
 pub struct Case {
     spec: Spec,
-    /// Whose queues have the AQM of `spec`; none for the algorithm by itself.
+    /// The scheduler whose queues have the AQM of `spec`; `None` for the algorithm by itself.
     scheduler: Option<&'static Algorithm>,
     seed: u64,
     ops: Vec<Op>,
 }
 
 impl Case {
-    /// Reads a case; any bytes are one. Two bytes choose an algorithm or an AQM in a scheduler, eight are
-    /// the seed; then come the settings, and the operations until the bytes end.
+    /// Decodes a case; any bytes are valid. Two bytes choose an algorithm or an AQM in a scheduler,
+    /// eight are the seed; then come the settings, and operations until the bytes end.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut bytes = Bytes(bytes);
         let key = [bytes.next(), bytes.next()];
-        // The choice survives the arrival of new algorithms, unless one of them is chosen.
+        // The choice does not change when new algorithms are added, unless it falls on one of them.
         let (algorithm, scheduler) = subjects()
             .min_by_key(|(algorithm, scheduler)| {
                 let scheduler = scheduler.map_or("", |s| s.name);
@@ -52,7 +51,7 @@ impl Case {
         }
     }
 
-    /// Every property of the conformance suite.
+    /// Checks every property of the conformance suite.
     pub fn check(&self) {
         let plain = Manner {
             seed: self.seed,
@@ -86,7 +85,7 @@ impl Case {
     }
 }
 
-/// Every algorithm, and every AQM in every scheduler.
+/// Returns every algorithm, and every AQM in every scheduler.
 fn subjects() -> impl Iterator<Item = (&'static Algorithm, Option<&'static Algorithm>)> {
     let alone = registry::algorithms().map(|algorithm| (algorithm, None));
     let aqms = registry::algorithms().filter(|algorithm| algorithm.form == Form::Aqm);
@@ -94,7 +93,8 @@ fn subjects() -> impl Iterator<Item = (&'static Algorithm, Option<&'static Algor
     alone.chain(composed)
 }
 
-/// Any text is a queue or an error with its place; a queue's own text is the same queue.
+/// Checks that any text is a queue or an error with its position, and that the text of a queue
+/// parses back to the same queue.
 pub fn queue(text: &str) {
     match Spec::parse(text) {
         Ok(spec) => {
@@ -109,14 +109,15 @@ pub fn queue(text: &str) {
     }
 }
 
-/// Any text is a link or an error with its place.
+/// Checks that any text is a link or an error with its position.
 pub fn link(text: &str) {
     if let Err(error) = LinkParams::parse(text) {
         assert!(text.get(error.span.clone()).is_some(), "{error:?}");
     }
 }
 
-/// Any text is a schedule, a trace, a table, a profile, or an error; what was read can be used.
+/// Checks that any text is a schedule, a trace, a table, a profile, or an error, and that a parsed
+/// file can be used.
 pub fn files(text: &str) {
     if let Ok(mut schedule) = Schedule::parse(text) {
         for ns in [0, 1, 1 << 20, 1 << 40, 1 << 62] {
@@ -142,7 +143,7 @@ pub fn files(text: &str) {
     }
 }
 
-/// A reader that gives zeros at its end.
+/// A reader that returns zeros at its end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -160,7 +161,7 @@ impl Bytes<'_> {
         u64::from_le_bytes(std::array::from_fn(|_| self.next()))
     }
 
-    /// A byte that says whether there is one, then shape and bits.
+    /// Decodes one byte that says whether there is a setting, then shape and bits.
     fn setting(&mut self) -> Setting {
         (self.next() >= 128).then(|| (self.next(), self.number()))
     }
@@ -175,5 +176,5 @@ fn fnv1a(name: &str, key: [u8; 2]) -> u64 {
     Rng::from_seed(hash).next_u64()
 }
 
-/// Longer sequences find nothing that shorter ones do not, only slower.
+/// Longer sequences find nothing that shorter ones do not, and are slower.
 const MAX_OPS: usize = 1000;

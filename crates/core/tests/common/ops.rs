@@ -1,7 +1,6 @@
-//! What can be done to a queue, and values for its parameters, from a few plain numbers.
+//! Operations on a queue, and values for its parameters, decoded from a few small integers.
 //!
-//! Everything is decoded from small integers, so that proptest can shrink a failing sequence and a
-//! fuzzer can mutate one.
+//! Proptest can therefore shrink a failing sequence, and a fuzzer can mutate one.
 
 use sluice_core::param::{Kind, ParamDecl, Ratio, Value, Values};
 use sluice_core::registry::{Algorithm, Spec};
@@ -17,17 +16,17 @@ pub enum Op {
     Dequeue,
     /// The link asks for packets until there is none.
     Drain,
-    /// Time passes; timers are called at the instants that they asked for.
+    /// Time passes; timers are called at the instants for which they asked.
     Pass(u64),
-    /// Time passes; timers that became due are called only at its end.
+    /// Time passes; timers that expired are called only at its end.
     PassLate(u64),
-    /// The host asks although it was told that nothing can come.
+    /// The host dequeues although nothing can come.
     Spurious,
-    /// One packet is moved out.
+    /// One packet is pulled.
     Pull,
 }
 
-/// What a packet looks like.
+/// The fields of an arriving packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Bytes on the link.
@@ -45,7 +44,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// The packet, arriving at `now` with its bytes in `slot`.
+    /// Returns the packet, arriving at `now` with its bytes in `slot`.
     pub fn packet(&self, slot: u32, now: Time) -> Packet {
         let mut packet = Packet::new(slot, self.len);
         packet.arrival = now;
@@ -60,7 +59,7 @@ impl Arrival {
         packet
     }
 
-    /// From 48 bits: everyday packets mostly, odd ones sometimes.
+    /// Decodes 48 bits: usual packets mostly, odd ones sometimes.
     pub fn from_bits(bits: u64) -> Self {
         let byte = |i: u32| (bits >> (8 * i)) as u8;
         let segments = match byte(0) {
@@ -95,7 +94,7 @@ impl Arrival {
 }
 
 impl Op {
-    /// From a kind (its weight is its share of 0 to 255) and 64 bits.
+    /// Decodes a kind (its weight is its share of 0 to 255) and 64 bits.
     pub fn from_bits(kind: u8, bits: u64) -> Self {
         match kind {
             0..=109 => Op::Arrive(Arrival::from_bits(bits)),
@@ -109,8 +108,8 @@ impl Op {
     }
 }
 
-/// From 1 ns to 2^43 ns (2.4 h, past the wrap of a 32-bit clock of microseconds), most often some
-/// milliseconds.
+/// Decodes a span from 1 ns to 2^43 ns (2.4 h, past the wrap of a 32-bit clock of microseconds),
+/// most often some milliseconds.
 fn span_ns(bits: u64) -> u64 {
     let magnitude = match (bits & 0xff) as u8 {
         n @ 0..=63 => n % 20,
@@ -120,8 +119,8 @@ fn span_ns(bits: u64) -> u64 {
     (1 << magnitude) + (bits >> 8) % (1 << magnitude)
 }
 
-/// A value for `decl` within its range: `shape` chooses an end, the default, or one of a magnitude
-/// between the ends.
+/// Returns a value for `decl` within its range: `shape` chooses an end, the default, or one of a
+/// magnitude between the ends.
 pub fn value(decl: &ParamDecl, shape: u8, bits: u64) -> Value {
     let number = |value: Value| match value {
         Value::Span(v) => v.as_ns(),
@@ -159,11 +158,11 @@ pub fn value(decl: &ParamDecl, shape: u8, bits: u64) -> Value {
     }
 }
 
-/// What to set a parameter to, as plain numbers: `None` leaves it at its default.
+/// The setting of a parameter, as plain numbers; `None` leaves it at its default.
 pub type Setting = Option<(u8, u64)>;
 
-/// `algorithm` with `settings`, the first for the first parameter and so on. Values that contradict
-/// one another are given up from the last one on.
+/// Returns `algorithm` with `settings`, the first for the first parameter and so on. If values
+/// contradict one another, settings are removed from the last one on.
 pub fn spec(algorithm: &'static Algorithm, settings: &[Setting]) -> Spec {
     let mut set: Vec<(&'static str, Value)> = algorithm
         .params()

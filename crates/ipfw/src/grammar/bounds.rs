@@ -3,33 +3,9 @@
 
 use sluice_core::param::{ParamDecl, Value};
 use sluice_core::registry::Algorithm;
-use sluice_core::units::{Bytes, Span};
 
 use super::parser::Parser;
 use super::token::At;
-
-const US: u64 = 1_000;
-const S: u64 = 1_000_000_000;
-
-/// Algorithm, parameter, least and largest value: times in nanoseconds.
-const BOUNDS: &[(&str, &str, u64, u64)] = &[
-    ("codel", "target", US, 5 * S),
-    ("codel", "interval", US, 5 * S),
-    ("fq_codel", "target", US, 5 * S),
-    ("fq_codel", "interval", US, 100 * S),
-    ("fq_codel", "quantum", 1, 9000),
-    ("fq_codel", "limit", 1, 20480),
-    ("fq_codel", "flows", 1, 65536),
-    ("pie", "target", US, 10 * S),
-    ("pie", "tupdate", US, 10 * S),
-    ("pie", "max_burst", 0, 10 * S),
-    ("fq_pie", "target", US, 5 * S),
-    ("fq_pie", "tupdate", US, 5 * S),
-    ("fq_pie", "max_burst", 0, 5 * S),
-    ("fq_pie", "quantum", 1, 9000),
-    ("fq_pie", "limit", 1, 20480),
-    ("fq_pie", "flows", 1, 65536),
-];
 
 /// dummynet's bounds of a share: least and largest.
 struct ShareBounds {
@@ -86,21 +62,11 @@ pub(super) fn parameter(
     text: At<&str>,
     value: Value,
 ) -> Value {
-    let is_this = |(a, n, ..): &&(&str, &str, u64, u64)| *a == algorithm.name && *n == decl.name;
-    let Some((_, name, low, high)) = BOUNDS.iter().find(is_this) else {
-        return value;
-    };
-    let (amount, make): (u64, fn(u64) -> Value) = match value {
-        Value::Span(span) => (span.as_ns(), |n| Value::Span(Span::from_ns(n))),
-        Value::Bytes(bytes) => (bytes.as_u64(), |n| Value::Bytes(Bytes::new(n))),
-        Value::Count(count) => (count, Value::Count),
-        _ => return value,
-    };
-    let taken = make(amount.clamp(*low, *high));
+    let taken = algorithm.dummynet_value(decl, value);
     if taken == value {
         return value;
     }
-    let (text, at) = (text.value, text.at);
+    let (name, text, at) = (decl.name, text.value, text.at);
     if p.compat {
         p.warn(
             at,

@@ -4,6 +4,7 @@
 //! line. Equal instants come in the order of the instances' numbers, so that the order of events
 //! does not depend on the history of the heap.
 
+use sluice_core::prefetch;
 use sluice_core::units::Time;
 
 /// Instances by the instant of their next event.
@@ -24,10 +25,9 @@ impl Agenda {
         self.items.first().copied()
     }
 
-    /// Reads what setting the next event of an instance needs.
-    pub fn touch(&self, instance: u32) -> u64 {
-        let place = self.places.get(instance as usize);
-        place.map_or(0, |place| u64::from(*place))
+    /// Prefetches what [`Agenda::set`] needs for an instance.
+    pub fn prefetch_set(&self, instance: u32) {
+        prefetch::index(&self.places, instance as usize);
     }
 
     /// Sets, or moves, the next event of an instance.

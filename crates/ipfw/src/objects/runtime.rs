@@ -5,6 +5,7 @@ use std::rc::Rc;
 use sluice_core::event::{Cx, DropReason};
 use sluice_core::link::{Departure, Link, LinkFiles};
 use sluice_core::packet::Packet;
+use sluice_core::prefetch;
 use sluice_core::sched::Wake;
 use sluice_core::units::{Rate, Time};
 use sluice_core::{Discipline, Rng};
@@ -169,25 +170,29 @@ impl Runtime {
         queue.map_or(hint, |queue| queue.instance)
     }
 
-    /// Reads the memory of an instance: the record itself.
+    /// Prefetches the record of an instance: first step of what a packet needs there.
     #[inline]
-    pub fn touch_record(&self, instance: u32) -> u64 {
-        let read = self.instances.get(instance as usize).map_or(0, |record| {
-            let lines = record.link.is_some() ^ record.is_ready;
-            u64::from(lines) ^ record.counters.packets
-        });
-        read ^ self.agenda.touch(instance)
+    pub fn prefetch_record(&self, instance: u32) {
+        if let Some(record) = self.instances.get(instance as usize) {
+            prefetch::line(&record.link);
+            prefetch::line(&record.is_ready);
+            prefetch::line(&record.counters);
+        }
+        self.agenda.prefetch_set(instance);
     }
 
-    /// Reads its link.
-    pub fn touch_link(&self, instance: u32) -> u64 {
-        self.link_at(instance).map_or(0, Link::touch)
+    /// Prefetches its link: second step, which reads the record.
+    pub fn prefetch_link(&self, instance: u32) {
+        if let Some(link) = self.link_at(instance) {
+            link.prefetch_enqueue();
+        }
     }
 
-    /// Reads what a packet of `flow` needs in its queue.
-    pub fn touch_queue(&self, instance: u32, flow: u32) -> u64 {
-        self.link_at(instance)
-            .map_or(0, |link| link.queue().touch(flow))
+    /// Prefetches what a packet of `flow` needs in its queue: third step, which reads the link.
+    pub fn prefetch_queue(&self, instance: u32, flow: u32) {
+        if let Some(link) = self.link_at(instance) {
+            link.queue().prefetch_enqueue(flow);
+        }
     }
 
     fn link_at(&self, instance: u32) -> Option<&Link> {

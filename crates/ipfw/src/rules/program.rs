@@ -12,6 +12,8 @@
 
 use std::rc::Rc;
 
+use sluice_core::prefetch;
+
 use super::Entry;
 use super::matching::{Environment, FlowKey};
 use crate::grammar::{Action, Target};
@@ -134,11 +136,12 @@ impl Programs {
         self.first_slot(key, 0)
     }
 
-    /// Reads what is there.
+    /// Prefetches what [`Programs::find`] reads at a place.
     #[inline]
-    pub fn touch(&self, place: usize) -> u64 {
+    pub fn prefetch_find(&self, place: usize) {
         // Most sets have two flows or fewer.
-        u64::from(self.slots[place].generation ^ self.slots[place + 1].generation)
+        prefetch::line(&self.slots[place].generation);
+        prefetch::line(&self.slots[place + 1].generation);
     }
 
     /// Keeps the program of a flow.

@@ -100,8 +100,8 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         work(&mut self.queueing, &mut cx)
     }
 
-    /// Tells the queues which frames of a batch come to them next, if that is worth it.
-    pub(super) fn expect(&mut self, slots: &[Slot], from: PortNumber, pool: &Pool) {
+    /// Prefetches what [`Lane::admit`] needs for the frames of a batch, if that is worth its cost.
+    pub(super) fn prefetch_admit(&mut self, slots: &[Slot], from: PortNumber, pool: &Pool) {
         if !self.queueing.is_wide() {
             return;
         }
@@ -110,10 +110,10 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             let view = frame::parse_head(head, pool.frame_len(*slot), self.link);
             if view.is_ip() {
                 let key = self.queueing.key(from, &view, head);
-                self.queueing.expect(key, self.hasher.flow(&view));
+                self.queueing.prefetch_later(key, self.hasher.flow(&view));
             }
         }
-        self.queueing.fetch();
+        self.queueing.prefetch_now();
     }
 
     /// Takes a frame that arrived at port `from`: into the queues, split if need be, or past them.

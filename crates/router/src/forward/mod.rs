@@ -55,20 +55,20 @@ pub trait Queueing {
     /// Whether a super-packet that arrives at port `from` at an instant is to be split.
     fn splits(&mut self, from: PortNumber, key: &Self::Key, at: Time) -> bool;
 
-    /// Whether [`Queueing::fetch`] is worth its cost now: there are more queues than the processor's
-    /// caches hold.
+    /// Whether [`Queueing::prefetch_now`] is worth its cost: there are more queues than the
+    /// processor's caches hold.
     fn is_wide(&self) -> bool {
         false
     }
 
-    /// Hears that a packet with this key and flow hash is about to be admitted.
-    fn expect(&mut self, key: Self::Key, flow: u32) {
+    /// Announces a packet with this key and flow hash for the next [`Queueing::prefetch_now`].
+    fn prefetch_later(&mut self, key: Self::Key, flow: u32) {
         let _ = (key, flow);
     }
 
-    /// Fetches the memory that the expected packets need, for all of them at one time. Changes nothing
-    /// that a packet could show.
-    fn fetch(&mut self) {}
+    /// Prefetches what [`Queueing::admit`] needs for all announced packets at the same time; see
+    /// [`prefetch`](sluice_core::prefetch).
+    fn prefetch_now(&mut self) {}
 
     /// Takes a packet that arrived at `cx.now`. It comes out of [`Queueing::poll`] or goes to the
     /// context's sink.

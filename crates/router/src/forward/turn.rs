@@ -290,7 +290,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
                 self.ready |= 1 << number;
             }
             let now = self.clock.now();
-            self.lanes[lane].expect(&self.received, number, &self.pool);
+            self.lanes[lane].prefetch_admit(&self.received, number, &self.pool);
             for slot in self.received.drain(..) {
                 let arrival = self.pool.arrival(slot).unwrap_or(now);
                 let (pool, outboxes) = (&mut self.pool, &mut self.outboxes);

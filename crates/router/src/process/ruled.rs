@@ -83,15 +83,15 @@ impl Queueing for Ruled {
         self.firewall.is_wide()
     }
 
-    fn expect(&mut self, key: Headers, flow: u32) {
+    fn prefetch_later(&mut self, key: Headers, flow: u32) {
         // Which of the two passes leads into a pipe, the rules know.
         let second = self.firewall.second_pass(&key);
         self.coming.push((key, flow));
         self.coming.extend(second.map(|headers| (headers, flow)));
     }
 
-    fn fetch(&mut self) {
-        self.firewall.expect(&self.coming);
+    fn prefetch_now(&mut self) {
+        self.firewall.prefetch_handle(&self.coming);
         self.coming.clear();
     }
 

@@ -301,7 +301,7 @@ mod tests {
         );
         assert_eq!(
             error("5,,1500,0"),
-            "t.csv:1:3: nothing stands here; flow, a whole number, is expected"
+            "t.csv:1:3: the field is empty; flow, a whole number, is expected"
         );
         assert_eq!(
             error("5,1,\u{0}1500,0"),
@@ -309,11 +309,11 @@ mod tests {
         );
         assert_eq!(
             error("5,1,1500,0,7"),
-            "t.csv:1:12: `7` stands after the last column"
+            "t.csv:1:12: `7` follows the last column"
         );
         assert_eq!(
             error("5,1,1500,0\n4,1,1500,0"),
-            "t.csv:2:1: time 4 comes after 5 in the line before; times must not go back"
+            "t.csv:2:1: time 4 follows 5 in the previous line; times must not decrease"
         );
         assert_eq!(
             error("time_ns,flow,size,ecn"),

@@ -4,16 +4,16 @@
 //! 1. `1/sqrt(count)` is a 16-bit fraction: 1 at count 1, then one Newton step per count from 0.7:
 //!    0.7070, 0.530, 0.497, 0.4385.
 //! 2. On re-entry the count is `count - 2` if it was above 2 and the last scheduled signal is less
-//!    than 8 intervals ago, else 1; there is no count of the last entry. A scheduled signal that
-//!    still lies ahead is not "ago".
+//!    than 8 intervals ago, else 1; there is no count of the last entry. A scheduled signal that is
+//!    still in the future is not "ago".
 //! 3. While dropping, `count` advances only if the queue stays above target after the drop.
 //! 4. Time counts whole microseconds.
-//! 5. The byte floor is the largest packet that arrived at this queue so far, at least 500 bytes;
-//!    `mtu` has no part in it.
+//! 5. The byte floor is the largest packet that has arrived at this queue so far, at least 500
+//!    bytes; `mtu` has no effect.
 //! 6. A flow queue that becomes active is not dropping and has no `first_above`.
 //! 7. The clock has 32 bits and is compared without regard to its wrap, every 4295 s.
-//! 8. The largest packet is kept in 16 bits: of one of 64 KiB and more the rest is kept, which may be
-//!    less than what was there.
+//! 8. The largest packet is stored in 16 bits: a length of 64 KiB or more is reduced modulo 64 KiB,
+//!    which may be less than the previous value.
 
 use super::{CodelParams, Pending, State};
 use crate::aqm::{QueueView, Verdict};
@@ -28,7 +28,7 @@ pub(super) struct Dummynet {
     first_above: u32,
     drop_next: u32,
     max_packet: u16,
-    /// `1/sqrt(count)` in units of 2^-16; what the next count starts from.
+    /// `1/sqrt(count)` in units of 2^-16; the next count starts from it.
     inv_sqrt: u16,
     dropping: bool,
     pending: Pending,
@@ -82,7 +82,7 @@ impl Dummynet {
             pending => {
                 if pending == Pending::Dropped {
                     self.advance(params);
-                    self.state().tell(cx);
+                    self.state().report(cx);
                 }
                 self.signal_if_due(params, packet, now, cx)
             }
@@ -103,7 +103,7 @@ impl Dummynet {
         self.first_above = 0;
     }
 
-    /// Instants as they are stored: modulo 2^32 us.
+    /// Returns instants as they are stored: modulo 2^32 us.
     pub(super) fn state(&self) -> State {
         let instant = |us: u32| Time::ZERO + Span::from_us(u64::from(us));
         State {
@@ -151,7 +151,7 @@ impl Dummynet {
         } else {
             self.pending = Pending::Dropped;
         }
-        self.state().tell(cx);
+        self.state().report(cx);
         verdict
     }
 
@@ -178,7 +178,7 @@ impl Dummynet {
         };
         self.dropping = true;
         self.drop_next = self.control_law(now, params);
-        self.state().tell(cx);
+        self.state().report(cx);
         let verdict = params.signal(packet);
         if verdict != Verdict::Mark {
             self.pending = Pending::Entered;
@@ -189,7 +189,7 @@ impl Dummynet {
     #[inline(never)]
     fn leave(&mut self, cx: &mut Cx<'_>) {
         self.dropping = false;
-        self.state().tell(cx);
+        self.state().report(cx);
     }
 
     /// `t + interval / sqrt(count)`. Count 1 is exact and prepares the guess 0.7 for count 2.
@@ -199,7 +199,7 @@ impl Dummynet {
             self.inv_sqrt = ((7 << 16) / 10) as u16;
             return t.wrapping_add(interval);
         }
-        // x (3 - count x^2) / 2. Eight bits are given up so that the product fits 64.
+        // x (3 - count x^2) / 2. Eight bits are dropped so that the product fits 64.
         let x = u64::from(self.inv_sqrt);
         let factor = (3u64 << 32).wrapping_sub(u64::from(self.count).wrapping_mul(x * x));
         let next = x.wrapping_mul(factor >> (1 + 8)) >> (32 - 8);

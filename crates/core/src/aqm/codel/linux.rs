@@ -5,15 +5,15 @@
 //!    From a fresh start it is 1, 0.500, 0.5625, 0.488, 0.4415, 0.404 where exact is 1, 0.707,
 //!    0.577, 0.5, 0.447, 0.408. A re-entry starts from the stale fraction.
 //! 2. Time counts ticks of 1024 ns: 5 ms are 4882 ticks, 100 ms are 97656.
-//! 3. "Above for an interval" needs `now` strictly after `first_above`.
+//! 3. "Above for an interval" requires `now` strictly after `first_above`.
 //! 4. In a flow queue the byte floor compares the backlog of the whole discipline with the MTU. A
 //!    queue of another scheduler is a qdisc of its own and is compared by itself.
 //! 5. Packets evicted from a flow queue by overflow are added to its `count`.
 //! 6. A dequeue that finds the queue empty ends the dropping state but leaves `first_above`; one
 //!    that became empty by CoDel's own drops clears it.
-//! 7. The clock has 32 bits: an idle time of nearly a multiple of 4398.05 s looks recent.
-//! 8. A `ce_threshold` that is off is 2^31 - 1 ticks, so that a packet which waited between 2199 s
-//!    and 4398 s is marked even so.
+//! 7. The clock has 32 bits: an idle time close to a multiple of 4398.05 s looks recent.
+//! 8. A `ce_threshold` that is off is 2^31 - 1 ticks, so a packet that waited between 2199 s and
+//!    4398 s is marked even then.
 
 use super::{CodelParams, Pending, State};
 use crate::aqm::{QueueView, Verdict};
@@ -73,7 +73,7 @@ impl Linux {
             pending => {
                 if pending == Pending::Dropped {
                     self.drop_next = self.control_law(self.drop_next, params);
-                    self.state().tell(cx);
+                    self.state().report(cx);
                 }
                 self.signal_if_due(params, packet, now, cx)
             }
@@ -92,10 +92,10 @@ impl Linux {
 
     pub(super) fn on_overflow(&mut self, packets: u32, cx: &mut Cx<'_>) {
         self.count = self.count.wrapping_add(packets);
-        self.state().tell(cx);
+        self.state().report(cx);
     }
 
-    /// Instants as they are stored: in nanoseconds, modulo 2^42.
+    /// Returns instants as they are stored: in nanoseconds, modulo 2^42.
     pub(super) fn state(&self) -> State {
         let instant = |ticks: u32| Time::from_ns(u64::from(ticks) << TICK_SHIFT);
         State {
@@ -149,7 +149,7 @@ impl Linux {
         } else {
             self.pending = Pending::Dropped;
         }
-        self.state().tell(cx);
+        self.state().report(cx);
         verdict
     }
 
@@ -174,7 +174,7 @@ impl Linux {
         self.last_count = self.count;
         self.dropping = true;
         self.drop_next = self.control_law(now, params);
-        self.state().tell(cx);
+        self.state().report(cx);
         let verdict = params.signal(packet);
         if verdict != Verdict::Mark {
             self.pending = Pending::Entered;
@@ -185,17 +185,17 @@ impl Linux {
     #[inline(never)]
     fn leave(&mut self, cx: &mut Cx<'_>) {
         self.dropping = false;
-        self.state().tell(cx);
+        self.state().report(cx);
     }
 
-    /// One step of Newton's method for the root of `1/x^2 - count`: `x (3 - count x^2) / 2`, with x in
-    /// units of 2^-32 on the way.
+    /// One step of Newton's method for the root of `1/x^2 - count`: `x (3 - count x^2) / 2`, with
+    /// intermediate x in units of 2^-32.
     fn newton_step(&mut self) {
         let x = u64::from(self.inv_sqrt) << 16;
         let square = (x * x) >> 32;
         // A stale x can be so large for the new count that 3 - count x^2 is negative and wraps.
         let factor = (3u64 << 32).wrapping_sub(u64::from(self.count).wrapping_mul(square));
-        // The factor gives up two bits to leave room for the product.
+        // The factor drops two bits to leave room for the product.
         let product = (factor >> 2).wrapping_mul(x) >> (32 - 2 + 1);
         self.inv_sqrt = (product >> 16) as u16;
     }
@@ -216,12 +216,14 @@ pub(super) const fn ticks(ns: u64) -> u32 {
     (ns >> TICK_SHIFT) as u32
 }
 
-/// The stamp at enqueue and the clock at dequeue are both cut to ticks before they are subtracted.
+/// Returns the stamp at enqueue and the clock at dequeue are both truncated to ticks before they
+/// are subtracted.
 pub(super) const fn sojourn(packet: &Packet, now: Time) -> u32 {
     ticks(now.as_ns()).wrapping_sub(ticks(packet.arrival.as_ns()))
 }
 
-/// Whether `packet` waited longer than `threshold`, as a kernel without one compares it, too.
+/// Returns whether `packet` waited longer than `threshold`. A kernel without a threshold makes this
+/// comparison too.
 #[inline]
 pub(super) const fn exceeds_ce_threshold(threshold: Span, packet: &Packet, now: Time) -> bool {
     let threshold = match threshold {
@@ -231,7 +233,7 @@ pub(super) const fn exceeds_ce_threshold(threshold: Span, packet: &Packet, now: 
     is_before(threshold, sojourn(packet, now))
 }
 
-/// Whether `a` is before `b` on a clock that wraps.
+/// Returns whether `a` is before `b` on a clock that wraps.
 const fn is_before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
@@ -271,8 +273,8 @@ mod tests {
 
     #[test]
     fn evictions_count_and_a_first_entry_then_starts_from_no_fraction() {
-        // count 64 and last_count 0 give delta 64; the fraction is still 0, one step leaves it 0, so
-        // the next signal is due at once.
+        // count 64 and last_count 0 give delta 64; the fraction is still 0, one step leaves it 0,
+        // so the next signal is due at once.
         let params = CodelParams::default();
         let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
         let mut cx = Cx::new(Time::from_ns(1 << 30), &mut rng, &mut sink);

@@ -1,4 +1,4 @@
-//! CoDel as RFC 8289 writes it down, sections 5.5 and 5.6.
+//! CoDel as specified in RFC 8289, sections 5.5 and 5.6.
 
 use super::{CodelParams, Pending, State};
 use crate::aqm::{QueueView, Verdict};
@@ -47,7 +47,7 @@ impl Rfc {
             pending => {
                 if pending == Pending::Dropped {
                     self.drop_next = control_law(self.drop_next, params.interval, self.count);
-                    self.state().tell(cx);
+                    self.state().report(cx);
                 }
                 self.signal_if_due(params, packet, cx)
             }
@@ -92,7 +92,7 @@ impl Rfc {
         now >= self.first_above
     }
 
-    /// In the dropping state and above target: signals if the time for it has come.
+    /// Signals if the next signal is due, in the dropping state and above target.
     #[inline(never)]
     fn signal_if_due(&mut self, params: &CodelParams, packet: &Packet, cx: &mut Cx<'_>) -> Verdict {
         if cx.now < self.drop_next {
@@ -105,21 +105,21 @@ impl Rfc {
         } else {
             self.pending = Pending::Dropped;
         }
-        self.state().tell(cx);
+        self.state().report(cx);
         verdict
     }
 
     #[inline(never)]
     fn enter(&mut self, params: &CodelParams, packet: &Packet, cx: &mut Cx<'_>) -> Verdict {
-        // RFC 8289 section 5.5: if the last dropping state ended recently, start near the rate
-        // that controlled the queue then. `now - drop_next` is negative when it ended early.
+        // RFC 8289 section 5.5: if the last dropping state ended recently, start near the rate that
+        // controlled the queue then. `now - drop_next` is negative when it ended early.
         let delta = self.count.wrapping_sub(self.last_count);
         let is_recent = cx.now.since(self.drop_next) < params.interval * 16;
         self.count = if delta > 1 && is_recent { delta } else { 1 };
         self.last_count = self.count;
         self.dropping = true;
         self.drop_next = control_law(cx.now, params.interval, self.count);
-        self.state().tell(cx);
+        self.state().report(cx);
         let verdict = params.signal(packet);
         if verdict != Verdict::Mark {
             self.pending = Pending::Entered;
@@ -130,14 +130,14 @@ impl Rfc {
     #[inline(never)]
     fn leave(&mut self, cx: &mut Cx<'_>) {
         self.dropping = false;
-        self.state().tell(cx);
+        self.state().report(cx);
     }
 }
 
 /// RFC 8289 section 5.6: `t + interval / sqrt(count)`.
 fn control_law(t: Time, interval: Span, count: u32) -> Time {
     let (interval, count) = (interval.as_ns(), u64::from(count.max(1)));
-    // floor(sqrt(interval^2 / count)) is floor(interval / sqrt(count)); below 4.29 s the square
+    // floor(sqrt(interval^2 / count)) is floor(interval / sqrt(count)). Below 4.29 s the square
     // fits 64 bits, where the root is 5x cheaper.
     let step = match interval.checked_mul(interval) {
         Some(square) => (square / count).isqrt(),

@@ -1,4 +1,4 @@
-//! PIE as RFC 8033 appendix A writes it down, with sections 5.1 to 5.5, over an arithmetic.
+//! PIE as specified in RFC 8033 appendix A, with sections 5.1 to 5.5, generic over an arithmetic.
 
 use core::marker::PhantomData;
 
@@ -11,30 +11,30 @@ use crate::param::Ratio;
 use crate::rng::Rng;
 use crate::units::{Span, Time};
 
-/// How probabilities and times are computed.
+/// The arithmetic of probabilities and times.
 pub(super) trait Arithmetic {
     /// The probability of a certain drop.
     const ONE: u64;
     /// Accumulated probability below which nothing is dropped: 0.85.
     const ACCUMULATED_LOW: u64;
-    /// Accumulated probability from which on the next packet is dropped: 8.5.
+    /// Accumulated probability above which the next packet is dropped: 8.5.
     const ACCUMULATED_HIGH: u64;
     /// Nanoseconds in a unit of time.
     const UNIT_NS: u64;
-    /// Whether a measurement of the departure rate goes on after its first sample.
+    /// Whether a measurement of the departure rate continues after its first sample.
     const FIRST_SAMPLE_GOES_ON: bool;
 
-    /// Units from one instant to a later one.
+    /// Returns the units from one instant to a later one.
     fn units_between(from: Time, to: Time) -> u64;
-    /// The next probability.
+    /// Returns the next probability.
     fn control(params: &PieParams, probability: u64, delay: u64, old_delay: u64) -> u64;
-    /// The weighted mean of departure times: a quarter of the new one.
+    /// Returns the weighted mean of departure times, with a quarter of the new one.
     fn average(old: u64, new: u64) -> u64;
-    /// A ratio as a probability.
+    /// Converts a ratio to a probability.
     fn threshold(ratio: Ratio) -> u64;
-    /// Uniform below [`Arithmetic::ONE`].
+    /// Draws a uniform number below [`Arithmetic::ONE`].
     fn draw(rng: &mut Rng) -> u64;
-    /// A probability scaled by a packet's size.
+    /// Scales a probability by a packet's size.
     fn scale(params: &PieParams, probability: u64, len: u32) -> u64;
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Classic<N> {
     delay: u64,
     old_delay: u64,
     burst_allowance: u64,
-    /// None while inactive.
+    /// `None` while inactive.
     next_update: Option<Time>,
     measurement: Measurement,
     /// dummynet's `fq_pie`: an empty queue keeps its last delay.
@@ -55,7 +55,7 @@ pub(super) struct Classic<N> {
     arithmetic: PhantomData<N>,
 }
 
-/// RFC 8033 section 5.2: how long 16 KiB take to leave.
+/// RFC 8033 section 5.2: the time that 16 KiB take to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Measurement {
     is_on: bool,
@@ -66,7 +66,7 @@ struct Measurement {
 }
 
 impl<N: Arithmetic> Classic<N> {
-    /// Active from the origin of time on, or from when `onoff` says.
+    /// Creates a machine that is active from the origin of time on, or according to `onoff`.
     pub(super) fn new(params: &PieParams) -> Self {
         let mut pie = Self::asleep();
         pie.keeps_delay = false;
@@ -79,7 +79,7 @@ impl<N: Arithmetic> Classic<N> {
         pie
     }
 
-    /// In a flow queue that was not active yet.
+    /// Creates the machine of a flow queue that has not been active yet.
     pub(super) fn asleep() -> Self {
         Classic {
             probability: 0,
@@ -165,7 +165,7 @@ impl<N: Arithmetic> Classic<N> {
         }
     }
 
-    /// RFC 8033 appendix A, `calculate_drop_prob`; gives whether anything changed.
+    /// RFC 8033 appendix A, `calculate_drop_prob`. Returns whether anything changed.
     pub(super) fn update(
         &mut self,
         params: &PieParams,
@@ -189,7 +189,7 @@ impl<N: Arithmetic> Classic<N> {
         before != (self.probability, self.old_delay, self.burst_allowance)
     }
 
-    /// Leaves out the updates that are due.
+    /// Skips the updates that are due.
     pub(super) fn pass_over(
         &mut self,
         params: &PieParams,
@@ -227,11 +227,11 @@ impl<N: Arithmetic> Classic<N> {
         };
     }
 
-    /// RFC 8033 sections 4.4 and 5.3: what every arrival may switch, dropped or not.
+    /// RFC 8033 sections 4.4 and 5.3: state changes on every arrival, dropped or not.
     fn on_arrival(&mut self, params: &PieParams, queue: &QueueView, now: Time) {
         if !self.is_active() {
-            // In a flow queue dummynet compares a third of the packets per queue, three by
-            // default, with bytes: any packet will do.
+            // In a flow queue dummynet compares a third of the packets per queue, three by default,
+            // with bytes: any packet is enough.
             let has_third = queue.packets >= queue.limit_packets / 3
                 || queue.bytes >= queue.limit_bytes / 3
                 || (self.keeps_delay && queue.bytes > 0);

@@ -1,14 +1,14 @@
-//! DOCSIS-PIE, the control path and the data path of RFC 8034 appendix A.
+//! DOCSIS-PIE: the control path and the data path of RFC 8034 appendix A.
 //!
-//! Where it leaves a choice, or a cable modem is not at hand:
-//! 1. With `msr` the delay is that of section 4.2, from the bytes queued and a bucket of tokens that
-//!    departures empty; without it, it is the time that the last packet waited, as in RFC 8033, and 0
-//!    if nothing is queued at an update.
+//! Where the RFC leaves a choice, or assumes a cable modem:
+//! 1. With `msr` the delay is that of section 4.2, from the bytes queued and a token bucket that
+//!    departures empty. Without it, the delay is the time that the last packet waited, as in RFC
+//!    8033, and 0 if nothing is queued at an update.
 //! 2. `BUFFER_SIZE` is the limit, in packets or in bytes, whichever the queue is nearer to.
-//! 3. Flow queues share a buffer, so that a third of it says nothing about one of them: they are
-//!    never inactive, nor is a plain one with `noonoff`.
+//! 3. Flow queues share a buffer, so a third of it says nothing about one of them: they are never
+//!    inactive, nor is a plain queue with `noonoff`.
 //! 4. With `ecn`, which section 4.7 does not have, a mark counts as a drop in all but its effect.
-//! 5. A delay counts as three days at most.
+//! 5. A delay counts as at most three days.
 
 use alloc::boxed::Box;
 
@@ -53,7 +53,8 @@ struct Bucket {
     msr: Rate,
     peak: Rate,
     capacity: u128,
-    /// Tokens at `at`, and all others here: bits times 10^9, of which a rate earns so many per ns.
+    /// Tokens at `at`. Tokens are bits times 10^9; a rate earns its number of bits per second per
+    /// ns.
     tokens: u128,
     at: Time,
 }
@@ -121,14 +122,14 @@ impl Docsis {
         }
     }
 
-    /// `calculate_drop_prob`; gives whether anything changed, or will by itself.
+    /// `calculate_drop_prob`. Returns whether anything changed, or will change by itself.
     pub(super) fn update(
         &mut self,
         params: &PieParams,
         _is_estimating: bool,
         queue: &QueueView,
     ) -> bool {
-        let before = self.told();
+        let before = self.snapshot();
         let mut is_earning = false;
         if let Some(bucket) = &self.bucket {
             let tokens = bucket.tokens_at(self.next_update);
@@ -151,7 +152,7 @@ impl Docsis {
             && 2 * self.old_delay < target
             && self.probability == 0
             && self.burst_allowance == 0;
-        // Section 4.3: two quiet samples make it quiescent, a second of them inactive.
+        // Section 4.3: two quiet samples make PIE quiescent, a further one inactive.
         match self.activity {
             Activity::Active if is_quiet => {
                 self.activity = Activity::Quiescent;
@@ -169,10 +170,10 @@ impl Docsis {
         }
         self.old_delay = delay;
         self.next_update = self.next_update.saturating_add(params.tupdate);
-        is_earning || before != self.told()
+        is_earning || before != self.snapshot()
     }
 
-    /// Leaves out the updates that are due.
+    /// Skips the updates that are due.
     pub(super) fn pass_over(
         &mut self,
         params: &PieParams,
@@ -190,13 +191,13 @@ impl Docsis {
         )
     }
 
-    /// 0 inactive, 1 quiescent, 2 active.
+    /// Returns 0 for inactive, 1 for quiescent, 2 for active.
     pub(super) fn activity(&self) -> (&'static str, StateValue) {
         ("activity", StateValue::Count(self.activity as u64))
     }
 
-    /// What an update changes.
-    fn told(&self) -> (u64, u64, u64, u64, Activity) {
+    /// Returns the variables that an update changes.
+    fn snapshot(&self) -> (u64, u64, u64, u64, Activity) {
         (
             self.probability,
             self.old_delay,
@@ -209,7 +210,7 @@ impl Docsis {
     fn control(&mut self, params: &PieParams, delay: u64) {
         let change = probability::gain(params.alpha, delay, params.target.as_ns())
             + probability::gain(params.beta, delay, self.old_delay);
-        // Section 4.4: the steps of RFC 8033 go on beyond a tenth.
+        // Section 4.4: the steps of RFC 8033 continue beyond a tenth.
         let mut step = match rfc::divisor(self.probability) {
             Some(divisor) => change / divisor,
             None if self.probability < ONE => change * 2,
@@ -256,10 +257,11 @@ impl Docsis {
             self.probability.min(Fixed56::ACCUMULATED_LOW)
         };
         if params.derand {
-            // Nothing is dropped at a short queue however much it is; 256 is more than enough.
+            // Nothing is dropped at a short queue, however much has accumulated; 256 is more than
+            // enough.
             self.accumulated = self.accumulated.saturating_add(scaled);
         }
-        // Below, nothing is dropped, but it accumulates.
+        // Below this, nothing is dropped, but the probability accumulates.
         let is_calm = (2 * self.old_delay < params.target.as_ns() && self.probability < ONE / 5)
             || queue.bytes <= 2 * params.mean_packet.as_u64();
         if is_calm || (params.derand && self.accumulated < Fixed56::ACCUMULATED_LOW) {
@@ -270,7 +272,7 @@ impl Docsis {
             return false;
         }
         self.accumulated = 0;
-        // Section 4.3: the first drop begins the protection of the burst.
+        // Section 4.3: the first drop starts the burst protection.
         if self.activity == Activity::Quiescent {
             self.activity = Activity::Active;
             self.burst_allowance = params.max_burst.as_ns();

@@ -1,13 +1,14 @@
 //! The arithmetic of FreeBSD's dummynet.
 //!
 //! Deviations from RFC 8033:
-//! 1. Probabilities are 31 bits, gains 13-bit fractions, times whole microseconds on a 32-bit clock.
+//! 1. Probabilities are 31 bits, gains 13-bit fractions, times whole microseconds on a 32-bit
+//!    clock.
 //! 2. The decay without congestion is 63/64.
-//! 3. Where departures are measured, the first measurement goes on for one more packet, which
+//! 3. Where departures are measured, the first measurement continues for one more packet, which
 //!    becomes the second sample.
 //! 4. Departures are measured by default (`ts` in `fq_pie`).
-//! 5. In `fq_pie` a queue that becomes active starts anew, an idle one is not updated at all, and the
-//!    delay of an empty queue stays that of its last packet.
+//! 5. In `fq_pie` a queue that becomes active starts afresh, an idle one is not updated at all, and
+//!    the delay of an empty queue stays that of its last packet.
 
 use super::PieParams;
 use super::classic::Arithmetic;
@@ -20,13 +21,13 @@ use crate::units::Time;
 pub(super) struct Fixed31;
 
 const MAX: i64 = (1 << 31) - 1;
-/// Bits of the fraction of a gain, and of what keeps the division by a million precise.
+/// Fraction bits of a gain, and those that keep the division by a million precise.
 const GAIN_BITS: u32 = 13;
 const SCALE_BITS: u32 = 12;
 
 impl Arithmetic for Fixed31 {
     const ONE: u64 = MAX as u64;
-    // 0.85 and 8.5 times 2^31 - 1, cut to whole numbers.
+    // 0.85 and 8.5 times 2^31 - 1, truncated to whole numbers.
     const ACCUMULATED_LOW: u64 = 1_825_361_099;
     const ACCUMULATED_HIGH: u64 = 18_253_610_999;
     const UNIT_NS: u64 = 1_000;
@@ -45,7 +46,8 @@ impl Arithmetic for Fixed31 {
         let gain = |ratio: Ratio| ratio.as_fixed(GAIN_BITS) as i64;
         let change =
             gain(params.alpha) * (delay - target) + gain(params.beta) * (delay - old_delay);
-        // The size is shifted and the sign put back, so that both directions round towards zero.
+        // The magnitude is shifted and the sign restored, so that both directions round towards
+        // zero.
         let size = change.abs().wrapping_mul((MAX << SCALE_BITS) / 1_000_000);
         let band = match old {
             p if p < MAX / 1_000_000 => 11,

@@ -3,15 +3,15 @@
 //! Deviations from RFC 8033:
 //! 1. The first update is 500 ms after the start, the others every `tupdate` rounded up to whole
 //!    milliseconds.
-//! 2. Time counts ticks of 64 ns; gains are sixteenths, cut to whole ones; probabilities are 2^-56.
+//! 2. Time counts ticks of 64 ns; gains are sixteenths, truncated to whole ones; probabilities are
+//!    2^-56.
 //! 3. Above 250 ms of delay an update adds a further 2 %.
 //! 4. The probability is not bounded by 1, only by the 64 bits that it has: by 256.
-//! 5. The burst allowance is spent by the time between dequeues, not by updates, and re-armed by
-//!    an update that finds nothing to do, not by an arrival.
+//! 5. The burst allowance is spent by the time between dequeues, not by updates, and re-armed by an
+//!    update that finds nothing to do, not by an arrival.
 //! 6. "Not congested" is judged by the delay of the packet that left last.
 //! 7. Nothing is dropped while less than two `mtu` are queued.
-//! 8. The decay without congestion is 63/64, and left out when the delay is 0 but bytes are
-//!    queued.
+//! 8. The decay without congestion is 63/64, and omitted when the delay is 0 but bytes are queued.
 //! 9. Packets are marked up to and including `max_ecnth`.
 //! 10. Where departures are measured, the rate is averaged by eighths.
 
@@ -107,7 +107,7 @@ impl Linux {
         self.burst = self.burst.saturating_sub(u64::from(passed));
     }
 
-    /// Gives whether anything changed.
+    /// Makes an update. Returns whether anything changed.
     pub(super) fn update(
         &mut self,
         params: &PieParams,
@@ -156,7 +156,7 @@ impl Linux {
         is_changed
     }
 
-    /// Leaves out the updates that are due.
+    /// Skips the updates that are due.
     pub(super) fn pass_over(
         &mut self,
         params: &PieParams,
@@ -175,7 +175,7 @@ impl Linux {
         )
     }
 
-    /// How far an update moves the probability; sums and products wrap at 64 bits.
+    /// Returns how far an update moves the probability. Sums and products wrap at 64 bits.
     fn step(&self, params: &PieParams, old_delay: u64) -> i64 {
         let gain = |ratio: Ratio| (ratio.as_fixed(4) * (MAX / TICKS_PER_SECOND)) >> 4;
         let (mut alpha, mut beta) = (gain(params.alpha), gain(params.beta));
@@ -241,7 +241,7 @@ impl Linux {
         drops
     }
 
-    /// Times the departure of 16 KiB; gives the ticks that a finished measurement took.
+    /// Times the departure of 16 KiB. Returns the ticks that a finished measurement took.
     fn measure(&mut self, packet: &Packet, queue: &QueueView, now: u64) -> u32 {
         if queue.bytes >= DQ_THRESHOLD && self.count.is_none() {
             self.stamp = Some(now);
@@ -280,7 +280,7 @@ const TICK_SHIFT: u32 = 6;
 const TICKS_PER_SECOND: u64 = 1_000_000_000 >> TICK_SHIFT;
 /// Bytes whose departure is timed.
 const DQ_THRESHOLD: u64 = 1 << 14;
-/// Bits of the fraction of a rate.
+/// Fraction bits of a rate.
 const RATE_BITS: u32 = 8;
 
 const fn ticks(ns: u64) -> u64 {

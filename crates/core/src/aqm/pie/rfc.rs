@@ -53,14 +53,15 @@ impl Arithmetic for Fixed56 {
     }
 
     fn scale(params: &PieParams, probability: u64, len: u32) -> u64 {
-        // RFC 8034 appendix A: by the size over the mean, at most 0.85.
+        // RFC 8034 appendix A: scaled by the size over the mean, at most 0.85.
         let scaled =
             u128::from(probability) * u128::from(len) / u128::from(params.mean_packet.as_u64());
         scaled.min(u128::from(Self::ACCUMULATED_LOW)) as u64
     }
 }
 
-/// RFC 8033 section 4.2: the smaller the probability, the smaller its steps; none from a tenth on.
+/// RFC 8033 section 4.2: the smaller the probability, the smaller its steps; `None` from a tenth
+/// on.
 pub(super) fn divisor(probability: u64) -> Option<i128> {
     let bands = [
         (ONE / 1_000_000, 2048),

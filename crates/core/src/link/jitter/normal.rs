@@ -1,11 +1,11 @@
 //! The normal distribution in integers: a table of its quantiles.
 
-/// How far a normal variable lies from its mean, in units of 2^-16 standard deviations, from 32
-/// uniform bits.
+/// Returns the distance of a normal variable from its mean, in units of 2^-16 standard deviations,
+/// from 32 uniform bits.
 ///
-/// The highest bit is the side. The others, plus one, count the tail beyond the result in units of
-/// 2^-32; the table has its quantiles at 16 points per octave, and between them a straight line is off
-/// by less than 5e-4 standard deviations.
+/// The highest bit selects the side. The others, plus one, count the tail beyond the result in
+/// units of 2^-32. The table has quantiles at 16 points per octave; linear interpolation between
+/// them is off by less than 5e-4 standard deviations.
 pub(super) fn deviation(bits: u32) -> i64 {
     let tail = (bits & 0x7fff_ffff) + 1;
     let octave = 31 - tail.leading_zeros();
@@ -21,8 +21,8 @@ pub(super) fn deviation(bits: u32) -> i64 {
     if bits >> 31 == 0 { size } else { -size }
 }
 
-/// `QUANTILES[16 k + s]` is the z for which a standard normal variable exceeds z with probability
-/// 2^k (1 + s / 16) / 2^32, times 2^16, rounded.
+/// `QUANTILES[16 k + s]` is the z that a standard normal variable exceeds with probability 2^k (1 +
+/// s / 16) / 2^32, times 2^16, rounded.
 #[rustfmt::skip]
 static QUANTILES: [u32; 31 * 16 + 1] = [
     408306, 407683, 407095, 406538, 406009, 405505, 405024, 404564, 404123, 403700, 403292, 402900,
@@ -73,7 +73,7 @@ static QUANTILES: [u32; 31 * 16 + 1] = [
 mod tests {
     use super::*;
 
-    /// P(Z > z), by Simpson's rule over the density up to 9 standard deviations further.
+    /// Returns P(Z > z), by Simpson's rule over the density up to 9 standard deviations further.
     fn tail(z: f64) -> f64 {
         let density = |x: f64| (-x * x / 2.0).exp() / (2.0 * core::f64::consts::PI).sqrt();
         let (n, width) = (9000, 9.0);

@@ -40,7 +40,7 @@ fn what_is_not_given_is_assumed_with_a_warning() {
     assert_eq!(profile.samples_ms().len(), 100);
     assert_eq!(profile.loss_level(), 100);
     assert_eq!(profile.warnings.len(), 2);
-    // Outside the points the curve stays where it ended.
+    // Beyond the points the curve is constant.
     assert_eq!(
         (profile.samples_ms()[0], profile.samples_ms()[99]),
         (10, 20)
@@ -115,7 +115,7 @@ fn a_packet_occupies_the_link_longer_and_may_be_lost() {
         assert_eq!(span, Span::from_ms(20));
         lost += u32::from(is_lost);
     }
-    // Half of the samples lose: sigma = sqrt(10 000 / 4) = 50; 5 sigma = 250.
+    // Half of the samples are lost: sigma = sqrt(10 000 / 4) = 50; 5 sigma = 250.
     assert!(lost.abs_diff(n / 2) < 250, "{lost}");
     assert_eq!(
         profile.transmission(Rate::UNLIMITED, 1250, &mut rng),

@@ -2,28 +2,28 @@
 
 use crate::units::{Rate, Time};
 
-/// Moves on by the time that each packet takes, from where it was and not from now: so the rate is
-/// exact in the long run, whatever the delay with which the host asks, and there is no burst but
-/// the one that makes up for that delay.
+/// Advances by the time that each packet takes, from its own position and not from now. The rate is
+/// therefore exact in the long run, however late the host asks, and the only burst is the one that
+/// makes up for that lateness.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
     at: Time,
-    /// What `at` should be beyond its nanosecond, in units of 1 / rate.
+    /// The fraction of a nanosecond that `at` lacks, in units of 1 / rate.
     carry: u64,
 }
 
 impl Clock {
-    /// When the next packet may leave.
+    /// Returns when the next packet may leave.
     pub(super) const fn at(self) -> Time {
         self.at
     }
 
-    /// Saves nothing up: an idle link starts now.
+    /// Forgets saved-up time: an idle link starts now.
     pub(super) fn restart(&mut self, now: Time) {
         *self = Clock { at: now, carry: 0 };
     }
 
-    /// Moves on by `bytes` at `rate`.
+    /// Advances by `bytes` at `rate`.
     pub(super) fn charge(&mut self, bytes: u64, rate: Rate) {
         if rate.is_unlimited() {
             return;
@@ -42,8 +42,8 @@ mod tests {
 
     #[test]
     fn the_rate_is_exact_in_the_long_run() {
-        // 3 bit/s and packets of one byte: 8/3 s each. After 3000 packets 8000 s have passed, not a
-        // nanosecond more.
+        // 3 bit/s and packets of one byte: 8/3 s each. After 3000 packets exactly 8000 s have
+        // passed.
         let mut clock = Clock::default();
         let rate = Rate::from_bps(3);
         clock.charge(1, rate);

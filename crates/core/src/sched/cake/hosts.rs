@@ -1,4 +1,4 @@
-//! How many bulk flows each host has, in a set-associative table.
+//! The number of bulk flows of each host, in a set-associative table.
 
 use alloc::vec::Vec;
 
@@ -6,14 +6,14 @@ use super::tin::QUEUES;
 
 const WAYS: u32 = 8;
 
-/// Which end of a flow a host is.
+/// The end of a flow that a host is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Source = 0,
     Destination = 1,
 }
 
-/// Source and destination hosts, each in a table of their own.
+/// Source and destination hosts, in one table each.
 #[derive(Default)]
 pub(super) struct Hosts([Vec<Host>; 2]);
 
@@ -30,8 +30,8 @@ impl Hosts {
         }
     }
 
-    /// The place of the host with hash `tag`: where it is, else where no host has bulk flows, else
-    /// where the hash says, shared with another.
+    /// Returns the place of the host with hash `tag`: its own place, else one without bulk flows,
+    /// else the place that the hash names, which it then shares.
     pub(super) fn find(&mut self, side: Side, tag: u32) -> u16 {
         let hosts = &mut self.0[side as usize];
         let direct = tag % QUEUES;
@@ -61,7 +61,7 @@ impl Hosts {
 
 #[cfg(test)]
 impl Hosts {
-    /// Bulk flows of all hosts of each side.
+    /// Returns the bulk flows of all hosts of each side.
     pub(super) fn counted(&self) -> [usize; 2] {
         [0, 1].map(|side: usize| {
             let flows = self.0[side].iter().map(|host| usize::from(host.bulk_flows));

@@ -5,8 +5,8 @@ use alloc::collections::BTreeMap;
 
 const MS: u64 = 1_000_000;
 
-/// What a host would read in the bytes of acknowledgements: slot n says that it has all up to
-/// `acked[n]`; none is no pure acknowledgement.
+/// The acknowledgements that a host would read from packets: slot n acknowledges everything up to
+/// `acked[n]`; `None` is not a pure acknowledgement.
 #[derive(Default)]
 struct Host {
     drops: DropCounter,
@@ -72,7 +72,7 @@ impl Bench {
         self.cake.dequeue(&mut cx)
     }
 
-    /// Takes `count` packets, each as soon as it may leave.
+    /// Dequeues `count` packets, each as soon as it may leave.
     fn take_in_time(&mut self, count: usize) -> Vec<Packet> {
         let mut taken = Vec::new();
         while taken.len() < count {
@@ -86,7 +86,7 @@ impl Bench {
         taken
     }
 
-    /// Keeps `backlogs` full while `count` packets leave; gives how many of each slot did.
+    /// Keeps `backlogs` full while `count` packets leave, and returns how many of each slot did.
     fn saturate(&mut self, backlogs: &[To], count: usize) -> Vec<usize> {
         for _ in 0..20 {
             for (slot, to) in backlogs.iter().enumerate() {
@@ -125,14 +125,14 @@ fn blue_calms_down_while_a_flow_that_is_alone_pauses() {
     assert!((blue(&bench).unwrap() - 1.0 / 256.0).abs() < 1e-8);
     assert!(bench.take().is_some());
     assert!(bench.take().is_none());
-    // 1/4096 less for each 5 ms and 1 ns of the pause: all of it is gone after 16 of them, and what 1/4096
-    // lacks in billionths after the 17th.
+    // 1/4096 less for each 5 ms and 1 ns of the pause: all of it is gone after 16 of them, and the
+    // part that 1/4096 lacks in billionths after the 17th.
     bench.now = Time::from_ns(100 * MS);
     bench.offer(2, 1000, To::default());
     assert_eq!(blue(&bench), Some(0.0));
 }
 
-/// No AQM action, so that what is sent is decided by the turns alone.
+/// Without AQM action the turns alone decide what is sent.
 fn patient() -> CakeParams {
     CakeParams {
         rtt: Span::from_secs(100),
@@ -146,7 +146,7 @@ fn packets_leave_at_the_rate_and_without_a_burst() {
         bandwidth: Rate::from_bps(8_000_000),
         ..patient()
     });
-    // Idle for a second saves nothing: 1000 B at 8 Mbit/s leave every millisecond.
+    // A second of idleness saves nothing: 1000 B at 8 Mbit/s leave every millisecond.
     bench.now = Time::from_ns(1000 * MS);
     for slot in 0..5 {
         bench.offer(slot, 1000, To::default());
@@ -247,15 +247,15 @@ fn a_tin_has_priority_up_to_its_threshold() {
         tins,
         ..patient()
     };
-    // Each tin is urgent whenever its clock, which runs at its part of the rate, is due: voice sends
-    // a quarter of all packets and bulk a sixteenth; best effort gets the rest.
+    // Each tin is urgent whenever its clock, which runs at its part of the rate, is due: voice
+    // sends a quarter of all packets and bulk a sixteenth; best effort gets the rest.
     let mut bench = Bench::new(&params(CakeTins::Diffserv3));
     let sent = bench.saturate(&[BULK, BEST_EFFORT, VOICE], 1600);
     assert_eq!(sent, [100, 1100, 400]);
     let mut bench = Bench::new(&params(CakeTins::Diffserv4));
     let sent = bench.saturate(&[BULK, BEST_EFFORT, VIDEO, VOICE], 1600);
     assert_eq!(sent, [100, 300, 800, 400]);
-    // A tin that is alone has the whole rate.
+    // A single active tin has the whole rate.
     let mut bench = Bench::new(&params(CakeTins::Diffserv3));
     assert_eq!(bench.saturate(&[BULK], 100), [100]);
     assert_eq!(bench.now, Time::from_ns(99 * MS));
@@ -264,8 +264,8 @@ fn a_tin_has_priority_up_to_its_threshold() {
 #[test]
 fn without_a_rate_tins_share_by_their_quanta() {
     let mut bench = Bench::new(&patient());
-    // 64 : 1024 : 256 bytes per turn, so of 1344 packets 64, 1024 and 256, but for one turn's error
-    // of a packet each.
+    // 64 : 1024 : 256 bytes per turn, so of 1344 packets 64, 1024 and 256, within an error of one
+    // packet each for one turn.
     let sent = bench.saturate(&[BULK, BEST_EFFORT, VOICE], 1344);
     for (sent, due) in sent.iter().zip([64usize, 1024, 256]) {
         assert!(sent.abs_diff(due) <= 2, "{sent} of {due}");
@@ -311,7 +311,7 @@ fn hosts_share_before_their_flows_do() {
         let sent = isolated(isolation).saturate(&flows, 1000);
         close(sent, [125, 125, 125, 125, 500]);
     }
-    // Host 1 has one queue then, and its flows are not told apart.
+    // Host 1 then has one queue, and its flows are not distinguished.
     for isolation in [
         CakeIsolation::SrcHost,
         CakeIsolation::DstHost,
@@ -320,7 +320,7 @@ fn hosts_share_before_their_flows_do() {
         let sent = isolated(isolation).saturate(&flows, 1000);
         close(sent, [125, 125, 125, 125, 500]);
     }
-    // One queue for all.
+    // One queue for all packets.
     let blind = isolated(CakeIsolation::FlowBlind).saturate(&flows, 1000);
     close(blind, [200, 200, 200, 200, 200]);
 }
@@ -391,11 +391,11 @@ fn eight_flows_that_hash_alike_have_eight_queues() {
         tin.arrived(id, &mut cx);
         queues.push(id);
     }
-    // The set of queue 5 is 0 to 7, taken in turn from 5 on.
+    // The set of queue 5 is 0 to 7, searched from 5 on.
     assert_eq!(queues, [5, 6, 7, 0, 1, 2, 3, 4]);
     let again: Vec<u32> = (0..8).map(|n| tin.classify(&packet(n))).collect();
     assert_eq!(again, queues, "a flow keeps its queue");
-    // The ninth must share, and does so with the one that the hash names.
+    // The ninth flow must share, and shares the queue that its hash names.
     assert_eq!(tin.classify(&packet(8)), 5);
 }
 
@@ -426,7 +426,7 @@ fn the_fattest_flow_gives_way() {
             },
         );
     }
-    // Three too many: they go from the head of flow 1.
+    // Three packets too many: they leave from the head of flow 1.
     assert_eq!(bench.host.drops.count(DropReason::Evicted), 3);
     let mut left: Vec<u32> = bench.take_in_time(20).iter().map(|p| p.slot).collect();
     left.sort_unstable();
@@ -444,7 +444,8 @@ fn memory_is_limited_by_rate_and_rtt() {
         cake.limit.bytes
     };
     let auto = Bytes::new(u64::MAX);
-    // 1 Gbit/s for 100 ms are 12.5 MB, four times that 50 MB; at 10 Mbit/s it is less than 4 MiB.
+    // 1 Gbit/s for 100 ms are 12.5 MB, four times that is 50 MB; at 10 Mbit/s it is less than 4
+    // MiB.
     assert_eq!(limit(Rate::from_bps(1_000_000_000), auto), 50_000_000);
     assert_eq!(limit(Rate::from_bps(10_000_000), auto), 4 << 20);
     assert_eq!(limit(Rate::UNLIMITED, auto), u64::MAX);
@@ -465,7 +466,7 @@ fn a_slow_tin_allows_for_its_longest_packets() {
 
 #[test]
 fn a_standing_queue_is_signalled() {
-    // Twice as much arrives as leaves: COBALT drops, and marks what can be marked.
+    // Twice as much arrives as leaves: COBALT drops packets, and marks those that are ECN-capable.
     for (ecn, is_marked) in [(crate::Ecn::NotEct, false), (crate::Ecn::Ect0, true)] {
         let mut bench = Bench::new(&CakeParams {
             bandwidth: Rate::from_bps(10_000_000),
@@ -515,7 +516,7 @@ fn ack_bench(ack_filter: AckFilter, acked: &[Option<u32>]) -> Bench {
 fn redundant_acknowledgements_are_removed() {
     let acks: Vec<Option<u32>> = (0..6).map(Some).collect();
     assert!(ack_bench(AckFilter::Off, &acks).host.filtered.is_empty());
-    // One is kept before the newest, so the queue never has more than two.
+    // One is kept before the newest, so the queue never holds more than two.
     let mut bench = ack_bench(AckFilter::On, &acks);
     assert_eq!(bench.host.filtered, [0, 1, 2, 3]);
     let left: Vec<u32> = bench.take_in_time(9).iter().map(|p| p.slot).collect();
@@ -526,11 +527,11 @@ fn redundant_acknowledgements_are_removed() {
 
 #[test]
 fn duplicate_acknowledgements_and_data_are_kept() {
-    // Three duplicates tell the sender of a loss: none may go.
+    // Three duplicates signal a loss to the sender: none may be removed.
     let bench = ack_bench(AckFilter::Aggressive, &[Some(7), Some(7), Some(7), Some(7)]);
     assert!(bench.host.filtered.is_empty());
-    // Packets with data are never removed. The pure ones around them are, two at least being
-    // redundant, though not adjacent.
+    // Packets with data are never removed. Of the pure ones around them at least two are redundant
+    // and removed, although they are not adjacent.
     let mixed = [Some(1), None, Some(2), None, Some(3)];
     assert_eq!(ack_bench(AckFilter::On, &mixed).host.filtered, [0]);
 }
@@ -548,9 +549,9 @@ fn an_acknowledgement_that_has_left_is_not_looked_at() {
 
 #[test]
 fn dropped_packets_count_at_ingress() {
-    // The queue is full with five packets; twenty more are dropped. At egress the sixth packet
-    // leaves 1 ms after the fifth; at ingress the drops have used the link too, up to what the
-    // failsafe allows: two thirds of the rate for packets that are sent.
+    // The queue is full with five packets, and twenty more are dropped. At egress the sixth packet
+    // leaves 1 ms after the fifth. At ingress the drops have used the link too, up to the limit of
+    // the failsafe: two thirds of the rate remain for packets that are sent.
     for (ingress, at) in [(false, 1000), (true, 1500)] {
         let mut bench = Bench::new(&CakeParams {
             bandwidth: Rate::from_bps(8_000_000),
@@ -568,7 +569,7 @@ fn dropped_packets_count_at_ingress() {
 
 #[test]
 fn host_counts_stay_true_when_queues_are_shared() {
-    // Far more flows than queues, so that sets are full and flows take over one another's queues.
+    // Far more flows than queues, so that sets are full and flows take over each other's queues.
     let mut bench = Bench::new(&CakeParams {
         limit: 4000,
         ..patient()

@@ -14,15 +14,15 @@ use crate::units::{Rate, Span, Time};
 
 /// Queues of a tin.
 pub(super) const QUEUES: u32 = 1024;
-/// Queues among which a hash can choose, and so the flows that must meet before two share one.
+/// Queues among which a hash can choose. That many flows must collide before two share a queue.
 const WAYS: u32 = 8;
 /// Fraction bits of deficits: a quantum is divided by the number of a host's flows.
 pub(super) const FRACTION: u32 = 16;
 
-/// How flows are told apart, and between which hosts the link is shared first.
+/// How flows are distinguished, and between which hosts the link is shared first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Isolation {
-    /// The hash that names a packet's flow.
+    /// The hash that identifies a packet's flow.
     pub(super) flow: fn(&Packet) -> u32,
     /// Whether flows of one source host share a turn.
     pub(super) by_source: bool,
@@ -32,11 +32,11 @@ pub(super) struct Isolation {
 
 /// A tin.
 pub(super) struct Tin {
-    /// Rate up to which the tin has priority.
+    /// The rate up to which the tin has priority.
     pub(super) threshold: Rate,
     /// When the tin has used up its threshold.
     pub(super) ready_at: Time,
-    /// Bytes per turn of the tin, when there is no rate to divide.
+    /// Bytes per turn of the tin when there is no rate to divide.
     pub(super) quantum: i64,
     pub(super) deficit: i64,
     pub(super) backlog: Backlog,
@@ -50,24 +50,24 @@ pub(super) struct Tin {
     /// Flows that take turns.
     old: Ring,
     hosts: Hosts,
-    /// Flows in either list, also those that are empty.
+    /// Flows in either list, including empty ones.
     pub(super) active: u32,
-    /// Flows that take turns and had packets when theirs came.
+    /// Flows that take turns and had packets when their turn came.
     pub(super) bulk: u32,
     aqm: Arc<CobaltParams>,
 }
 
 /// A flow queue.
 pub(super) struct Flow {
-    /// The hash of the flow that the queue belongs to.
+    /// Hash of the flow that owns the queue.
     tag: u32,
     pub(super) chain: Chain,
     pub(super) backlog: Backlog,
-    /// Bytes that may be sent in this turn, with [`FRACTION`] bits.
+    /// Bytes that may still be sent in this turn, with [`FRACTION`] bits.
     pub(super) deficit: i64,
     turn: Turn,
     hosts: [u16; 2],
-    /// The nodes of the last two pure acknowledgements, older first, or [`NONE`].
+    /// Nodes of the last two pure acknowledgements, older first, or [`NONE`].
     pub(super) acks: [u32; 2],
     pub(super) aqm: Cobalt,
 }
@@ -85,7 +85,7 @@ enum Turn {
 }
 
 impl Tin {
-    /// An empty tin whose flows may use `threshold` of the link with priority.
+    /// Creates an empty tin whose flows may use `threshold` of the link with priority.
     pub(super) fn new(
         threshold: Rate,
         quantum: i64,
@@ -111,8 +111,8 @@ impl Tin {
         }
     }
 
-    /// The queue of a packet. A flow keeps its queue while it is active; a queue that is taken over
-    /// starts with a fresh AQM.
+    /// Returns the queue of a packet. A flow keeps its queue while it is active; a queue that is
+    /// taken over starts with a fresh AQM.
     pub(super) fn classify(&mut self, packet: &Packet) -> u32 {
         if self.flows.is_empty() {
             self.allocate();
@@ -126,7 +126,7 @@ impl Tin {
         let ways = (0..WAYS).map(|i| (direct & !(WAYS - 1)) | ((direct + i) & (WAYS - 1)));
         let of_flow = ways.clone().find(|i| self.flows[*i as usize].tag == tag);
         let is_free = |i: &u32| self.flows[*i as usize].turn == Turn::Off;
-        // If all are taken, two flows share the queue that the hash named first.
+        // If all queues are in use, two flows share the one that the hash named first.
         let id = of_flow
             .or_else(|| ways.clone().find(is_free))
             .unwrap_or(direct);
@@ -142,7 +142,7 @@ impl Tin {
         id
     }
 
-    /// The flow `id` has got a packet.
+    /// Records that flow `id` received a packet.
     pub(super) fn arrived(&mut self, id: u32, cx: &mut Cx<'_>) {
         match self.flows[id as usize].turn {
             Turn::Off => {
@@ -162,13 +162,13 @@ impl Tin {
         }
     }
 
-    /// The first flow of the lists.
+    /// Returns the first flow of the lists.
     pub(super) fn first(&self) -> Option<u32> {
         self.new.first().or(self.old.first())
     }
 
-    /// The flow whose turn it is, which may turn out to be empty (DRR++: M. MacGregor and W. Shi,
-    /// "Deficits for Bursty Latency-Critical Flows", ICON 2000).
+    /// Returns the flow whose turn it is, which may turn out to be empty (DRR++: M. MacGregor and
+    /// W. Shi, "Deficits for Bursty Latency-Critical Flows", ICON 2000).
     pub(super) fn next(&mut self) -> Option<u32> {
         loop {
             let id = self.first()?;
@@ -196,7 +196,7 @@ impl Tin {
         }
     }
 
-    /// The flow `id`, whose turn it was, is empty: it leaves its list.
+    /// Removes flow `id`, whose turn it was and which is empty, from its list.
     pub(super) fn retire(&mut self, id: u32, cx: &mut Cx<'_>) {
         let turn = core::mem::replace(&mut self.flows[id as usize].turn, Turn::Off);
         match turn {
@@ -214,7 +214,7 @@ impl Tin {
         aqm.on_deactivate(cx);
     }
 
-    /// The active flows.
+    /// Iterates over the active flows.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Flow)> {
         let flows = self.flows.iter().enumerate();
         flows
@@ -222,7 +222,7 @@ impl Tin {
             .map(|(id, flow)| (id as u32, flow))
     }
 
-    /// Charges `busy` of the link at the threshold's rate to the tin.
+    /// Charges the tin for `bytes` at the rate of its threshold.
     pub(super) fn charge(&mut self, bytes: u64, now: Time) {
         let busy: Span = self.threshold.transmission(bytes);
         // A tin that kept below its threshold saves up; one that exceeded it owes one packet.
@@ -234,7 +234,7 @@ impl Tin {
         self.deficit -= bytes as i64;
     }
 
-    /// A flow's quantum, divided by the number of bulk flows of its busier host.
+    /// Returns a flow's quantum, divided by the number of bulk flows of its busier host.
     fn quantum_of(&self, id: u32) -> i64 {
         let hosts = self.flows[id as usize].hosts;
         let load = |isolates: bool, side: Side| match isolates {
@@ -251,7 +251,7 @@ impl Tin {
         }
     }
 
-    /// Counts a flow among the bulk flows of its hosts, or no longer.
+    /// Adds a flow to the bulk flows of its hosts, or removes it from them.
     fn count_bulk(&mut self, id: u32, is_bulk: bool) {
         if is_bulk {
             self.bulk += 1;
@@ -269,7 +269,7 @@ impl Tin {
         }
     }
 
-    /// Notes the hosts of the packet as those of the flow.
+    /// Records the hosts of the packet as those of the flow.
     fn assign_hosts(&mut self, id: u32, packet: &Packet) {
         let is_bulk = self.flows[id as usize].turn == Turn::Bulk;
         if is_bulk {
@@ -309,7 +309,7 @@ impl Tin {
 }
 
 impl Flow {
-    /// What its AQM sees; all queues hold `total`.
+    /// Returns what the AQM of a flow sees; all queues hold `total`.
     #[inline]
     pub(super) fn view(&self, total: &Backlog, limit: &Backlog) -> QueueView {
         QueueView {
@@ -321,7 +321,7 @@ impl Flow {
         }
     }
 
-    /// The packet in `node` leaves: if it is a remembered acknowledgement, it no longer is.
+    /// Forgets the packet in `node`, which leaves, if it is a remembered acknowledgement.
     #[inline]
     pub(super) fn forget_ack(&mut self, node: u32) {
         for ack in &mut self.acks {
@@ -334,19 +334,19 @@ impl Flow {
 
 #[cfg(test)]
 impl Tin {
-    /// Bulk flows, by both of their hosts.
+    /// Returns the bulk flows, counted by each of their hosts.
     pub(super) fn bulk_flows(&self) -> [usize; 2] {
         let bulk = self.flows.iter().filter(|flow| flow.turn == Turn::Bulk);
         [bulk.count(); 2]
     }
 
-    /// Bulk flows that hosts have been charged with.
+    /// Returns the bulk flows that hosts have been charged with.
     pub(super) fn counted_bulk_flows(&self) -> [usize; 2] {
         self.hosts.counted()
     }
 }
 
-/// Bytes per turn: a 4096th of a second of the tin's rate, 300 to 1514.
+/// Returns the bytes per turn: a 4096th of a second of the tin's rate, 300 to 1514.
 fn flow_quantum(rate: Rate) -> i64 {
     if rate.is_unlimited() {
         return 1514;

@@ -64,7 +64,7 @@ impl Bench {
         self.call(|d, cx| d.dequeue(cx)).map(|p| p.slot)
     }
 
-    /// Runs the timers up to `ns`; gives p' after each, in units of 10^-5.
+    /// Runs the timers up to `ns` and returns p' after each, in units of 10^-5.
     fn updates(&mut self, ns: u64) -> Vec<u64> {
         let mut seen = Vec::new();
         while let Some(due) = self.dualpi2.next_timer().filter(|t| t.as_ns() <= ns) {
@@ -95,7 +95,7 @@ fn the_base_probability_follows_the_hand_computed_trajectory() {
     assert!(bench.take().is_some() && bench.take().is_some());
     assert_eq!(bench.updates(200 * MS), [576, 336, 96, 0]);
     assert_eq!(bench.dualpi2.next_timer(), None, "nothing left to decay");
-    // The clock goes on: the next update is due at a multiple of 16 ms.
+    // The clock continues: the next update is due at a multiple of 16 ms.
     bench.at(205 * MS).offer(2, Ecn::NotEct);
     assert_eq!(bench.dualpi2.next_timer(), Some(Time::from_ns(208 * MS)));
 }
@@ -114,7 +114,7 @@ fn classic_signals_come_by_the_square_and_evenly() {
         bench.offer(slot, Ecn::NotEct);
     }
     while bench.take().is_some() {}
-    // 100 * 0.04 are four more, with what was left over: at 101, 126, 151, 176.
+    // 100 * 0.04 are four more signals, with the remainder: at 101, 126, 151, 176.
     assert_eq!(bench.sink.drops.count(DropReason::Congestion), 4);
 }
 
@@ -149,8 +149,8 @@ fn the_ramp_marks_by_delay_and_spares_a_single_packet() {
     }
     bench.at(5 * MS);
     while bench.take().is_some() {}
-    // Probability 1 while more than one is left: packets 0, 1 and 2. The accumulator must exceed
-    // 1, so the first one passes.
+    // Probability 1 while more than one packet is left: packets 0, 1 and 2. The accumulator must
+    // exceed 1, so the first one passes.
     assert_eq!(bench.sink.marked, [1, 2]);
 }
 
@@ -179,7 +179,7 @@ fn a_ramp_without_a_range_is_a_step() {
     assert_eq!(bench.dualpi2.p_own(Span::from_ms(1)), ONE);
 }
 
-/// RFC 9332 appendix A.1: `lq.byt() + cq.byt() + MTU > limit`, before the packet is looked at.
+/// RFC 9332 appendix A.1: `lq.byt() + cq.byt() + MTU > limit`, regardless of the packet's size.
 #[test]
 fn a_packet_needs_the_room_of_a_full_one() {
     let params = DualPi2Params {
@@ -192,7 +192,8 @@ fn a_packet_needs_the_room_of_a_full_one() {
         bench.call(|d, cx| d.enqueue(packet, cx));
         bench.dualpi2.backlog().bytes
     };
-    // 1500 + 1500 + 1514 are the limit; one byte more and a small packet is refused as a full one is.
+    // 1500 + 1500 + 1514 is the limit. With one byte more, a small packet is refused as a full one
+    // is.
     assert_eq!(offer(0, 1500), 1500);
     assert_eq!(offer(1, 1500), 3000);
     assert_eq!(offer(2, 1), 3001);
@@ -225,7 +226,7 @@ fn round_robin_gives_the_classic_queue_its_share() {
     let classic = (0..1000)
         .filter(|_| bench.take().is_some_and(|slot| slot >= 1000))
         .count();
-    // A tenth of 1000 equal packets, but for the head start of one MTU.
+    // A tenth of 1000 equal packets, within the head start of one MTU.
     assert!((99..=101).contains(&classic), "{classic}");
 }
 
@@ -240,7 +241,8 @@ fn the_time_shift_lets_l4s_packets_go_first() {
     bench.offer(1, Ecn::NotEct);
     bench.at(50 * MS).offer(2, Ecn::Ect1);
     bench.at(51 * MS).offer(3, Ecn::Ect1);
-    // 2 arrived 50 ms after 0, which is the shift: it goes first. 3 arrived later than that.
+    // Packet 2 arrived 50 ms after 0, which is the shift: it leaves first. Packet 3 arrived later
+    // than that.
     let order: Vec<u32> = core::iter::from_fn(|| bench.take()).collect();
     assert_eq!(order, [2, 0, 1, 3]);
 }
@@ -265,8 +267,8 @@ fn overload_drops_what_marks_no_longer_control() {
         bench.offer(slot, Ecn::Ect1);
     }
     while bench.take().is_some() {}
-    // One accumulator for both draws: 0.25, mark at 1.25; 0.5, mark at 1.5; 0.75, mark; 1, mark at 2;
-    // 1.25, drop. So the 5th packet and then every 4th are dropped, and all others marked.
+    // One accumulator for both draws: 0.25, mark at 1.25; 0.5, mark at 1.5; 0.75, mark; 1, mark at
+    // 2; 1.25, drop. So the 5th packet and then every 4th are dropped, and all others marked.
     assert_eq!(bench.sink.drops.count(DropReason::Overload), 24);
     assert_eq!(bench.sink.marked.len(), 76);
     assert!(

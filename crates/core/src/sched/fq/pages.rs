@@ -1,9 +1,9 @@
-//! Storage of the queues: those that have seen a packet, beside one another or in pages.
+//! Storage of the queues that have seen a packet: in a short list, or in pages.
 //!
-//! Of the 1024 queues of a subscriber's link hardly ever more than a few have seen a packet. The first
-//! [`FEW`] stand in a list, their numbers with the discipline: a packet of a link that nothing has
-//! touched for long pays for one line of it, and the link takes hundreds of bytes instead of 64 KiB.
-//! From then on queues are in pages that come into being with their first packet. A queue that is
+//! Of the 1024 queues of a subscriber's link rarely more than a few have seen a packet. The first
+//! [`FEW`] are in a list, and their numbers are stored with the discipline. A packet on a link that
+//! is in no cache fetches one line of the list, and the link takes hundreds of bytes instead of 64
+//! KiB. Beyond that, queues are in pages, which are allocated with their first packet. A queue
 //! reached through its page costs one more load, of a pointer that stays in the cache.
 
 use alloc::boxed::Box;
@@ -24,9 +24,10 @@ const PAGE: usize = 16;
 #[repr(C)]
 pub(super) struct Queues<A: AqmAlgorithm> {
     len: u32,
-    /// What a flow's hash is cut to: all of it, unless the number of queues is a power of two.
+    /// Mask for a flow's hash: all ones, unless the number of queues is a power of two.
     mask: u32,
-    /// The number of the queue that was changed last and its place in `few`, which it mostly is again.
+    /// The number of the queue that was changed last and its place in `few`. The next queue is
+    /// usually the same.
     last: (u32, u32),
     few: Vec<Queue<A>>,
     /// Empty as long as the few are not too many.
@@ -37,7 +38,7 @@ pub(super) struct Queues<A: AqmAlgorithm> {
 }
 
 impl<A: AqmAlgorithm> Queues<A> {
-    /// So many queues, none of which takes memory yet.
+    /// Creates `len` queues, none of which takes memory yet.
     pub(super) fn new(len: usize, params: Arc<A::Params>) -> Self {
         Queues {
             len: len as u32,
@@ -53,17 +54,17 @@ impl<A: AqmAlgorithm> Queues<A> {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of queues.
     pub(super) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// What their AQMs share.
+    /// Returns the parameters that the AQMs share.
     pub(super) const fn params(&self) -> &Arc<A::Params> {
         &self.params
     }
 
-    /// The queue of a flow.
+    /// Returns the queue of a flow.
     #[inline]
     pub(super) fn number(&self, flow: u32) -> u32 {
         let number = flow & self.mask;
@@ -74,20 +75,20 @@ impl<A: AqmAlgorithm> Queues<A> {
         }
     }
 
-    /// Whether the queues that have seen a packet are too many for a list.
+    /// Returns whether too many queues have seen a packet for a list.
     #[inline]
     pub(super) fn are_many(&self) -> bool {
         !self.pages.is_empty()
     }
 
-    /// Whether the few may not have this one among them.
+    /// Returns whether the queue may be missing from the few.
     #[inline]
-    pub(super) fn is_unmet(&self, queue: u32) -> bool {
+    pub(super) fn may_lack(&self, queue: u32) -> bool {
         queue as usize / PAGE >= self.pages.len() && self.last.0 != queue
     }
 
-    /// Finds a queue among the few or takes it in; no if they are too many.
-    pub(super) fn meet(&mut self, queue: usize) -> bool {
+    /// Finds a queue among the few or adds it. Returns `false` if they are too many.
+    pub(super) fn ensure(&mut self, queue: usize) -> bool {
         let place = self.place(queue).or_else(|| self.add(queue));
         if let Some(at) = place {
             self.last = (queue as u32, at as u32);
@@ -95,7 +96,7 @@ impl<A: AqmAlgorithm> Queues<A> {
         place.is_some()
     }
 
-    /// The one of the few that holds packets and has the largest weight, of equal ones that with the
+    /// Returns the one of the few that holds packets and has the largest weight; of equal ones the
     /// lowest number.
     pub(super) fn fattest_of_few(&self, weight: impl Fn(&Queue<A>) -> u64) -> u32 {
         let few = self.numbers.iter().zip(&self.few);
@@ -106,7 +107,7 @@ impl<A: AqmAlgorithm> Queues<A> {
         u32::from(*number)
     }
 
-    /// Moves the few into pages; their numbers.
+    /// Moves the few into pages and returns their numbers.
     pub(super) fn spread(&mut self) -> [u16; FEW] {
         let pages = self.len().div_ceil(PAGE);
         self.pages.resize_with(pages, || None);
@@ -118,21 +119,21 @@ impl<A: AqmAlgorithm> Queues<A> {
         self.numbers
     }
 
-    /// Where among the few a queue is.
+    /// Returns the place of a queue among the few.
     #[inline(never)]
     fn place(&self, queue: usize) -> Option<usize> {
         let numbers = &self.numbers[..self.few.len()];
         numbers.iter().position(|n| usize::from(*n) == queue)
     }
 
-    /// Takes a queue into the few; its place, or none if they are too many.
+    /// Adds a queue to the few. Returns its place, or `None` if they are too many.
     #[cold]
     fn add(&mut self, queue: usize) -> Option<usize> {
         if self.few.len() == FEW {
             return None;
         }
         if self.few.is_empty() {
-            // Most links of very many have one flow at a time: room for one, not for four.
+            // Most of very many links have one flow at a time: room for one, not for four.
             self.few.reserve_exact(1);
         }
         // `flows` is at most 65536.
@@ -143,7 +144,7 @@ impl<A: AqmAlgorithm> Queues<A> {
 }
 
 impl<A: AqmAlgorithm> Queues<A> {
-    /// A queue, if it has seen a packet or one of its page has.
+    /// Returns a queue if it, or another one of its page, has seen a packet.
     pub(super) fn get(&self, queue: u32) -> Option<&Queue<A>> {
         let queue = queue as usize;
         match self.pages.get(queue / PAGE) {
@@ -152,14 +153,14 @@ impl<A: AqmAlgorithm> Queues<A> {
         }
     }
 
-    /// A queue. One that is not among the few has been met.
+    /// Returns a queue. One that is not among the few has been added before.
     #[inline]
     pub(super) fn at(&mut self, queue: u32) -> &mut Queue<A> {
         let queue = queue as usize;
         if queue / PAGE >= self.pages.len() {
             if self.last.0 as usize != queue {
-                let is_met = self.meet(queue);
-                assert!(is_met, "more queues than a few are spread first");
+                let is_there = self.ensure(queue);
+                assert!(is_there, "more queues than a few are spread first");
             }
             return &mut self.few[self.last.1 as usize];
         }
@@ -208,7 +209,8 @@ mod tests {
             };
             let mut fq = Fq::<DropTail>::new(&params, NoParams);
             let (mut rng, mut sink) = (Rng::from_seed(1), Dropped::default());
-            // Three packets of flow 700 in slots 0 to 2, then one of each other, and one too many.
+            // Three packets of flow 700 in slots 0 to 2, then one of each other flow, and one too
+            // many.
             for slot in 0..others + 4 {
                 let mut packet = Packet::new(slot, 1000);
                 packet.flow = if slot < 3 { 700 } else { 37 * slot };

@@ -1,46 +1,48 @@
-//! Storage of the packets of all queues: chains through one array, so that no queue owns an
-//! allocation and none is made once the array has the size of the largest backlog.
+//! Storage of the packets of all queues: chains through one array. No queue owns an allocation, and
+//! none is made once the array has the size of the largest backlog.
 //!
-//! Nodes that were freed lately are used again first, and in the order in which they were freed: they are
-//! still in the cache, and the packets of a queue, which come and go in order, stay in order in memory,
-//! where the processor fetches them ahead. Last in, first out would shuffle them a little with every lap,
-//! most of all when overflow frees many at once. A pool of few nodes is in the cache as a whole, or, of a
-//! link of very many, not at all: it does without, and without the memory.
+//! Recently freed nodes are reused first, in the order in which they were freed. They are still in
+//! the cache, and the packets of a queue, which arrive and leave in order, stay in order in memory,
+//! where the processor prefetches them. Reuse in last-in, first-out order would shuffle them a
+//! little with every round, most of all when an overflow frees many at once. A small pool is in the
+//! cache as a whole or, on one of very many links, not at all; it needs no such order and does not
+//! allocate the memory for it.
 //!
-//! Who takes a packet out fetches the node behind it, which the next turn of the queue will need.
+//! Taking a packet out fetches the node behind it, which the next turn of the queue will need.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::packet::Packet;
+use crate::prefetch;
 
 /// No node, no queue.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// All nodes, those in use and those that are free.
+/// All nodes, used and free.
 #[derive(Debug)]
 pub(super) struct Pool {
     nodes: Vec<Node>,
-    /// Nodes that were freed lately: a ring, which begins at `recent_first` and has `recent_len`.
-    /// It has no room before there are more nodes than it holds.
+    /// Recently freed nodes: a ring of `recent_len` nodes from `recent_first` on. It is allocated
+    /// only when there are more nodes than it holds.
     recent: Option<Box<[u32; RECENT]>>,
     recent_first: u32,
     recent_len: u32,
-    /// The others, linked through [`Node::next`].
+    /// The other free nodes, linked through [`Node::next`].
     free: u32,
 }
 
-/// Twice what an overflow frees at once.
+/// Twice the number that an overflow frees at once.
 const RECENT: usize = 128;
 
 /// A packet and the one behind it. One cache line, so that a visit costs one miss and not two.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Node {
-    /// Of a free node: what is gone.
+    /// Of a free node: stale.
     packet: Packet,
     next: u32,
-    /// Written to have the line in the cache; it says no more.
+    /// Written only to bring the line into the cache.
     is_near: bool,
 }
 
@@ -53,7 +55,7 @@ impl Pool {
         free: NONE,
     };
 
-    /// Stores `packet` behind the node `tail`, or behind [`NONE`], and gives its node.
+    /// Stores `packet` behind the node `tail`, or behind [`NONE`], and returns its node.
     #[inline]
     pub(super) fn put(&mut self, packet: Packet, tail: u32) -> u32 {
         let index = match &self.recent {
@@ -70,7 +72,7 @@ impl Pool {
             }
             _ => self.grow(),
         };
-        // Without a tail it is linked to itself until the next line: there is nothing to branch for.
+        // Without a tail the node is linked to itself until the next line, which avoids a branch.
         let behind = if tail == NONE { index } else { tail };
         self.nodes[behind as usize].next = index;
         let node = &mut self.nodes[index as usize];
@@ -79,7 +81,7 @@ impl Pool {
         index
     }
 
-    /// Another node.
+    /// Adds a node.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> u32 {
@@ -91,24 +93,21 @@ impl Pool {
         self.nodes.len() as u32 - 1
     }
 
-    /// Reads where the next packet will be stored.
-    pub(super) fn touch(&self) -> u64 {
+    /// Prefetches the node in which the next packet will be stored.
+    pub(super) fn prefetch_store(&self) {
         let index = match &self.recent {
             Some(recent) if self.recent_len > 0 => recent[self.recent_first as usize % RECENT],
             _ => self.free,
         };
-        let node = self.nodes.get(index as usize);
-        node.map_or(0, |node| u64::from(node.next))
+        self.prefetch_take(index);
     }
 
-    /// Names the address of a node, if it is one.
-    pub(super) fn visit(&self, index: u32, visit: &mut dyn FnMut(*const u8)) {
-        if let Some(node) = self.nodes.get(index as usize) {
-            visit(core::ptr::from_ref(node).cast());
-        }
+    /// Prefetches a node whose packet will be taken out.
+    pub(super) fn prefetch_take(&self, index: u32) {
+        prefetch::index(&self.nodes, index as usize);
     }
 
-    /// Takes out the packet of a node, which holds one; gives the next one of its chain.
+    /// Removes the packet of a node, which holds one. Returns it and the next node of its chain.
     #[inline]
     pub(super) fn take(&mut self, index: u32) -> (Packet, u32) {
         let has_order = self.nodes.len() > RECENT;

@@ -22,11 +22,11 @@ pub(super) struct Queue<A> {
     pub(super) aqm: A,
 }
 
-/// In the place of the next queue: on no list.
+/// Value of [`Queue::next`] for a queue on no list.
 pub(super) const OFF_LIST: u32 = NONE - 1;
 
 impl<A: AqmAlgorithm> Queue<A> {
-    /// A queue that has not seen a packet.
+    /// Creates a queue that has not seen a packet.
     pub(super) fn new(params: &Arc<A::Params>) -> Self {
         Queue {
             head: NONE,
@@ -39,7 +39,7 @@ impl<A: AqmAlgorithm> Queue<A> {
         }
     }
 
-    /// Sees to it that the AQM's timer is called, if the queue, which is number `own`, is on a list.
+    /// Arms the AQM's timer if the queue, whose number is `own`, is on a list.
     #[inline]
     pub(super) fn arm(&self, own: u32, timers: &mut Timers) {
         if let Some(due) = self.aqm.next_timer()
@@ -49,7 +49,7 @@ impl<A: AqmAlgorithm> Queue<A> {
         }
     }
 
-    /// What its AQM sees; all queues hold `total`.
+    /// Returns what the AQM sees; all queues hold `total`.
     #[inline]
     pub(super) fn view(&self, total: &Backlog, limit: &Backlog) -> QueueView {
         QueueView {
@@ -61,7 +61,7 @@ impl<A: AqmAlgorithm> Queue<A> {
         }
     }
 
-    /// What the fattest queue has most of.
+    /// Returns the quantity by which the fattest queue is found.
     #[inline]
     pub(super) fn weight(&self, variant: Variant) -> u64 {
         u64::from(match variant {
@@ -71,5 +71,5 @@ impl<A: AqmAlgorithm> Queue<A> {
     }
 }
 
-/// The claim of one cache line per queue.
+/// One cache line per queue, as documented.
 const _: () = assert!(core::mem::size_of::<Queue<crate::aqm::codel::Codel>>() == 64);
