@@ -9,13 +9,13 @@ mod algorithm;
 pub(crate) mod bounds;
 mod command;
 mod command_text;
-mod condition;
+pub(crate) mod condition;
 mod error;
 mod flags;
 mod mask;
 pub(crate) mod names;
 mod object;
-mod parser;
+pub(crate) mod parser;
 mod quantity;
 mod rule;
 mod rule_text;
@@ -26,7 +26,8 @@ pub use address::{Address, Net, Ranges, TableRef};
 pub use algorithm::Choice;
 pub use command::{Command, Invocation, SetCommand, Span as NumberSpan, Switch, Variable};
 pub use condition::{
-    Bits, Clause, Condition, Field, FragmentTest, InterfaceTest, Protocol, Side, Term,
+    Bits, Clause, Codepoints, Field, FragmentTest, IcmpTypes, InterfaceTest, Lookup, Nothing,
+    Ports, Protocol, Term,
 };
 pub use error::{CommandError, EX_DATAERR, EX_UNAVAILABLE, EX_USAGE, ErrorKind, Warning, nearest};
 pub use flags::{Dynamic, Flags, Times};
@@ -38,6 +39,8 @@ pub use rule::{
 pub use rule_text::{RuleFormat, ShowRule};
 pub use table::{Entry, TableAction, TableCommand, TableKind, ValueKind, Which};
 pub use token::{At, Position};
+
+pub use crate::options::{Condition, OPTIONS, RuleOption};
 
 pub(crate) use address::net;
 pub(crate) use algorithm::words_of;

@@ -12,6 +12,7 @@ pub mod grammar;
 mod hash;
 pub mod headers;
 mod objects;
+mod options;
 mod rules;
 pub mod show;
 mod variables;

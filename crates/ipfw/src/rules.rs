@@ -1,5 +1,6 @@
 //! The rules: their order, sets and counters, and a packet's way through them.
 
+pub(crate) mod flow_fields;
 pub(crate) mod matching;
 pub(crate) mod program;
 pub(crate) mod states;
@@ -14,7 +15,8 @@ use sluice_core::units::Time;
 use crate::grammar::{Action, LAST_RULE, RESERVED_SET, Rule, Target};
 use crate::hash::KeyedHash;
 use crate::headers::{Headers, Interface};
-use matching::{Compiled, Environment, FlowKey};
+use flow_fields::{FlowFields, ProgramKey};
+use matching::{Compiled, Environment};
 use program::{Cached, Programs, Step, first_at, skip_target};
 use states::{Lifetimes, States};
 use tables::Tables;
@@ -412,7 +414,7 @@ impl Rules {
 
     /// Where the flow of a packet would be found among those that are known.
     pub fn place(&self, headers: &Headers) -> usize {
-        self.programs.place(&FlowKey::of(headers))
+        self.programs.place(&ProgramKey::of(headers))
     }
 
     /// Reads what is there.
@@ -423,13 +425,13 @@ impl Rules {
 
     /// What was left with the flow of a packet, if it is known.
     pub fn hint(&self, headers: &Headers) -> u32 {
-        let known = self.programs.find(&FlowKey::of(headers), 0);
+        let known = self.programs.find(&ProgramKey::of(headers), 0);
         known.map_or(program::NO_HINT, |cached| cached.hint)
     }
 
     /// What is left of the rules from `start` on for a flow.
     fn cached(&mut self, headers: &Headers, start: u32) -> Cached {
-        let key = FlowKey::of(headers);
+        let key = ProgramKey::of(headers);
         if let Some(cached) = self.programs.find(&key, start) {
             return cached;
         }
@@ -439,9 +441,13 @@ impl Rules {
             tables: &self.tables,
         };
         let disabled = self.disabled_sets;
-        let steps = self
-            .programs
-            .build(&self.entries, disabled, headers, &env, start);
+        let steps = self.programs.build(
+            &self.entries,
+            disabled,
+            &FlowFields::of(headers),
+            &env,
+            start,
+        );
         self.programs.insert(key, start, steps)
     }
 
@@ -476,7 +482,7 @@ impl Rules {
                 if entries[index].compiled.table_arg.is_some() {
                     arg = 0;
                     let compiled = Rc::clone(&entries[index].compiled);
-                    let _ = compiled.holds_for_flow(headers, &env, &mut arg);
+                    let _ = compiled.holds_for_flow(&FlowFields::of(headers), &env, &mut arg);
                 }
             } else {
                 let entry = &entries[index];

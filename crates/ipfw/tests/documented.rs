@@ -1,4 +1,6 @@
-//! `docs/dummynet.md` says what happens, and leaves out no warning.
+//! `docs/dummynet.md` says what happens, and leaves out no warning and no option.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p sluice-ipfw --test documented` writes the table of options anew.
 
 mod common;
 
@@ -6,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{Bench, Texts};
+use sluice_ipfw::grammar::OPTIONS;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -89,6 +92,55 @@ fn differences_are_those_of_the_page() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// The table of options as the page shows it.
+fn options() -> String {
+    let mut table = String::from("| option | matches | tested |\n|---|---|---|\n");
+    for option in OPTIONS {
+        let shown = option.example.split(' ').next();
+        let others = option.words.iter().filter(|word| Some(**word) != shown);
+        let also: Vec<String> = others.map(|word| format!("`{word}`")).collect();
+        let also = if also.is_empty() {
+            String::new()
+        } else {
+            format!("; also {}", also.join(", "))
+        };
+        let tested = if option.is_constant {
+            "per flow"
+        } else {
+            "per packet"
+        };
+        let doc = option.doc.replace('|', "\\|");
+        table.push_str(&format!(
+            "| `{}`{also} | {doc} | {tested} |\n",
+            option.example
+        ));
+    }
+    table
+}
+
+#[test]
+fn options_are_those_of_the_page() {
+    const START: &str =
+        "<!-- options of rules: made by the tests from crates/ipfw/src/options.rs -->\n";
+    let path = root().join("docs/dummynet.md");
+    let page = fs::read_to_string(&path).expect("the page is there");
+    let (before, rest) = page.split_once(START).expect("the page has the mark");
+    let (shown, after) = rest
+        .split_once("\n\n")
+        .expect("a paragraph follows the table");
+    let expected = options();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let page = format!("{before}{START}{expected}\n{after}");
+        fs::write(&path, page).expect("the page can be written");
+    } else {
+        assert_eq!(
+            format!("{shown}\n"),
+            expected,
+            "UPDATE_EXPECT=1 writes it anew"
+        );
+    }
 }
 
 /// What separates the fixed parts of a message in the source.

@@ -60,7 +60,7 @@ impl Firewall {
             let of_other_kind = self
                 .rules
                 .tables
-                .find(name)
+                .find(&name)
                 .map(|id| self.rules.tables.table(id).kind)
                 .filter(|k| *k != kind);
             if let Some(other) = of_other_kind {

@@ -258,7 +258,7 @@ impl Firewall {
             .iter()
             .flat_map(|e| e.rule.clauses().flatten());
         terms
-            .filter(|t| table_of(&t.condition).is_some_and(|(n, _)| n == name))
+            .filter(|t| table_of(&t.condition).is_some_and(|(n, _)| n == *name))
             .count()
     }
 }

@@ -88,6 +88,17 @@ pub enum Address {
     Nets(Vec<Net>),
 }
 
+impl Address {
+    /// Whether it is an IPv6 address, or consists of IPv6 networks.
+    pub(crate) fn is_ipv6(&self) -> bool {
+        match self {
+            Address::Me6 => true,
+            Address::Nets(nets) => nets.iter().all(|net| matches!(net, Net::V6 { .. })),
+            Address::Any | Address::Me | Address::Table(_) => false,
+        }
+    }
+}
+
 /// Ranges of numbers, both ends included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranges(pub Vec<(u32, u32)>);

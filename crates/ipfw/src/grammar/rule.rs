@@ -2,12 +2,13 @@
 
 use sluice_core::param::Ratio;
 
-use super::address::{self, Address, Ranges};
-use super::condition::{self, Clause, Condition, DIVERT, Protocol, Term};
+use super::address::{self, Address};
+use super::condition::{self, Clause, DIVERT, Ports, Protocol, Term};
 use super::error::{CommandError, ErrorKind, nearest};
 use super::parser::{Parse, Parser, invalid, refused};
 use super::quantity::{self, decimal_integer};
 use super::token::At;
+use crate::options::Condition;
 
 /// The last number that a user's rule can have; 65535 is the built-in rule.
 pub const LAST_RULE: u32 = 65534;
@@ -412,18 +413,17 @@ fn preposition(p: &mut Parser<'_>, word: &'static str, missing: &'static str) ->
 }
 
 /// Ports behind an address, with an optional `not`.
-fn positional_ports(p: &mut Parser<'_>, make: fn(Ranges) -> Condition) -> Parse<Option<Term>> {
+fn positional_ports(p: &mut Parser<'_>, make: fn(Ports) -> Condition) -> Parse<Option<Term>> {
     let is_negated = p.peek() == Some("not");
     let word = p.peek_at(usize::from(is_negated));
-    let is_option = |w: &str| condition::WORDS.contains(&w);
-    if !word.is_some_and(|w| !is_option(w) && address::looks_like_ports(w)) {
+    if !word.is_some_and(|w| !condition::is_option(w) && address::looks_like_ports(w)) {
         return Ok(None);
     }
     if is_negated {
         p.take();
     }
     let word = p.take().expect("the word was just seen");
-    let condition = make(address::ports(word)?);
+    let condition = make(Ports(address::ports(word)?));
     Ok(Some(Term {
         is_negated,
         condition,

@@ -13,10 +13,10 @@
 use std::rc::Rc;
 
 use super::Entry;
-use super::matching::{Environment, FlowKey};
+use super::flow_fields::{FlowFields, ProgramKey};
+use super::matching::Environment;
 use crate::grammar::{Action, Target};
 use crate::hash::{KeyedHash, Map};
-use crate::headers::Headers;
 
 /// One rule that may match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,7 +49,7 @@ pub(crate) const NO_HINT: u32 = u32::MAX;
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Slot {
-    key: FlowKey,
+    key: ProgramKey,
     /// Where in the rules the packet begins.
     start: u32,
     program: u32,
@@ -115,7 +115,7 @@ impl Programs {
 
     /// The program of a known flow.
     #[inline]
-    pub fn find(&self, key: &FlowKey, start: u32) -> Option<Cached> {
+    pub fn find(&self, key: &ProgramKey, start: u32) -> Option<Cached> {
         let first = self.first_slot(key, start);
         (first..first + WAYS)
             .find(|i| {
@@ -130,7 +130,7 @@ impl Programs {
     }
 
     /// Where a flow would be found.
-    pub fn place(&self, key: &FlowKey) -> usize {
+    pub fn place(&self, key: &ProgramKey) -> usize {
         self.first_slot(key, 0)
     }
 
@@ -142,7 +142,7 @@ impl Programs {
     }
 
     /// Keeps the program of a flow.
-    pub fn insert(&mut self, key: FlowKey, start: u32, steps: Vec<Step>) -> Cached {
+    pub fn insert(&mut self, key: ProgramKey, start: u32, steps: Vec<Step>) -> Cached {
         if self.programs.len() >= MOST_PROGRAMS || self.steps + steps.len() > MOST_STEPS {
             self.invalidate();
         }
@@ -192,7 +192,7 @@ impl Programs {
         id
     }
 
-    fn first_slot(&self, key: &FlowKey, start: u32) -> usize {
+    fn first_slot(&self, key: &ProgramKey, start: u32) -> usize {
         let [a, b, c, d, e, f] = key.0;
         let hash = self.hash.of(&[a, b, c, d, e, f ^ u64::from(start) << 57]);
         (hash as usize & (self.slots.len() / WAYS - 1)) * WAYS
@@ -216,7 +216,7 @@ impl Programs {
         &mut self,
         entries: &[Entry],
         disabled_sets: u32,
-        headers: &Headers,
+        flow: &FlowFields,
         env: &Environment<'_>,
         start: u32,
     ) -> Vec<Step> {
@@ -243,7 +243,7 @@ impl Programs {
                 let step = Step {
                     rule: index as u32,
                     has_body: !matches!(entry.rule.action, Action::CheckState(_))
-                        && entry.compiled.holds_for_flow(headers, env, &mut arg),
+                        && entry.compiled.holds_for_flow(flow, env, &mut arg),
                     arg,
                     asks: entry.asks(),
                     probes: entry.state.is_some(),
@@ -275,7 +275,7 @@ impl Programs {
 
 impl Slot {
     const EMPTY: Slot = Slot {
-        key: FlowKey([0; 6]),
+        key: ProgramKey([0; 6]),
         start: 0,
         program: 0,
         generation: 0,

@@ -7,7 +7,7 @@ use sluice_core::Rng;
 
 use super::*;
 use crate::grammar::{self, Command};
-use crate::headers::{Direction, Fragment, ICMP, InterfaceId, TCP, UDP};
+use crate::headers::{Direction, Fragment, ICMP, ICMP6, InterfaceId, TCP, UDP};
 
 const EM0: Option<InterfaceId> = Some(InterfaceId(0));
 const EM1: Option<InterfaceId> = Some(InterfaceId(1));
@@ -183,6 +183,78 @@ fn every_condition_says_yes_and_no() {
     ] {
         assert!(holds(condition, yes), "{condition} holds");
         assert!(!holds(condition, no), "{condition} does not hold");
+    }
+}
+
+/// Packets that differ from one another in one field or a few.
+fn various() -> Vec<Headers> {
+    let base = tcp(1, 2, 80);
+    let v6 = |last| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
+    let changes: &[fn(&mut Headers)] = &[
+        |_| {},
+        |h| h.direction = Direction::Out,
+        |h| (h.direction, h.xmit) = (Direction::Out, EM1),
+        |h| h.recv = None,
+        |h| h.recv = EM1,
+        |h| h.is_layer2 = true,
+        |h| h.proto = UDP,
+        |h| (h.proto, h.icmp_type) = (ICMP, Some(8)),
+        |h| (h.proto, h.icmp_type) = (ICMP6, Some(135)),
+        |h| (h.src_port, h.dst_port) = (5060, 443),
+        |h| h.dst_port = 7,
+        |h| h.tos = 46 << 2 | 1,
+        |h| h.tos = 0x10,
+        |h| h.tos = 5 << 5,
+        |h| h.ttl = 1,
+        |h| h.ip_len = 40,
+        |h| h.ip_id = 7,
+        |h| h.flow_label = 5,
+        |h| h.fragment.offset = 1480,
+        |h| h.fragment.has_more = true,
+        |h| h.tcp_flags = 0x02,
+        |h| h.tcp_flags = 0x12,
+    ];
+    let mut packets = Vec::new();
+    for change in changes {
+        for (src, dst) in [(ip(1), ip(2)), (ip(254), ip(1)), (v6(1), v6(2))] {
+            let mut headers = Headers {
+                src,
+                dst,
+                ..base.clone()
+            };
+            change(&mut headers);
+            packets.push(headers);
+        }
+    }
+    packets
+}
+
+/// An option whose answer is kept for a flow but depends on more than the flow would fail here, if
+/// the compiler let it be written.
+#[test]
+fn the_cache_gives_every_packet_its_own_answer() {
+    let packets = various();
+    for option in grammar::OPTIONS {
+        let example = option.example;
+        for options in [
+            example.to_string(),
+            format!("{{ not {example} or ipid 7 }}"),
+        ] {
+            let mut cached = rules(&format!("add allow {options}"));
+            for headers in packets.iter().chain(&packets) {
+                cached.programs.invalidate();
+                let expected = walk(&mut cached, headers);
+                // Every other packet's answer is in the cache before.
+                for other in &packets {
+                    walk(&mut cached, other);
+                }
+                assert_eq!(
+                    walk(&mut cached, headers),
+                    expected,
+                    "{options}: {headers:?}"
+                );
+            }
+        }
     }
 }
 
@@ -561,11 +633,15 @@ fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time) -> Outcome {
         }
         let entry = &rules.entries[at];
         if is_known {
-            entry.compiled.holds_for_flow(headers, &env, &mut arg);
+            entry
+                .compiled
+                .holds_for_flow(&FlowFields::of(headers), &env, &mut arg);
         } else {
             matches = matches
                 && !matches!(entry.rule.action, Action::CheckState(_))
-                && entry.compiled.holds_for_flow(headers, &env, &mut arg)
+                && entry
+                    .compiled
+                    .holds_for_flow(&FlowFields::of(headers), &env, &mut arg)
                 && entry.compiled.holds_for_packet(headers, &env, &mut arg);
         }
         if !matches {

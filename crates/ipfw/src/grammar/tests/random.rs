@@ -111,6 +111,12 @@ fn pick(list: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
     prop::sample::select(list)
 }
 
+/// The example of each option.
+fn examples() -> impl Strategy<Value = &'static str> {
+    let examples: Vec<&str> = OPTIONS.iter().map(|option| option.example).collect();
+    prop::sample::select(examples)
+}
+
 /// Lines that are mostly accepted.
 fn lines() -> impl Strategy<Value = String> {
     let object = (
@@ -129,7 +135,7 @@ fn lines() -> impl Strategy<Value = String> {
         ]),
         pick(RULE_HEADS),
         pick(RULE_BODIES),
-        prop::collection::vec(pick(RULE_OPTIONS), 0..4),
+        prop::collection::vec(prop_oneof![pick(RULE_OPTIONS), examples()], 0..4),
         pick(RULE_STATES),
         pick(&["", "// a remark"]),
     )
