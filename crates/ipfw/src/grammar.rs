@@ -23,7 +23,6 @@ mod table;
 mod token;
 
 pub use address::{Address, Net, Ranges, TableRef};
-pub use algorithm::Choice;
 pub use command::{Command, Invocation, SetCommand, Span as NumberSpan, Switch, Variable};
 pub use condition::{
     Bits, Clause, Codepoints, Field, FragmentTest, IcmpTypes, InterfaceTest, Lookup, Nothing,

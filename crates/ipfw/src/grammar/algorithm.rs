@@ -6,7 +6,7 @@
 use std::fmt;
 
 use sluice_core::param::{Kind, ParamDecl, ParamError, Value, Values};
-use sluice_core::registry::{self, Algorithm, Form};
+use sluice_core::registry::{self, Algorithm, Form, Setting, Spec};
 
 use super::bounds;
 use super::error::{CommandError, ErrorKind, nearest};
@@ -14,41 +14,13 @@ use super::parser::{Parse, Parser, invalid};
 use super::quantity::{self, ShowRate, whole_integer};
 use super::token::At;
 
-/// An algorithm with the parameters that a user wrote.
-#[derive(Clone, Debug)]
-pub struct Choice {
-    /// The algorithm.
-    pub algorithm: &'static Algorithm,
-    /// What was set.
-    pub values: Values,
-}
+/// An algorithm with its parameters, in words that dummynet reads too where it knows them.
+pub(super) struct ShowSpec<'a>(pub &'a Spec);
 
-impl Choice {
-    /// An algorithm with nothing set.
-    pub const fn plain(algorithm: &'static Algorithm) -> Self {
-        Choice {
-            algorithm,
-            values: Values::new(),
-        }
-    }
-
-    /// The value that holds for the parameter `name`.
-    pub fn value(&self, name: &str) -> Option<Value> {
-        let decl = self.algorithm.params().find(|d| d.name == name)?;
-        Some(self.algorithm.value_of(decl, &self.values))
-    }
-}
-
-impl PartialEq for Choice {
-    fn eq(&self, other: &Self) -> bool {
-        self.algorithm.name == other.algorithm.name && self.values == other.values
-    }
-}
-
-impl fmt::Display for Choice {
+impl fmt::Display for ShowSpec<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.algorithm.name)?;
-        write_values(f, &self.values)
+        f.write_str(self.0.algorithm.name)?;
+        write_values(f, &self.0.values)
     }
 }
 
@@ -98,8 +70,8 @@ pub(super) fn parameters(
     p: &mut Parser<'_>,
     algorithm: &'static Algorithm,
     name: At<&str>,
-) -> Parse<Choice> {
-    let mut choice = Choice::plain(algorithm);
+) -> Parse<Spec> {
+    let mut spec = Spec::new(algorithm);
     let decls: Vec<&'static ParamDecl> = algorithm.params().collect();
     while let Some(word) = p.take() {
         if algorithm.form == Form::Aqm && is_foreign(word.value) {
@@ -116,17 +88,9 @@ pub(super) fn parameters(
                 word.at,
             ));
         }
-        let decl = decls.iter().copied().find(|d| d.name == word.value);
-        let negated = word
-            .value
-            .strip_prefix("no")
-            .and_then(|rest| decls.iter().copied().find(|d| d.name == rest))
-            .filter(|d| d.kind == Kind::Flag);
-        match (decl, negated) {
-            (Some(decl), _) if decl.kind == Kind::Flag => {
-                choice.values.set(decl.name, Value::Flag(true));
-            }
-            (Some(decl), _) => {
+        match algorithm.setting(word.value) {
+            Some(Setting::Flag(decl, is_on)) => spec.values.set(decl.name, Value::Flag(is_on)),
+            Some(Setting::Value(decl)) => {
                 // Of these words alone dummynet says that a value is bad, not that it is missing.
                 let at = p.at();
                 let Some(text) = p.take() else {
@@ -135,30 +99,25 @@ pub(super) fn parameters(
                 };
                 let value = value(p, decl, text)?;
                 let value = bounds::parameter(p, algorithm, decl, text, value);
-                choice.values.set(decl.name, value);
+                spec.values.set(decl.name, value);
             }
-            (None, Some(decl)) => choice.values.set(decl.name, Value::Flag(false)),
-            (None, None) => match chosen(&decls, word.value) {
+            None => match chosen(&decls, word.value) {
                 // `dre` or `ts`: the value of a choice stands for itself.
-                Some((decl, value)) => choice.values.set(decl.name, value),
+                Some((decl, value)) => spec.values.set(decl.name, value),
                 None => unknown(p, algorithm, word),
             },
         }
     }
     // What contradicts itself is found now, not when the first packet comes.
     algorithm
-        .build(&choice.values)
+        .build(&spec.values)
         .map_err(|error| CommandError::new(error, name.at))?;
-    Ok(choice)
+    Ok(spec)
 }
 
 /// Whether `word` is a parameter of the algorithm called `name`, or switches one off.
 pub(super) fn is_parameter(name: &str, word: &str) -> bool {
-    let is = |decl: &ParamDecl| {
-        let negated = word.strip_prefix("no") == Some(decl.name) && decl.kind == Kind::Flag;
-        word == decl.name || negated
-    };
-    registry::find(name).is_some_and(|algorithm| algorithm.params().any(is))
+    registry::find(name).is_some_and(|algorithm| algorithm.setting(word).is_some())
 }
 
 /// Parameters of flow queueing or of the holder, which the plain form of an AQM does not take.

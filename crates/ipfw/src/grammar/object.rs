@@ -4,10 +4,10 @@ use std::fmt;
 
 use sluice_core::link::LinkParams;
 use sluice_core::param::{Kind, ParamDecl, Ratio, Value, Values};
-use sluice_core::registry::Form;
+use sluice_core::registry::{Form, Spec};
 use sluice_core::units::{Rate, Span};
 
-use super::algorithm::{self, Choice};
+use super::algorithm::{self, ShowSpec};
 use super::error::{CommandError, ErrorKind};
 use super::mask::mask;
 use super::parser::{Parse, Parser, invalid, refused, unrecognised};
@@ -43,7 +43,7 @@ pub enum Policy {
     /// `red` and `gred` in dummynet's own syntax.
     Red(RedWords),
     /// An AQM of the registry.
-    Aqm(Choice),
+    Aqm(Spec),
 }
 
 /// `red w_q/min_th/max_th/max_p`.
@@ -85,7 +85,7 @@ pub enum Loss {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchedulerWords {
     /// The discipline with its parameters.
-    pub choice: Choice,
+    pub spec: Spec,
     /// Whether `type` stood before it. Without it only the parameters are changed.
     pub is_typed: bool,
 }
@@ -335,8 +335,8 @@ fn effect(p: &mut Parser<'_>, c: &mut Config, word: At<&str>) -> Parse<bool> {
 /// The name of an AQM or a discipline; its parameters go to the end of the line.
 fn named_algorithm(p: &mut Parser<'_>, c: &mut Config, name: &str, word: At<&str>) -> Parse<()> {
     if let Some(algorithm) = algorithm::aqm(name) {
-        let choice = algorithm::parameters(p, algorithm, word)?;
-        c.policy = Some(At::new(Policy::Aqm(choice), word.at));
+        let spec = algorithm::parameters(p, algorithm, word)?;
+        c.policy = Some(At::new(Policy::Aqm(spec), word.at));
         return Ok(());
     }
     match algorithm::discipline(name).filter(|a| a.name == name) {
@@ -349,9 +349,9 @@ fn named_algorithm(p: &mut Parser<'_>, c: &mut Config, name: &str, word: At<&str
             Err(only_for(word, option, "schd"))
         }
         Some(algorithm) => {
-            let choice = algorithm::parameters(p, algorithm, word)?;
+            let spec = algorithm::parameters(p, algorithm, word)?;
             let words = SchedulerWords {
-                choice,
+                spec,
                 is_typed: false,
             };
             c.scheduler = Some(At::new(words, word.at));
@@ -387,13 +387,13 @@ fn typed_scheduler(p: &mut Parser<'_>) -> Parse<At<SchedulerWords>> {
     };
     // dummynet's own schedulers leave the rest of the line to the object's options.
     let takes_parameters = algorithm.form == Form::FlowQueued || !is_bare(algorithm.name);
-    let choice = if takes_parameters {
+    let spec = if takes_parameters {
         algorithm::parameters(p, algorithm, word)?
     } else {
-        Choice::plain(algorithm)
+        Spec::new(algorithm)
     };
     let words = SchedulerWords {
-        choice,
+        spec,
         is_typed: true,
     };
     Ok(At::new(words, word.at))
@@ -585,17 +585,17 @@ impl fmt::Display for Config {
         let scheduler = self.scheduler.as_ref().map(|s| &s.value);
         let (bare, last): (Vec<_>, Vec<_>) = scheduler
             .into_iter()
-            .partition(|s| s.is_typed && is_bare(s.choice.algorithm.name));
+            .partition(|s| s.is_typed && is_bare(s.spec.algorithm.name));
         for words in bare.into_iter().chain(last) {
             let name = if words.is_typed { " type" } else { "" };
-            write!(f, "{name} {}", words.choice)?;
+            write!(f, "{name} {}", ShowSpec(&words.spec))?;
         }
         if let Some(At {
-            value: Policy::Aqm(choice),
+            value: Policy::Aqm(spec),
             ..
         }) = &self.policy
         {
-            write!(f, " {choice}")?;
+            write!(f, " {}", ShowSpec(spec))?;
         }
         Ok(())
     }

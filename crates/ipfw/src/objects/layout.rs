@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use sluice_core::link::{LinkParams, Profile};
 use sluice_core::param::Values;
+use sluice_core::registry::Spec;
 use sluice_core::units::{Rate, Span};
 
 mod settings;
@@ -21,8 +22,8 @@ use self::settings::{link, queue_settings, scheduler_buckets, scheduler_choice};
 use super::discipline;
 use crate::flow::Mask;
 use crate::grammar::{
-    At, Choice, CommandError, Config, DEFAULT_SLOTS, ErrorKind, Loss, ObjectKind, Policy,
-    QueueSize, Warning,
+    At, CommandError, Config, DEFAULT_SLOTS, ErrorKind, Loss, ObjectKind, Policy, QueueSize,
+    Warning,
 };
 use crate::variables::Variables;
 
@@ -56,7 +57,7 @@ pub(crate) struct FlowsetConfig {
     pub loss: Option<Loss>,
     pub policy: Option<Policy>,
     /// What the policy says, as an AQM; none for drop-tail.
-    pub aqm: Option<Choice>,
+    pub aqm: Option<Spec>,
     pub weight: u32,
     pub max_len: u32,
     pub priority: u32,
@@ -67,7 +68,7 @@ pub(crate) struct FlowsetConfig {
 /// A scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SchedulerConfig {
-    pub choice: Choice,
+    pub spec: Spec,
     /// Whether each flowset has queues of its own.
     pub is_multi_queue: bool,
     pub mask: Mask,
@@ -232,13 +233,13 @@ impl Layout {
             (None, Some(old)) => old.clone(),
             (words, old) => {
                 let (mask, buckets) = old.map_or((Mask::default(), 0), |s| (s.mask, s.buckets));
-                let choice = scheduler_choice(words.as_ref(), None, means)?;
-                self.scheduler(number, choice, mask, buckets)
+                let spec = scheduler_choice(words.as_ref(), None, means)?;
+                self.scheduler(number, spec, mask, buckets)
             }
         };
         let mask = c.mask.map_or(Mask::default(), |m| m.value);
         let shadow = SchedulerConfig {
-            choice: Choice::plain(discipline::find("fifo")),
+            spec: Spec::new(discipline::find("fifo")),
             is_multi_queue: false,
             mask,
             buckets: scheduler_buckets(c, &mask, means),
@@ -290,12 +291,12 @@ impl Layout {
             }
             Some(scheduler) if scheduler.is_multi_queue => {
                 let is_compat = means.is_compat();
-                let choice = &scheduler.choice;
-                discipline::bound_share(choice, c, &mut flowset, is_compat, means.warnings);
+                let spec = &scheduler.spec;
+                discipline::bound_share(spec, c, &mut flowset, is_compat, means.warnings);
                 self.check_shares(number, &flowset, parent, c.number)?;
             }
             Some(scheduler) => {
-                let name = scheduler.choice.algorithm.name;
+                let name = scheduler.spec.algorithm.name;
                 for (is_set, word) in [
                     (c.weight.is_some(), "weight"),
                     (c.queue.is_some(), "queue"),
@@ -332,18 +333,18 @@ impl Layout {
             );
             means.warn(&parent, text);
         }
-        let old = self.schedulers.get(&number).map(|s| s.choice.clone());
-        let choice = scheduler_choice(c.scheduler.as_ref(), old.as_ref(), means)?;
+        let old = self.schedulers.get(&number).map(|s| s.spec.clone());
+        let spec = scheduler_choice(c.scheduler.as_ref(), old.as_ref(), means)?;
         let mask = c.mask.map_or(Mask::default(), |m| m.value);
         let buckets = scheduler_buckets(c, &mask, means);
-        let scheduler = self.scheduler(number, choice, mask, buckets);
+        let scheduler = self.scheduler(number, spec, mask, buckets);
         let settings = FlowsetConfig {
             weight: c.weight.map_or(0, |w| w.value),
             max_len: c.max_len.map_or(0, |l| l.value),
             priority: c.priority.unwrap_or(0),
             ..queue_settings(c, number, means)?
         };
-        let name = scheduler.choice.algorithm.name;
+        let name = scheduler.spec.algorithm.name;
         let has_settings = c.queue.is_some() || c.loss.is_some() || c.policy.is_some();
         if has_settings && name != "fifo" {
             let text =
@@ -366,7 +367,7 @@ impl Layout {
         self.schedulers
             .entry(number + STRIDE)
             .or_insert_with(|| SchedulerConfig {
-                choice: Choice::plain(discipline::find("fifo")),
+                spec: Spec::new(discipline::find("fifo")),
                 is_multi_queue: false,
                 mask: Mask::default(),
                 buckets: 0,
@@ -379,8 +380,8 @@ impl Layout {
     }
 
     /// A scheduler of that kind, with the flowset that it takes its limits from if it has one queue.
-    fn scheduler(&self, number: u32, choice: Choice, mask: Mask, buckets: u32) -> SchedulerConfig {
-        let is_multi_queue = discipline::is_multi_queue(&choice);
+    fn scheduler(&self, number: u32, spec: Spec, mask: Mask, buckets: u32) -> SchedulerConfig {
+        let is_multi_queue = discipline::is_multi_queue(&spec);
         // dummynet takes over a flowset with the scheduler's own number, if there is one.
         let is_own = self
             .flowsets
@@ -393,7 +394,7 @@ impl Layout {
         };
         let old = self.schedulers.get(&number).and_then(|s| s.internal);
         SchedulerConfig {
-            choice,
+            spec,
             is_multi_queue,
             mask,
             buckets,
@@ -420,7 +421,7 @@ impl Layout {
             // Queues that were configured before: shares within what the scheduler can serve.
             let of_this = self.flowsets.values_mut().filter(|f| f.scheduler == number);
             for flowset in of_this {
-                discipline::clamp_share(&scheduler.choice, flowset);
+                discipline::clamp_share(&scheduler.spec, flowset);
             }
         }
         self.schedulers.insert(number, scheduler);
@@ -440,7 +441,7 @@ impl Layout {
             .iter()
             .filter(|(n, f)| **n != number && f.scheduler == scheduler);
         let all = others.map(|(_, f)| f).chain([flowset]);
-        discipline::check_shares(&config.choice, all).map_err(|error| {
+        discipline::check_shares(&config.spec, all).map_err(|error| {
             CommandError::new(kernel("Invalid argument", error.to_string()), at.at)
         })
     }
@@ -458,8 +459,8 @@ impl Layout {
             .cloned()
             .collect();
         all.iter_mut()
-            .for_each(|f| discipline::clamp_share(&config.choice, f));
-        discipline::check_shares(&config.choice, all.iter()).map_err(|error| {
+            .for_each(|f| discipline::clamp_share(&config.spec, f));
+        discipline::check_shares(&config.spec, all.iter()).map_err(|error| {
             CommandError::new(kernel("Invalid argument", error.to_string()), at.at)
         })
     }

@@ -72,8 +72,8 @@ impl Runtime {
             };
             let is_same = layout.schedulers.get(number).is_some_and(|new| {
                 new.mask == old.config.mask
-                    && new.choice.algorithm.name == old.config.choice.algorithm.name
-                    && (new.choice == old.config.choice || !new.is_multi_queue)
+                    && new.spec.algorithm.name == old.config.spec.algorithm.name
+                    && (new.spec == old.config.spec || !new.is_multi_queue)
             });
             if !is_same {
                 rebuilt.insert(*number);
@@ -203,9 +203,9 @@ impl Runtime {
             .as_mut()
             .expect("a slot in use has a scheduler");
         let has_new_link = *scheduler.link != *link;
-        let has_new_choice = scheduler.config.choice != config.choice;
+        let has_new_choice = scheduler.config.spec != config.spec;
         let old = scheduler.internal.as_deref();
-        let is_fifo = config.choice.algorithm.name == "fifo";
+        let is_fifo = config.spec.algorithm.name == "fifo";
         let has_new_queue = is_fifo && !is_same_queue(old, internal);
         let has_new_loss = is_fifo && old.and_then(|f| f.loss) != internal.and_then(|f| f.loss);
         if has_new_link {

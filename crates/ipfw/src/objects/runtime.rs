@@ -566,7 +566,7 @@ impl Runtime {
 impl Scheduler {
     /// Whether its one queue has the limits, the AQM and the loss of its flowset.
     pub fn is_fifo(&self) -> bool {
-        self.config.choice.algorithm.name == "fifo"
+        self.config.spec.algorithm.name == "fifo"
     }
 
     /// A fresh discipline as it is configured.
@@ -596,9 +596,9 @@ pub(super) fn build(
     link: &LinkConfig,
 ) -> Box<dyn Discipline> {
     match internal {
-        Some(flowset) if config.choice.algorithm.name == "fifo" => {
+        Some(flowset) if config.spec.algorithm.name == "fifo" => {
             discipline::build_fifo(flowset, link.rate)
         }
-        _ => discipline::build(&config.choice),
+        _ => discipline::build(&config.spec),
     }
 }

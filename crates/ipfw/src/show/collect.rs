@@ -124,8 +124,8 @@ impl Collector<'_> {
         let at_work = self.runtime.scheduler(number);
         Some(SchedulerLine {
             number,
-            kind: config.choice.algorithm.name,
-            parameters: policy::scheduler(&config.choice, self.is_compat),
+            kind: config.spec.algorithm.name,
+            parameters: policy::scheduler(&config.spec, self.is_compat),
             buckets: config.buckets,
             active: 0,
             mask: words(&config.mask),

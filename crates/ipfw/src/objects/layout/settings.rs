@@ -4,13 +4,13 @@
 use std::rc::Rc;
 
 use sluice_core::link::Profile;
+use sluice_core::registry::Spec;
 use sluice_core::units::{Rate, Span};
 
 use super::{FlowsetConfig, LinkConfig, Means, kernel};
 use crate::flow::Mask;
 use crate::grammar::{
-    At, Choice, CommandError, Config, DEFAULT_BYTES, DEFAULT_SLOTS, ErrorKind, QueueSize,
-    SchedulerWords,
+    At, CommandError, Config, DEFAULT_BYTES, DEFAULT_SLOTS, ErrorKind, QueueSize, SchedulerWords,
 };
 use crate::objects::discipline;
 
@@ -139,15 +139,15 @@ pub(super) fn scheduler_buckets(c: &Config, mask: &Mask, means: &Means<'_>) -> u
 /// The discipline that a command asks for, or the present one, or WF2Q+.
 pub(super) fn scheduler_choice(
     words: Option<&At<SchedulerWords>>,
-    old: Option<&Choice>,
+    old: Option<&Spec>,
     means: &mut Means<'_>,
-) -> Result<Choice, CommandError> {
+) -> Result<Spec, CommandError> {
     let Some(words) = words else {
         return Ok(old
             .cloned()
-            .unwrap_or_else(|| Choice::plain(discipline::find("wf2q+"))));
+            .unwrap_or_else(|| Spec::new(discipline::find("wf2q+"))));
     };
-    let name = words.value.choice.algorithm.name;
+    let name = words.value.spec.algorithm.name;
     if !words.value.is_typed
         && let Some(old) = old
         && old.algorithm.name != name
@@ -162,7 +162,7 @@ pub(super) fn scheduler_choice(
         ));
     }
     Ok(discipline::with_defaults(
-        &words.value.choice,
+        &words.value.spec,
         means.variables,
         means.is_compat(),
     ))
