@@ -201,7 +201,7 @@ impl Firewall {
             }
             Command::Batch(path) => {
                 if run.depth >= MOST_NESTING {
-                    let text = format!("{}: files name one another", path.value);
+                    let text = format!("{}: files include one another", path.value);
                     return Err(CommandError::new(ErrorKind::Contradiction(text), path.at));
                 }
                 let text = run.files.read(&path.value).map_err(|reason| {

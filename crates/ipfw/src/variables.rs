@@ -62,10 +62,10 @@ const fn counter(name: &'static str) -> Variable {
     }
 }
 
-const NO_TICKS: &str = "there are no ticks: packets leave at their own instants";
-const NO_PROBES: &str = "no packets are made to keep states alive";
+const NO_TICKS: &str = "there are no ticks, each packet leaves at its own time";
+const NO_PROBES: &str = "no keep-alive packets are sent";
 const COMPAT_ONLY: &str = "only compat enforces it";
-const ALL_LAYERS: &str = "the host decides which packets come to the rules";
+const ALL_LAYERS: &str = "the host decides which packets reach the rules";
 const S: u64 = 1_000_000;
 
 /// Ranges are those of dummynet's kernel; times of AQMs are in microseconds.
@@ -84,12 +84,12 @@ static VARIABLES: &[Variable] = &[
     unused(
         "net.inet.ip.dummynet.debug",
         0,
-        "nothing is printed on a console",
+        "nothing is printed to a console",
     ),
     unused(
         "net.inet.ip.dummynet.max_chain_len",
         16,
-        "tables grow as they need",
+        "tables grow as needed",
     ),
     constant("net.inet.ip.dummynet.red_lookup_depth", 256),
     constant("net.inet.ip.dummynet.red_avg_pkt_size", 512),
@@ -143,7 +143,7 @@ static VARIABLES: &[Variable] = &[
     set("net.inet.ip.fw.dyn_short_lifetime", 5, 1, 1 << 31),
     set("net.inet.ip.fw.dyn_max", 16384, 1, 1 << 24),
     unused("net.inet.ip.fw.dyn_keepalive", 1, NO_PROBES),
-    unused("net.inet.ip.fw.debug", 0, "nothing is printed on a console"),
+    unused("net.inet.ip.fw.debug", 0, "nothing is printed to a console"),
     unused(
         "net.inet.ip.fw.tables_max",
         128,
@@ -255,7 +255,7 @@ impl Variables {
             Access::Unused(why) => Some(why),
         };
         self.put(variable.name, number);
-        Ok(said.map(|why| format!("`{}` changes nothing: {why}", variable.name)))
+        Ok(said.map(|why| format!("`{}` has no effect: {why}", variable.name)))
     }
 
     /// Sets a variable by its declared name.

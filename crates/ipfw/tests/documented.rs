@@ -223,11 +223,11 @@ fn fits(template: &str, text: &str) -> bool {
 /// What the page says in words, and what the scan takes for a warning's text though it is not.
 const ELSEWHERE: &[&str] = &[
     // The page: under compat bounds are dummynet's.
-    "`\0 \0` is brought within dummynet's bounds: \0 is taken",
+    "`\0 \0` is outside dummynet's bounds: \0 is used",
     // The end of "is not a parameter of".
     " (did you mean `\0`?)",
     // An error, found before a warning that has its text from `variables.rs`.
-    "\0: files name one another",
+    "\0: files include one another",
 ];
 
 #[test]

@@ -313,7 +313,7 @@ fn config_replaces_and_says_what_reverts() {
     let said = bench.warnings("pipe 1 config bw 2Mbit/s");
     assert_eq!(
         said,
-        ["pipe 1 is configured anew: delay, queue are not mentioned and back at the default"]
+        ["pipe 1 is reconfigured: delay, queue are not given and return to their defaults"]
     );
     assert!(
         bench
@@ -340,7 +340,7 @@ fn shares_are_brought_within_what_the_scheduler_serves() {
     let said = bench.warnings("queue 1 config sched 1 weight 100000");
     assert_eq!(
         said,
-        ["weight 100000 is more or less than qfq serves: 65536 is taken"]
+        ["weight 100000 is outside the range of qfq: 65536 is used"]
     );
     assert!(bench.ok("queue 1 show").contains("weight 65536 lmax 1500"));
     bench.ok("queue 2 config sched 1 weight 65536");
@@ -360,7 +360,7 @@ fn refusals_of_the_kernel_come_back_with_their_reason() {
     for (line, message, exit) in [
         (
             "queue 1 config weight 5",
-            "setsockopt(IP_DUMMYNET_CONFIGURE): Operation not permitted (queue 1 is new: say which scheduler it is of, with `pipe M` or `sched M`)",
+            "setsockopt(IP_DUMMYNET_CONFIGURE): Operation not permitted (queue 1 is new: name its scheduler with `pipe M` or `sched M`)",
             1,
         ),
         (
@@ -501,7 +501,7 @@ fn a_trial_changes_nothing() {
 fn files_that_name_one_another_end() {
     let mut bench = Bench::new();
     bench.files = Texts(vec![("/a", "/b\n".into()), ("/b", "/a\n".into())]);
-    assert!(bench.refusal("/a").0.ends_with("files name one another"));
+    assert!(bench.refusal("/a").0.ends_with("files include one another"));
 }
 
 #[test]
@@ -553,11 +553,11 @@ fn limits_below_a_packet_are_raised_with_a_warning() {
     let said = bench.warnings("pipe 1 config queue 1000B");
     assert_eq!(
         said,
-        ["a queue of 1000 bytes holds no packet of 1500: 16384 bytes are taken"]
+        ["a queue of 1000 bytes cannot hold a packet of 1500: 16384 bytes are used"]
     );
     assert!(bench.ok("pipe show").contains("q131073 16 KB 0 flows"));
     let said = bench.warnings("pipe 1 config queue 0");
-    assert_eq!(said, ["`queue 0` is no queue: 50 slots are taken"]);
+    assert_eq!(said, ["`queue 0` stands for the default: 50 slots"]);
 }
 
 #[test]
@@ -568,11 +568,11 @@ fn settings_that_a_scheduler_ignores_are_told() {
     assert_eq!(said.len(), 4, "{said:?}");
     assert_eq!(
         said[0],
-        "weight of queue 1 changes nothing: scheduler 1 is fq_codel and has limits of its own"
+        "weight of queue 1 has no effect: scheduler 1 is fq_codel and has limits of its own"
     );
     let said = bench.warnings("sched 10 config pipe 1");
     assert_eq!(
         said,
-        ["scheduler 10 has the link of pipe 10, not that of pipe 1: configure pipe 10"]
+        ["scheduler 10 uses the link of pipe 10, not that of pipe 1: configure pipe 10"]
     );
 }

@@ -229,7 +229,7 @@ pub(crate) fn net(word: At<&str>) -> Parse<Net> {
         {
             let kind = ErrorKind::OutsidePurpose {
                 word: address.to_string(),
-                purpose: "names are not looked up; write the address",
+                purpose: "names are not resolved; write the address",
             };
             Err(CommandError::new(kind, word.at).near(address, ["any", "me", "me6"]))
         }
@@ -447,7 +447,7 @@ mod tests {
         assert!(
             read("router")
                 .unwrap_err()
-                .contains("names are not looked up")
+                .contains("names are not resolved")
         );
     }
 

@@ -189,7 +189,7 @@ pub(super) fn value(p: &mut Parser<'_>, decl: &'static ParamDecl, text: At<&str>
             p.warn(
                 text.at,
                 format!(
-                    "`{} {}` is outside {low} to {high}: {taken} is taken",
+                    "`{} {}` is outside {low} to {high}: {taken} is used",
                     decl.name, text.value
                 ),
             );

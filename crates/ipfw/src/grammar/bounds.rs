@@ -104,7 +104,7 @@ pub(super) fn parameter(
     if p.compat {
         p.warn(
             at,
-            format!("`{name} {text}` is brought within dummynet's bounds: {taken} is taken"),
+            format!("`{name} {text}` is outside dummynet's bounds: {taken} is used"),
         );
         return taken;
     }

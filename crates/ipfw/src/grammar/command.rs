@@ -516,7 +516,7 @@ fn span(word: At<&str>) -> Parse<Span> {
         _ => Err(invalid(
             word,
             "a rule number",
-            "1 to 65535, or a range as 100-200",
+            "1 to 65535, or a range such as 100-200",
         )),
     }
 }
@@ -528,7 +528,7 @@ fn switch(p: &mut Parser<'_>, is_on: bool) -> Parse<Command> {
             if matches!(which, Switch::Debug | Switch::Altq | Switch::DynKeepalive) {
                 p.warn(
                     word.at,
-                    format!("`{}` is stored, but changes nothing", word.value),
+                    format!("`{}` is stored but has no effect", word.value),
                 );
             }
             Ok(Command::Switch(*which, is_on))

@@ -153,9 +153,9 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ("jail", SOCKETS),
     ("sockarg", SOCKETS),
     ("fib", "there is one routing table: the host's"),
-    ("verrevpath", "routes are the host's"),
-    ("versrcreach", "routes are the host's"),
-    ("antispoof", "routes are the host's"),
+    ("verrevpath", "routing is left to the host"),
+    ("versrcreach", "routing is left to the host"),
+    ("antispoof", "routing is left to the host"),
     ("mac", "rules see IP headers only"),
     ("MAC", "rules see IP headers only"),
     ("mac-type", "rules see IP headers only"),
@@ -164,16 +164,16 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ("diverted", DIVERT),
     ("diverted-loopback", DIVERT),
     ("diverted-output", DIVERT),
-    ("ipsec", "IPsec history is not known here"),
+    ("ipsec", "the IPsec history of a packet is unknown here"),
     ("ipoptions", OPTIONS_OF_HEADERS),
     ("ipopts", OPTIONS_OF_HEADERS),
     ("tcpoptions", OPTIONS_OF_HEADERS),
     ("tcpopts", OPTIONS_OF_HEADERS),
     ("ext6hdr", OPTIONS_OF_HEADERS),
     ("tcpmss", OPTIONS_OF_HEADERS),
-    ("tcpack", "sequence numbers are not looked at"),
-    ("tcpseq", "sequence numbers are not looked at"),
-    ("tcpwin", "sequence numbers are not looked at"),
+    ("tcpack", "sequence numbers are not matched"),
+    ("tcpseq", "sequence numbers are not matched"),
+    ("tcpwin", "sequence numbers are not matched"),
     ("tcpdatalen", "use iplen"),
     ("tagged", "packets carry no tags; use skipto or tables"),
     ("mark", "packets carry no marks; use skipto or tables"),
@@ -181,7 +181,7 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
         "flow",
         "flow tables are not kept; use address tables or a mask",
     ),
-    ("tablearg", "an option takes no table value; an action does"),
+    ("tablearg", "only an action takes a table value"),
     ("skip-action", "use skipto"),
     ("defer-action", "use skipto"),
     ("defer-immediate-action", "use skipto"),
@@ -189,9 +189,9 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ("set-limit", "use limit"),
 ];
 
-const SOCKETS: &str = "a router has no sockets of its own to look into";
+const SOCKETS: &str = "a router has no sockets of its own";
 pub(super) const DIVERT: &str = "packets are classified and shaped, not handed to other programs";
-const OPTIONS_OF_HEADERS: &str = "options inside headers are not looked at";
+const OPTIONS_OF_HEADERS: &str = "options inside headers are not parsed";
 
 /// Reads the condition that `word` starts.
 pub(super) fn condition(p: &mut Parser<'_>, word: At<&str>) -> Parse<Condition> {
@@ -314,10 +314,12 @@ fn bit_list(
     for item in word.value.split(',') {
         let name = item.strip_prefix('!').unwrap_or(item);
         let Some((_, bit)) = names.iter().find(|(n, _)| *n == name) else {
-            return Err(
-                invalid(word, what, "names with commas, ! for a bit that is not set")
-                    .near(name, names.iter().map(|(n, _)| *n)),
-            );
+            return Err(invalid(
+                word,
+                what,
+                "names separated by commas, ! for a bit that must be clear",
+            )
+            .near(name, names.iter().map(|(n, _)| *n)));
         };
         if item.len() > name.len() {
             bits.clear |= bit;
@@ -372,7 +374,7 @@ pub(crate) fn codepoints(p: &mut Parser<'_>, word: At<&str>) -> Parse<Codepoints
             return Err(invalid(
                 word,
                 "a list of codepoints",
-                "0 to 63, or names as ef, cs1, af11",
+                "0 to 63, or names such as ef, cs1, af11",
             )
             .near(item, names::codepoint_names()));
         };
@@ -386,7 +388,7 @@ pub(crate) fn numbers(p: &mut Parser<'_>, word: At<&str>, max: u32) -> Parse<Ran
     address::list(
         argument(p, word)?,
         "a list of numbers",
-        "numbers and ranges with commas, in range",
+        "numbers and ranges separated by commas, in range",
         max,
         |_| None,
     )
@@ -405,7 +407,7 @@ fn types(word: At<&str>, what: &'static str, max: u8) -> Parse<IcmpTypes> {
         let number = whole_integer(item).and_then(|n| u8::try_from(n).ok());
         number
             .filter(|n| *n <= max)
-            .ok_or_else(|| invalid(word, what, "numbers with commas, in range"))
+            .ok_or_else(|| invalid(word, what, "numbers separated by commas, in range"))
     };
     let mut types: Vec<u8> = word.value.split(',').map(item).collect::<Parse<_>>()?;
     types.sort_unstable();

@@ -111,7 +111,7 @@ pub(super) fn flags(p: &mut Parser<'_>) -> Parse<Flags> {
                 'f' => flags.force = true,
                 'i' => p.warn(
                     word.at,
-                    "`-i` changes nothing: table values are shown as numbers",
+                    "`-i` has no effect: table values are shown as numbers",
                 ),
                 'n' => flags.check_only = true,
                 'N' => flags.names = true,
@@ -125,7 +125,7 @@ pub(super) fn flags(p: &mut Parser<'_>) -> Parse<Flags> {
                     if letters.next().is_none() {
                         p.need("-s needs a field")?;
                     }
-                    p.warn(word.at, "`-s` changes nothing: objects are shown by number");
+                    p.warn(word.at, "`-s` has no effect: objects are shown by number");
                     break;
                 }
                 't' => flags.times = Times::Date,
@@ -134,7 +134,7 @@ pub(super) fn flags(p: &mut Parser<'_>) -> Parse<Flags> {
                 'p' | 'U' => {
                     let kind = ErrorKind::OutsidePurpose {
                         word: format!("-{letter}"),
-                        purpose: "run the preprocessor yourself and give its output",
+                        purpose: "run the preprocessor yourself and pass its output",
                     };
                     return Err(CommandError::new(kind, word.at));
                 }

@@ -88,7 +88,7 @@ fn bits(p: &mut Parser<'_>, word: At<&str>, width: u32, too_wide: &'static str) 
             invalid(
                 word,
                 "a mask",
-                "a number as in 0xffff, or /n for n low bits",
+                "a number such as 0xffff, or /n for n low bits",
             )
         })?
     };

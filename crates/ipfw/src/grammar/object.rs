@@ -228,7 +228,7 @@ pub(super) fn config(p: &mut Parser<'_>, kind: ObjectKind, number: At<u32>) -> P
             "noerror" => {
                 p.warn(
                     word.at,
-                    "`noerror` changes nothing: senders are never told of drops",
+                    "`noerror` has no effect: senders are never notified of drops",
                 );
                 c.noerror = true;
             }
@@ -252,7 +252,7 @@ pub(super) fn config(p: &mut Parser<'_>, kind: ObjectKind, number: At<u32>) -> P
                 c.priority = Some(integer(value)?);
                 p.warn(
                     word.at,
-                    "`pri` is stored and shown, but no scheduler reads it; prio goes by weight",
+                    "`pri` is stored and shown, but no scheduler reads it; prio uses the weight",
                 );
             }
             "pipe" | "sched" if kind != ObjectKind::Pipe => {

@@ -174,7 +174,9 @@ pub(crate) fn rate(p: &mut Parser<'_>, word: At<&str>) -> Parse<Rate> {
         let taken = if is_bytes { "bytes" } else { "bits" };
         p.warn(
             word.at,
-            format!("`{unit}` in `{text}` is no unit of a bandwidth: {taken} per second are taken"),
+            format!(
+                "`{unit}` in `{text}` is not a unit of bandwidth: {taken} per second are assumed"
+            ),
         );
     }
     let bps = number.times(factor * if is_bytes { 8 } else { 1 });
@@ -278,7 +280,7 @@ pub(crate) fn queue_size(p: &mut Parser<'_>, word: At<&str>) -> Parse<QueueSize>
         return Err(invalid(
             word,
             "a queue size",
-            "slots, or bytes as in 50KBytes",
+            "slots, or bytes such as 50KBytes",
         ));
     };
     let rest = number.rest;
@@ -298,7 +300,7 @@ pub(crate) fn queue_size(p: &mut Parser<'_>, word: At<&str>) -> Parse<QueueSize>
         let taken = if is_bytes { "bytes" } else { "slots" };
         p.warn(
             word.at,
-            format!("`{rest}` in `{text}` is ignored: {taken} are taken"),
+            format!("`{rest}` in `{text}` is ignored: {taken} are assumed"),
         );
     } else if factor > 1024 {
         p.warn(
@@ -354,12 +356,12 @@ pub(crate) fn decimal(word: At<&str>) -> Parse<Ratio> {
 pub(crate) fn probability(p: &mut Parser<'_>, word: At<&str>) -> Parse<Ratio> {
     if let Some(magnitude) = word.value.strip_prefix('-') {
         decimal(At::new(magnitude, word.at))?;
-        p.warn(word.at, format!("`{}` is below 0: 0 is taken", word.value));
+        p.warn(word.at, format!("`{}` is below 0: 0 is used", word.value));
         return Ok(Ratio::default());
     }
     let value = decimal(word)?;
     if value > Ratio::ONE {
-        p.warn(word.at, format!("`{}` is above 1: 1 is taken", word.value));
+        p.warn(word.at, format!("`{}` is above 1: 1 is used", word.value));
         return Ok(Ratio::ONE);
     }
     Ok(value)

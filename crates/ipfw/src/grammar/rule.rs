@@ -153,8 +153,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("eaction", "there are no external actions"),
 ];
 
-const REPLIES: &str = "no packets are made in reply; use deny";
-const ROUTES: &str = "routes are the host's";
+const REPLIES: &str = "replies are never sent; use deny";
+const ROUTES: &str = "routing is left to the host";
 const REWRITES: &str = "headers are not rewritten";
 
 impl Rule {
@@ -256,7 +256,7 @@ pub(super) fn rule(
     }
     if p.peek() == Some("from") {
         // The examples of the paper on dummynet's CoDel leave the protocol out; ipfw refuses that.
-        p.warn(p.at(), "no protocol stands before `from`: ip is taken");
+        p.warn(p.at(), "no protocol before `from`: ip is assumed");
         body(p, &mut rule)?;
     } else if starts_with_protocol(p) {
         rule.protocol = block(p, |_, word| {

@@ -191,7 +191,7 @@ pub(super) fn table(p: &mut Parser<'_>) -> Parse<TableCommand> {
         "lock" | "unlock" | "modify" => {
             let kind = ErrorKind::OutsidePurpose {
                 word: verb.value.to_string(),
-                purpose: "create the table anew, and swap it in",
+                purpose: "create a new table and swap it in",
             };
             return Err(CommandError::new(kind, verb.at));
         }
@@ -252,7 +252,7 @@ fn create(p: &mut Parser<'_>) -> Parse<TableAction> {
                 let value = p.need("algo needs an algorithm name")?;
                 p.warn(
                     value.at,
-                    "`algo` changes nothing: every table is searched in the same way",
+                    "`algo` has no effect: all tables are searched in the same way",
                 );
             }
             "missing" | "or-flush" => missing = true,
@@ -300,7 +300,13 @@ fn values(word: At<&str>) -> Parse<Vec<u32>> {
     let value = |text: &str| {
         whole_integer(text)
             .and_then(|n| u32::try_from(n).ok())
-            .ok_or_else(|| invalid(word, "a table value", "a number, or numbers with commas"))
+            .ok_or_else(|| {
+                invalid(
+                    word,
+                    "a table value",
+                    "a number, or numbers separated by commas",
+                )
+            })
     };
     word.value.split(',').map(value).collect()
 }

@@ -394,19 +394,19 @@ fn refusals_have_dummynets_text_and_exit_status() {
         ),
         (
             "add fwd 1.1.1.1 ip from any to any",
-            "`fwd` is not supported: routes are the host's",
+            "`fwd` is not supported: routing is left to the host",
             69,
             5,
         ),
         (
             "add reset tcp from any to any",
-            "`reset` is not supported: no packets are made in reply; use deny",
+            "`reset` is not supported: replies are never sent; use deny",
             69,
             5,
         ),
         (
             "add allow ip from any to any uid 0",
-            "`uid` is not supported: a router has no sockets of its own to look into",
+            "`uid` is not supported: a router has no sockets of its own",
             69,
             30,
         ),
@@ -463,28 +463,28 @@ fn a_mistyped_word_is_answered_with_the_nearest_one() {
 #[test]
 fn what_dummynet_ignores_silently_is_said() {
     for (text, part) in [
-        ("pipe 1 config plr 2", "is above 1: 1 is taken"),
+        ("pipe 1 config plr 2", "is above 1: 1 is used"),
         ("pipe 1 config delay 1s", "dummynet would take 1 ms"),
         ("pipe 1 config delay 5foo", "`foo` in `5foo` is ignored"),
-        ("pipe 1 config bw 5Mfoo", "is no unit of a bandwidth"),
+        ("pipe 1 config bw 5Mfoo", "is not a unit of bandwidth"),
         (
             "pipe 1 config bw 1M bw 2M",
             "duplicate token, override bandwidth value!",
         ),
         ("pipe 1 config buckets 100000", "65536 is shown"),
-        ("pipe 1 config codel target 0ms", "1us is taken"),
+        ("pipe 1 config codel target 0ms", "1us is used"),
         ("pipe 1 config codel tarqet", "did you mean `target`"),
         (
             "pipe 1 config mask dst-ip /24",
             "masks the low 24 bits (0x00ffffff), not a network prefix",
         ),
-        ("pipe 1 config noerror", "never told of drops"),
+        ("pipe 1 config noerror", "never notified of drops"),
         ("queue 1 config pipe 1 pri 3", "no scheduler reads it"),
         ("pipe zero", "clears the counters of rules"),
         ("pipe show 5-3", "selects nothing"),
         ("pipe show x", "invalid number x"),
         ("queu 1 show", "DEPRECATED"),
-        ("-s bytes pipe show", "changes nothing"),
+        ("-s bytes pipe show", "has no effect"),
     ] {
         let said = warnings(text, false);
         assert!(said.iter().any(|w| w.contains(part)), "{text}: {said:?}");

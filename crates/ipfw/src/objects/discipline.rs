@@ -187,8 +187,7 @@ pub(crate) fn bound_share(
         if let Some(given) = given
             && before != after
         {
-            let text =
-                format!("{word} {before} is more or less than {name} serves: {after} is taken");
+            let text = format!("{word} {before} is outside the range of {name}: {after} is used");
             warnings.push(Warning::new(Some(given.at), text));
         }
     }

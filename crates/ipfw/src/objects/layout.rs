@@ -226,7 +226,7 @@ impl Layout {
         if let Some(weight) = &c.weight {
             means.warn(
                 weight,
-                "`weight` is shown, but the one queue of a pipe has nothing to share".into(),
+                "`weight` is shown but has no effect: a pipe has a single queue".into(),
             );
         }
         let scheduler = match (&c.scheduler, self.schedulers.get(&number)) {
@@ -258,9 +258,8 @@ impl Layout {
         let old = self.flowsets.get(&number);
         let parent = c.parent.map(|p| p.value).or(old.map(|o| o.scheduler));
         let Some(parent) = parent else {
-            let reason = format!(
-                "queue {number} is new: say which scheduler it is of, with `pipe M` or `sched M`"
-            );
+            let reason =
+                format!("queue {number} is new: name its scheduler with `pipe M` or `sched M`");
             return Err(CommandError::new(
                 kernel("Operation not permitted", reason),
                 c.number.at,
@@ -309,7 +308,7 @@ impl Layout {
                         && !(name == "pifo" && word == "weight")
                     {
                         let text = format!(
-                            "{word} of queue {number} changes nothing: scheduler {parent} is {name} and has limits of its own"
+                            "{word} of queue {number} has no effect: scheduler {parent} is {name} and has limits of its own"
                         );
                         means.warn(&c.number, text);
                     }
@@ -328,7 +327,7 @@ impl Layout {
         let number = c.number.value;
         if let Some(parent) = c.parent.filter(|p| p.value != number) {
             let text = format!(
-                "scheduler {number} has the link of pipe {number}, not that of pipe {}: configure pipe {number}",
+                "scheduler {number} uses the link of pipe {number}, not that of pipe {}: configure pipe {number}",
                 parent.value
             );
             means.warn(&parent, text);
@@ -348,7 +347,7 @@ impl Layout {
         let has_settings = c.queue.is_some() || c.loss.is_some() || c.policy.is_some();
         if has_settings && name != "fifo" {
             let text =
-                format!("queue, plr and AQM of a scheduler are for fifo: {name} ignores them");
+                format!("queue, plr and AQM apply to a fifo scheduler only: {name} ignores them");
             means.warn(&c.number, text);
         }
         if scheduler.is_multi_queue {
@@ -499,10 +498,13 @@ impl Layout {
             .collect();
         if !words.is_empty() {
             let text = format!(
-                "pipe {number} is configured anew: {} not mentioned and back at the default",
+                "pipe {number} is reconfigured: {}",
                 match words.as_slice() {
-                    [one] => format!("{one} is"),
-                    many => format!("{} are", many.join(", ")),
+                    [one] => format!("{one} is not given and returns to its default"),
+                    many => format!(
+                        "{} are not given and return to their defaults",
+                        many.join(", ")
+                    ),
                 }
             );
             means.warn(&c.number, text);

@@ -250,7 +250,7 @@ impl Key {
                     Ok(Key::V4(address.to_bits(), mask.leading_ones() as u8))
                 }
                 Ok(Net::V6 { address, len }) => Ok(Key::V6(address.to_bits(), len)),
-                _ => Err(fail("an address or a network as in 10.0.0.0/24")),
+                _ => Err(fail("an address or a network such as 10.0.0.0/24")),
             },
             TableKind::Number => {
                 let number = text.value.parse();

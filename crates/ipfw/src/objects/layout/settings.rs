@@ -46,7 +46,7 @@ pub(super) fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, Comm
             if rate.is_unlimited() {
                 means.warn(
                     path,
-                    "a profile changes nothing on a link without `bw`".into(),
+                    "a profile has no effect on a link without `bw`".into(),
                 );
             }
             Some(Rc::new(profile))
@@ -55,7 +55,7 @@ pub(super) fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, Comm
     if c.burst.is_some_and(|burst| burst > 0) && rate.is_unlimited() {
         means.warn(
             &c.number,
-            "`burst` changes nothing on a link without `bw`".into(),
+            "`burst` has no effect on a link without `bw`".into(),
         );
     }
     Ok(LinkConfig {
@@ -111,7 +111,7 @@ fn queue_size(size: &At<QueueSize>, means: &mut Means<'_>) -> Result<QueueSize, 
         QueueSize::Slots(0) => {
             means.warn(
                 size,
-                format!("`queue 0` is no queue: {DEFAULT_SLOTS} slots are taken"),
+                format!("`queue 0` stands for the default: {DEFAULT_SLOTS} slots"),
             );
             Ok(QueueSize::Slots(DEFAULT_SLOTS))
         }
@@ -119,7 +119,7 @@ fn queue_size(size: &At<QueueSize>, means: &mut Means<'_>) -> Result<QueueSize, 
             means.warn(
                 size,
                 format!(
-                    "a queue of {n} bytes holds no packet of 1500: {DEFAULT_BYTES} bytes are taken"
+                    "a queue of {n} bytes cannot hold a packet of 1500: {DEFAULT_BYTES} bytes are used"
                 ),
             );
             Ok(QueueSize::Bytes(DEFAULT_BYTES))
