@@ -1,7 +1,8 @@
-//! The variables of `sysctl`: `net.inet.ip.dummynet.*`, `net.inet.ip.fw.*` and their relatives.
+//! The variables of `sysctl`: `net.inet.ip.dummynet.*`, `net.inet.ip.fw.*` and others.
 //!
-//! As in dummynet, a change is seen by what is configured after it. `net.inet.ip.dummynet.compat`
-//! is ours: 1 reads and does as dummynet where we knowingly differ.
+//! As in dummynet, a change applies to objects that are configured afterwards.
+//! `net.inet.ip.dummynet.compat` is specific to Sluice: 1 makes the engine behave like dummynet
+//! where the two deliberately differ.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +12,16 @@ use sluice_core::units::Span;
 
 use crate::grammar::{At, CommandError, ErrorKind, Position};
 
-/// What can be done with a variable.
+/// How a variable can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
-    /// Set within a range.
+    /// It can be set within a range.
     Set(u64, u64),
-    /// Set, but nothing reads it; why.
+    /// It can be set but is not read, for this reason.
     Unused(&'static str),
-    /// A constant.
+    /// It is constant.
     Constant,
-    /// Counted by the engine.
+    /// The engine counts it.
     Counter,
 }
 
@@ -68,7 +69,7 @@ const COMPAT_ONLY: &str = "only compat enforces it";
 const ALL_LAYERS: &str = "the host decides which packets reach the rules";
 const S: u64 = 1_000_000;
 
-/// Ranges are those of dummynet's kernel; times of AQMs are in microseconds.
+/// The ranges are those of dummynet's kernel. Times of AQMs are in microseconds.
 static VARIABLES: &[Variable] = &[
     set("net.inet.ip.dummynet.compat", 0, 0, 1),
     set("net.inet.ip.dummynet.hash_size", 64, 16, 65536),
@@ -159,7 +160,7 @@ static VARIABLES: &[Variable] = &[
     unused("kern.hz", 1000, NO_TICKS),
 ];
 
-/// The values that differ from their defaults.
+/// The values that differ from the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Variables {
     changed: BTreeMap<&'static str, u64>,
@@ -176,7 +177,7 @@ fn find(name: &At<String>) -> Result<&'static Variable, CommandError> {
 }
 
 impl Variables {
-    /// Those of an engine that starts.
+    /// Returns the variables of a new engine.
     pub fn starting(compat: bool) -> Self {
         let mut variables = Variables::default();
         if compat {
@@ -185,10 +186,11 @@ impl Variables {
         variables
     }
 
-    /// The value of a variable that can be set.
+    /// Returns the value of a variable that can be set.
     ///
     /// # Panics
-    /// If there is no such variable: names in this crate are right.
+    ///
+    /// If the variable does not exist; names in this crate are constants.
     pub fn value(&self, name: &str) -> u64 {
         self.changed.get(name).copied().unwrap_or_else(|| {
             let variable = VARIABLES.iter().find(|v| v.name == name);
@@ -202,7 +204,7 @@ impl Variables {
         self.value(name) != 0
     }
 
-    /// The present value; `count` gives those that the engine counts.
+    /// Returns the current value. `count` supplies the values of counters.
     pub fn show(
         &self,
         name: &At<String>,
@@ -215,7 +217,7 @@ impl Variables {
         })
     }
 
-    /// Sets a variable; gives what is to be said about it.
+    /// Sets a variable and returns a warning if it has no effect.
     pub fn set(
         &mut self,
         name: &At<String>,
@@ -263,8 +265,7 @@ impl Variables {
         self.changed.insert(name, value);
     }
 
-    /// What the variables put in the place of an algorithm's defaults: `codel.target` and its
-    /// relatives, where they were changed.
+    /// Returns the changed defaults of an algorithm: `codel.target` and similar variables.
     pub fn defaults_of(&self, algorithm: &Algorithm) -> Vec<(&'static str, Value)> {
         let Some(prefix) = prefix_of(algorithm.name) else {
             return Vec::new();
@@ -304,7 +305,7 @@ fn prefix_of(algorithm: &str) -> Option<&'static str> {
     })
 }
 
-/// A variable's name as a command would give it, for the switches `enable` and `disable`.
+/// Wraps a variable's name for the switches `enable` and `disable`.
 pub(crate) fn named(name: &str) -> At<String> {
     At::new(name.to_string(), Position::default())
 }

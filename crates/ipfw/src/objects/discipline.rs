@@ -1,4 +1,5 @@
-//! From words to disciplines of the core: by the registry's names and declarations only.
+//! Builds the core's disciplines from commands, through the names and declarations of the registry
+//! only.
 
 use sluice_core::Discipline;
 use sluice_core::aqm::Aqm;
@@ -13,26 +14,27 @@ use crate::grammar::bounds::{self, Part};
 use crate::grammar::{At, CommandError, Config, Policy, QueueSize, RedWords, Warning};
 use crate::variables::Variables;
 
-/// An algorithm that every build has.
+/// Returns an algorithm that is always registered.
 ///
 /// # Panics
+///
 /// If the registry lacks it.
 pub(crate) fn find(name: &str) -> &'static Algorithm {
     registry::find(name).expect("the registry has dummynet's own schedulers")
 }
 
-/// Builds the discipline of a choice that was accepted.
+/// Builds the discipline of a specification that was accepted.
 pub(crate) fn build(spec: &Spec) -> Box<dyn Discipline> {
     let built = spec.algorithm.build(&spec.values);
     built.expect("contradictions are found when a command is read")
 }
 
-/// Whether each flowset has queues of its own in it.
+/// Whether each flowset has its own queues in the discipline.
 pub(crate) fn is_multi_queue(spec: &Spec) -> bool {
     build(spec).as_classful().is_some()
 }
 
-/// The one queue of a FIFO, with the limits and the AQM of its flowset.
+/// Builds the single queue of a FIFO, with the limits and the AQM of its flowset.
 pub(crate) fn build_fifo(flowset: &FlowsetConfig, rate: Rate) -> Box<dyn Discipline> {
     let mut spec = match &flowset.aqm {
         Some(aqm) => on_link(aqm.clone(), rate),
@@ -45,7 +47,7 @@ pub(crate) fn build_fifo(flowset: &FlowsetConfig, rate: Rate) -> Box<dyn Discipl
     build(&spec)
 }
 
-/// The AQM of a queue of a scheduler with several.
+/// Builds the AQM for one queue of a scheduler with several queues.
 pub(crate) fn build_aqm(flowset: &FlowsetConfig, rate: Rate) -> Box<dyn Aqm> {
     let spec = match &flowset.aqm {
         Some(aqm) => on_link(aqm.clone(), rate),
@@ -57,7 +59,7 @@ pub(crate) fn build_aqm(flowset: &FlowsetConfig, rate: Rate) -> Box<dyn Aqm> {
         .expect("contradictions are found when a command is read")
 }
 
-/// The limits of a flowset's queues.
+/// Returns the limits of a flowset's queues.
 pub(crate) fn limits(flowset: &FlowsetConfig) -> FifoParams {
     match flowset.queue {
         QueueSize::Slots(n) => FifoParams {
@@ -71,7 +73,7 @@ pub(crate) fn limits(flowset: &FlowsetConfig) -> FifoParams {
     }
 }
 
-/// What a flowset's queues are entitled to.
+/// Returns the share of a flowset's queues.
 pub(crate) fn share(flowset: &FlowsetConfig) -> Share {
     Share {
         weight: flowset.weight,
@@ -83,7 +85,7 @@ pub(crate) fn share(flowset: &FlowsetConfig) -> Share {
     }
 }
 
-/// Fills in what the variables of `sysctl` say, and dummynet's variant under `compat`.
+/// Adds the defaults set by `sysctl` and, under `compat`, dummynet's variant.
 pub(crate) fn with_defaults(spec: &Spec, variables: &Variables, is_compat: bool) -> Spec {
     let mut filled = spec.clone();
     for (name, value) in variables.defaults_of(spec.algorithm) {
@@ -102,7 +104,7 @@ pub(crate) fn with_defaults(spec: &Spec, variables: &Variables, is_compat: bool)
     filled
 }
 
-/// A policy as an AQM of the registry.
+/// Returns the AQM of the registry for a policy.
 pub(crate) fn aqm_of(
     policy: &At<Policy>,
     queue: &QueueSize,
@@ -119,8 +121,8 @@ pub(crate) fn aqm_of(
     Ok(spec)
 }
 
-/// RED's four numbers as parameters of the registry's `gred`, which is dummynet's arithmetic for both
-/// words. Thresholds count what the queue counts.
+/// Translates RED's four numbers into parameters of the registry's `gred`, which has dummynet's
+/// arithmetic for both `red` and `gred`. Thresholds have the unit of the queue size.
 fn red(words: &RedWords, queue: &QueueSize) -> Spec {
     let mut spec = Spec::new(find("gred"));
     for (name, value) in [
@@ -137,8 +139,8 @@ fn red(words: &RedWords, queue: &QueueSize) -> Spec {
     spec
 }
 
-/// The AQM as it is built for a queue before a link of `rate`: RED's average falls with the time in
-/// which the idle link could have sent.
+/// Completes the AQM of a queue in front of a link of `rate`. RED needs the rate because its
+/// average decays while the link is idle.
 fn on_link(mut spec: Spec, rate: Rate) -> Spec {
     let asks = spec.algorithm.params().any(|d| d.name == "bandwidth");
     if asks && spec.values.find("bandwidth").is_none() {
@@ -147,8 +149,8 @@ fn on_link(mut spec: Spec, rate: Rate) -> Spec {
     spec
 }
 
-/// Bounds the share that a command gives to what the scheduler serves, as dummynet's kernel does
-/// silently, and says so.
+/// Limits the share of a command to the range of the scheduler, as dummynet's kernel does silently,
+/// and warns about it.
 pub(crate) fn bound_share(
     spec: &Spec,
     c: &Config,
@@ -201,7 +203,7 @@ pub(crate) fn bound_share(
     }
 }
 
-/// Whether the weight is one (and not a priority, of which 0 is the first).
+/// Whether the weight is a weight and not a priority, for which 0 is valid.
 fn is_weighted(name: &str) -> bool {
     name != "prio"
 }
@@ -210,7 +212,7 @@ fn has_max_len(name: &str) -> bool {
     matches!(name, "rr" | "qfq")
 }
 
-/// Brings a share within what the scheduler serves: defaults for what is not given, then its bounds.
+/// Fills in the defaults of a share and limits it to the range of the scheduler.
 pub(crate) fn clamp_share(spec: &Spec, flowset: &mut FlowsetConfig) {
     let name = spec.algorithm.name;
     if flowset.weight == 0 && is_weighted(name) {
@@ -223,7 +225,7 @@ pub(crate) fn clamp_share(spec: &Spec, flowset: &mut FlowsetConfig) {
     let Some(classful) = discipline.as_classful() else {
         return;
     };
-    // At most the weight and the length have to be brought in.
+    // Each turn corrects at most one of weight and length.
     for _ in 0..2 {
         let aqm = build_aqm(flowset, Rate::UNLIMITED);
         let refused = classful.open(0, share(flowset), &limits(flowset), aqm);
@@ -239,7 +241,7 @@ pub(crate) fn clamp_share(spec: &Spec, flowset: &mut FlowsetConfig) {
     }
 }
 
-/// Whether the scheduler can serve one queue of each of these flowsets together.
+/// Checks that the scheduler can serve one queue of each of these flowsets at the same time.
 pub(crate) fn check_shares<'f>(
     spec: &Spec,
     flowsets: impl Iterator<Item = &'f FlowsetConfig>,

@@ -8,7 +8,8 @@ use sluice_core::units::Span;
 
 use crate::grammar::{Policy, RedWords};
 
-/// A time as dummynet shows it: `5ms`, `100us`, `1s`; under `compat` with its slip of the pen, `1fs`.
+/// Formats a time as dummynet does: `5ms`, `100us`, `1s`. Under `compat` it reproduces dummynet's
+/// typing error `1fs`.
 pub(crate) fn time(span: Span, is_compat: bool) -> String {
     let us = span.as_ns() / 1000;
     match us {
@@ -21,7 +22,7 @@ pub(crate) fn time(span: Span, is_compat: bool) -> String {
     }
 }
 
-/// A number as C's `%g` writes it: six significant digits, no zeros at the end.
+/// Formats a number like C's `%g`: six significant digits, no trailing zeros.
 pub(crate) fn general(value: f64) -> String {
     if value == 0.0 {
         return "0".to_string();
@@ -43,7 +44,7 @@ pub(crate) fn general(value: f64) -> String {
     }
 }
 
-/// The policy at the end of a flowset's line.
+/// Returns the policy at the end of a flowset's line.
 pub(crate) fn policy(policy: Option<&Policy>, aqm: Option<&Spec>, is_compat: bool) -> String {
     match (policy, aqm) {
         (Some(Policy::Red(words)), _) => red(words),
@@ -78,7 +79,7 @@ fn aqm_words(spec: &Spec, is_compat: bool) -> String {
     }
 }
 
-/// The line of a scheduler's parameters, without its line end; empty where it has none.
+/// Returns the line of a scheduler's parameters without its line end; empty if it has none.
 pub(crate) fn scheduler(spec: &Spec, is_compat: bool) -> String {
     let words = Words { spec, is_compat };
     let queueing = || {
@@ -137,7 +138,7 @@ impl Words<'_> {
         }
     }
 
-    /// PIE's parameters; in the flow-queued form its queueing ones stand behind `max_ecnth`.
+    /// Writes PIE's parameters; the flow-queued form has its queueing parameters after `max_ecnth`.
     fn pie(&self, queueing: &str) -> String {
         let mut text = format!(
             "target {} tupdate {} alpha {} beta {} max_burst {} max_ecnth {}",
@@ -160,7 +161,7 @@ impl Words<'_> {
         if self.flag("onoff", "OnOff", "") == "OnOff" {
             text.push_str(" OnOff");
         }
-        // As the AQM decides: time stamps unless told otherwise, but for dummynet's plain PIE.
+        // As the AQM decides: time stamps by default, except in dummynet's plain PIE.
         let is_dummynets =
             queueing.is_empty() && self.spec.value("variant") == Some(Value::Choice("dummynet"));
         let estimates = self.flag("dre", "DRE", "") == "DRE"
@@ -174,7 +175,7 @@ impl Words<'_> {
         text
     }
 
-    /// All parameters that hold, for algorithms that dummynet does not have.
+    /// Writes all parameters, for algorithms that dummynet lacks.
     fn all(&self) -> String {
         let mut text = String::new();
         let is_plain = self.spec.algorithm.form == Form::Aqm;

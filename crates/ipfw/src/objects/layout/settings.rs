@@ -1,5 +1,5 @@
-//! From the words of a command to settings: what is not mentioned has its default, what is doubtful
-//! is told.
+//! Turns the words of a command into settings. Omitted settings get their defaults, and doubtful
+//! ones a warning.
 
 use std::rc::Rc;
 
@@ -67,7 +67,7 @@ pub(super) fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, Comm
     })
 }
 
-/// The settings of queues that a command gives; what it does not mention has its default.
+/// Returns the queue settings of a command, with defaults for omitted ones.
 pub(super) fn queue_settings(
     c: &Config,
     scheduler: u32,
@@ -96,7 +96,8 @@ pub(super) fn queue_settings(
     })
 }
 
-/// dummynet's limits: what its command refuses, and what its kernel changes silently.
+/// Applies dummynet's limits: those that its command enforces and those that its kernel applies
+/// silently.
 fn queue_size(size: &At<QueueSize>, means: &mut Means<'_>) -> Result<QueueSize, CommandError> {
     let refuse = |text| Err(CommandError::new(ErrorKind::Refused(text), size.at));
     let is_compat = means.is_compat();
@@ -136,7 +137,7 @@ pub(super) fn scheduler_buckets(c: &Config, mask: &Mask, means: &Means<'_>) -> u
     }
 }
 
-/// The discipline that a command asks for, or the present one, or WF2Q+.
+/// Returns the discipline that a command names, or else the current one, or else WF2Q+.
 pub(super) fn scheduler_choice(
     words: Option<&At<SchedulerWords>>,
     old: Option<&Spec>,
