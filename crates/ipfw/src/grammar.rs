@@ -1,8 +1,8 @@
-//! dummynet's command language: text to typed commands and back.
+//! dummynet's command language: from text to typed commands and back.
 //!
-//! [`parse`] reads one line. It never panics, and what it reads is written back by `Display` in a
-//! canonical form that reads as the same command. Reading needs nothing but the text: what a command
-//! does to the objects that exist is decided when it is executed.
+//! [`parse`] reads one line. It never panics, and `Display` writes its result in a canonical form
+//! that reads as the same command. Parsing depends on the text only; the effect of a command on
+//! existing objects is decided when it is executed.
 
 mod address;
 mod algorithm;
@@ -48,21 +48,22 @@ pub(crate) use table::{ShowKinds, ShowValues};
 
 use parser::Parser;
 
-/// What a line says.
+/// A parsed line.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// The command; none on a line that is empty or a comment.
+    /// The command; `None` if the line is empty or a comment.
     pub invocation: Option<Invocation>,
-    /// What is accepted but does not do what it seems to say.
+    /// Parts that are accepted but do not do what they appear to say.
     pub warnings: Vec<Warning>,
-    /// Lines that dummynet's own command prints while it reads.
+    /// Lines that dummynet's own command prints while it parses.
     pub notices: Vec<String>,
 }
 
-/// Reads line `number` of a text; `compat` reads as dummynet does where ours differs.
+/// Parses line `number` of a text. `compat` selects dummynet's reading where the two differ.
 ///
 /// # Errors
-/// What is wrong, where, and the nearest word.
+///
+/// What is wrong, where, and the most similar accepted word.
 ///
 /// ```
 /// use sluice_ipfw::grammar;

@@ -1,5 +1,5 @@
-//! dummynet's own bounds where ours are wider: what it would silently bring in, we honour and say so.
-//! Under `compat` its bounds hold.
+//! dummynet's bounds where those of Sluice are wider. dummynet silently clamps a value; Sluice uses
+//! the value as written and warns. Under `compat` dummynet's bounds apply.
 
 use sluice_core::param::{ParamDecl, Value};
 use sluice_core::registry::Algorithm;
@@ -31,7 +31,7 @@ const BOUNDS: &[(&str, &str, u64, u64)] = &[
     ("fq_pie", "flows", 1, 65536),
 ];
 
-/// dummynet's bounds of a share: least and largest.
+/// dummynet's bounds of a share: smallest and largest value.
 struct ShareBounds {
     scheduler: &'static str,
     weight: (u32, u32),
@@ -56,7 +56,7 @@ const SHARES: &[ShareBounds] = &[
     },
 ];
 
-/// Which part of a share.
+/// A part of a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// `weight`.
@@ -65,7 +65,7 @@ pub(crate) enum Part {
     MaxLen,
 }
 
-/// What dummynet makes of a weight or a longest packet.
+/// Returns the weight or longest packet that dummynet would use.
 pub(crate) fn share(scheduler: &str, part: Part, value: u32) -> u32 {
     let Some(bounds) = SHARES.iter().find(|b| b.scheduler == scheduler) else {
         return value;
@@ -77,8 +77,8 @@ pub(crate) fn share(scheduler: &str, part: Part, value: u32) -> u32 {
     value.clamp(low, high)
 }
 
-/// A value that our declaration accepts: itself with a warning where dummynet would take another one,
-/// which is taken under `compat`.
+/// Checks a value that the declaration accepts against dummynet's bounds. A value outside gets a
+/// warning and, under `compat`, is clamped.
 pub(super) fn parameter(
     p: &mut Parser<'_>,
     algorithm: &Algorithm,

@@ -1,4 +1,4 @@
-//! The arguments of options: how each is read and written back.
+//! The arguments of options: how they are read and written back.
 
 use std::fmt::{self, Display as _};
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use super::token::At;
 use crate::headers::Fragment;
 use crate::options::{Condition, OPTIONS};
 
-/// What stands in the place of the protocol.
+/// The protocol of a rule, or the argument of `proto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// `ip` or `all`.
@@ -21,22 +21,22 @@ pub enum Protocol {
     V4,
     /// `ip6`.
     V6,
-    /// A protocol.
+    /// A protocol number.
     Number(u8),
 }
 
-/// How an interface is named.
+/// The argument of `via`, `recv` and `xmit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfaceTest {
-    /// Any, but one.
+    /// Any interface.
     Any,
-    /// By its name.
+    /// The interface of this name.
     Name(String),
-    /// By the beginning of its name: `em*`.
+    /// Interfaces whose name starts with this: `em*`.
     Prefix(String),
-    /// By an address of it.
+    /// The interface that has this address.
     Address(IpAddr),
-    /// By a table of names.
+    /// An interface whose name a table contains.
     Table(TableRef),
 }
 
@@ -48,23 +48,23 @@ pub struct Nothing;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bits {
     names: &'static [(&'static str, u8)],
-    /// Must be set.
+    /// Bits that must be set.
     pub set: u8,
-    /// Must be clear.
+    /// Bits that must be clear.
     pub clear: u8,
 }
 
 impl Bits {
-    /// Whether `value` has them so.
+    /// Whether `value` has these bits set and clear.
     pub const fn hold(&self, value: u8) -> bool {
         value & self.set == self.set && value & self.clear == 0
     }
 }
 
-/// What `frag` tests.
+/// The argument of `frag`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentTest {
-    /// Bits as in `FRAGMENT_FLAGS`; none: a fragment that is not the first.
+    /// The flags of `FRAGMENT_FLAGS`. `None` matches every fragment except the first.
     pub flags: Option<Bits>,
 }
 
@@ -80,7 +80,7 @@ impl FragmentTest {
     }
 }
 
-/// `mf` more fragments follow, `df` don't fragment, `offset` not the first fragment.
+/// `mf`: more fragments follow. `df`: don't fragment. `offset`: not the first fragment.
 const FRAGMENT_FLAGS: &[(&str, u8)] = &[("mf", 1), ("df", 2), ("offset", 4)];
 
 /// DiffServ codepoints, one bit each.
@@ -92,7 +92,7 @@ pub struct Codepoints(pub u64);
 pub struct IcmpTypes(Vec<u8>);
 
 impl IcmpTypes {
-    /// Whether the type of a packet is among them.
+    /// Whether the list contains the type of a packet.
     pub fn hold(&self, icmp_type: Option<u8>) -> bool {
         icmp_type.is_some_and(|t| self.0.binary_search(&t).is_ok())
     }
@@ -102,7 +102,7 @@ impl IcmpTypes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ports(pub Ranges);
 
-/// What `lookup` looks for, and in which table.
+/// The argument of `lookup`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
     /// The field of the packet.
@@ -111,7 +111,7 @@ pub struct Lookup {
     pub table: String,
 }
 
-/// A field that `lookup` takes to a table.
+/// A field that `lookup` searches in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// Source address.
@@ -134,19 +134,19 @@ const FIELDS: &[(&str, Field)] = &[
     ("dscp", Field::Dscp),
 ];
 
-/// A question that may be negated.
+/// A condition that may be negated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// `not`.
+    /// Whether `not` precedes the condition.
     pub is_negated: bool,
     /// The question.
     pub condition: Condition,
 }
 
-/// Questions of which one must hold: `{ a or b }`.
+/// Conditions of which at least one must hold: `{ a or b }`.
 pub type Clause = Vec<Term>;
 
-/// Options that are not about classifying and shaping.
+/// Options for purposes other than classifying and shaping.
 pub(super) const REFUSED: &[(&str, &str)] = &[
     ("uid", SOCKETS),
     ("gid", SOCKETS),
@@ -203,7 +203,7 @@ pub(super) fn is_option(word: &str) -> bool {
     OPTIONS.iter().any(|option| option.words.contains(&word))
 }
 
-/// The error for a word that opens no option.
+/// Returns the error for a word that starts no option.
 pub(super) fn unknown(word: At<&str>) -> CommandError {
     if let Some((name, purpose)) = REFUSED.iter().find(|(name, _)| *name == word.value) {
         let kind = ErrorKind::OutsidePurpose {
@@ -223,7 +223,7 @@ fn argument<'t>(p: &mut Parser<'t>, word: At<&str>) -> Parse<At<&'t str>> {
     p.need(format!("{} requires argument", word.value))
 }
 
-/// The reader of options without an argument.
+/// Reads nothing, for options without an argument.
 pub(crate) const fn no_argument(_: &mut Parser<'_>, _: At<&str>) -> Parse<Nothing> {
     Ok(Nothing)
 }
@@ -268,7 +268,7 @@ pub(crate) fn protocol_argument(p: &mut Parser<'_>, word: At<&str>) -> Parse<Pro
     protocol(argument(p, word)?)
 }
 
-/// Reads what stands in the place of the protocol, or behind `proto`.
+/// Reads a protocol.
 pub(super) fn protocol(word: At<&str>) -> Parse<Protocol> {
     match find_protocol(word.value) {
         Some(protocol) => Ok(protocol),
@@ -277,7 +277,7 @@ pub(super) fn protocol(word: At<&str>) -> Parse<Protocol> {
     }
 }
 
-/// The protocol called `word`, if it is one.
+/// Returns the protocol called `word`, if there is one.
 pub(super) fn find_protocol(word: &str) -> Option<Protocol> {
     Some(match word {
         "ip" | "all" => Protocol::Any,
@@ -291,7 +291,7 @@ pub(super) fn find_protocol(word: &str) -> Option<Protocol> {
     })
 }
 
-/// Reads a list of names of bits, each with an optional `!`.
+/// Reads a list of bit names, each with an optional `!`.
 pub(crate) fn bits(
     p: &mut Parser<'_>,
     word: At<&str>,
@@ -428,7 +428,7 @@ pub(crate) fn lookup(p: &mut Parser<'_>, word: At<&str>) -> Parse<Lookup> {
 }
 
 impl Ports {
-    /// Writes the names of services in place of single ports.
+    /// Writes single ports by the name of their service.
     pub(crate) fn write_names(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_list(f, &self.0.0, |f, (low, high)| {
             let name = u16::try_from(*low).ok().and_then(names::service_name);
@@ -460,7 +460,7 @@ impl fmt::Display for Bits {
             let clear = (self.clear & bit != 0).then_some(("!", *name, *bit));
             set.into_iter().chain(clear)
         });
-        // `mincost` and `ecntransport` name the same bit: the first of them is written.
+        // `mincost` and `ecntransport` name the same bit; only the first one is written.
         let mut seen = 0u16;
         let items: Vec<_> = items
             .filter(|(sign, _, bit)| {
@@ -530,7 +530,7 @@ impl fmt::Display for InterfaceTest {
 }
 
 impl Condition {
-    /// Writes the argument alone, as it stands where the option's word is implied.
+    /// Writes the argument alone, for places that imply the option's word.
     pub(super) fn write_argument(
         &self,
         f: &mut fmt::Formatter<'_>,

@@ -1,4 +1,4 @@
-//! Rules written back: the form of `list`, and the `add` command that reads as the same rule.
+//! Writes rules: in the form of `list`, and as the `add` command that reads as the same rule.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use crate::options::Condition;
 /// How much of a rule is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleFormat {
-    /// `-S`: with its set.
+    /// `-S`: write the set.
     pub has_set: bool,
-    /// `-c`: without `ip from any to any` where that says nothing.
+    /// `-c`: omit `ip from any to any` where it has no effect.
     pub is_compact: bool,
-    /// `-b`: action and remark only.
+    /// `-b`: write action and remark only.
     pub is_brief: bool,
-    /// `-N`: names of services.
+    /// `-N`: write names of services.
     pub has_names: bool,
 }
 
@@ -140,7 +140,7 @@ impl fmt::Display for State {
     }
 }
 
-/// The rule as an `add` command.
+/// Writes the rule as an `add` command.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("add ")?;

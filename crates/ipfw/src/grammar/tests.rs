@@ -1,5 +1,5 @@
-//! The language as a whole: what is accepted, what is refused with which text, and that what is
-//! written back reads as the same command.
+//! The language as a whole: accepted commands, refused ones with their messages, and canonical
+//! forms that read as the same command.
 
 mod random;
 
@@ -13,7 +13,7 @@ fn canonical(text: &str) -> String {
     }
 }
 
-/// The message, exit status and column of a refusal.
+/// Returns the message, exit status and column of a refusal.
 fn refusal(text: &str) -> (String, u8, u32) {
     let error = parse(text, 1, false).expect_err(text);
     let column = error.at.map_or(0, |at| at.column);
@@ -213,7 +213,7 @@ fn rule_commands_have_a_canonical_form() {
 
 #[test]
 fn refusals_have_dummynets_text_and_exit_status() {
-    // Reference 1.2 to 1.6: texts word for word, EX_USAGE 64 for what is missing, EX_DATAERR 65.
+    // Reference 1.2 to 1.6: exact messages; EX_USAGE 64 for a missing word, EX_DATAERR 65.
     for (text, message, exit, column) in [
         ("pipe config", "need a pipe/flowset/sched number", 64, 12),
         ("pipe 0 config", "need a pipe/flowset/sched number", 64, 6),
@@ -451,7 +451,7 @@ fn a_mistyped_word_is_answered_with_the_nearest_one() {
         ("pip3 1 config", "pipe"),
     ] {
         let error = parse(text, 1, false).expect_err(text);
-        // `tcpp` is no protocol, so the rest is read as options: nothing near is right there.
+        // `tcpp` is not a protocol, so the rest is read as options, and no suggestion fits.
         if text.contains("tcpp") {
             assert_eq!(error.nearest, None);
         } else {
