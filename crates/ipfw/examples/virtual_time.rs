@@ -3,9 +3,9 @@
 //! `cargo run -p sluice-ipfw --example virtual_time`
 //!
 //! The engine has no clock and keeps no bytes. The program hands it commands, packets and the time,
-//! and asks for the next instant at which something is due. Ten packets of 1500 bytes arrive at once
-//! at a pipe of 10 Mbit/s with a delay of 20 ms and room for eight. Each takes 1.2 ms on the link, so
-//! the first leaves at 21.2 ms, the eighth at 29.6 ms, and the last two are dropped:
+//! and asks for the next instant at which something is due. Ten packets of 1500 bytes arrive at
+//! once at a pipe of 10 Mbit/s with a delay of 20 ms and room for eight. Each takes 1.2 ms on the
+//! link, so the first leaves at 21.2 ms, the eighth at 29.6 ms, and the last two are dropped:
 //!
 //! ```text
 //! packet 8 dropped: overflow

@@ -1,14 +1,14 @@
 //! The options of rules: one row each.
 //!
 //! A row has the words that start the option (the first one is written back), an example, how the
-//! argument is read, and the test. From the rows follow the grammar, the canonical text, the matching
-//! and the reference in `docs/dummynet.md`.
+//! argument is read, and the test. From the rows follow the grammar, the canonical text, the
+//! matching and the reference in `docs/dummynet.md`.
 //!
 //! A row stands in one of two groups. A test under `flow` sees only the [`FlowFields`] of a packet.
 //! These are the key of the flow cache, so its answer is the same for every packet of a flow and is
-//! computed once per flow. A test under `packet` sees all [`Headers`] and is asked for every packet.
-//! A `flow` test that reads a field outside the key does not compile: either the row belongs under
-//! `packet`, or the field belongs into `FlowFields`, and then into the key.
+//! computed once per flow. A test under `packet` sees all [`Headers`] and is asked for every
+//! packet. A `flow` test that reads a field outside the key does not compile: either the row
+//! belongs under `packet`, or the field belongs into `FlowFields`, and then into the key.
 
 mod argument;
 mod declare;

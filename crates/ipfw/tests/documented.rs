@@ -1,4 +1,4 @@
-//! `docs/dummynet.md` says what happens, and leaves out no warning and no option.
+//! `docs/dummynet.md` is true, and mentions every warning and every option.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p sluice-ipfw --test documented` writes the table of options anew.
 
@@ -14,7 +14,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The lines of the block in fixed type that is called `name`.
+/// Returns the lines of the fenced block `name`.
 fn block(name: &str) -> Vec<String> {
     let page = fs::read_to_string(root().join("docs/dummynet.md")).expect("the page is there");
     let mut lines = page
@@ -27,7 +27,7 @@ fn block(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Commands of a block, each with the indented lines below it.
+/// Returns the commands of a block, each with the indented lines below it.
 fn entries(name: &str) -> Vec<(String, Vec<String>)> {
     let mut entries: Vec<(String, Vec<String>)> = Vec::new();
     for line in block(name) {
@@ -43,7 +43,7 @@ fn entries(name: &str) -> Vec<(String, Vec<String>)> {
     entries
 }
 
-/// An engine as the page describes it.
+/// An engine with the setup of the page.
 fn bench(is_compat: bool) -> Bench {
     let mut bench = if is_compat {
         Bench::compat()
@@ -94,7 +94,7 @@ fn differences_are_those_of_the_page() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The table of options as the page shows it.
+/// The table of options for the page.
 fn options() -> String {
     let mut table = String::from("| option | matches | tested |\n|---|---|---|\n");
     for option in OPTIONS {
@@ -143,11 +143,11 @@ fn options_are_those_of_the_page() {
     }
 }
 
-/// What separates the fixed parts of a message in the source.
+/// Separates the fixed parts of a message in the source.
 const HOLE: char = '\u{0}';
 
-/// Texts of warnings in a source file, their holes marked: the first string of each call that warns, or
-/// the last one built before it, where the call is given a variable.
+/// Returns the texts of warnings in a source file with their holes marked: the first string of each
+/// call that warns, or the last string built before a call that receives a variable.
 fn templates(source: &str) -> Vec<String> {
     let code = source.split("#[cfg(test)]").next().unwrap_or(source);
     let calls = [
@@ -180,7 +180,7 @@ fn templates(source: &str) -> Vec<String> {
     found
 }
 
-/// The first string in a piece of source.
+/// Returns the first string in a piece of source.
 fn string(source: &str) -> Option<String> {
     let start = source.find('"')? + 1;
     let end = start + source[start..].find('"')?;
@@ -204,7 +204,7 @@ fn holes(text: &str) -> String {
     out
 }
 
-/// Whether `text` is `template` with something in its holes.
+/// Whether `text` is `template` with its holes filled.
 fn fits(template: &str, text: &str) -> bool {
     let mut rest = text;
     let parts: Vec<&str> = template.split(HOLE).collect();
@@ -220,13 +220,13 @@ fn fits(template: &str, text: &str) -> bool {
     rest.is_empty() || parts.last().is_some_and(|last| last.is_empty())
 }
 
-/// What the page says in words, and what the scan takes for a warning's text though it is not.
+/// Texts that the page describes in prose, and strings that the scan mistakes for warnings.
 const ELSEWHERE: &[&str] = &[
-    // The page: under compat bounds are dummynet's.
+    // The page describes in prose that dummynet's bounds apply under compat.
     "`\0 \0` is outside dummynet's bounds: \0 is used",
     // The end of "is not a parameter of".
     " (did you mean `\0`?)",
-    // An error, found before a warning that has its text from `variables.rs`.
+    // An error, near a warning whose text comes from `variables.rs`.
     "\0: files include one another",
 ];
 
@@ -254,7 +254,7 @@ fn no_warning_is_missing_on_the_page() {
     for path in sources {
         let source = fs::read_to_string(&path).expect("a source is text");
         for template in templates(&source) {
-            // A text that is nothing but a hole is another call's.
+            // A text that consists of a hole belongs to another call.
             if template.chars().filter(|c| c.is_alphabetic()).count() < 4 {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Command lines of dummynet's reference, their effect on the objects, and the text of `show`.
+//! Command lines of the dummynet reference: their effect on the objects, and the text of `show`.
 
 mod common;
 
@@ -104,7 +104,7 @@ fn every_command_line_is_accepted() {
         "sysctl net.inet.ip.dummynet.io_fast=1",
         "sysctl net.inet.ip.dummynet.hash_size=256 net.inet.ip.dummynet.expire=0",
         "sysctl -n net.inet.ip.fw.one_pass",
-        // Section 1.1 and 7: prefixes, order, glued commas, units by their first letters.
+        // Sections 1.1 and 7: prefixes, order, attached commas, units by their first letters.
         "p 1 show",
         "\"pipe 1 config bw 1Mbit/s\"",
         "pipe 6 config bandwidth 10Mb",
@@ -283,7 +283,7 @@ fn every_scheduler_has_a_fifo_beside_it() {
         text.contains(" sched 5 type WF2Q+ flags 0x0 0 buckets 0 active"),
         "{text}"
     );
-    // Of four schedulers at work (5 and its FIFO), two flowsets.
+    // Two flowsets of four schedulers at work (5 and its FIFO).
     assert_eq!(
         bench.ok("sysctl net.inet.ip.dummynet.schk_count"),
         "net.inet.ip.dummynet.schk_count: 2\n"
@@ -299,7 +299,7 @@ fn a_scheduler_with_one_queue_takes_over_a_flowset_of_its_number() {
     let text = bench.ok("sched show");
     assert!(text.contains("\nq00001  50 sl. "), "{text}");
     assert!(!text.contains("Children"), "{text}");
-    // In the other order it gets one of its own.
+    // In the reverse order the scheduler gets its own.
     let mut bench = Bench::new();
     bench.ok("sched 1 config type fq_codel");
     bench.ok("queue 1 config sched 1");
@@ -320,7 +320,7 @@ fn config_replaces_and_says_what_reverts() {
             .ok("pipe 1 show")
             .starts_with("00001:   2.000 Mbit/s    0 ms burst 0 \nq131073  50 sl.")
     );
-    // A queue keeps its weight and its scheduler, a pipe its scheduler's type.
+    // A queue keeps its weight and its scheduler, and a pipe the type of its scheduler.
     bench.ok("sched 1 config type rr");
     bench.ok("queue 7 config sched 1 weight 9");
     bench.ok("queue 7 config queue 20");
@@ -344,7 +344,7 @@ fn shares_are_brought_within_what_the_scheduler_serves() {
     );
     assert!(bench.ok("queue 1 show").contains("weight 65536 lmax 1500"));
     bench.ok("queue 2 config sched 1 weight 65536");
-    // QFQ's weights add up to 2^17 at most.
+    // The weights of QFQ add up to at most 2^17.
     let (message, exit) = bench.refusal("queue 3 config sched 1 weight 1");
     assert_eq!(exit, 1);
     assert!(

@@ -1,4 +1,4 @@
-//! A whole configuration in the place of another, as a reload does it.
+//! A configuration replaces another, as a reload does.
 
 mod common;
 
@@ -32,7 +32,7 @@ fn packets_inside_go_on_behind_the_rule_that_sent_them() {
     bench.now = 10 * MS;
     replace(&mut bench, TWO_PIPES).1.unwrap();
     bench.drain();
-    // 1 ms on the link of pipe 1 and 20 ms of its delay, then 5 ms of pipe 2: neither twice.
+    // 1 ms on the link of pipe 1, 20 ms of its delay, then 5 ms of pipe 2: none of it twice.
     assert_eq!(bench.out, [(26 * MS, 0, 1250)]);
     let shown = bench.ok("show");
     let rows: Vec<Vec<&str>> = shown

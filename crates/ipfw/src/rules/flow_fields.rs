@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use crate::headers::{Direction, Headers, InterfaceId};
 
-/// The fields of a packet that the flow cache distinguishes. Conditions that are tested once per flow
-/// see these and nothing else.
+/// The fields of a packet that the flow cache distinguishes. Conditions that are tested once per
+/// flow see these and nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlowFields {
     pub direction: Direction,

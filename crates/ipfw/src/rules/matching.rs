@@ -230,7 +230,8 @@ impl TableTest {
         }
     }
 
-    /// Whether `find` finds an entry with the wanted value. The action reads that of the last match.
+    /// Whether `find` finds an entry with the wanted value. The action reads that of the last
+    /// match.
     fn holds<'t>(
         &self,
         look: &mut Look<'t>,

@@ -1,4 +1,4 @@
-//! Rules against packets: what matches, in which order, and that the cache changes nothing.
+//! Rules and packets: which rules match, in which order, and that the cache changes no result.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -68,7 +68,7 @@ fn walk(rules: &mut Rules, headers: &Headers) -> Outcome {
     walk_at(rules, headers, 0)
 }
 
-/// The number of the pipe or queue that a packet goes into.
+/// The number of the pipe or queue that a packet enters.
 fn into(rules: &mut Rules, headers: &Headers) -> Option<u32> {
     match walk(rules, headers) {
         Outcome::Into { number, .. } => Some(number),
@@ -80,11 +80,11 @@ fn packets(rules: &Rules) -> Vec<u64> {
     rules.entries().iter().map(|e| e.packets).collect()
 }
 
-/// Whether one condition holds for a packet, alone and negated.
+/// Whether a condition holds for a packet, evaluated and from the cache.
 fn holds(condition: &str, headers: &Headers) -> bool {
     let mut plain = rules(&format!("add allow {condition}"));
     let answer = walk(&mut plain, headers) == Outcome::Allow;
-    // Once more from the cache.
+    // Again, from the cache.
     assert_eq!(
         walk(&mut plain, headers) == Outcome::Allow,
         answer,
@@ -229,8 +229,8 @@ fn various() -> Vec<Headers> {
     packets
 }
 
-/// An option whose answer is kept for a flow but depends on more than the flow would fail here, if
-/// the compiler let it be written.
+/// An option whose answer is cached although it depends on more than the key would fail here. The
+/// types already prevent such an option.
 #[test]
 fn the_cache_gives_every_packet_its_own_answer() {
     let packets = various();
@@ -244,7 +244,7 @@ fn the_cache_gives_every_packet_its_own_answer() {
             for headers in packets.iter().chain(&packets) {
                 cached.programs.invalidate();
                 let expected = walk(&mut cached, headers);
-                // Every other packet's answer is in the cache before.
+                // The cache holds the answers for all other packets first.
                 for other in &packets {
                     walk(&mut cached, other);
                 }
@@ -292,7 +292,7 @@ fn numbers_are_given_in_steps_and_equal_ones_keep_their_order() {
          add count tcp from any to any",
     );
     let numbers: Vec<u32> = rules.entries().iter().map(|e| e.number).collect();
-    // Beyond the last number the same one is given again.
+    // Beyond the last number, the same number is used again.
     assert_eq!(numbers, [50, 50, 100, 200, 65534, 65534, 65535]);
     walk(&mut rules, &tcp(1, 2, 80));
     assert_eq!(packets(&rules), [1, 0, 1, 0, 1, 1, 1]);
@@ -326,7 +326,7 @@ fn a_skipto_backwards_is_the_next_rule_and_a_loop_of_calls_ends() {
          add 300 call 100 ip from any to any",
     );
     assert_eq!(walk(&mut rules, &tcp(1, 2, 80)), Outcome::Deny);
-    // Sixteen calls deep the stack is full, and the call does nothing.
+    // At a depth of sixteen the stack is full, and the call has no effect.
     assert_eq!(rules.entries()[2].packets, 17);
 }
 
@@ -410,7 +410,7 @@ fn a_table_inside_a_question_about_the_packet_is_asked_each_time() {
     };
     for _ in 0..2 {
         assert_eq!(into(&mut rules, &tcp(1, 2, 80)), Some(9));
-        // The length held first, so no table matched: there is no pipe 0.
+        // The length matched first, so no table matched: there is no pipe 0.
         assert_eq!(into(&mut rules, &small), Some(0));
     }
 }
@@ -441,9 +441,9 @@ fn states_let_answers_pass() {
         walk_at(&mut rules, &back, 5),
         Outcome::Into { number: 3, .. }
     ));
-    // 10 s after the last packet the state is over.
+    // The state expires 10 s after the last packet.
     assert_eq!(walk_at(&mut rules, &back, 16), Outcome::Deny);
-    // The state's packets count for the rule that made it.
+    // Packets of the state count for the rule that created it.
     assert_eq!(packets(&rules), [0, 2, 2, 0]);
     rules.remove(|e| e.number == 20);
     assert_eq!(rules.states.len(), 0);
@@ -600,7 +600,7 @@ const OPTIONS: &[&str] = &[
     "keep-state :b",
 ];
 
-/// A plain reading of the language, without programs: rule after rule, question after question.
+/// A direct interpretation of the language without programs: rule by rule, condition by condition.
 fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time) -> Outcome {
     let mut index = 0;
     let mut calls = Vec::new();
@@ -706,7 +706,7 @@ fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time) -> Outcome {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// The programs and their cache give what asking rule after rule gives, for any rules.
+    /// Programs and their cache give the same result as evaluating rule by rule, for any rules.
     #[test]
     fn the_cache_changes_nothing(
         lines in prop::collection::vec(
