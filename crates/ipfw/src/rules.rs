@@ -476,10 +476,13 @@ impl Rules {
                 Some(name) => self.states.find(headers, name, walk.now, &self.lifetimes),
                 None => None,
             };
-            if let Some(id) = found {
-                let Ok(parent) = entries.binary_search_by_key(&id, Entry::id) else {
-                    unreachable!("states go with the rule that made them");
-                };
+            let parent = found.and_then(|id| entries.binary_search_by_key(&id, Entry::id).ok());
+            debug_assert_eq!(
+                found.is_some(),
+                parent.is_some(),
+                "states are removed with the rule that created them"
+            );
+            if let Some(parent) = parent {
                 index = parent;
                 if entries[index].compiled.table_arg.is_some() {
                     arg = 0;

@@ -100,7 +100,13 @@ impl Firewall {
                 }
                 TableAction::Flush => self.rules.tables.table_mut(id).clear(),
                 TableAction::Destroy => self.rules.tables.destroy(id),
-                _ => unreachable!("the grammar gives the other actions one table"),
+                TableAction::Create { .. }
+                | TableAction::Add { .. }
+                | TableAction::Delete(_)
+                | TableAction::Lookup(_)
+                | TableAction::Swap(_) => {
+                    unreachable!("the grammar reads these actions with a single table")
+                }
             }
         }
         self.rules.tables_changed();
