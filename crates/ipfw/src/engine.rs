@@ -293,7 +293,7 @@ impl Firewall {
         self.runtime.next_event().map_or(Wake::OnEnqueue, Wake::At)
     }
 
-    /// Returns what `log` rules have recorded since the last call. At most 1024 entries are kept.
+    /// Returns what `log` rules have recorded since the last call, up to a fixed number of entries.
     pub fn take_log(&mut self) -> Vec<LogEntry> {
         std::mem::take(&mut self.log)
     }

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_gives_another_hash() {
+    fn a_different_key_gives_a_different_hash() {
         assert_ne!(KeyedHash(1).of(&[5]), KeyedHash(2).of(&[5]));
     }
 }

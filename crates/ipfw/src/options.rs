@@ -4,9 +4,9 @@
 //! argument is read, and the test. From the rows follow the grammar, the canonical text, the
 //! matching and the reference in `docs/dummynet.md`.
 //!
-//! A row stands in one of two groups. A test under `flow` sees only the [`FlowFields`] of a packet.
+//! A row belongs to one of two groups. A test under `flow` sees only the [`FlowFields`] of a packet.
 //! These are the key of the flow cache, so its answer is the same for every packet of a flow and is
-//! computed once per flow. A test under `packet` sees all [`Headers`] and is asked for every
+//! computed once per flow. A test under `packet` sees all [`Headers`] and runs for every
 //! packet. A `flow` test that reads a field outside the key does not compile: either the row
 //! belongs under `packet`, or the field belongs into `FlowFields`, and then into the key.
 
@@ -62,7 +62,7 @@ impl Question {
 /// Reads the argument behind the option's word.
 type Read<A> = fn(&mut Parser<'_>, At<&str>) -> Parse<A>;
 
-/// Whether a packet, seen as `F`, meets an argument.
+/// Whether a packet, seen as `F`, matches an argument.
 type Test<A, F> = fn(&<A as Argument>::Ready, &F, &mut Look<'_>) -> bool;
 
 options! {

@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_is_refused() {
+    fn read_only_variables_are_refused() {
         let mut variables = Variables::default();
         let mut refusal = |name: &str, value: &str| {
             variables

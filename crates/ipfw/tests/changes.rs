@@ -9,7 +9,7 @@ use sluice_ipfw::Headers;
 use sluice_ipfw::headers::{TCP, UDP};
 
 #[test]
-fn a_pipe_that_is_changed_under_load_loses_nothing_but_what_its_queue_drops() {
+fn a_pipe_changed_under_load_loses_only_what_its_queue_drops() {
     let mut bench = Bench::new();
     bench.script("pipe 1 config bw 10Mbit/s delay 5 queue 100\nadd pipe 1 ip from any to any");
     let changes = [
@@ -83,7 +83,7 @@ fn a_smaller_limit_drops_the_youngest_and_says_why() {
 }
 
 #[test]
-fn deleting_drops_what_waits_and_lets_arrive_what_is_under_way() {
+fn deleting_drops_queued_packets_and_delivers_those_in_flight() {
     let mut bench = Bench::new();
     bench.script("pipe 1 config bw 1Mbit/s delay 100\nadd pipe 1 ip from any to any");
     for _ in 0..5 {
@@ -100,7 +100,7 @@ fn deleting_drops_what_waits_and_lets_arrive_what_is_under_way() {
 }
 
 #[test]
-fn a_whole_configuration_is_exchanged_without_losing_a_packet() {
+fn a_configuration_is_replaced_without_losing_a_packet() {
     let config = "-f flush\npipe flush\npipe 1 config bw 1Mbit/s delay 10\nsched 1 config type fq_codel\n\
          queue 1 config sched 1\nadd 100 queue 1 ip from any to any\n";
     let mut bench = Bench::new();
@@ -244,7 +244,7 @@ proptest! {
 
     /// Whatever is configured in between, every packet leaves exactly once.
     #[test]
-    fn no_packet_is_lost_or_doubled(steps in steps()) {
+    fn no_packet_is_lost_or_duplicated(steps in steps()) {
         let (out, dropped, sent) = carry_out(&steps, false);
         let mut slots: Vec<u32> = out.iter().map(|(_, slot, _)| *slot).collect();
         slots.extend(dropped.iter().map(|(_, slot, _)| *slot));

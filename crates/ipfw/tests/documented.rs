@@ -1,6 +1,6 @@
 //! `docs/dummynet.md` is true, and mentions every warning and every option.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p sluice-ipfw --test documented` writes the table of options anew.
+//! `UPDATE_EXPECT=1 cargo test -p sluice-ipfw --test documented` updates the table of options.
 
 mod common;
 
@@ -135,11 +135,7 @@ fn options_are_those_of_the_page() {
         let page = format!("{before}{START}{expected}\n{after}");
         fs::write(&path, page).expect("the page can be written");
     } else {
-        assert_eq!(
-            format!("{shown}\n"),
-            expected,
-            "UPDATE_EXPECT=1 writes it anew"
-        );
+        assert_eq!(format!("{shown}\n"), expected, "UPDATE_EXPECT=1 updates it");
     }
 }
 

@@ -148,7 +148,7 @@ fn every_command_line_is_accepted() {
 }
 
 #[test]
-fn the_worked_samples_are_shown_to_the_blank() {
+fn the_worked_samples_match_to_the_space() {
     let mut bench = Bench::new();
     bench.ok("pipe 1 config bw 10Mbit/s delay 20 codel");
     assert_eq!(
@@ -334,7 +334,7 @@ fn config_replaces_and_says_what_reverts() {
 }
 
 #[test]
-fn shares_are_brought_within_what_the_scheduler_serves() {
+fn shares_are_limited_to_the_range_of_the_scheduler() {
     let mut bench = Bench::new();
     bench.ok("sched 1 config type qfq");
     let said = bench.warnings("queue 1 config sched 1 weight 100000");
@@ -355,7 +355,7 @@ fn shares_are_brought_within_what_the_scheduler_serves() {
 }
 
 #[test]
-fn refusals_of_the_kernel_come_back_with_their_reason() {
+fn refusals_of_the_kernel_carry_their_reason() {
     let mut bench = Bench::new();
     for (line, message, exit) in [
         (
@@ -498,7 +498,7 @@ fn a_trial_changes_nothing() {
 }
 
 #[test]
-fn files_that_name_one_another_end() {
+fn files_that_include_one_another_are_refused() {
     let mut bench = Bench::new();
     bench.files = Texts(vec![("/a", "/b\n".into()), ("/b", "/a\n".into())]);
     assert!(bench.refusal("/a").0.ends_with("files include one another"));
@@ -561,7 +561,7 @@ fn limits_below_a_packet_are_raised_with_a_warning() {
 }
 
 #[test]
-fn settings_that_a_scheduler_ignores_are_told() {
+fn settings_that_a_scheduler_ignores_give_a_warning() {
     let mut bench = Bench::new();
     bench.ok("sched 1 config type fq_codel");
     let said = bench.warnings("queue 1 config sched 1 weight 5 queue 20 plr 0.1 mask all");

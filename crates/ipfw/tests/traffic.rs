@@ -226,7 +226,7 @@ fn late_polls_change_no_instant_of_a_chain_of_pipes() {
 }
 
 #[test]
-fn rules_that_send_packets_round_and_round_end() {
+fn rules_that_loop_packets_through_pipes_end() {
     let mut bench = Bench::new();
     bench.script(
         "pipe 1 config
@@ -263,7 +263,7 @@ fn loss_comes_before_the_queue_and_counts() {
 }
 
 #[test]
-fn idle_flows_give_their_memory_back_and_keep_their_counters() {
+fn idle_flows_release_their_memory_and_keep_their_counters() {
     let mut bench = Bench::new();
     bench.script("pipe 1 config mask src-ip 0xffffffff\nadd pipe 1 ip from any to any");
     bench.send(1000, &udp(1));
@@ -328,7 +328,7 @@ fn the_snapshot_has_what_the_text_lacks() {
 }
 
 #[test]
-fn passes_in_both_directions_are_told_apart() {
+fn passes_in_both_directions_are_distinguished() {
     let mut bench = Bench::new();
     bench.script(
         "pipe 1 config delay 5
@@ -432,7 +432,7 @@ fn red_has_the_thresholds_that_it_was_given() {
 }
 
 #[test]
-fn super_packets_are_split_for_the_pipes_that_their_flow_may_come_to() {
+fn super_packets_are_split_for_the_pipes_that_their_flow_may_enter() {
     use sluice_core::Rate;
     let threshold = Rate::from_bps(1_000_000_000);
     let mut bench = Bench::new();
@@ -527,7 +527,7 @@ fn to_be_told_of_packets_changes_nothing() {
 }
 
 #[test]
-fn a_show_in_pieces_says_what_a_show_says() {
+fn a_show_in_pieces_equals_a_show() {
     use sluice_core::{Cx, Time};
     let mut bench = Bench::new();
     bench.script(

@@ -104,7 +104,7 @@ const OBJECTS: &[(&str, &str, &str)] = rows! {
 const PROFILE: &str = "name x\nsamples 100\nloss-level 0.86\nprob delay\n0 200\n0.5 200\n0.5 300\n0.8 1000\n0.9 1300\n1 1300\n";
 
 #[test]
-fn every_option_of_an_object_is_in_force() {
+fn every_option_of_an_object_takes_effect() {
     let mut wrong = Vec::new();
     for (command, show, expected) in OBJECTS {
         let mut bench = Bench::new();

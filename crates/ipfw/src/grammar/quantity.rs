@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn bandwidths_of_the_field_are_read_as_dummynet_reads_them() {
+    fn common_bandwidths_are_read_as_in_dummynet() {
         // Reference, section 7 item 1: B and by are bytes, b is bits; Bit is bits.
         assert_eq!(bps("10Mb"), 10_000_000);
         assert_eq!(bps("10MBit/s"), 10_000_000);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_and_terabits_are_ours_and_compat_refuses_or_cuts_them() {
+    fn fractions_and_terabits_are_read_and_compat_refuses_or_cuts_them() {
         assert_eq!(bps("1.5Mbit/s"), 1_500_000);
         assert_eq!(bps("1Tbit/s"), MAX_RATE_BPS);
         assert_eq!(

@@ -461,7 +461,7 @@ fn a_mistyped_word_is_answered_with_the_nearest_one() {
 }
 
 #[test]
-fn what_dummynet_ignores_silently_is_said() {
+fn warnings_name_what_dummynet_silently_ignores() {
     for (text, part) in [
         ("pipe 1 config plr 2", "is above 1: 1 is used"),
         ("pipe 1 config delay 1s", "dummynet would take 1 ms"),
@@ -506,7 +506,7 @@ fn an_unknown_word_of_an_aqm_is_announced_as_dummynet_does() {
 }
 
 #[test]
-fn only_what_destroys_asks_first() {
+fn only_destructive_commands_ask_first() {
     let asks = |text| {
         parse(text, 1, false)
             .unwrap()

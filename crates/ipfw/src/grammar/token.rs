@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn words_know_their_columns() {
+    fn words_have_their_columns() {
         let words = words("  pipe 1\tconfig # bw", 7);
         let places: Vec<String> = words.tokens.iter().map(|t| t.at.to_string()).collect();
         assert_eq!(places, ["7:3", "7:8", "7:10"]);

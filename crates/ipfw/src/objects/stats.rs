@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meter_gives_the_rate_of_the_last_window() {
+    fn a_meter_returns_the_rate_of_the_last_window() {
         let mut meter = Meter::default();
         // 1250 B every 10 ms are 1 Mbit/s.
         for i in 0..300 {

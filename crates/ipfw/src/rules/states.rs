@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_holds_for_both_directions_and_its_time() {
+    fn a_state_covers_both_directions_for_its_lifetime() {
         let mut states = States::new(KeyedHash(1));
         let times = Lifetimes::default();
         let name = states.name("default");
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn names_keep_states_apart() {
+    fn names_separate_states() {
         let mut states = States::new(KeyedHash(1));
         let times = Lifetimes::default();
         let (a, b) = (states.name("a"), states.name("b"));

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_goes_uncovers_the_shorter_one() {
+    fn a_removed_entry_uncovers_the_shorter_prefix() {
         let mut tables = Tables::default();
         let id = tables.create("t", TableKind::Addr, Vec::new(), 2);
         let table = tables.table_mut(id);

@@ -94,7 +94,7 @@ fn holds(condition: &str, headers: &Headers) -> bool {
 }
 
 #[test]
-fn every_condition_says_yes_and_no() {
+fn every_condition_matches_and_does_not_match() {
     let base = tcp(1, 2, 80);
     let with = |change: fn(&mut Headers)| {
         let mut headers = base.clone();
@@ -259,7 +259,7 @@ fn the_cache_gives_every_packet_its_own_answer() {
 }
 
 #[test]
-fn the_first_terminal_action_ends_and_counting_goes_on() {
+fn the_first_terminal_action_ends_the_walk_and_count_continues() {
     let mut rules = rules(
         "add 10 count ip from any to any
          add 20 count udp from any to any
@@ -273,7 +273,7 @@ fn the_first_terminal_action_ends_and_counting_goes_on() {
 }
 
 #[test]
-fn what_matches_nothing_meets_the_built_in_rule() {
+fn a_packet_without_a_match_meets_the_built_in_rule() {
     let mut closed = rules("add allow udp from any to any");
     assert_eq!(walk(&mut closed, &tcp(1, 2, 80)), Outcome::Deny);
     let mut open = Rules::new(true, KeyedHash(3));
@@ -331,7 +331,7 @@ fn a_skipto_backwards_is_the_next_rule_and_a_loop_of_calls_ends() {
 }
 
 #[test]
-fn a_conditional_skipto_leaves_both_ways_open() {
+fn a_conditional_skipto_keeps_both_branches() {
     let mut rules = rules(
         "add 10 skipto 100 ip from any to any iplen 0-100
          add 20 pipe 1 ip from any to any
@@ -396,7 +396,7 @@ fn a_table_gives_its_value_and_its_changes_are_seen() {
 }
 
 #[test]
-fn a_table_inside_a_question_about_the_packet_is_asked_each_time() {
+fn a_table_in_a_per_packet_clause_is_searched_for_each_packet() {
     let mut rules = rules("add pipe tablearg { iplen 0-100 or src-ip table(T) }");
     let id = rules.tables.find("T").unwrap();
     rules
@@ -416,7 +416,7 @@ fn a_table_inside_a_question_about_the_packet_is_asked_each_time() {
 }
 
 #[test]
-fn states_let_answers_pass() {
+fn states_let_replies_pass() {
     let mut rules = rules(
         "add 10 check-state
          add 20 pipe 3 udp from 10.0.0.1 to any keep-state
@@ -450,7 +450,7 @@ fn states_let_answers_pass() {
 }
 
 #[test]
-fn a_rule_that_keeps_state_and_goes_on_is_resumed_behind_itself() {
+fn a_rule_that_keeps_state_and_continues_resumes_behind_itself() {
     let mut rules = rules(
         "add 10 check-state
          add 20 skipto 100 udp from 10.0.0.1 to any keep-state
@@ -473,7 +473,7 @@ fn a_rule_that_keeps_state_and_goes_on_is_resumed_behind_itself() {
 }
 
 #[test]
-fn a_limit_refuses_what_is_too_much() {
+fn a_limit_refuses_further_states() {
     let mut rules = rules("add allow udp from any to any limit src-addr 2");
     let flow = |port| Headers {
         proto: UDP,
@@ -508,7 +508,7 @@ fn a_probability_is_drawn_per_packet() {
 }
 
 #[test]
-fn a_packet_goes_on_behind_a_rule_also_when_it_is_gone() {
+fn a_packet_continues_behind_a_rule_that_was_deleted() {
     let mut rules = rules(
         "add 10 pipe 1 ip from any to any
          add 20 pipe 2 ip from any to any

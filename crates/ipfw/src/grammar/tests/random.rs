@@ -203,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_is_written_reads_as_the_same_command(text in lines()) {
+    fn written_commands_read_as_the_same_command(text in lines()) {
         check_round_trip(&text)?;
     }
 
