@@ -264,7 +264,7 @@ fn ipfw_says_what_dummynets_does_and_ends_as_it_does() {
         (
             "queue 9 config weight 5",
             1,
-            "ipfw: setsockopt(IP_DUMMYNET_CONFIGURE): Operation not permitted (queue 9 is new: say which scheduler it is of, with `pipe M` or `sched M`)\n",
+            "ipfw: setsockopt(IP_DUMMYNET_CONFIGURE): Operation not permitted (queue 9 is new: name its scheduler with `pipe M` or `sched M`)\n",
         ),
         (
             "/nowhere.rules",

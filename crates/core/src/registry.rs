@@ -77,6 +77,20 @@ impl Algorithm {
         )
     }
 
+    /// Returns what `word` sets: the value of a parameter, or a flag by its name or by `no` before it.
+    pub fn setting(&self, word: &str) -> Option<Setting> {
+        let find = |name: &str| self.params().find(|decl| decl.name == name);
+        match find(word) {
+            Some(decl) if decl.kind == Kind::Flag => Some(Setting::Flag(decl, true)),
+            Some(decl) => Some(Setting::Value(decl)),
+            None => word
+                .strip_prefix("no")
+                .and_then(find)
+                .filter(|decl| decl.kind == Kind::Flag)
+                .map(|decl| Setting::Flag(decl, false)),
+        }
+    }
+
     /// Returns the value of `decl` if it is not given. Flow-queued forms mark by default (RFC 8290
     /// section 5.2.6: ECN on by default); plain forms drop.
     pub fn default_of(&self, decl: &ParamDecl) -> Value {
@@ -125,6 +139,24 @@ impl Algorithm {
     /// As [`Algorithm::build`].
     pub fn build_aqm(&self, values: &Values) -> Option<Result<Box<dyn Aqm>, ParamError>> {
         self.build_aqm.map(|build| build(&self.complete(values)))
+    }
+}
+
+/// What a word among the parameters of an algorithm sets.
+#[derive(Clone, Copy, Debug)]
+pub enum Setting {
+    /// A parameter, to the value that follows.
+    Value(&'static ParamDecl),
+    /// A flag, to this.
+    Flag(&'static ParamDecl, bool),
+}
+
+impl Setting {
+    /// Returns the parameter.
+    pub const fn decl(self) -> &'static ParamDecl {
+        match self {
+            Setting::Value(decl) | Setting::Flag(decl, _) => decl,
+        }
     }
 }
 
@@ -289,6 +321,14 @@ impl SpecError {
 }
 
 impl Spec {
+    /// Returns an algorithm with its defaults.
+    pub const fn new(algorithm: &'static Algorithm) -> Self {
+        Spec {
+            algorithm,
+            values: Values::new(),
+        }
+    }
+
     /// Parses `NAME [PARAMETER VALUE | FLAG | noFLAG]...`.
     ///
     /// # Errors
@@ -328,22 +368,20 @@ impl Spec {
         let mut values = Values::new();
         while let Some((span, word)) = words.next() {
             let fail = |span, kind| Err(SpecError { span, kind });
-            let is_flag = |d: &&ParamDecl| d.kind == Kind::Flag;
-            let decl = algorithm.params().find(|d| d.name == word);
-            let negated = word
-                .strip_prefix("no")
-                .and_then(|rest| algorithm.params().find(|d| d.name == rest))
-                .filter(is_flag);
-            if let Some(decl) = decl.or(negated)
-                && values.find(decl.name).is_some()
-            {
+            let Some(setting) = algorithm.setting(word) else {
+                let kind = SpecErrorKind::UnknownParam {
+                    algorithm: algorithm.name,
+                    word: word.to_string(),
+                };
+                return fail(span, kind);
+            };
+            let decl = setting.decl();
+            if values.find(decl.name).is_some() {
                 return fail(span, SpecErrorKind::Repeated(decl.name));
             }
-            match (decl, negated) {
-                (Some(decl), _) if decl.kind == Kind::Flag => {
-                    values.set(decl.name, Value::Flag(true));
-                }
-                (Some(decl), _) => {
+            match setting {
+                Setting::Flag(_, is_on) => values.set(decl.name, Value::Flag(is_on)),
+                Setting::Value(_) => {
                     let Some((value_span, value)) = words.next() else {
                         return fail(span, SpecErrorKind::MissingValue(decl.name));
                     };
@@ -351,14 +389,6 @@ impl Spec {
                         Ok(value) => values.set(decl.name, value),
                         Err(error) => return fail(value_span, SpecErrorKind::Param(error)),
                     }
-                }
-                (None, Some(decl)) => values.set(decl.name, Value::Flag(false)),
-                (None, None) => {
-                    let kind = SpecErrorKind::UnknownParam {
-                        algorithm: algorithm.name,
-                        word: word.to_string(),
-                    };
-                    return fail(span, kind);
                 }
             }
         }
@@ -413,6 +443,12 @@ impl Spec {
     pub fn value(&self, name: &str) -> Option<Value> {
         let decl = self.algorithm.params().find(|d| d.name == name)?;
         Some(self.algorithm.value_of(decl, &self.values))
+    }
+}
+
+impl PartialEq for Spec {
+    fn eq(&self, other: &Self) -> bool {
+        self.algorithm.name == other.algorithm.name && self.values == other.values
     }
 }
 

@@ -1,9 +1,9 @@
-//! What a packet costs as rules and dynamic pipes grow in number, and what a pipe weighs.
+//! The cost of a packet as rules and dynamic pipes grow in number, and the memory of a pipe.
 //!
 //! `cargo bench -p sluice-ipfw --bench scale [-- rules|pipes|memory|show]`
 //!
-//! *Rules*: as many `count` rules as said, each for another destination, and one that passes the
-//! packet. A known flow is one of 64 that come again and again; a new one has never been seen.
+//! *Rules*: the given number of `count` rules, each for another destination, and one that passes
+//! the packet. A known flow is one of 64 that recur; a new one has never been seen.
 //! *Pipes*: `sched 1 config mask src-ip 0xffffffff type fq_codel`, so that each source has a link of
 //! 100 Gbit/s and a whole FQ-CoDel of its own; packets come from random sources, one per microsecond,
 //! and the cost is that of a packet's way in and out. *In trains*: 20 packets of a source behind one
@@ -14,8 +14,9 @@
 //! the floor: what as many random read-modify-writes cost in as much memory ([`LINES`] lines each, in
 //! [`REGIONS`] places that do not depend on each other).
 //! *Show*: how long commands about 100 000 pipes take.
-//! *Memory*: the heap per pipe when each has had a packet and is at rest, when it has been idle for so
-//! long that it is put to sleep, and while it holds four packets.
+//!
+//! *Memory*: the heap per pipe at rest after a packet, after it was put to sleep, and while it
+//! holds four packets.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,8 +26,7 @@ use sluice_core::{Cx, DropCounter, Packet, Rng, Time};
 use sluice_ipfw::headers::UDP;
 use sluice_ipfw::{Direction, Disposition, Firewall, Headers, NoFiles, Settings};
 
-/// Rounds are short: the best of many has then not been interrupted, also on a machine that does other
-/// things.
+/// Rounds are short, so that the best of many was not interrupted, even on a busy machine.
 const ROUNDS: usize = 300;
 const PACKETS: usize = 1_000;
 
@@ -88,7 +88,7 @@ impl Engine {
         }
     }
 
-    /// Everything that came in is out, or waits.
+    /// Whether every packet has left or waits.
     fn is_complete(&self, waiting: usize) -> bool {
         self.sink.total() == 0 && self.free.len() + waiting == 1 << 20
     }
@@ -115,7 +115,7 @@ fn headers(source: u32, port: u16) -> Headers {
     }
 }
 
-/// Nanoseconds per packet of `work`, which handles [`PACKETS`].
+/// Returns the nanoseconds per packet of `work`, which handles [`PACKETS`].
 fn best(mut work: impl FnMut()) -> f64 {
     let mut best = Duration::MAX;
     for _ in 0..ROUNDS {
@@ -155,10 +155,10 @@ fn rules() {
     println!();
 }
 
-/// Every rule is asked once for each.
+/// Each new flow evaluates every rule once.
 const PACKETS_NEW: usize = 100;
 
-/// A packet of 1000 bytes takes 80 ns, so that one source alone is no overload.
+/// A packet of 1000 bytes takes 80 ns, so a single source causes no overload.
 const PER_SOURCE: &str = "pipe 1 config bw 100Gbit/s
 sched 1 config pipe 1 mask src-ip 0xffffffff type fq_codel
 queue 1 config sched 1
@@ -197,7 +197,7 @@ fn pipes() {
             for _ in 0..PACKETS / BATCH {
                 let sources = (0..BATCH).map(|_| order.below(u64::from(count)) as u32);
                 coming.extend(sources.map(|source| (headers(source, 1000), 1000)));
-                // As the router does: with few pipes there is nothing to fetch.
+                // Like the router: with few pipes there is nothing to fetch.
                 if engine.firewall.is_wide() {
                     engine.firewall.prefetch_handle(&coming);
                 }
@@ -224,20 +224,20 @@ fn pipes() {
     println!();
 }
 
-/// Packets of one source that come behind one another: what a window of TCP or a batch of a card is.
+/// Consecutive packets of one source: a window of TCP, or a batch of a network card.
 const TRAIN: usize = 20;
 
-/// Packets that a port gives at one time.
+/// Packets that a port delivers at once.
 const BATCH: usize = 32;
 
-/// Cache lines that a packet touches of the pipe that it meets, and the pieces of memory that they are
-/// in: the flow, the instance, its link, its discipline, the flow's queue, the place of the packet.
+/// The cache lines of a pipe that a packet touches, and the memory regions that contain them: the
+/// flow, the instance, its link, its discipline, the flow's queue, the packet's passage.
 const LINES: usize = 18;
 const REGIONS: usize = 6;
-/// What the memory of a pipe at rest is about.
+/// The approximate memory of a pipe at rest.
 const BYTES_PER_PIPE: usize = 2048;
 
-/// Read-modify-writes of as many lines as a packet touches, in memory of the size that the pipes take.
+/// Read-modify-writes of as many lines as a packet touches, in as much memory as the pipes have.
 fn floor(pipes: usize) -> f64 {
     let each = LINES / REGIONS;
     let runs = (pipes * BYTES_PER_PIPE / 64 / each).max(REGIONS);
@@ -256,7 +256,7 @@ fn floor(pipes: usize) -> f64 {
     })
 }
 
-/// How long the engine is busy with what is asked about 100 000 pipes: packets wait for it.
+/// How long a command about 100 000 pipes blocks packets.
 fn show() {
     let mut engine = Engine::new(PER_SOURCE);
     for source in 0..100_000 {
@@ -311,7 +311,7 @@ fn memory() {
     state("at rest", &rest);
     state("asleep", &|engine| {
         rest(engine);
-        // Idle for ten seconds, and looked at 64 per millisecond and packet.
+        // Idle for ten seconds; each packet visits 64 flows per millisecond.
         for _ in 0..2 * COUNT / 64 {
             engine.now_ns += 100_000_000;
             engine.send(&headers(0, 1000));

@@ -18,27 +18,27 @@ use crate::rules::{LogEntry, Outcome, RuleId, Rules, Walk};
 use crate::show::Snapshot;
 use crate::variables::Variables;
 
-/// How an engine starts.
+/// How an engine is set up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// What the built-in rule 65535 does: it denies unless this is set, as ipfw.
+    /// Whether the built-in rule 65535 allows packets; it denies them by default, as in ipfw.
     pub accepts_by_default: bool,
-    /// Whether dummynet is followed where we knowingly differ; the variable
-    /// `net.inet.ip.dummynet.compat` changes it later.
+    /// Whether the engine follows dummynet where Sluice deliberately differs. The variable
+    /// `net.inet.ip.dummynet.compat` changes this later.
     pub compat: bool,
-    /// Seed of what is not drawn per packet: hash keys, the links' streams of randomness.
+    /// Seed of everything that is not drawn per packet: hash keys and the links' random streams.
     pub seed: u64,
-    /// Seconds from the epoch of dates to the origin of virtual time, for the dates of `-t`.
+    /// Seconds from the Unix epoch to the origin of virtual time, for the dates of `-t`.
     pub origin_s: u64,
 }
 
-/// Rules, pipes, queues and schedulers as one object that is handed time, packets and commands.
+/// Rules, pipes, queues and schedulers as one object that receives time, packets and commands.
 ///
-/// It never asks for the time and keeps no packet's bytes. What it holds leaves in three ways:
-/// given back by [`Firewall::handle`], given by [`Firewall::poll`], or handed to the sink of the
-/// context. Like a [`Pipe`](link::Pipe) it lives in the instants at which something is due, not in
-/// those at which it is polled: late and spurious polls change nothing. At one instant the order is
-/// arrivals, timers of AQMs, links; calls come in the order of time.
+/// The engine has no clock and stores no packet bytes. A packet leaves it in one of three ways:
+/// [`Firewall::handle`] returns it, [`Firewall::poll`] returns it, or the sink of the context
+/// receives it. Like a [`Pipe`](link::Pipe), the engine acts at the instants at which something is
+/// due, not at those at which it is polled: late and spurious polls change nothing. Events at the
+/// same instant happen in the order arrivals, AQM timers, links. Calls must come in order of time.
 ///
 /// ```
 /// use sluice_core::{Cx, DropCounter, Packet, Rng, Time};
@@ -54,7 +54,7 @@ pub struct Settings {
 /// let headers = Headers::new(Direction::In, 17, address, address);
 /// let taken = firewall.handle(Packet::new(0, 1250), &headers, &mut cx);
 /// assert!(matches!(taken, Disposition::Taken));
-/// // 1250 B at 1 Mbit/s take 10 ms, and the far end is 5 ms away.
+/// // 1250 B take 10 ms at 1 Mbit/s, and the delay of the pipe is 5 ms.
 /// cx.now = Time::from_ns(15_000_000);
 /// assert_eq!(firewall.poll(&mut cx).map(|d| d.packet.len), Some(1250));
 /// ```
@@ -65,15 +65,16 @@ pub struct Firewall {
     pub(crate) variables: Variables,
     pub(crate) settings: Settings,
     pub(crate) switches: Switches,
-    /// By interface, through which one what comes in there leaves; see [`Firewall::connect`].
+    /// The interface through which packets that came in by the interface of this index leave; see
+    /// [`Firewall::connect`].
     ways_out: Vec<Option<InterfaceId>>,
     out: VecDeque<Departure>,
-    /// Scratch of [`Firewall::advance`].
+    /// Scratch space of [`Firewall::advance`].
     arrived: Vec<link::Departure>,
     log: Vec<LogEntry>,
 }
 
-/// Variables that every packet asks for.
+/// Variables that are read for every packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Switches {
     one_pass: bool,
@@ -84,65 +85,66 @@ pub(crate) struct Switches {
     expire: u64,
 }
 
-/// What became of a packet that was handed in.
+/// What happened to a packet that was handed in.
 #[derive(Debug)]
 pub enum Disposition {
-    /// It passes; here it is.
+    /// The packet passes.
     Pass(Packet),
-    /// It went into a pipe or queue, and comes out of [`Firewall::poll`] unless it is dropped there.
+    /// The packet entered a pipe or queue. [`Firewall::poll`] returns it unless it is dropped
+    /// there.
     Taken,
-    /// It was dropped and handed to the sink.
+    /// The packet was dropped; the sink received it.
     Dropped(DropReason),
 }
 
-/// A packet that has come through its pipes, and passes.
+/// A packet that has left its pipes and passes.
 #[derive(Debug)]
 pub struct Departure {
     /// The packet.
     pub packet: Packet,
-    /// When it was due; a host that polls later than that is late.
+    /// When the packet was due. A host that polls later is late.
     pub due: Time,
-    /// In which pass through the rules it was taken.
+    /// The pass through the rules in which the packet entered the pipe.
     pub direction: Direction,
-    /// The interface that it leaves through, if it was on its way out.
+    /// The interface through which the packet leaves, if it was in the outgoing pass.
     pub xmit: Option<InterfaceId>,
 }
 
-/// How a text is carried out.
+/// How a text is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// As one command; messages do not say on which line.
+    /// As one command; messages carry no line number.
     Command,
-    /// Line by line, until one is refused; those before it stay in force.
+    /// Line by line until one is refused; the lines before it stay in force.
     Batch,
     /// All lines at one instant, or none.
     Atomic,
-    /// As [`Mode::Atomic`], in the place of everything that was configured before. Packets inside stay
-    /// as far as there still is a place for them, rules that stay keep their counters.
+    /// Like [`Mode::Atomic`], but replaces the whole configuration. Packets inside stay where a
+    /// place for them remains, and rules that remain keep their counters.
     Replace,
 }
 
-/// What a command says.
+/// The result of a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
-    /// The text of its standard output.
+    /// The text for standard output.
     pub stdout: String,
-    /// What it was accepted with although it does not do what it seems to say.
+    /// Reasons why the command does not do what it appears to say.
     pub warnings: Vec<Warning>,
-    /// The state, if `--json` asked for it.
+    /// The state, if the command asked for it with `--json`.
     pub snapshot: Option<Box<Snapshot>>,
 }
 
-/// Pipes that one packet may go through: more is a ruleset that goes round in circles.
+/// The most pipes that one packet may pass through; a ruleset that needs more is a loop.
 const MOST_PIPES: u16 = 1000;
 /// Packets whose memory is fetched at one time: more than a processor has misses under way, few enough
 /// that what was fetched first is still there.
 const PREFETCHED: usize = 32;
-/// Log entries that are kept for a host that does not take them.
+/// Log entries that are kept until the host takes them.
 const MOST_LOG: usize = 1024;
 
 impl Firewall {
-    /// An engine without pipes, and with the built-in rule only.
+    /// Creates an engine without pipes and with the built-in rule only.
     pub fn new(settings: &Settings) -> Self {
         let variables = Variables::starting(settings.compat);
         let mut rng = Rng::from_seed(settings.seed);
@@ -162,19 +164,19 @@ impl Firewall {
         }
     }
 
-    /// Tells the engine the host's interfaces. [`Headers`] name them by their place in this list.
+    /// Sets the host's interfaces. [`Headers`] refer to them by their index in this list.
     pub fn set_interfaces(&mut self, interfaces: Vec<Interface>) {
         self.rules.set_interfaces(interfaces);
     }
 
-    /// The interfaces as they were told.
+    /// Returns the interfaces of the host.
     pub fn interfaces(&self) -> &[Interface] {
         self.rules.interfaces()
     }
 
-    /// Makes the engine send packets that come in through `from` out through `to`: they cross the
-    /// rules twice, the second time at the instant at which the first pass ends. A host that routes by
-    /// something else makes the second pass itself.
+    /// Makes the engine send packets that come in through `from` out through `to`. They cross the
+    /// rules twice; the second pass happens at the instant at which the first one ends. A host that
+    /// routes by other means performs the second pass itself.
     pub fn connect(&mut self, from: InterfaceId, to: InterfaceId) {
         let place = usize::from(from.0);
         if self.ways_out.len() <= place {
@@ -183,18 +185,18 @@ impl Firewall {
         self.ways_out[place] = Some(to);
     }
 
-    /// Whether there is a link or queue for which super-packets must be split: slower than
-    /// `threshold`, or with something that strikes packets one by one (loss, reordering, a profile).
+    /// Whether some link or queue needs super-packets to be split: one slower than `threshold`, or
+    /// one that treats packets individually (loss, reordering, a profile).
     pub fn splits_any(&self, threshold: Rate) -> bool {
         let mut links = self.layout.links.values();
         links.any(|link| link.wants_single_packets(threshold))
             || self.layout.flowsets.values().any(|f| f.loss.is_some())
     }
 
-    /// Whether a super-packet with these headers must be split: its flow may come, in either pass, to
-    /// what [`Firewall::splits_any`] looks for. Where the rules cannot tell beforehand (states, a
-    /// table's value that depends on the packet, rules behind a pipe that are asked too) any such link
-    /// counts.
+    /// Whether a super-packet with these headers must be split because its flow may reach, in
+    /// either pass, a link or queue as described at [`Firewall::splits_any`]. Where the rules
+    /// cannot decide in advance (states, a table value that depends on the packet, rules that are
+    /// evaluated again behind a pipe), any such link counts.
     pub fn splits(&mut self, headers: &Headers, threshold: Rate) -> bool {
         let way_out = self.second_pass(headers);
         let mut splits = false;
@@ -212,8 +214,8 @@ impl Firewall {
         splits
     }
 
-    /// Takes a packet at `cx.now` for one pass through the rules. Its slot is a small number that no
-    /// other packet inside has.
+    /// Handles a packet at `cx.now` for one pass through the rules. The packet's slot is a small
+    /// number that no other packet inside the engine has.
     pub fn handle(&mut self, packet: Packet, headers: &Headers, cx: &mut Cx<'_>) -> Disposition {
         let now = cx.now;
         self.advance(|at| at < now, cx);
@@ -262,7 +264,8 @@ impl Firewall {
         }
     }
 
-    /// With which headers a packet that comes in asks the rules a second time, on its way out.
+    /// Returns the headers for the second pass, on the way out, of a packet that came in with
+    /// `headers`.
     pub fn second_pass(&self, headers: &Headers) -> Option<Headers> {
         self.way_out(headers).map(|xmit| Headers {
             direction: Direction::Out,
@@ -271,15 +274,15 @@ impl Firewall {
         })
     }
 
-    /// Works off everything that is due up to `cx.now`, and gives the next packet that has come
-    /// through its pipes, in the order in which they were due. To be called until it gives none.
+    /// Processes everything due up to `cx.now` and returns the next packet that left its pipes, in
+    /// the order of their due times. Call this until it returns `None`.
     pub fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure> {
         let now = cx.now;
         self.advance(|at| at <= now, cx);
         self.out.pop_front()
     }
 
-    /// When [`Firewall::poll`] has something to do next.
+    /// Returns when [`Firewall::poll`] has work to do next.
     pub fn next_wake(&self) -> Wake {
         if !self.out.is_empty() {
             return Wake::Now;
@@ -287,7 +290,7 @@ impl Firewall {
         self.runtime.next_event().map_or(Wake::OnEnqueue, Wake::At)
     }
 
-    /// Takes what `log` rules have seen since the last call, as far as it was kept.
+    /// Returns what `log` rules have recorded since the last call, up to a fixed number of entries.
     pub fn take_log(&mut self) -> Vec<LogEntry> {
         std::mem::take(&mut self.log)
     }
@@ -296,7 +299,7 @@ impl Firewall {
         self.switches = Switches::of(&self.variables);
     }
 
-    /// Works off, in the order of time, what `is_due`.
+    /// Processes, in order of time, every event for which `is_due` holds.
     pub(crate) fn advance(&mut self, is_due: impl Fn(Time) -> bool, cx: &mut Cx<'_>) {
         let mut arrived = std::mem::take(&mut self.arrived);
         while self.runtime.advance(&is_due, &mut arrived, cx) {
@@ -307,7 +310,8 @@ impl Firewall {
         self.arrived = arrived;
     }
 
-    /// A packet has come out of a pipe: it passes, or asks the rules behind the one that sent it.
+    /// Handles a packet that came out of a pipe: it passes, or continues behind the rule that sent
+    /// it.
     fn leave(&mut self, departure: link::Departure, cx: &mut Cx<'_>) {
         let link::Departure { packet, due } = departure;
         let passage = self.runtime.passages.of(&packet);
@@ -339,7 +343,7 @@ impl Firewall {
         });
     }
 
-    /// Where a packet goes on that has passed on its way in.
+    /// Returns the interface through which a packet of the incoming pass leaves.
     fn way_out(&self, headers: &Headers) -> Option<InterfaceId> {
         let recv = headers
             .recv
@@ -347,7 +351,7 @@ impl Firewall {
         self.ways_out.get(usize::from(recv.0)).copied().flatten()
     }
 
-    /// A packet has passed: that was it, or it goes on with its way out.
+    /// Lets a packet pass, or starts its second pass on the way out.
     fn pass(
         &mut self,
         packet: Packet,
@@ -361,7 +365,7 @@ impl Firewall {
         self.route(packet, &headers, RuleId::START, pipes, cx)
     }
 
-    /// Asks the rules behind `after`, and does what they say.
+    /// Evaluates the rules behind `after` and carries out the result.
     fn route(
         &mut self,
         packet: Packet,
@@ -412,11 +416,12 @@ impl Firewall {
         Disposition::Taken
     }
 
-    /// Executes a line, or several: as [`Firewall::batch`], without the numbers of lines in front of
-    /// messages where there is only one.
+    /// Executes one or several lines. This is [`Firewall::batch`] without line numbers in messages
+    /// if there is only one line.
     ///
     /// # Errors
-    /// What was refused and why. Nothing is changed by the command that was refused.
+    ///
+    /// The reason for the refusal, and its place. A refused command changes nothing.
     pub fn command(
         &mut self,
         text: &str,
@@ -430,12 +435,13 @@ impl Firewall {
             .map(|()| output)
     }
 
-    /// Executes lines, one command each, until one is refused. With `is_atomic` all of them take
-    /// effect at one instant, or none does: a text that deletes everything and configures it anew
-    /// leaves what comes out the same untouched, packets included.
+    /// Executes lines, one command each, until one is refused. With `is_atomic` all lines take
+    /// effect at one instant, or none does. A text that deletes everything and configures it again
+    /// leaves objects that end up the same untouched, including the packets in them.
     ///
     /// # Errors
-    /// As [`Firewall::command`]; the message begins with the line.
+    ///
+    /// As [`Firewall::command`]; the message starts with the line number.
     pub fn batch(
         &mut self,
         text: &str,

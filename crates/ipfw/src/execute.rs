@@ -1,4 +1,4 @@
-//! Commands carried out: each whole or not at all.
+//! Executes commands, each as a whole or not at all.
 
 mod rules;
 mod tables;
@@ -20,23 +20,24 @@ use crate::show::rules as show_rules;
 use crate::show::text::Writer;
 use crate::variables::{Variables, named};
 
-/// What a refused batch goes back to.
+/// The state that a refused batch restores.
 struct Checkpoint {
     layout: Layout,
     rules: Saved,
     variables: Variables,
 }
 
-/// Files that name files: no deeper.
+/// The deepest nesting of files that include files.
 const MOST_NESTING: usize = 8;
 
 impl Firewall {
-    /// Carries out `text` as `mode` says. What was said until then stands in `output` also when a
-    /// command is refused.
+    /// Executes `text` in the given mode. `output` keeps what was written before a command was
+    /// refused.
     ///
     /// # Errors
-    /// The command that was refused; nothing is changed by it, and what [`Mode`] says by those
-    /// before it.
+    ///
+    /// The command that was refused. It changes nothing; [`Mode`] describes what happens to the
+    /// commands before it.
     pub fn execute(
         &mut self,
         text: &str,
@@ -126,7 +127,7 @@ impl Firewall {
         let flags = &invocation.flags;
         let is_trial = flags.check_only && !matches!(invocation.command, Command::Batch(_));
         if is_trial {
-            // `-n`: everything is tried, nothing remains.
+            // `-n`: execute everything, then restore the state.
             let checkpoint = self.checkpoint();
             let mut silent = Output::default();
             let was_deferred = std::mem::replace(&mut run.is_deferred, true);
@@ -201,7 +202,7 @@ impl Firewall {
             }
             Command::Batch(path) => {
                 if run.depth >= MOST_NESTING {
-                    let text = format!("{}: files name one another", path.value);
+                    let text = format!("{}: files include one another", path.value);
                     return Err(CommandError::new(ErrorKind::Contradiction(text), path.at));
                 }
                 let text = run.files.read(&path.value).map_err(|reason| {
@@ -220,7 +221,7 @@ impl Firewall {
         Ok(())
     }
 
-    /// The lines of a file; `--atomic` before its name makes them one change.
+    /// Executes the lines of a file; `--atomic` before its name makes them one change.
     fn nested(
         &mut self,
         path: &str,
@@ -237,7 +238,7 @@ impl Firewall {
         run.is_deferred |= is_outermost;
         run.depth += 1;
         let mut inherited = flags.clone();
-        // The trial is of the file as a whole: its lines build on one another.
+        // The file is tried as a whole, because its lines build on one another.
         inherited.check_only = false;
         let said = output.warnings.len();
         let mut result = self.lines(text, &inherited, run, output, cx);
@@ -355,7 +356,7 @@ impl Firewall {
         }
     }
 
-    /// The state of everything.
+    /// Returns the state of everything.
     pub fn snapshot(&mut self, cx: &mut Cx<'_>) -> Snapshot {
         let now = cx.now;
         self.advance(|at| at < now, cx);
@@ -381,7 +382,7 @@ impl Firewall {
             Switch::Verbose => "net.inet.ip.fw.verbose",
             Switch::Debug => "net.inet.ip.fw.debug",
             Switch::DynKeepalive => "net.inet.ip.fw.dyn_keepalive",
-            // Nothing stands for it.
+            // This switch has no variable.
             Switch::Altq => return,
         };
         self.variables.put(name, u64::from(is_on));
@@ -427,7 +428,7 @@ impl Firewall {
         Ok(())
     }
 
-    /// Carries variables to where every packet finds them.
+    /// Applies changed variables to the engine.
     fn variables_changed(&mut self) {
         self.refresh_switches();
         let value = |name: &str| self.variables.value(name) as u32;
@@ -444,7 +445,7 @@ impl Firewall {
         self.rules.verbose_limit = value("net.inet.ip.fw.verbose_limit");
     }
 
-    /// What the engine counts for a variable that only it can change.
+    /// Returns the value of a variable that the engine counts.
     fn count_of(&self, name: &str) -> u64 {
         let [schedulers, instances, flowsets, queues] = self.runtime.population().map(|n| n as u64);
         let totals = self.runtime.totals;
@@ -459,17 +460,17 @@ impl Firewall {
             Some("default_to_accept") => u64::from(self.settings.accepts_by_default),
             Some("static_count") => self.rules.entries().len() as u64,
             Some("dyn_count") => self.rules.states.len() as u64,
-            // `io_pkt_fast`: no packet leaves in the call that brings it.
+            // `io_pkt_fast`: no packet leaves in the call in which it arrives.
             _ => 0,
         }
     }
 }
 
-/// What the lines of a text share.
+/// The context of the lines of a text.
 struct Run<'f> {
     files: &'f mut dyn Files,
     is_batch: bool,
-    /// The layout is put to work at the end, not after each line.
+    /// Whether the layout is applied at the end and not after each line.
     is_deferred: bool,
     depth: usize,
 }

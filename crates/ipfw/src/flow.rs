@@ -1,13 +1,13 @@
-//! Flow identifiers and the masks that make dynamic pipes and queues of them.
+//! Flow identifiers, and the masks that create dynamic pipes and queues from them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::headers::Headers;
 
-/// What dummynet tells flows apart by.
+/// The fields by which dummynet distinguishes flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowId {
-    /// Source address, most significant word first; an IPv4 address is the first word.
+    /// Source address, most significant word first. An IPv4 address occupies the first word.
     pub src: [u32; 4],
     /// Destination address.
     pub dst: [u32; 4],
@@ -17,15 +17,15 @@ pub struct FlowId {
     pub dst_port: u16,
     /// Flow label of IPv6.
     pub flow_label: u32,
-    /// The flowset, where a mask names `queue`.
+    /// The flowset, if the mask includes `queue`.
     pub extra: u32,
     /// Protocol.
     pub proto: u8,
-    /// Address family. No mask removes it.
+    /// Address family; masks keep it.
     pub is_v6: bool,
 }
 
-/// Which bits of a [`FlowId`] tell flows apart.
+/// The bits of a [`FlowId`] that distinguish flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mask {
     /// Bits of the protocol.
@@ -48,7 +48,7 @@ pub struct Mask {
     pub queue: bool,
 }
 
-/// Bits of a flow label.
+/// The bits of a flow label.
 pub const FLOW_LABEL_BITS: u32 = 0xf_ffff;
 
 fn address_words(address: IpAddr) -> [u32; 4] {
@@ -61,7 +61,7 @@ fn address_words(address: IpAddr) -> [u32; 4] {
     }
 }
 
-/// The first `len` bits of an IPv6 address.
+/// Returns the mask of the first `len` bits of an IPv6 address.
 pub(crate) const fn v6_mask(len: u8) -> u128 {
     if len == 0 {
         0
@@ -71,9 +71,9 @@ pub(crate) const fn v6_mask(len: u8) -> u128 {
 }
 
 impl FlowId {
-    /// The flow of a packet that enters flowset `extra`.
+    /// Returns the flow of a packet that enters flowset `extra`.
     pub fn of(headers: &Headers, extra: u32) -> Self {
-        // Later fragments have no ports; neither have other protocols.
+        // Later fragments and other protocols have no ports.
         let has_ports = headers.has_ports();
         FlowId {
             src: address_words(headers.src),
@@ -87,7 +87,7 @@ impl FlowId {
         }
     }
 
-    /// What `mask` leaves of it.
+    /// Applies `mask`.
     #[must_use]
     pub fn masked(&self, mask: &Mask) -> Self {
         let and = |address: [u32; 4], v4: u32, v6_len: u8| {
@@ -115,7 +115,7 @@ impl FlowId {
         }
     }
 
-    /// The address of one end, for people.
+    /// Returns one end's address.
     pub fn address(&self, words: [u32; 4]) -> IpAddr {
         if self.is_v6 {
             let bits = words
@@ -127,7 +127,7 @@ impl FlowId {
         }
     }
 
-    /// dummynet's own hash: only for the bucket column of `show`. Our tables use a keyed one.
+    /// dummynet's own hash, for the bucket column of `show` only. The tables use a keyed hash.
     pub fn bucket_hash(&self) -> u32 {
         let ports = (u32::from(self.dst_port) << 1) ^ u32::from(self.src_port);
         let ends = if self.is_v6 {
@@ -144,7 +144,7 @@ impl FlowId {
 }
 
 impl Mask {
-    /// Every bit except the flowset.
+    /// All bits except the flowset.
     pub const ALL: Mask = Mask {
         proto: u8::MAX,
         src: u32::MAX,
@@ -157,12 +157,12 @@ impl Mask {
         queue: false,
     };
 
-    /// Whether it tells no flows apart.
+    /// Whether the mask distinguishes no flows.
     pub fn is_empty(&self) -> bool {
         *self == Mask::default()
     }
 
-    /// The bits of both.
+    /// Returns the bits of both masks.
     #[must_use]
     pub fn or(&self, other: &Mask) -> Mask {
         Mask {
@@ -178,14 +178,14 @@ impl Mask {
         }
     }
 
-    /// Whether it names fields of IPv6 only.
+    /// Whether the mask has IPv6 fields only.
     pub const fn is_v6_only(&self) -> bool {
         let names_v6 = self.src_v6_len > 0 || self.dst_v6_len > 0 || self.flow_label > 0;
         names_v6 && self.src == 0 && self.dst == 0
     }
 }
 
-/// How many buckets dummynet really makes of a configured number: the nearest power of two.
+/// Returns how many buckets dummynet allocates for a configured number: a power of two.
 pub(crate) fn real_buckets(configured: u32) -> u32 {
     let mut size = 1u32;
     while size < 65536 && size * 4 / 3 < configured {
@@ -195,7 +195,7 @@ pub(crate) fn real_buckets(configured: u32) -> u32 {
 }
 
 impl FlowId {
-    /// The identifier as words for hashing.
+    /// Returns the identifier as words, for hashing.
     #[inline]
     pub(crate) fn words(&self) -> [u64; 6] {
         let pair = |a: u32, b: u32| u64::from(a) << 32 | u64::from(b);

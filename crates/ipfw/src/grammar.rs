@@ -1,21 +1,21 @@
-//! dummynet's command language: text to typed commands and back.
+//! dummynet's command language: from text to typed commands and back.
 //!
-//! [`parse`] reads one line. It never panics, and what it reads is written back by `Display` in a
-//! canonical form that reads as the same command. Reading needs nothing but the text: what a command
-//! does to the objects that exist is decided when it is executed.
+//! [`parse`] reads one line. It never panics, and `Display` writes its result in a canonical form
+//! that reads as the same command. Parsing depends on the text only; the effect of a command on
+//! existing objects is decided when it is executed.
 
 mod address;
 mod algorithm;
 pub(crate) mod bounds;
 mod command;
 mod command_text;
-mod condition;
+pub(crate) mod condition;
 mod error;
 mod flags;
 mod mask;
 pub(crate) mod names;
 mod object;
-mod parser;
+pub(crate) mod parser;
 mod quantity;
 mod rule;
 mod rule_text;
@@ -23,10 +23,10 @@ mod table;
 mod token;
 
 pub use address::{Address, Net, Ranges, TableRef};
-pub use algorithm::Choice;
 pub use command::{Command, Invocation, SetCommand, Span as NumberSpan, Switch, Variable};
 pub use condition::{
-    Bits, Clause, Condition, Field, FragmentTest, InterfaceTest, Protocol, Side, Term,
+    Bits, Clause, Codepoints, Field, FragmentTest, IcmpTypes, InterfaceTest, Lookup, Nothing,
+    Ports, Protocol, Term,
 };
 pub use error::{CommandError, EX_DATAERR, EX_UNAVAILABLE, EX_USAGE, ErrorKind, Warning, nearest};
 pub use flags::{Dynamic, Flags, Times};
@@ -39,6 +39,8 @@ pub use rule_text::{RuleFormat, ShowRule};
 pub use table::{Entry, TableAction, TableCommand, TableKind, ValueKind, Which};
 pub use token::{At, Position};
 
+pub use crate::options::{Condition, OPTIONS, RuleOption};
+
 pub(crate) use address::net;
 pub(crate) use algorithm::words_of;
 pub(crate) use object::is_bare;
@@ -46,21 +48,22 @@ pub(crate) use table::{ShowKinds, ShowValues};
 
 use parser::Parser;
 
-/// What a line says.
+/// A parsed line.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// The command; none on a line that is empty or a comment.
+    /// The command; `None` if the line is empty or a comment.
     pub invocation: Option<Invocation>,
-    /// What is accepted but does not do what it seems to say.
+    /// Parts that are accepted but do not do what they appear to say.
     pub warnings: Vec<Warning>,
-    /// Lines that dummynet's own command prints while it reads.
+    /// Lines that dummynet's own command prints while it parses.
     pub notices: Vec<String>,
 }
 
-/// Reads line `number` of a text; `compat` reads as dummynet does where ours differs.
+/// Parses line `number` of a text. `compat` selects dummynet's reading where the two differ.
 ///
 /// # Errors
-/// What is wrong, where, and the nearest word.
+///
+/// What is wrong, where, and the most similar accepted word.
 ///
 /// ```
 /// use sluice_ipfw::grammar;

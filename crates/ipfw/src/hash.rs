@@ -1,19 +1,19 @@
-//! Hashing for tables whose keys a stranger may choose.
+//! Hashing for tables whose keys an attacker may choose.
 //!
-//! Folded multiplication under a secret drawn from the engine's seed: the same on every machine for
-//! a seed, and not to be foreseen by who does not know it.
+//! Folded multiplication under a secret that is drawn from the engine's seed: the same on every
+//! machine for a given seed, and unpredictable without it.
 
 use std::hash::{BuildHasher, Hasher};
 
-/// A keyed hash; also the state from which `HashMap`s of this crate hash.
+/// A keyed hash, and the hasher of this crate's `HashMap`s.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyedHash(pub u64);
 
-/// A `HashMap` that hashes alike on every machine. Nothing may depend on the order of its items.
+/// A `HashMap` that hashes the same on every machine. Nothing may depend on its iteration order.
 pub(crate) type Map<K, V> = std::collections::HashMap<K, V, KeyedHash>;
 
 impl KeyedHash {
-    /// The hash of a few words.
+    /// Returns the hash of a few words.
     #[inline]
     pub fn of(self, words: &[u64]) -> u64 {
         let mut state = State::new(self.0);
@@ -32,7 +32,7 @@ impl BuildHasher for KeyedHash {
     }
 }
 
-/// A hash under way.
+/// A hash in progress.
 pub(crate) struct State {
     hash: u64,
     factor: u64,
@@ -101,8 +101,8 @@ mod tests {
 
     #[test]
     fn neighbouring_keys_spread_over_a_small_table() {
-        // 65 536 neighbouring addresses over 1024 buckets, 64 in each on average. With a fair
-        // hash the fullest is above 64 + 6 * sqrt(64) = 112 with probability below 1e-5.
+        // 65 536 neighbouring addresses over 1024 buckets: 64 in each on average. With a fair hash
+        // the fullest bucket exceeds 64 + 6 * sqrt(64) = 112 with a probability below 1e-5.
         let hash = KeyedHash(7);
         let mut counts = [0u32; 1024];
         for address in 0..65536u64 {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_gives_another_hash() {
+    fn a_different_key_gives_a_different_hash() {
         assert_ne!(KeyedHash(1).of(&[5]), KeyedHash(2).of(&[5]));
     }
 }

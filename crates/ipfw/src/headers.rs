@@ -1,4 +1,4 @@
-//! What a host tells the rules about a packet, and about its interfaces.
+//! What a host passes to the rules: the headers of a packet, and its interfaces.
 
 use std::net::IpAddr;
 
@@ -15,17 +15,17 @@ pub const SCTP: u8 = 132;
 /// Protocol number of UDP-Lite.
 pub const UDPLITE: u8 = 136;
 
-/// Which of the two passes through the rules a packet makes on a router.
+/// The pass through the rules; a packet on a router makes two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
-    /// It came from an interface.
+    /// The packet came in through an interface.
     #[default]
     In,
-    /// It is about to leave through one.
+    /// The packet is about to leave through an interface.
     Out,
 }
 
-/// An interface, by its place in the list given to
+/// An interface, as an index into the list given to
 /// [`Firewall::set_interfaces`](crate::Firewall::set_interfaces).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InterfaceId(pub u16);
@@ -33,45 +33,45 @@ pub struct InterfaceId(pub u16);
 /// An interface of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, as `via` and its relatives write it.
+    /// The name that `via`, `recv` and `xmit` match.
     pub name: String,
-    /// Its own addresses: what `me` means.
+    /// The interface's own addresses, which `me` matches.
     pub addresses: Vec<IpAddr>,
 }
 
-/// The headers of an IP packet, parsed by the host. Frames that carry something else never come
-/// to the rules; a bridge passes them.
+/// The headers of an IP packet, as parsed by the host. Frames that carry no IP never reach the
+/// rules; a bridge passes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headers {
-    /// Which pass this is.
+    /// The pass.
     pub direction: Direction,
-    /// Where it came in; none if the host made it.
+    /// Where the packet came in; `None` if the host sent it.
     pub recv: Option<InterfaceId>,
-    /// Where it will leave; only known in the outgoing pass.
+    /// Where the packet will leave; known in the outgoing pass only.
     pub xmit: Option<InterfaceId>,
-    /// Whether it is seen below IP, by a bridge.
+    /// Whether a bridge sees the packet below IP.
     pub is_layer2: bool,
     /// Source address.
     pub src: IpAddr,
     /// Destination address, of the same family.
     pub dst: IpAddr,
-    /// Protocol, behind the extension headers of IPv6.
+    /// Protocol, after the extension headers of IPv6.
     pub proto: u8,
-    /// Source port; 0 without one.
+    /// Source port, or 0.
     pub src_port: u16,
-    /// Destination port; 0 without one.
+    /// Destination port, or 0.
     pub dst_port: u16,
     /// TOS or traffic class octet.
     pub tos: u8,
     /// Time to live or hop limit.
     pub ttl: u8,
-    /// Total length of the IP packet in bytes. Rules count bytes by it.
+    /// Total length of the IP packet in bytes. The byte counters of rules add it up.
     pub ip_len: u32,
     /// Identification of IPv4.
     pub ip_id: u16,
     /// Flow label of IPv6.
     pub flow_label: u32,
-    /// What the fragmentation fields say.
+    /// The fragmentation fields.
     pub fragment: Fragment,
     /// Flags of TCP, as on the wire.
     pub tcp_flags: u8,
@@ -86,12 +86,12 @@ pub struct Fragment {
     pub offset: u16,
     /// More fragments follow.
     pub has_more: bool,
-    /// It may not be fragmented.
+    /// The packet must not be fragmented.
     pub dont: bool,
 }
 
 impl Headers {
-    /// A packet without options: everything that is not given is zero.
+    /// A packet without options. All other fields are zero, except a TTL of 64.
     pub const fn new(direction: Direction, proto: u8, src: IpAddr, dst: IpAddr) -> Self {
         Headers {
             direction,
@@ -118,7 +118,7 @@ impl Headers {
         }
     }
 
-    /// Whether the port fields mean something: not in later fragments.
+    /// Whether the port fields are valid: they are not in later fragments.
     pub const fn has_ports(&self) -> bool {
         self.fragment.offset == 0 && matches!(self.proto, TCP | UDP | SCTP | UDPLITE)
     }

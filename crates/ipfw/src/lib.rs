@@ -1,8 +1,9 @@
 //! Rules, pipes, queues and schedulers in dummynet's command language.
 //!
-//! [`Firewall`] is everything in one object that is handed time, packets and commands: no sockets,
-//! clocks or files. [`grammar`] is the language alone, [`show`] its `show` as values and as text.
-//! `docs/dummynet.md` lists where we differ from dummynet, and why.
+//! [`Firewall`] combines everything in one object that receives time, packets and commands. It has
+//! no sockets, clocks or files. [`grammar`] is the command language alone, and [`show`] is the
+//! state as values and as text. `docs/dummynet.md` lists the differences from dummynet, with
+//! reasons. `examples/virtual_time.rs` shows how to use the crate.
 #![deny(missing_docs)]
 
 mod engine;
@@ -12,6 +13,7 @@ pub mod grammar;
 mod hash;
 pub mod headers;
 mod objects;
+mod options;
 mod rules;
 pub mod show;
 mod variables;

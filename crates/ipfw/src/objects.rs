@@ -1,4 +1,4 @@
-//! Pipes, queues and schedulers: what is configured, and what is at work.
+//! Pipes, queues and schedulers: their configuration, and the objects at work.
 
 pub(crate) mod discipline;
 mod expiry;

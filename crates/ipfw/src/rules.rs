@@ -1,5 +1,6 @@
-//! The rules: their order, sets and counters, and a packet's way through them.
+//! The rules: their order, sets and counters, and how a packet walks through them.
 
+pub(crate) mod flow_fields;
 pub(crate) mod matching;
 pub(crate) mod program;
 pub(crate) mod states;
@@ -14,12 +15,13 @@ use sluice_core::units::Time;
 use crate::grammar::{Action, LAST_RULE, RESERVED_SET, Rule, Target};
 use crate::hash::KeyedHash;
 use crate::headers::{Headers, Interface};
-use matching::{Compiled, Environment, FlowKey};
+use flow_fields::{FlowFields, ProgramKey};
+use matching::{Compiled, Environment};
 use program::{Cached, Programs, Step, first_at, skip_target};
 use states::{Lifetimes, States};
 use tables::Tables;
 
-/// A rule among others: by number, and by age among equal numbers.
+/// Identifies a rule: by its number, and by its age among rules of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RuleId {
     pub number: u32,
@@ -27,14 +29,14 @@ pub(crate) struct RuleId {
 }
 
 impl RuleId {
-    /// Before every rule.
+    /// Sorts before every rule.
     pub const START: RuleId = RuleId {
         number: 0,
         serial: 0,
     };
 }
 
-/// A rule with what it needs for packets and what it counted.
+/// A rule, compiled for packets, with its counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub number: u32,
@@ -43,21 +45,21 @@ pub(crate) struct Entry {
     pub compiled: Rc<Compiled>,
     /// Probability in units of 2^-32; `1 << 32` is certain.
     prob: u64,
-    /// The name of the states that it looks for.
+    /// The name of the states that the rule looks up.
     pub state: Option<u16>,
     pub packets: u64,
     pub bytes: u64,
     pub last_match: Option<Time>,
-    /// Log entries left; none for no limit.
+    /// Log entries left; `None` means no limit.
     log_left: Option<u32>,
 }
 
-/// What becomes of a packet.
+/// The result of a walk through the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Allow,
     Deny,
-    /// Into a pipe (or else a queue); on leaving it, the rules behind this one may be asked.
+    /// The packet enters a pipe or a queue. When it leaves, the rules behind this one may apply.
     Into {
         is_pipe: bool,
         number: u32,
@@ -65,26 +67,26 @@ pub(crate) enum Outcome {
     },
 }
 
-/// A packet that a `log` rule saw.
+/// A packet that a `log` rule matched.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogEntry {
-    /// When.
+    /// The time of the match.
     pub at: Time,
     /// The number of the rule.
     pub rule: u32,
-    /// What the rule does, in its own words.
+    /// The action of the rule, as text.
     pub action: String,
     /// The packet.
     pub headers: Headers,
 }
 
-/// What a walk is told besides the packet.
+/// The context of a walk.
 pub(crate) struct Walk<'a> {
     pub now: Time,
     pub rng: &'a mut Rng,
-    /// Wire packets in the handle.
+    /// The number of wire packets in the handle.
     pub packets: u16,
-    /// Takes what `log` rules see, if anybody wants it.
+    /// Receives the entries of `log` rules, if the host wants them.
     pub log: Option<&'a mut Vec<LogEntry>>,
 }
 
@@ -96,14 +98,15 @@ pub(crate) struct Rules {
     pub tables: Tables,
     pub states: States,
     pub lifetimes: Lifetimes,
-    /// Entries of a `log` rule that gives no number; 0 for no limit.
+    /// Log entries of a `log` rule that gives no number; 0 means no limit.
     pub verbose_limit: u32,
     interfaces: Vec<Interface>,
     own: Vec<IpAddr>,
     programs: Programs,
 }
 
-/// What a failed batch goes back to. Counters are part of it: no packet comes between.
+/// The state that a failed batch restores. It includes the counters, because no packet arrives in
+/// between.
 #[derive(Clone)]
 pub(crate) struct Saved {
     entries: Vec<Entry>,
@@ -114,9 +117,9 @@ pub(crate) struct Saved {
     verbose_limit: u32,
 }
 
-/// The deepest `call` within `call`, as in ipfw.
+/// The deepest nesting of `call`, as in ipfw.
 const MOST_CALLS: usize = 16;
-/// Calls that one packet may make in all: beyond, calls go round in circles and do nothing.
+/// The most calls of one packet. Further calls belong to a loop and have no effect.
 const MOST_CALLS_IN_ALL: u32 = 1024;
 /// The number of the built-in rule.
 pub(crate) const DEFAULT_RULE: u32 = 65535;
@@ -181,7 +184,7 @@ impl Rules {
         self.programs.invalidate();
     }
 
-    /// Removes everything that commands made. Until [`Rules::adopt`] the states stay.
+    /// Removes everything that commands created. The states stay until [`Rules::adopt`].
     pub fn start_over(&mut self) {
         self.entries.retain(|entry| entry.number == DEFAULT_RULE);
         self.disabled_sets = 0;
@@ -190,8 +193,9 @@ impl Rules {
         self.programs.invalidate();
     }
 
-    /// Gives rules that stand where equal ones stood in `old` their counters, their states and their
-    /// age, so that packets inside go on behind the rule that sent them. States of others go.
+    /// Gives each rule that stands where an equal one stood in `old` the counters, states and age
+    /// of the old one, so that packets inside continue behind the rule that sent them. States of
+    /// other rules are removed.
     pub fn adopt(&mut self, old: &Saved) {
         let mut number = 0;
         let mut before: &[Entry] = &[];
@@ -204,7 +208,7 @@ impl Rules {
                 before = &old.entries[start..end];
                 is_same = true;
             }
-            // Behind the first difference all are younger than those before it.
+            // From the first difference on, rules are younger than those before it.
             is_same &= before.first().is_some_and(|o| o.rule == entry.rule);
             if let Some((first, rest)) = before.split_first().filter(|_| is_same) {
                 entry.serial = first.serial;
@@ -226,12 +230,12 @@ impl Rules {
         self.programs.invalidate();
     }
 
-    /// The rules in order, the built-in one last.
+    /// Returns the rules in order; the built-in one is last.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Takes over the host's interfaces.
+    /// Replaces the host's interfaces.
     pub fn set_interfaces(&mut self, interfaces: Vec<Interface>) {
         self.own = interfaces
             .iter()
@@ -256,7 +260,7 @@ impl Rules {
         self.programs.invalidate();
     }
 
-    /// Adds a rule; gives the number that it got.
+    /// Adds a rule and returns its number.
     pub fn add(&mut self, rule: Rule, step: u32) -> u32 {
         let number = match rule.number {
             Some(number) => number.value,
@@ -285,7 +289,7 @@ impl Rules {
             rule: Rc::new(rule),
             compiled: Rc::new(compiled),
         };
-        // Behind those of the same number.
+        // Behind the rules of the same number.
         let at = self
             .entries
             .partition_point(|e| e.number <= number && e.number != DEFAULT_RULE);
@@ -301,7 +305,7 @@ impl Rules {
         Some(amount).filter(|n| *n > 0)
     }
 
-    /// Removes the rules for which `is_meant` holds; gives how many.
+    /// Removes the rules for which `is_meant` holds and returns how many there were.
     pub fn remove(&mut self, is_meant: impl Fn(&Entry) -> bool) -> usize {
         let before = self.entries.len();
         let mut gone = Vec::new();
@@ -320,8 +324,8 @@ impl Rules {
         removed
     }
 
-    /// Sets the counters to zero of the rules for which `is_meant` holds, or only what counts
-    /// towards the limit of `log`; gives how many.
+    /// Resets the counters of the rules for which `is_meant` holds, or only their `log` counts, and
+    /// returns how many rules there were.
     pub fn zero(&mut self, log_only: bool, is_meant: impl Fn(&Entry) -> bool) -> usize {
         let mut count = 0;
         for index in 0..self.entries.len() {
@@ -341,7 +345,7 @@ impl Rules {
         count
     }
 
-    /// Gives rules another set: `set` says which, or keeps the old one.
+    /// Moves rules to the set that `set` returns, and returns how many changed.
     pub fn change_sets(&mut self, set: impl Fn(&Entry) -> u8) -> usize {
         let mut count = 0;
         for entry in self.entries.iter_mut().filter(|e| e.number != DEFAULT_RULE) {
@@ -369,13 +373,13 @@ impl Rules {
         set != RESERVED_SET && self.disabled_sets >> set & 1 == 1
     }
 
-    /// Leaves a hint with the flow whose packet was walked last.
+    /// Stores a hint with the flow whose packet was walked last.
     pub fn leave_hint(&mut self, place: u32, hint: u32) {
         self.programs.leave_hint(place, hint);
     }
 
-    /// A packet's way through the rules behind `after`. Gives what becomes of it, and its flow's
-    /// place in the cache.
+    /// Walks a packet through the rules behind `after`. Returns the result and the flow's slot in
+    /// the cache.
     pub fn walk(&mut self, headers: &Headers, after: RuleId, walk: Walk<'_>) -> (Outcome, Cached) {
         let start = if after == RuleId::START {
             0
@@ -386,9 +390,9 @@ impl Rules {
         (self.run(cached.program, headers, walk), cached)
     }
 
-    /// Visits the pipes (or else queues) and their numbers to which rules may send packets of this
-    /// flow in this pass. Gives whether these are all: not where states or tables that each packet is
-    /// asked about decide.
+    /// Calls `visit` for each pipe (`true`) or queue that this flow may enter in this pass. Returns
+    /// whether the list is complete: it is not where states, or tables that each packet is tested
+    /// against, decide.
     pub fn targets(&mut self, headers: &Headers, mut visit: impl FnMut(bool, u32)) -> bool {
         let program = self.cached(headers, 0).program;
         for step in self.programs.steps(program).iter() {
@@ -412,7 +416,7 @@ impl Rules {
 
     /// Where the flow of a packet would be found among those that are known.
     pub fn place(&self, headers: &Headers) -> usize {
-        self.programs.place(&FlowKey::of(headers))
+        self.programs.place(&ProgramKey::of(headers))
     }
 
     /// Prefetches what [`Rules::hint`] reads at a place.
@@ -423,13 +427,13 @@ impl Rules {
 
     /// What was left with the flow of a packet, if it is known.
     pub fn hint(&self, headers: &Headers) -> u32 {
-        let known = self.programs.find(&FlowKey::of(headers), 0);
+        let known = self.programs.find(&ProgramKey::of(headers), 0);
         known.map_or(program::NO_HINT, |cached| cached.hint)
     }
 
-    /// What is left of the rules from `start` on for a flow.
+    /// Returns the program of a flow for the rules from `start` on.
     fn cached(&mut self, headers: &Headers, start: u32) -> Cached {
-        let key = FlowKey::of(headers);
+        let key = ProgramKey::of(headers);
         if let Some(cached) = self.programs.find(&key, start) {
             return cached;
         }
@@ -439,9 +443,13 @@ impl Rules {
             tables: &self.tables,
         };
         let disabled = self.disabled_sets;
-        let steps = self
-            .programs
-            .build(&self.entries, disabled, headers, &env, start);
+        let steps = self.programs.build(
+            &self.entries,
+            disabled,
+            &FlowFields::of(headers),
+            &env,
+            start,
+        );
         self.programs.insert(key, start, steps)
     }
 
@@ -468,15 +476,18 @@ impl Rules {
                 Some(name) => self.states.find(headers, name, walk.now, &self.lifetimes),
                 None => None,
             };
-            if let Some(id) = found {
-                let Ok(parent) = entries.binary_search_by_key(&id, Entry::id) else {
-                    unreachable!("states go with the rule that made them");
-                };
+            let parent = found.and_then(|id| entries.binary_search_by_key(&id, Entry::id).ok());
+            debug_assert_eq!(
+                found.is_some(),
+                parent.is_some(),
+                "states are removed with the rule that created them"
+            );
+            if let Some(parent) = parent {
                 index = parent;
                 if entries[index].compiled.table_arg.is_some() {
                     arg = 0;
                     let compiled = Rc::clone(&entries[index].compiled);
-                    let _ = compiled.holds_for_flow(headers, &env, &mut arg);
+                    let _ = compiled.holds_for_flow(&FlowFields::of(headers), &env, &mut arg);
                 }
             } else {
                 let entry = &entries[index];
@@ -528,7 +539,7 @@ impl Rules {
                     depth -= 1;
                     first_at(entries, calls[depth] + 1)
                 }
-                // A full stack, or nothing to return to.
+                // The stack is full, or there is nothing to return to.
                 Action::Call(_) | Action::Return => index as u32 + 1,
             };
             at = if next == step.rule + 1 {
@@ -541,19 +552,19 @@ impl Rules {
     }
 }
 
-/// The names of states that a packet has looked for. Each is looked for once on its way, as in
-/// ipfw; else a state could send its packet in circles.
+/// The names of states that a packet has looked up. As in ipfw, each name is looked up once per
+/// packet; otherwise a state could send its packet in circles.
 #[derive(Default)]
 struct LookedUp {
     names: [u16; MOST_NAMES],
     count: usize,
 }
 
-/// Different names that one packet may look for on its way.
+/// The most different names that one packet looks up.
 const MOST_NAMES: usize = 16;
 
 impl LookedUp {
-    /// Whether `name` comes for the first time.
+    /// Whether `name` is looked up for the first time.
     fn is_new(&mut self, name: u16) -> bool {
         if self.count == MOST_NAMES || self.names[..self.count].contains(&name) {
             return false;
@@ -577,7 +588,7 @@ impl Entry {
         self.number != DEFAULT_RULE && set != RESERVED_SET && disabled_sets >> set & 1 == 1
     }
 
-    /// Whether packets must be asked more than their flow.
+    /// Whether packets must be tested individually, beyond the flow.
     fn asks(&self) -> bool {
         self.prob < 1 << 32 || !self.compiled.per_packet.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The state of pipes, queues and rules: as values, and in dummynet's own text.
+//! The state of pipes, queues and rules: as values, and in dummynet's text format.
 
 pub(crate) mod collect;
 pub(crate) mod policy;

@@ -1,7 +1,8 @@
-//! The variables of `sysctl`: `net.inet.ip.dummynet.*`, `net.inet.ip.fw.*` and their relatives.
+//! The variables of `sysctl`: `net.inet.ip.dummynet.*`, `net.inet.ip.fw.*` and others.
 //!
-//! As in dummynet, a change is seen by what is configured after it. `net.inet.ip.dummynet.compat`
-//! is ours: 1 reads and does as dummynet where we knowingly differ.
+//! As in dummynet, a change applies to objects that are configured afterwards.
+//! `net.inet.ip.dummynet.compat` is specific to Sluice: 1 makes the engine behave like dummynet
+//! where the two deliberately differ.
 
 use std::collections::BTreeMap;
 
@@ -11,16 +12,16 @@ use sluice_core::units::Span;
 
 use crate::grammar::{At, CommandError, ErrorKind, Position};
 
-/// What can be done with a variable.
+/// How a variable can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
-    /// Set within a range.
+    /// It can be set within a range.
     Set(u64, u64),
-    /// Set, but nothing reads it; why.
+    /// It can be set but is not read, for this reason.
     Unused(&'static str),
-    /// A constant.
+    /// It is constant.
     Constant,
-    /// Counted by the engine.
+    /// The engine counts it.
     Counter,
 }
 
@@ -62,13 +63,13 @@ const fn counter(name: &'static str) -> Variable {
     }
 }
 
-const NO_TICKS: &str = "there are no ticks: packets leave at their own instants";
-const NO_PROBES: &str = "no packets are made to keep states alive";
+const NO_TICKS: &str = "there are no ticks, each packet leaves at its own time";
+const NO_PROBES: &str = "no keep-alive packets are sent";
 const COMPAT_ONLY: &str = "only compat enforces it";
-const ALL_LAYERS: &str = "the host decides which packets come to the rules";
+const ALL_LAYERS: &str = "the host decides which packets reach the rules";
 const S: u64 = 1_000_000;
 
-/// Ranges are those of dummynet's kernel; times of AQMs are in microseconds.
+/// The ranges are those of dummynet's kernel. Times of AQMs are in microseconds.
 static VARIABLES: &[Variable] = &[
     set("net.inet.ip.dummynet.compat", 0, 0, 1),
     set("net.inet.ip.dummynet.hash_size", 64, 16, 65536),
@@ -84,12 +85,12 @@ static VARIABLES: &[Variable] = &[
     unused(
         "net.inet.ip.dummynet.debug",
         0,
-        "nothing is printed on a console",
+        "nothing is printed to a console",
     ),
     unused(
         "net.inet.ip.dummynet.max_chain_len",
         16,
-        "tables grow as they need",
+        "tables grow as needed",
     ),
     constant("net.inet.ip.dummynet.red_lookup_depth", 256),
     constant("net.inet.ip.dummynet.red_avg_pkt_size", 512),
@@ -143,7 +144,7 @@ static VARIABLES: &[Variable] = &[
     set("net.inet.ip.fw.dyn_short_lifetime", 5, 1, 1 << 31),
     set("net.inet.ip.fw.dyn_max", 16384, 1, 1 << 24),
     unused("net.inet.ip.fw.dyn_keepalive", 1, NO_PROBES),
-    unused("net.inet.ip.fw.debug", 0, "nothing is printed on a console"),
+    unused("net.inet.ip.fw.debug", 0, "nothing is printed to a console"),
     unused(
         "net.inet.ip.fw.tables_max",
         128,
@@ -159,7 +160,7 @@ static VARIABLES: &[Variable] = &[
     unused("kern.hz", 1000, NO_TICKS),
 ];
 
-/// The values that differ from their defaults.
+/// The values that differ from the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Variables {
     changed: BTreeMap<&'static str, u64>,
@@ -176,7 +177,7 @@ fn find(name: &At<String>) -> Result<&'static Variable, CommandError> {
 }
 
 impl Variables {
-    /// Those of an engine that starts.
+    /// Returns the variables of a new engine.
     pub fn starting(compat: bool) -> Self {
         let mut variables = Variables::default();
         if compat {
@@ -185,10 +186,11 @@ impl Variables {
         variables
     }
 
-    /// The value of a variable that can be set.
+    /// Returns the value of a variable that can be set.
     ///
     /// # Panics
-    /// If there is no such variable: names in this crate are right.
+    ///
+    /// If the variable does not exist; names in this crate are constants.
     pub fn value(&self, name: &str) -> u64 {
         self.changed.get(name).copied().unwrap_or_else(|| {
             let variable = VARIABLES.iter().find(|v| v.name == name);
@@ -202,7 +204,7 @@ impl Variables {
         self.value(name) != 0
     }
 
-    /// The present value; `count` gives those that the engine counts.
+    /// Returns the current value. `count` supplies the values of counters.
     pub fn show(
         &self,
         name: &At<String>,
@@ -215,7 +217,7 @@ impl Variables {
         })
     }
 
-    /// Sets a variable; gives what is to be said about it.
+    /// Sets a variable and returns a warning if it has no effect.
     pub fn set(
         &mut self,
         name: &At<String>,
@@ -255,7 +257,7 @@ impl Variables {
             Access::Unused(why) => Some(why),
         };
         self.put(variable.name, number);
-        Ok(said.map(|why| format!("`{}` changes nothing: {why}", variable.name)))
+        Ok(said.map(|why| format!("`{}` has no effect: {why}", variable.name)))
     }
 
     /// Sets a variable by its declared name.
@@ -263,8 +265,7 @@ impl Variables {
         self.changed.insert(name, value);
     }
 
-    /// What the variables put in the place of an algorithm's defaults: `codel.target` and its
-    /// relatives, where they were changed.
+    /// Returns the changed defaults of an algorithm: `codel.target` and similar variables.
     pub fn defaults_of(&self, algorithm: &Algorithm) -> Vec<(&'static str, Value)> {
         let Some(prefix) = prefix_of(algorithm.name) else {
             return Vec::new();
@@ -304,7 +305,7 @@ fn prefix_of(algorithm: &str) -> Option<&'static str> {
     })
 }
 
-/// A variable's name as a command would give it, for the switches `enable` and `disable`.
+/// Wraps a variable's name for the switches `enable` and `disable`.
 pub(crate) fn named(name: &str) -> At<String> {
     At::new(name.to_string(), Position::default())
 }
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_is_refused() {
+    fn read_only_variables_are_refused() {
         let mut variables = Variables::default();
         let mut refusal = |name: &str, value: &str| {
             variables

@@ -1,4 +1,4 @@
-//! Pipes, schedulers, queues and rules that are changed under load.
+//! Pipes, schedulers, queues and rules that change under load.
 
 mod common;
 
@@ -9,7 +9,7 @@ use sluice_ipfw::Headers;
 use sluice_ipfw::headers::{TCP, UDP};
 
 #[test]
-fn a_pipe_that_is_changed_under_load_loses_nothing_but_what_its_queue_drops() {
+fn a_pipe_changed_under_load_loses_only_what_its_queue_drops() {
     let mut bench = Bench::new();
     bench.script("pipe 1 config bw 10Mbit/s delay 5 queue 100\nadd pipe 1 ip from any to any");
     let changes = [
@@ -33,7 +33,7 @@ fn a_pipe_that_is_changed_under_load_loses_nothing_but_what_its_queue_drops() {
     assert_eq!(bench.drops(DropReason::Reconfigured), 0);
     let other = bench.drops(DropReason::Overflow) + bench.drops(DropReason::Congestion);
     assert_eq!(bench.out.len() + other, sent);
-    // 8 Mbit/s for a fifth of the time is too little by 160 kB each time; the queue takes 240.
+    // 8 Mbit/s for a fifth of the time falls short by 160 kB each time; the queue holds 240 kB.
     assert_eq!(other, 0);
 }
 
@@ -59,7 +59,7 @@ fn a_scheduler_that_changes_its_type_keeps_packets_and_their_queues() {
     bench.drain();
     assert_eq!(bench.out.len(), 40);
     assert!(bench.dropped.0.is_empty());
-    // The link was never idle and never faster: 1250 B at 1 Mbit/s are 10 ms each.
+    // The link was never idle and never faster: 1250 B take 10 ms at 1 Mbit/s.
     let due: Vec<u64> = bench.out.iter().map(|(due, ..)| *due).collect();
     let expected: Vec<u64> = (1..=40).map(|i| i * 10 * MS).collect();
     assert_eq!(due, expected);
@@ -71,7 +71,7 @@ fn a_smaller_limit_drops_the_youngest_and_says_why() {
     bench.script("pipe 1 config bw 1Mbit/s queue 50\nadd pipe 1 ip from any to any");
     let slots: Vec<u32> = (0..21).map(|_| bench.send(1250, &udp(1))).collect();
     bench.run_until(1);
-    // One is on the link, 20 wait; 5 may stay.
+    // One packet is on the link and 20 wait; 5 may stay.
     bench.ok("pipe 1 config bw 1Mbit/s queue 5");
     assert_eq!(bench.drops(DropReason::Reconfigured), 15);
     let gone: Vec<u32> = bench.dropped.0.iter().map(|(_, slot, _)| *slot).collect();
@@ -83,13 +83,13 @@ fn a_smaller_limit_drops_the_youngest_and_says_why() {
 }
 
 #[test]
-fn deleting_drops_what_waits_and_lets_arrive_what_is_under_way() {
+fn deleting_drops_queued_packets_and_delivers_those_in_flight() {
     let mut bench = Bench::new();
     bench.script("pipe 1 config bw 1Mbit/s delay 100\nadd pipe 1 ip from any to any");
     for _ in 0..5 {
         bench.send(1250, &udp(1));
     }
-    // After 25 ms two are in the delay line, one is on the link, two wait.
+    // After 25 ms two packets are in the delay line, one is on the link, two wait.
     bench.run_until(25 * MS);
     bench.ok("pipe 1 delete");
     assert_eq!(bench.drops(DropReason::Reconfigured), 2);
@@ -100,7 +100,7 @@ fn deleting_drops_what_waits_and_lets_arrive_what_is_under_way() {
 }
 
 #[test]
-fn a_whole_configuration_is_exchanged_without_losing_a_packet() {
+fn a_configuration_is_replaced_without_losing_a_packet() {
     let config = "-f flush\npipe flush\npipe 1 config bw 1Mbit/s delay 10\nsched 1 config type fq_codel\n\
          queue 1 config sched 1\nadd 100 queue 1 ip from any to any\n";
     let mut bench = Bench::new();
@@ -191,10 +191,10 @@ fn headers_of(flow: u8) -> Headers {
     headers
 }
 
-/// What passed, what was dropped, and how many packets were sent.
+/// The packets that passed, the packets that were dropped, and the number sent.
 type Carried = (Vec<(u64, u32, u32)>, Vec<(u64, u32, DropReason)>, usize);
 
-/// Carries out steps.
+/// Executes steps.
 fn carry_out(steps: &[Step], extra_polls: bool) -> Carried {
     let mut bench = Bench::new();
     bench.script(
@@ -208,7 +208,7 @@ fn carry_out(steps: &[Step], extra_polls: bool) -> Carried {
     for step in steps {
         match step {
             Step::Send(flow, size) => {
-                // Slots are not used again, so that both runs name packets alike.
+                // Slots are not reused, so that both runs give packets the same names.
                 let mut packet = sluice_core::Packet::new(slot, 64 + u32::from(*size) * 5);
                 packet.flow = u32::from(*flow);
                 slot += 1;
@@ -231,7 +231,7 @@ fn carry_out(steps: &[Step], extra_polls: bool) -> Carried {
                     bench.now += u64::from(*ns);
                 }
             }
-            // Refusals change nothing; which there are depends on the steps before.
+            // Refusals change nothing; which commands are refused depends on the steps before.
             Step::Command(index) => drop(bench.run(COMMANDS[*index])),
         }
     }
@@ -242,9 +242,9 @@ fn carry_out(steps: &[Step], extra_polls: bool) -> Carried {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever is configured in between: every packet leaves exactly once.
+    /// Whatever is configured in between, every packet leaves exactly once.
     #[test]
-    fn no_packet_is_lost_or_doubled(steps in steps()) {
+    fn no_packet_is_lost_or_duplicated(steps in steps()) {
         let (out, dropped, sent) = carry_out(&steps, false);
         let mut slots: Vec<u32> = out.iter().map(|(_, slot, _)| *slot).collect();
         slots.extend(dropped.iter().map(|(_, slot, _)| *slot));
@@ -253,7 +253,7 @@ proptest! {
         prop_assert_eq!(slots, expected);
     }
 
-    /// Polling at other instants changes neither what happens to packets nor when.
+    /// Polls at other instants change neither what happens to packets nor when.
     #[test]
     fn polls_change_nothing(steps in steps()) {
         let sort = |(mut out, mut dropped, _): (Vec<_>, Vec<_>, usize)| {

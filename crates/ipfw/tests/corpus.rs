@@ -1,5 +1,5 @@
-//! What the fuzzer of commands found interesting (`fuzz/corpus/commands`), in every test run, also
-//! with words exchanged, doubled, cut and left out.
+//! Replays the corpus of the fuzz target `commands` (`fuzz/corpus/commands`) in every test run,
+//! also with words swapped, doubled, cut and omitted.
 
 mod common;
 
@@ -58,7 +58,7 @@ fn commands_with_damage_are_read_or_refused() {
             }
         }
         let text = parts.join(" ");
-        // The text of what fails is the last line of the output.
+        // On a failure, the text is the last line of the output.
         println!("{text}");
         fuzz::commands(&text);
     }

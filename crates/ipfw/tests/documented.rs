@@ -1,4 +1,6 @@
-//! `docs/dummynet.md` says what happens, and leaves out no warning.
+//! `docs/dummynet.md` is true, and mentions every warning and every option.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p sluice-ipfw --test documented` updates the table of options.
 
 mod common;
 
@@ -6,12 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::{Bench, Texts};
+use sluice_ipfw::grammar::OPTIONS;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The lines of the block in fixed type that is called `name`.
+/// Returns the lines of the fenced block `name`.
 fn block(name: &str) -> Vec<String> {
     let page = fs::read_to_string(root().join("docs/dummynet.md")).expect("the page is there");
     let mut lines = page
@@ -24,7 +27,7 @@ fn block(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Commands of a block, each with the indented lines below it.
+/// Returns the commands of a block, each with the indented lines below it.
 fn entries(name: &str) -> Vec<(String, Vec<String>)> {
     let mut entries: Vec<(String, Vec<String>)> = Vec::new();
     for line in block(name) {
@@ -40,7 +43,7 @@ fn entries(name: &str) -> Vec<(String, Vec<String>)> {
     entries
 }
 
-/// An engine as the page describes it.
+/// An engine with the setup of the page.
 fn bench(is_compat: bool) -> Bench {
     let mut bench = if is_compat {
         Bench::compat()
@@ -91,11 +94,56 @@ fn differences_are_those_of_the_page() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// What separates the fixed parts of a message in the source.
+/// The table of options for the page.
+fn options() -> String {
+    let mut table = String::from("| option | matches | tested |\n|---|---|---|\n");
+    for option in OPTIONS {
+        let shown = option.example.split(' ').next();
+        let others = option.words.iter().filter(|word| Some(**word) != shown);
+        let also: Vec<String> = others.map(|word| format!("`{word}`")).collect();
+        let also = if also.is_empty() {
+            String::new()
+        } else {
+            format!("; also {}", also.join(", "))
+        };
+        let tested = if option.is_constant {
+            "per flow"
+        } else {
+            "per packet"
+        };
+        let doc = option.doc.replace('|', "\\|");
+        table.push_str(&format!(
+            "| `{}`{also} | {doc} | {tested} |\n",
+            option.example
+        ));
+    }
+    table
+}
+
+#[test]
+fn options_are_those_of_the_page() {
+    const START: &str =
+        "<!-- options of rules: made by the tests from crates/ipfw/src/options.rs -->\n";
+    let path = root().join("docs/dummynet.md");
+    let page = fs::read_to_string(&path).expect("the page is there");
+    let (before, rest) = page.split_once(START).expect("the page has the mark");
+    let (shown, after) = rest
+        .split_once("\n\n")
+        .expect("a paragraph follows the table");
+    let expected = options();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let page = format!("{before}{START}{expected}\n{after}");
+        fs::write(&path, page).expect("the page can be written");
+    } else {
+        assert_eq!(format!("{shown}\n"), expected, "UPDATE_EXPECT=1 updates it");
+    }
+}
+
+/// Separates the fixed parts of a message in the source.
 const HOLE: char = '\u{0}';
 
-/// Texts of warnings in a source file, their holes marked: the first string of each call that warns, or
-/// the last one built before it, where the call is given a variable.
+/// Returns the texts of warnings in a source file with their holes marked: the first string of each
+/// call that warns, or the last string built before a call that receives a variable.
 fn templates(source: &str) -> Vec<String> {
     let code = source.split("#[cfg(test)]").next().unwrap_or(source);
     let calls = [
@@ -128,7 +176,7 @@ fn templates(source: &str) -> Vec<String> {
     found
 }
 
-/// The first string in a piece of source.
+/// Returns the first string in a piece of source.
 fn string(source: &str) -> Option<String> {
     let start = source.find('"')? + 1;
     let end = start + source[start..].find('"')?;
@@ -152,7 +200,7 @@ fn holes(text: &str) -> String {
     out
 }
 
-/// Whether `text` is `template` with something in its holes.
+/// Whether `text` is `template` with its holes filled.
 fn fits(template: &str, text: &str) -> bool {
     let mut rest = text;
     let parts: Vec<&str> = template.split(HOLE).collect();
@@ -168,14 +216,14 @@ fn fits(template: &str, text: &str) -> bool {
     rest.is_empty() || parts.last().is_some_and(|last| last.is_empty())
 }
 
-/// What the page says in words, and what the scan takes for a warning's text though it is not.
+/// Texts that the page describes in prose, and strings that the scan mistakes for warnings.
 const ELSEWHERE: &[&str] = &[
-    // The page: under compat bounds are dummynet's.
-    "`\0 \0` is brought within dummynet's bounds: \0 is taken",
+    // The page describes in prose that dummynet's bounds apply under compat.
+    "`\0 \0` is outside dummynet's bounds: \0 is used",
     // The end of "is not a parameter of".
     " (did you mean `\0`?)",
-    // An error, found before a warning that has its text from `variables.rs`.
-    "\0: files name one another",
+    // An error, near a warning whose text comes from `variables.rs`.
+    "\0: files include one another",
 ];
 
 #[test]
@@ -202,7 +250,7 @@ fn no_warning_is_missing_on_the_page() {
     for path in sources {
         let source = fs::read_to_string(&path).expect("a source is text");
         for template in templates(&source) {
-            // A text that is nothing but a hole is another call's.
+            // A text that consists of a hole belongs to another call.
             if template.chars().filter(|c| c.is_alphabetic()).count() < 4 {
                 continue;
             }

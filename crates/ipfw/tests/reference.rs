@@ -1,4 +1,4 @@
-//! Command lines of dummynet's reference, their effect on the objects, and the text of `show`.
+//! Command lines of the dummynet reference: their effect on the objects, and the text of `show`.
 
 mod common;
 
@@ -104,7 +104,7 @@ fn every_command_line_is_accepted() {
         "sysctl net.inet.ip.dummynet.io_fast=1",
         "sysctl net.inet.ip.dummynet.hash_size=256 net.inet.ip.dummynet.expire=0",
         "sysctl -n net.inet.ip.fw.one_pass",
-        // Section 1.1 and 7: prefixes, order, glued commas, units by their first letters.
+        // Sections 1.1 and 7: prefixes, order, attached commas, units by their first letters.
         "p 1 show",
         "\"pipe 1 config bw 1Mbit/s\"",
         "pipe 6 config bandwidth 10Mb",
@@ -148,7 +148,7 @@ fn every_command_line_is_accepted() {
 }
 
 #[test]
-fn the_worked_samples_are_shown_to_the_blank() {
+fn the_worked_samples_match_to_the_space() {
     let mut bench = Bench::new();
     bench.ok("pipe 1 config bw 10Mbit/s delay 20 codel");
     assert_eq!(
@@ -283,7 +283,7 @@ fn every_scheduler_has_a_fifo_beside_it() {
         text.contains(" sched 5 type WF2Q+ flags 0x0 0 buckets 0 active"),
         "{text}"
     );
-    // Of four schedulers at work (5 and its FIFO), two flowsets.
+    // Two flowsets of four schedulers at work (5 and its FIFO).
     assert_eq!(
         bench.ok("sysctl net.inet.ip.dummynet.schk_count"),
         "net.inet.ip.dummynet.schk_count: 2\n"
@@ -299,7 +299,7 @@ fn a_scheduler_with_one_queue_takes_over_a_flowset_of_its_number() {
     let text = bench.ok("sched show");
     assert!(text.contains("\nq00001  50 sl. "), "{text}");
     assert!(!text.contains("Children"), "{text}");
-    // In the other order it gets one of its own.
+    // In the reverse order the scheduler gets its own.
     let mut bench = Bench::new();
     bench.ok("sched 1 config type fq_codel");
     bench.ok("queue 1 config sched 1");
@@ -313,14 +313,14 @@ fn config_replaces_and_says_what_reverts() {
     let said = bench.warnings("pipe 1 config bw 2Mbit/s");
     assert_eq!(
         said,
-        ["pipe 1 is configured anew: delay, queue are not mentioned and back at the default"]
+        ["pipe 1 is reconfigured: delay, queue are not given and return to their defaults"]
     );
     assert!(
         bench
             .ok("pipe 1 show")
             .starts_with("00001:   2.000 Mbit/s    0 ms burst 0 \nq131073  50 sl.")
     );
-    // A queue keeps its weight and its scheduler, a pipe its scheduler's type.
+    // A queue keeps its weight and its scheduler, and a pipe the type of its scheduler.
     bench.ok("sched 1 config type rr");
     bench.ok("queue 7 config sched 1 weight 9");
     bench.ok("queue 7 config queue 20");
@@ -334,17 +334,17 @@ fn config_replaces_and_says_what_reverts() {
 }
 
 #[test]
-fn shares_are_brought_within_what_the_scheduler_serves() {
+fn shares_are_limited_to_the_range_of_the_scheduler() {
     let mut bench = Bench::new();
     bench.ok("sched 1 config type qfq");
     let said = bench.warnings("queue 1 config sched 1 weight 100000");
     assert_eq!(
         said,
-        ["weight 100000 is more or less than qfq serves: 65536 is taken"]
+        ["weight 100000 is outside the range of qfq: 65536 is used"]
     );
     assert!(bench.ok("queue 1 show").contains("weight 65536 lmax 1500"));
     bench.ok("queue 2 config sched 1 weight 65536");
-    // QFQ's weights add up to 2^17 at most.
+    // The weights of QFQ add up to at most 2^17.
     let (message, exit) = bench.refusal("queue 3 config sched 1 weight 1");
     assert_eq!(exit, 1);
     assert!(
@@ -355,12 +355,12 @@ fn shares_are_brought_within_what_the_scheduler_serves() {
 }
 
 #[test]
-fn refusals_of_the_kernel_come_back_with_their_reason() {
+fn refusals_of_the_kernel_carry_their_reason() {
     let mut bench = Bench::new();
     for (line, message, exit) in [
         (
             "queue 1 config weight 5",
-            "setsockopt(IP_DUMMYNET_CONFIGURE): Operation not permitted (queue 1 is new: say which scheduler it is of, with `pipe M` or `sched M`)",
+            "setsockopt(IP_DUMMYNET_CONFIGURE): Operation not permitted (queue 1 is new: name its scheduler with `pipe M` or `sched M`)",
             1,
         ),
         (
@@ -498,10 +498,10 @@ fn a_trial_changes_nothing() {
 }
 
 #[test]
-fn files_that_name_one_another_end() {
+fn files_that_include_one_another_are_refused() {
     let mut bench = Bench::new();
     bench.files = Texts(vec![("/a", "/b\n".into()), ("/b", "/a\n".into())]);
-    assert!(bench.refusal("/a").0.ends_with("files name one another"));
+    assert!(bench.refusal("/a").0.ends_with("files include one another"));
 }
 
 #[test]
@@ -553,26 +553,26 @@ fn limits_below_a_packet_are_raised_with_a_warning() {
     let said = bench.warnings("pipe 1 config queue 1000B");
     assert_eq!(
         said,
-        ["a queue of 1000 bytes holds no packet of 1500: 16384 bytes are taken"]
+        ["a queue of 1000 bytes cannot hold a packet of 1500: 16384 bytes are used"]
     );
     assert!(bench.ok("pipe show").contains("q131073 16 KB 0 flows"));
     let said = bench.warnings("pipe 1 config queue 0");
-    assert_eq!(said, ["`queue 0` is no queue: 50 slots are taken"]);
+    assert_eq!(said, ["`queue 0` stands for the default: 50 slots"]);
 }
 
 #[test]
-fn settings_that_a_scheduler_ignores_are_told() {
+fn settings_that_a_scheduler_ignores_give_a_warning() {
     let mut bench = Bench::new();
     bench.ok("sched 1 config type fq_codel");
     let said = bench.warnings("queue 1 config sched 1 weight 5 queue 20 plr 0.1 mask all");
     assert_eq!(said.len(), 4, "{said:?}");
     assert_eq!(
         said[0],
-        "weight of queue 1 changes nothing: scheduler 1 is fq_codel and has limits of its own"
+        "weight of queue 1 has no effect: scheduler 1 is fq_codel and has limits of its own"
     );
     let said = bench.warnings("sched 10 config pipe 1");
     assert_eq!(
         said,
-        ["scheduler 10 has the link of pipe 10, not that of pipe 1: configure pipe 10"]
+        ["scheduler 10 uses the link of pipe 10, not that of pipe 1: configure pipe 10"]
     );
 }

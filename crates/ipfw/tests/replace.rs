@@ -1,4 +1,4 @@
-//! A whole configuration in the place of another, as a reload does it.
+//! A configuration replaces another, as a reload does.
 
 mod common;
 
@@ -25,14 +25,14 @@ add 300 allow ip from any to any
 ";
 
 #[test]
-fn packets_inside_go_on_behind_the_rule_that_sent_them() {
+fn packets_inside_continue_behind_the_rule_that_sent_them() {
     let mut bench = Bench::new();
     replace(&mut bench, TWO_PIPES).1.unwrap();
     bench.send(1250, &udp(1));
     bench.now = 10 * MS;
     replace(&mut bench, TWO_PIPES).1.unwrap();
     bench.drain();
-    // 1 ms on the link of pipe 1 and 20 ms of its delay, then 5 ms of pipe 2: neither twice.
+    // 1 ms on the link of pipe 1, 20 ms of its delay, then 5 ms of pipe 2: none of it twice.
     assert_eq!(bench.out, [(26 * MS, 0, 1250)]);
     let shown = bench.ok("show");
     let rows: Vec<Vec<&str>> = shown
@@ -51,7 +51,7 @@ fn packets_inside_go_on_behind_the_rule_that_sent_them() {
 }
 
 #[test]
-fn what_the_new_text_does_not_say_is_gone() {
+fn objects_missing_from_the_new_text_are_deleted() {
     let mut bench = Bench::new();
     bench.script(
         "table 7 create type addr\ntable 7 add 10.0.0.0/8\nset disable 3\nadd 50 set 3 deny ip from any to any
@@ -112,7 +112,7 @@ fn rules_that_stay_keep_their_states_and_counters_and_others_lose_them() {
 }
 
 #[test]
-fn what_was_said_before_a_refusal_is_kept() {
+fn output_before_a_refusal_is_kept() {
     let mut bench = Bench::new();
     let mut output = Output::default();
     let mut cx = Cx::new(Time::ZERO, &mut bench.rng, &mut bench.dropped);

@@ -1,4 +1,4 @@
-//! Rules, their sets, states and tables: what `list` and `show` say of them, and what they count.
+//! Rules, their sets, states and tables: the output of `list` and `show`, and the counters.
 
 mod common;
 
@@ -127,7 +127,7 @@ fn tables_are_kept_and_shown() {
         bench.ok("table T delete 10.0.0.0/24"),
         "deleted: 10.0.0.0/24 6\n"
     );
-    // A table comes into being with its first entry.
+    // The first entry creates the table.
     bench.ok("table 7 add 192.0.2.1");
     assert_eq!(
         bench.ok("table all list"),

@@ -1,6 +1,6 @@
-//! The examples of the seeds: the paper that brought CoDel to dummynet, and the article on its
-//! schedulers. Typing errors of the originals (`form`, a missing protocol) are kept where the
-//! language takes them, and told where it does not.
+//! The examples of the seeds: the paper on CoDel in dummynet, and the article on its schedulers.
+//! Typing errors of the originals (`form`, a missing protocol) are kept where the language accepts
+//! them, and noted where it does not.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::{Bench, visible};
 fn one_pipe_controlled_by_codel() {
     let mut bench = Bench::new();
     bench.ok("ipfw pipe 1 config bw 1mbits/s codel");
-    // "form" for "from", without a protocol, as printed: refused, with the right word.
+    // "form" for "from", without a protocol, as printed: refused, with a suggestion.
     let (message, exit) = bench.refusal("ipfw add 100 pipe 1 form any to any");
     assert_eq!(
         message,
@@ -60,7 +60,7 @@ fn two_queues_with_codel_on_the_implicit_wf2q() {
 
 #[test]
 fn codel_and_droptail_queues_on_qfq() {
-    // The third example of section III.C is described, not printed.
+    // Section III.C describes the third example without printing it.
     let mut bench = Bench::new();
     bench.script(
         "ipfw pipe 1 config bw 5mbits/s
@@ -118,8 +118,8 @@ fn fq_codel_with_one_queue_and_with_two() {
 
 #[test]
 fn the_patched_ipfw_shows_what_the_paper_says() {
-    // Section V.B. The paper prints times without units, and no ECN word; later ipfw, which the
-    // reference describes, prints both.
+    // Section V.B. The paper prints times without units and no ECN word; later versions of ipfw,
+    // which the reference describes, print both.
     let mut bench = Bench::new();
     bench.ok("/usr/src/sbin/ipfw/ipfw pipe 1 config codel");
     assert_eq!(

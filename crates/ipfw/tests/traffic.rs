@@ -9,8 +9,8 @@ use sluice_core::DropReason;
 use sluice_ipfw::headers::{ICMP, TCP, UDP};
 use sluice_ipfw::{Direction, Headers};
 
-/// Sends `bytes` every `every` ns from now until `until`, for each of `flows`; gives bytes that
-/// passed, by flow.
+/// Sends `bytes` every `every` ns from now until `until` for each of `flows`. Returns the bytes
+/// that passed, by flow.
 fn flood(bench: &mut Bench, flows: &[Headers], bytes: u32, every: u64, until: u64) -> Vec<u64> {
     let mut flow_of: BTreeMap<u32, usize> = BTreeMap::new();
     let mut passed = vec![0; flows.len()];
@@ -18,7 +18,7 @@ fn flood(bench: &mut Bench, flows: &[Headers], bytes: u32, every: u64, until: u6
     while at < until {
         bench.run_until(at);
         for (_, slot, len) in bench.out.drain(..) {
-            // What was sent before is not counted.
+            // Packets sent earlier do not count.
             if let Some(flow) = flow_of.get(&slot) {
                 passed[*flow] += u64::from(len);
             }
@@ -46,7 +46,7 @@ fn bps(bytes: u64, ns: u64) -> u64 {
 fn a_pipe_has_its_rate_and_delay() {
     let mut bench = Bench::new();
     bench.script("pipe 1 config bw 10Mbit/s delay 20\nadd pipe 1 ip from any to any");
-    // 1250 B at 10 Mbit/s take 1 ms; the far end is 20 ms away.
+    // 1250 B take 1 ms at 10 Mbit/s, and the delay is 20 ms.
     bench.send(1250, &udp(1));
     bench.send(1250, &udp(1));
     bench.drain();
@@ -54,8 +54,8 @@ fn a_pipe_has_its_rate_and_delay() {
     assert_eq!(due, [21 * MS, 22 * MS]);
     let start = bench.now;
     let passed = flood(&mut bench, &[udp(1)], 1250, 100_000, start + 10 * S);
-    // Ten times the rate comes; the link is busy from the first packet on, the first arrives after
-    // 21 ms: at most one packet is missing from 10 s less that.
+    // The arrival rate is ten times the link's. The link is busy from the first packet on, which
+    // arrives after 21 ms, so at most one packet is missing from 10 s minus 21 ms.
     let expected = 10_000_000 * (10_000 - 20) / 1000 / 8;
     assert!(
         passed[0].abs_diff(expected) <= 1250,
@@ -73,7 +73,7 @@ fn subscribers_behind_a_mask_have_their_own_rate_each() {
     );
     let passed = flood(&mut bench, &[udp(1), udp(2)], 1250, MS, 10 * S);
     for bytes in passed {
-        // 8 Mbit/s come from each, 2 may pass; the first packet arrives after 5 ms.
+        // Each source sends 8 Mbit/s and may pass 2; the first packet arrives after 5 ms.
         assert!(bps(bytes, 10 * S).abs_diff(2_000_000) <= 2_000, "{bytes}");
     }
     let text = bench.ok("pipe 1 show");
@@ -85,7 +85,7 @@ fn subscribers_behind_a_mask_have_their_own_rate_each() {
 
 #[test]
 fn weights_share_the_link_of_wf2q() {
-    // The article's network: TCP 69, UDP 30, ICMP 1, all on one link of 10 Mbit/s.
+    // The article's network: TCP 69, UDP 30, ICMP 1 on one link of 10 Mbit/s.
     let mut bench = Bench::new();
     bench.script(
         "pipe 1 config bw 10MBit/s delay 10ms
@@ -102,8 +102,8 @@ fn weights_share_the_link_of_wf2q() {
     let passed = flood(&mut bench, &flows, 1250, 500_000, 10 * S);
     let all: u64 = passed.iter().sum();
     for (bytes, weight) in passed.iter().zip([69, 30, 1]) {
-        // 8000 packets pass; WF2Q+ is never more than a packet or two from the fluid share, and what
-        // is in the delay line at the end is 10 packets.
+        // 8000 packets pass. WF2Q+ deviates from the fluid share by at most a packet or two, and
+        // the delay line holds 10 packets at the end.
         let expected = all * weight / 100;
         assert!(
             bytes.abs_diff(expected) <= 15 * 1250,
@@ -113,7 +113,7 @@ fn weights_share_the_link_of_wf2q() {
     // 70/30 between TCP and UDP.
     let share = passed[0] * 1000 / (passed[0] + passed[1]);
     assert!(share.abs_diff(697) <= 3, "{share}");
-    // Alone, one has the whole link.
+    // A flow that is alone has the whole link.
     bench.drain();
     let start = bench.now;
     let passed = flood(&mut bench, &[flow(UDP)], 1250, 500_000, start + 10 * S);
@@ -132,7 +132,8 @@ fn a_mask_on_a_queue_gives_each_flow_the_whole_weight() {
          add queue 1 ip from 10.0.1.0/30 to any
          add queue 2 ip from any to any",
     );
-    // Weights are per queue, not per flowset: three sources, and a fourth in the other queue.
+    // Weights are per queue and not per flowset: three sources, and a fourth one in the other
+    // queue.
     let flows = [udp(1), udp(2), udp(3), udp(9)];
     let passed = flood(&mut bench, &flows, 1250, MS, 4 * S);
     for bytes in &passed {
@@ -172,9 +173,9 @@ fn one_pass_decides_when_a_packet_goes_in() {
     bench.ok("enable one_pass");
     bench.drain();
     let due: Vec<u64> = bench.out.iter().map(|(due, ..)| *due).collect();
-    // The first is through after 5 ms; the second goes on to the other pipe, 7 ms more.
+    // The first packet leaves after 5 ms; the second one enters the other pipe, 7 ms more.
     assert_eq!(due, [5 * MS, 12 * MS]);
-    // The pipe's rule counts once; the others saw the second packet only.
+    // The rule of the pipe counts once; the others saw the second packet only.
     assert_eq!(
         bench.ok("show"),
         "00010 2 3000 pipe 1 ip from any to any\n\
@@ -182,8 +183,8 @@ fn one_pass_decides_when_a_packet_goes_in() {
          00030 0    0 allow ip from any to any\n\
          65535 0    0 deny ip from any to any\n"
     );
-    // What comes out of the second pipe entered it under one_pass 1 again. With 0, the rules behind
-    // it decide, here the built-in one.
+    // Packets of the second pipe entered it under one_pass 1 again. With 0, the rules behind it
+    // decide, here the built-in one.
     bench.script("delete 30\ndisable one_pass");
     bench.send(1000, &udp(3));
     bench.drain();
@@ -219,13 +220,13 @@ fn late_polls_change_no_instant_of_a_chain_of_pipes() {
     let exact = run(Some(1));
     assert_eq!(run(None), exact);
     assert_eq!(run(Some(13)), exact);
-    // 1000 B: 1 ms on the first link, 2 ms on the second, which is the bottleneck. It holds 50: from
-    // the first packet at 1 + 3 + 2 + 1 = 7 ms on, one every 2 ms.
+    // 1000 B: 1 ms on the first link, 2 ms on the second, the bottleneck, which holds 50. From the
+    // first packet at 1 + 3 + 2 + 1 = 7 ms on, one packet leaves every 2 ms.
     assert_eq!(exact[..3], [7 * MS, 9 * MS, 11 * MS]);
 }
 
 #[test]
-fn rules_that_send_packets_round_and_round_end() {
+fn rules_that_loop_packets_through_pipes_end() {
     let mut bench = Bench::new();
     bench.script(
         "pipe 1 config
@@ -262,12 +263,12 @@ fn loss_comes_before_the_queue_and_counts() {
 }
 
 #[test]
-fn idle_flows_give_their_memory_back_and_keep_their_counters() {
+fn idle_flows_release_their_memory_and_keep_their_counters() {
     let mut bench = Bench::new();
     bench.script("pipe 1 config mask src-ip 0xffffffff\nadd pipe 1 ip from any to any");
     bench.send(1000, &udp(1));
     bench.drain();
-    // The search for idle ones goes with the traffic: 64 flows are looked at per ms.
+    // The traffic drives the search for idle flows: 64 flows are visited per ms.
     for ms in 0..11_000 {
         bench.now = ms * MS;
         bench.send(100, &udp(2));
@@ -279,7 +280,7 @@ fn idle_flows_give_their_memory_back_and_keep_their_counters() {
         text.contains("10.0.1.1/0             0.0.0.0/0        1     1000  0    0   0\n"),
         "{text}"
     );
-    // Its next packet brings it back, and it goes on counting.
+    // The next packet wakes the flow up, and counting continues.
     bench.send(1000, &udp(1));
     bench.drain();
     let text = bench.ok("pipe 1 show");
@@ -292,7 +293,7 @@ fn idle_flows_give_their_memory_back_and_keep_their_counters() {
 #[test]
 fn the_snapshot_has_what_the_text_lacks() {
     let mut bench = Bench::new();
-    // A packet takes 10 ms: below that a target would empty the queue.
+    // A packet takes 10 ms: a smaller target would empty the queue.
     bench.script(
         "pipe 1 config bw 1Mbit/s delay 50 codel target 15ms ecn\nadd pipe 1 ip from any to any",
     );
@@ -307,7 +308,7 @@ fn the_snapshot_has_what_the_text_lacks() {
     let flow = &snapshot.pipes[0].flows[0];
     // 4 s in steps of 9 ms.
     assert_eq!(flow.counters.packets, 445);
-    // The link is busy all the time: 1 Mbit/s at the far end, five packets of 10 ms under way.
+    // The link is always busy: 1 Mbit/s at the far end, five packets of 10 ms in flight.
     assert!(
         flow.rate_bps.abs_diff(1_000_000) < 15_000,
         "{}",
@@ -327,7 +328,7 @@ fn the_snapshot_has_what_the_text_lacks() {
 }
 
 #[test]
-fn passes_in_both_directions_are_told_apart() {
+fn passes_in_both_directions_are_distinguished() {
     let mut bench = Bench::new();
     bench.script(
         "pipe 1 config delay 5
@@ -356,7 +357,7 @@ fn connected_interfaces_make_both_passes_at_their_own_instants() {
         xmit: None,
         ..udp(1)
     };
-    // 5 ms on the way in, 9 on the way out; with one rule for both ways, 5 twice.
+    // 5 ms on the way in, 9 on the way out; with one rule for both passes, 5 ms twice.
     for (rules, due) in [
         (
             "add pipe 1 ip from any to any in recv em0\nadd pipe 2 ip from any to any out recv em0 xmit em1",
@@ -377,7 +378,7 @@ fn connected_interfaces_make_both_passes_at_their_own_instants() {
         bench.script("pipe 1 config delay 5\npipe 2 config delay 9");
         bench.script(rules);
         bench.send(100, &came_in);
-        // Late polls change nothing: all is due before.
+        // Late polls change nothing, because everything is due earlier.
         bench.now = 50 * MS;
         bench.poll();
         let all: Vec<u64> = bench.out.iter().map(|(due, ..)| *due / MS).collect();
@@ -398,8 +399,8 @@ fn link_local_traffic_is_shaped_here_and_dropped_under_compat() {
 
 #[test]
 fn red_has_the_thresholds_that_it_was_given() {
-    // w_q 1 makes the average the queue itself: up to min_th nothing is dropped, and from max_th on
-    // everything (RED), so 40 packets that come at once find 20 places of 1000.
+    // With w_q 1 the average equals the queue: no drops up to min_th, and all packets dropped from
+    // max_th on (RED), so 40 packets that arrive at once find 20 places out of 1000.
     let at_once = |words: &str| {
         let mut bench = Bench::new();
         bench.script(&format!(
@@ -410,7 +411,7 @@ fn red_has_the_thresholds_that_it_was_given() {
         }
         40 - bench.dropped.0.len()
     };
-    // The first packet is on the link, and the average is taken before a packet is added.
+    // The first packet is on the link, and the average is computed before a packet is added.
     assert!(
         (19..=21).contains(&at_once("red 1/19/20/1")),
         "{}",
@@ -418,7 +419,7 @@ fn red_has_the_thresholds_that_it_was_given() {
     );
     assert!((34..=40).contains(&at_once("red 1/35/39/0.5")));
     assert_eq!(at_once("red 0.002/100/200/0.1"), 40);
-    // In bytes where the queue counts bytes: 12 packets of 1250 are 15000.
+    // The thresholds are in bytes where the queue counts bytes: 12 packets of 1250 are 15000.
     let mut bench = Bench::new();
     bench.script(
         "pipe 1 config bw 1Mbit/s queue 200KBytes red 1/14000/15000/1\nadd pipe 1 ip from any to any",
@@ -431,7 +432,7 @@ fn red_has_the_thresholds_that_it_was_given() {
 }
 
 #[test]
-fn super_packets_are_split_for_the_pipes_that_their_flow_may_come_to() {
+fn super_packets_are_split_for_the_pipes_that_their_flow_may_enter() {
     use sluice_core::Rate;
     let threshold = Rate::from_bps(1_000_000_000);
     let mut bench = Bench::new();
@@ -452,20 +453,20 @@ fn super_packets_are_split_for_the_pipes_that_their_flow_may_come_to() {
          add 160 pipe 2 ip from 10.0.1.7 to any
          add 65000 allow ip from any to any",
     );
-    // The slow one, jitter, loss, the table's slow one, and what may be either; not the fast one,
-    // the table's fast one, or no pipe at all.
+    // Counted: the slow pipe, jitter, loss, the table's slow pipe, and uncertain cases. Not
+    // counted: the fast pipe, the table's fast pipe, and no pipe at all.
     let split: Vec<u8> = (1..=8)
         .filter(|host| bench.firewall.splits(&udp(*host), threshold))
         .collect();
     assert_eq!(split, [1, 3, 4, 5, 7]);
-    // Rules behind a pipe may send a packet on into any other; so may a known state.
+    // Rules behind a pipe may send a packet into any other pipe; so may a known state.
     bench.ok("sysctl net.inet.ip.fw.one_pass=0");
     assert!(bench.firewall.splits(&udp(2), threshold));
     bench.ok("sysctl net.inet.ip.fw.one_pass=1");
     assert!(!bench.firewall.splits(&udp(2), threshold));
     bench.ok("add 50 check-state");
     assert!(bench.firewall.splits(&udp(2), threshold));
-    // Without anything slow nobody asks.
+    // Without a slow pipe nothing needs splitting.
     bench.script("-q pipe flush\npipe 2 config bw 10Gbit/s");
     assert!(!bench.firewall.splits_any(threshold));
 }
@@ -526,7 +527,7 @@ fn to_be_told_of_packets_changes_nothing() {
 }
 
 #[test]
-fn a_show_in_pieces_says_what_a_show_says() {
+fn a_show_in_pieces_equals_a_show() {
     use sluice_core::{Cx, Time};
     let mut bench = Bench::new();
     bench.script(
@@ -574,7 +575,7 @@ fn a_show_in_pieces_says_what_a_show_says() {
         assert!(pieces > 6, "{pieces}");
         assert_eq!(survey.finish(), said, "{command}");
     }
-    // What does more, or says more, is not for pieces.
+    // Commands that do more, or that warn, are not shown in pieces.
     for command in ["pipe 1 delete", "pipe show nine", "list", "-n pipe show"] {
         let mut cx = Cx::new(Time::from_ns(bench.now), &mut bench.rng, &mut bench.dropped);
         assert!(

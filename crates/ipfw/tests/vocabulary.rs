@@ -1,21 +1,21 @@
-//! Every word of dummynet's grammar, one line each: what becomes of it, or by which name it is refused.
+//! Every word of dummynet's grammar, one line each: its effect, or the name by which it is refused.
 //!
-//! The words are those of FreeBSD's ipfw(8), options of pipes, queues and schedulers first, then
-//! the parts of a rule. What a line becomes is dummynet's `show` or the canonical form of `list`:
+//! The words are those of FreeBSD's ipfw(8): options of pipes, queues and schedulers first, then
+//! the parts of a rule. The expected text is dummynet's `show` or the canonical form of `list`:
 //! five digits, `ip` for `all`, `allow` for its synonyms, ports as numbers.
 
 mod common;
 
 use common::{Bench, Texts};
 
-/// A table with one line for each row, which the formatter would spread over five.
+/// A table with one line per row, which the formatter would spread over five.
 macro_rules! rows {
     ($($first:expr => $($rest:expr)=>+),+ $(,)?) => { &[$(($first, $($rest),+)),+] };
 }
 
-/// A command, what to show, and what stands in it.
+/// A command, what to show, and a part of the output.
 const OBJECTS: &[(&str, &str, &str)] = rows! {
-    // bw: letters after the number; B and `by` are bytes.
+    // bw: letters behind the number; B and `by` are bytes.
     "pipe 1 config bw 10Mbit/s" => "pipe show" => "00001:  10.000 Mbit/s    0 ms burst 0 \n",
     "pipe 1 config bandwidth 10Mb" => "pipe show" => "00001:  10.000 Mbit/s ",
     "pipe 1 config bw 1mbits/s" => "pipe show" => "00001:   1.000 Mbit/s ",
@@ -92,7 +92,7 @@ const OBJECTS: &[(&str, &str, &str)] = rows! {
     "queue 1 config sched 1 maxlen 500" => "queue show" => " lmax 500 ",
     "queue 1 config sched 1 pri 3" => "queue show" => " pri 3 ",
     "queue 1 config sched 1 priority 3" => "queue show" => " pri 3 ",
-    // The number behind the verb, prefixes, one argument with blanks, the programs' names.
+    // The number behind the verb, prefixes, one argument with spaces, the names of the programs.
     "pipe config 1 bw 1Mbit/s" => "pipe show" => "00001:   1.000 Mbit/s ",
     "p 1 conf bw 1Mbit/s" => "pi 1 sh" => "00001:   1.000 Mbit/s ",
     "\"pipe 1 config bw 1Mbit/s\"" => "pipe list" => "00001:   1.000 Mbit/s ",
@@ -104,12 +104,12 @@ const OBJECTS: &[(&str, &str, &str)] = rows! {
 const PROFILE: &str = "name x\nsamples 100\nloss-level 0.86\nprob delay\n0 200\n0.5 200\n0.5 300\n0.8 1000\n0.9 1300\n1 1300\n";
 
 #[test]
-fn every_option_of_an_object_is_in_force() {
+fn every_option_of_an_object_takes_effect() {
     let mut wrong = Vec::new();
     for (command, show, expected) in OBJECTS {
         let mut bench = Bench::new();
         bench.files = Texts(vec![("/p", PROFILE.into())]);
-        // Queues have something to be on.
+        // Queues need a scheduler.
         bench.ok("sched 9 config");
         match bench.run(command) {
             Ok(_) => {
@@ -124,7 +124,7 @@ fn every_option_of_an_object_is_in_force() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A rule as written behind `add 10`, and as it is echoed.
+/// A rule as written behind `add 10`, and its echo.
 const RULES: &[(&str, &str)] = rows! {
     // Actions.
     "allow ip from any to any" => "allow ip from any to any",
@@ -145,7 +145,7 @@ const RULES: &[(&str, &str)] = rows! {
     "check-state" => "check-state :default",
     "check-state :web" => "check-state :web",
     "// text" => "count ip from any to any // text",
-    // What stands before the action, log and remarks.
+    // Words in front of the action, log and remarks.
     "set 5 allow ip from any to any" => "allow ip from any to any",
     "prob 0.5 deny ip from any to any" => "prob 0.500000 deny ip from any to any",
     "deny log ip from any to any" => "deny log ip from any to any",
@@ -228,7 +228,7 @@ fn every_part_of_a_rule_is_echoed_in_its_canonical_form() {
                     wrong.push(format!("`{body}`: {}not {expected}", output.stdout));
                     continue;
                 }
-                // What is echoed is what is listed, and says the same when it is read again.
+                // The echo equals the listing and reads as the same rule.
                 let again = bench.ok(&format!("add 20 {}", &expected[6..]));
                 assert_eq!(again[6..], expected[6..]);
                 assert!(bench.ok("list").starts_with(&expected), "{body}");
@@ -239,8 +239,7 @@ fn every_part_of_a_rule_is_echoed_in_its_canonical_form() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Words of other parts of the kernel: refused by their names, with the status of what is not
-/// there (69).
+/// Words for other parts of the kernel: refused by name, with the status for things not there (69).
 const FOREIGN_ACTIONS: &[&str] = &[
     "reject",
     "reset",
@@ -325,7 +324,7 @@ fn words_outside_the_purpose_are_refused_by_name() {
     }
 }
 
-/// Options where they do not belong and values out of their bounds: dummynet's own messages.
+/// Options in wrong places and values out of bounds: dummynet's own messages.
 const REFUSALS: &[(&str, &str, u8)] = rows! {
     "queue 1 config pipe 1 bw 1Mbit/s" => "bw is only for links" => 65,
     "queue 1 config pipe 1 delay 5" => "delay is only for links" => 65,
@@ -380,7 +379,7 @@ fn mistakes_have_dummynets_words_and_exit_status() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Variables and their defaults; times in microseconds, PIE's three last ones in thousandths.
+/// Variables and their defaults. Times are in microseconds; the last three of PIE in thousandths.
 const VARIABLES: &[(&str, &str)] = &[
     ("net.inet.ip.dummynet.hash_size", "64"),
     ("net.inet.ip.dummynet.pipe_slot_limit", "100"),

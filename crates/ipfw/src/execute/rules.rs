@@ -37,7 +37,7 @@ impl Firewall {
             .any(|t| !t.is_negated && table_of(&t.condition).is_some());
         if is_arg && !names_table {
             say(
-                "no table is asked in this rule: tablearg is 0, which is no pipe, queue or rule"
+                "this rule tests no table: tablearg is 0, and no pipe, queue or rule has that number"
                     .into(),
             );
         }
@@ -60,7 +60,7 @@ impl Firewall {
             let of_other_kind = self
                 .rules
                 .tables
-                .find(name)
+                .find(&name)
                 .map(|id| self.rules.tables.table(id).kind)
                 .filter(|k| *k != kind);
             if let Some(other) = of_other_kind {

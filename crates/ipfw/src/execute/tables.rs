@@ -57,7 +57,7 @@ impl Firewall {
         Ok(())
     }
 
-    /// What is done to one table or to all.
+    /// Executes an action on one table or on all tables.
     fn each_table(
         &mut self,
         which: &Which,
@@ -69,7 +69,7 @@ impl Firewall {
             Which::One(name) => vec![self.find_table(name)?],
         };
         if *action == TableAction::Destroy {
-            // All or none: first whether no rule names one of them.
+            // All or none: first check that no rule names one of the tables.
             for id in &ids {
                 let uses = self.references(*id);
                 if uses > 0 {
@@ -100,7 +100,13 @@ impl Firewall {
                 }
                 TableAction::Flush => self.rules.tables.table_mut(id).clear(),
                 TableAction::Destroy => self.rules.tables.destroy(id),
-                _ => unreachable!("the grammar gives the other actions one table"),
+                TableAction::Create { .. }
+                | TableAction::Add { .. }
+                | TableAction::Delete(_)
+                | TableAction::Lookup(_)
+                | TableAction::Swap(_) => {
+                    unreachable!("the grammar reads these actions with a single table")
+                }
             }
         }
         self.rules.tables_changed();
@@ -138,7 +144,7 @@ impl Firewall {
     ) -> Result<(), CommandError> {
         let id = match (self.rules.tables.find(&name.value), entries.first()) {
             (Some(id), _) => id,
-            // As in ipfw, a table comes into being with its first entry.
+            // As in ipfw, the first entry creates the table.
             (None, Some(first)) => {
                 let kind = Key::guess(&first.key.value);
                 self.rules.tables.create(&name.value, kind, Vec::new(), 0)
@@ -249,7 +255,7 @@ impl Firewall {
         })
     }
 
-    /// How often rules name a table.
+    /// Returns how many conditions of rules name a table.
     fn references(&self, id: TableId) -> usize {
         let name = &self.rules.tables.table(id).name;
         let terms = self
@@ -258,7 +264,7 @@ impl Firewall {
             .iter()
             .flat_map(|e| e.rule.clauses().flatten());
         terms
-            .filter(|t| table_of(&t.condition).is_some_and(|(n, _)| n == name))
+            .filter(|t| table_of(&t.condition).is_some_and(|(n, _)| n == *name))
             .count()
     }
 }

@@ -10,35 +10,35 @@ use super::quantity::whole_integer;
 use super::token::At;
 use crate::flow::v6_mask;
 
-/// A table, and the value that a match in it must have.
+/// A table, and the value that a matching entry must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRef {
     /// The table's name.
     pub name: String,
-    /// The value, if one was asked for.
+    /// The required value, if any.
     pub value: Option<u32>,
 }
 
 /// One item of a list of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Net {
-    /// An IPv4 address under a mask, already masked.
+    /// An IPv4 address with a mask, which has been applied.
     V4 {
         /// The address.
         address: Ipv4Addr,
         /// The mask.
         mask: u32,
     },
-    /// Single addresses of one IPv4 network: `10.0.0.0/24{1,5-9}`.
+    /// Individual addresses of an IPv4 network: `10.0.0.0/24{1,5-9}`.
     Set {
         /// The network.
         base: Ipv4Addr,
         /// Its prefix length, 24 to 32.
         len: u8,
-        /// Which of its addresses, by their last octet.
+        /// The addresses, by their last octet.
         members: [u64; 4],
     },
-    /// An IPv6 network, already masked.
+    /// An IPv6 network, whose prefix length has been applied.
     V6 {
         /// The address.
         address: Ipv6Addr,
@@ -48,7 +48,7 @@ pub enum Net {
 }
 
 impl Net {
-    /// Whether it holds `address`.
+    /// Whether the network contains `address`.
     pub fn holds(&self, address: IpAddr) -> bool {
         match (self, address) {
             (Net::V4 { address: net, mask }, IpAddr::V4(a)) => a.to_bits() & mask == net.to_bits(),
@@ -73,7 +73,7 @@ pub(crate) const fn v4_mask(len: u8) -> u32 {
     }
 }
 
-/// What stands behind `from`, `to`, `src-ip`, `dst-ip`.
+/// The argument of `from`, `to`, `src-ip` and `dst-ip`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// Any address.
@@ -82,10 +82,21 @@ pub enum Address {
     Me,
     /// An IPv6 address of the host.
     Me6,
-    /// Whatever a table holds.
+    /// Any address that a table contains.
     Table(TableRef),
     /// One of these networks.
     Nets(Vec<Net>),
+}
+
+impl Address {
+    /// Whether the address is written as IPv6: `me6`, or networks that are all IPv6.
+    pub(crate) fn is_ipv6(&self) -> bool {
+        match self {
+            Address::Me6 => true,
+            Address::Nets(nets) => nets.iter().all(|net| matches!(net, Net::V6 { .. })),
+            Address::Any | Address::Me | Address::Table(_) => false,
+        }
+    }
 }
 
 /// Ranges of numbers, both ends included.
@@ -93,13 +104,13 @@ pub enum Address {
 pub struct Ranges(pub Vec<(u32, u32)>);
 
 impl Ranges {
-    /// Whether `n` is in one of them.
+    /// Whether one of the ranges contains `n`.
     pub fn holds(&self, n: u32) -> bool {
         self.0.iter().any(|(low, high)| (*low..=*high).contains(&n))
     }
 }
 
-/// Most items of a list of ports.
+/// The most items of a list of ports.
 const MAX_PORTS: usize = 30;
 
 /// Reads an address.
@@ -129,7 +140,7 @@ fn split_list(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// `table(NAME)` or `table(NAME,value)`.
+/// Reads `table(NAME)` or `table(NAME,value)`.
 pub(super) fn table_ref(word: At<&str>) -> Parse<TableRef> {
     let accepted = "table(NAME) or table(NAME,value)";
     let fail = || invalid(word, "a table", accepted);
@@ -151,7 +162,7 @@ pub(super) fn table_ref(word: At<&str>) -> Parse<TableRef> {
     })
 }
 
-/// Checks the name of a table: as ipfw's, up to 63 of these characters.
+/// Checks the name of a table: as in ipfw, up to 63 of these characters.
 pub(super) fn table_name(word: At<&str>) -> Parse<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let is_ok = (1..64).contains(&word.value.len()) && word.value.chars().all(is_name);
@@ -166,7 +177,7 @@ pub(super) fn table_name(word: At<&str>) -> Parse<String> {
     }
 }
 
-/// An address with what may follow it: `/len`, `:mask`, `/len{list}`.
+/// Reads an address with an optional `/len`, `:mask` or `/len{list}`.
 pub(crate) fn net(word: At<&str>) -> Parse<Net> {
     let text = word.value;
     let fail = || {
@@ -218,7 +229,7 @@ pub(crate) fn net(word: At<&str>) -> Parse<Net> {
         {
             let kind = ErrorKind::OutsidePurpose {
                 word: address.to_string(),
-                purpose: "names are not looked up; write the address",
+                purpose: "names are not resolved; write the address",
             };
             Err(CommandError::new(kind, word.at).near(address, ["any", "me", "me6"]))
         }
@@ -436,7 +447,7 @@ mod tests {
         assert!(
             read("router")
                 .unwrap_err()
-                .contains("names are not looked up")
+                .contains("names are not resolved")
         );
     }
 

@@ -1,12 +1,12 @@
-//! The words behind the name of an AQM or a discipline, read by its declaration.
+//! The parameters behind the name of an AQM or a discipline, read by their declarations.
 //!
-//! In dummynet everything behind `codel`, `pie`, `fq_codel` and `fq_pie` belongs to it, up to the end
-//! of the line; the same holds for every other algorithm of the registry.
+//! In dummynet everything behind `codel`, `pie`, `fq_codel` and `fq_pie` up to the end of the line
+//! belongs to it. The same applies to every other algorithm of the registry.
 
 use std::fmt;
 
 use sluice_core::param::{Kind, ParamDecl, ParamError, Value, Values};
-use sluice_core::registry::{self, Algorithm, Form};
+use sluice_core::registry::{self, Algorithm, Form, Setting, Spec};
 
 use super::bounds;
 use super::error::{CommandError, ErrorKind, nearest};
@@ -14,45 +14,17 @@ use super::parser::{Parse, Parser, invalid};
 use super::quantity::{self, ShowRate, whole_integer};
 use super::token::At;
 
-/// An algorithm with the parameters that a user wrote.
-#[derive(Clone, Debug)]
-pub struct Choice {
-    /// The algorithm.
-    pub algorithm: &'static Algorithm,
-    /// What was set.
-    pub values: Values,
-}
+/// Writes an algorithm with its parameters, in words that dummynet reads where it has them.
+pub(super) struct ShowSpec<'a>(pub &'a Spec);
 
-impl Choice {
-    /// An algorithm with nothing set.
-    pub const fn plain(algorithm: &'static Algorithm) -> Self {
-        Choice {
-            algorithm,
-            values: Values::new(),
-        }
-    }
-
-    /// The value that holds for the parameter `name`.
-    pub fn value(&self, name: &str) -> Option<Value> {
-        let decl = self.algorithm.params().find(|d| d.name == name)?;
-        Some(self.algorithm.value_of(decl, &self.values))
-    }
-}
-
-impl PartialEq for Choice {
-    fn eq(&self, other: &Self) -> bool {
-        self.algorithm.name == other.algorithm.name && self.values == other.values
-    }
-}
-
-impl fmt::Display for Choice {
+impl fmt::Display for ShowSpec<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.algorithm.name)?;
-        write_values(f, &self.values)
+        f.write_str(self.0.algorithm.name)?;
+        write_values(f, &self.0.values)
     }
 }
 
-/// Parameters with their values, one text each.
+/// Returns parameters with their values, one text each.
 pub(crate) fn words_of(values: &Values) -> Vec<String> {
     let word = |(name, value): (&'static str, Value)| match value {
         Value::Flag(true) => name.to_string(),
@@ -63,32 +35,32 @@ pub(crate) fn words_of(values: &Values) -> Vec<String> {
     values.iter().map(word).collect()
 }
 
-/// Writes parameters with their values, a blank before each.
+/// Writes parameters with their values, each preceded by a space.
 pub(super) fn write_values(f: &mut fmt::Formatter<'_>, values: &Values) -> fmt::Result {
     words_of(values)
         .iter()
         .try_for_each(|word| write!(f, " {word}"))
 }
 
-/// The AQM called `name`, as a word of `pipe` and `queue`.
+/// Returns the AQM called `name`, as a word of `pipe` and `queue`.
 pub(super) fn aqm(name: &str) -> Option<&'static Algorithm> {
     registry::find(name).filter(|a| a.form == Form::Aqm)
 }
 
-/// The discipline called `name`, as a word of `sched`. dummynet's kernel compares without case.
+/// Returns the discipline called `name`, as a word of `sched`. dummynet's kernel ignores case.
 pub(super) fn discipline(name: &str) -> Option<&'static Algorithm> {
     let name = name.to_ascii_lowercase();
     registry::find(&name).filter(|a| a.form != Form::Aqm)
 }
 
-/// The names of all disciplines.
+/// Returns the names of all disciplines.
 pub(super) fn disciplines() -> impl Iterator<Item = &'static str> {
     registry::algorithms()
         .filter(|a| a.form != Form::Aqm)
         .map(|a| a.name)
 }
 
-/// Whether the limits of this parameter are those of the queue, which other words set.
+/// Whether the parameter is a limit of the queue, which other words set.
 fn is_queue_limit(name: &str) -> bool {
     matches!(name, "limit" | "limit_bytes")
 }
@@ -98,8 +70,8 @@ pub(super) fn parameters(
     p: &mut Parser<'_>,
     algorithm: &'static Algorithm,
     name: At<&str>,
-) -> Parse<Choice> {
-    let mut choice = Choice::plain(algorithm);
+) -> Parse<Spec> {
+    let mut spec = Spec::new(algorithm);
     let decls: Vec<&'static ParamDecl> = algorithm.params().collect();
     while let Some(word) = p.take() {
         if algorithm.form == Form::Aqm && is_foreign(word.value) {
@@ -116,18 +88,11 @@ pub(super) fn parameters(
                 word.at,
             ));
         }
-        let decl = decls.iter().copied().find(|d| d.name == word.value);
-        let negated = word
-            .value
-            .strip_prefix("no")
-            .and_then(|rest| decls.iter().copied().find(|d| d.name == rest))
-            .filter(|d| d.kind == Kind::Flag);
-        match (decl, negated) {
-            (Some(decl), _) if decl.kind == Kind::Flag => {
-                choice.values.set(decl.name, Value::Flag(true));
-            }
-            (Some(decl), _) => {
-                // Of these words alone dummynet says that a value is bad, not that it is missing.
+        match algorithm.setting(word.value) {
+            Some(Setting::Flag(decl, is_on)) => spec.values.set(decl.name, Value::Flag(is_on)),
+            Some(Setting::Value(decl)) => {
+                // For these words only, dummynet reports a missing value as a bad one (exit status
+                // 65).
                 let at = p.at();
                 let Some(text) = p.take() else {
                     let kind = ErrorKind::Contradiction(needs(decl));
@@ -135,38 +100,33 @@ pub(super) fn parameters(
                 };
                 let value = value(p, decl, text)?;
                 let value = bounds::parameter(p, algorithm, decl, text, value);
-                choice.values.set(decl.name, value);
+                spec.values.set(decl.name, value);
             }
-            (None, Some(decl)) => choice.values.set(decl.name, Value::Flag(false)),
-            (None, None) => match chosen(&decls, word.value) {
-                // `dre` or `ts`: the value of a choice stands for itself.
-                Some((decl, value)) => choice.values.set(decl.name, value),
+            None => match chosen(&decls, word.value) {
+                // `dre` or `ts`: the value of a choice without its name.
+                Some((decl, value)) => spec.values.set(decl.name, value),
                 None => unknown(p, algorithm, word),
             },
         }
     }
-    // What contradicts itself is found now, not when the first packet comes.
+    // Contradictions are reported now and not when the first packet arrives.
     algorithm
-        .build(&choice.values)
+        .build(&spec.values)
         .map_err(|error| CommandError::new(error, name.at))?;
-    Ok(choice)
+    Ok(spec)
 }
 
-/// Whether `word` is a parameter of the algorithm called `name`, or switches one off.
+/// Whether `word` sets a parameter of the algorithm called `name`.
 pub(super) fn is_parameter(name: &str, word: &str) -> bool {
-    let is = |decl: &ParamDecl| {
-        let negated = word.strip_prefix("no") == Some(decl.name) && decl.kind == Kind::Flag;
-        word == decl.name || negated
-    };
-    registry::find(name).is_some_and(|algorithm| algorithm.params().any(is))
+    registry::find(name).is_some_and(|algorithm| algorithm.setting(word).is_some())
 }
 
-/// Parameters of flow queueing or of the holder, which the plain form of an AQM does not take.
+/// Whether `word` is a parameter of flow queueing or of the queue, which a plain AQM does not have.
 fn is_foreign(word: &str) -> bool {
     matches!(word, "quantum" | "flows") || is_queue_limit(word)
 }
 
-/// dummynet's text for a missing value.
+/// Returns dummynet's message for a missing value.
 pub(super) fn needs(decl: &ParamDecl) -> String {
     let what = match decl.kind {
         Kind::Span => "time",
@@ -189,7 +149,7 @@ pub(super) fn chosen(
     })
 }
 
-/// dummynet prints a line about an unknown word and goes on with exit status 0.
+/// Reports an unknown word like dummynet: with a line on standard output and exit status 0.
 fn unknown(p: &mut Parser<'_>, algorithm: &'static Algorithm, word: At<&str>) {
     let is_codel = algorithm.name.ends_with("codel");
     let invalid = if is_codel { "Invalid" } else { "invalid" };
@@ -205,7 +165,7 @@ fn unknown(p: &mut Parser<'_>, algorithm: &'static Algorithm, word: At<&str>) {
     p.warn(word.at, text);
 }
 
-/// Reads a value; what lies outside the declared range is clamped, as dummynet's kernel does.
+/// Reads a value. A value outside the declared range is clamped, as in dummynet's kernel.
 pub(super) fn value(p: &mut Parser<'_>, decl: &'static ParamDecl, text: At<&str>) -> Parse<Value> {
     let value = match decl.kind {
         Kind::Span if text.value != "unlimited" => Value::Span(quantity::time(text)?),
@@ -230,7 +190,7 @@ pub(super) fn value(p: &mut Parser<'_>, decl: &'static ParamDecl, text: At<&str>
             p.warn(
                 text.at,
                 format!(
-                    "`{} {}` is outside {low} to {high}: {taken} is taken",
+                    "`{} {}` is outside {low} to {high}: {taken} is used",
                     decl.name, text.value
                 ),
             );

@@ -1,5 +1,5 @@
-//! dummynet's own bounds where ours are wider: what it would silently bring in, we honour and say so.
-//! Under `compat` its bounds hold.
+//! dummynet's bounds where those of Sluice are wider. dummynet silently clamps a value; Sluice uses
+//! the value as written and warns. Under `compat` dummynet's bounds apply.
 
 use sluice_core::param::{ParamDecl, Value};
 use sluice_core::registry::Algorithm;
@@ -32,7 +32,7 @@ const SHARES: &[ShareBounds] = &[
     },
 ];
 
-/// Which part of a share.
+/// A part of a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// `weight`.
@@ -41,7 +41,7 @@ pub(crate) enum Part {
     MaxLen,
 }
 
-/// What dummynet makes of a weight or a longest packet.
+/// Returns the weight or longest packet that dummynet would use.
 pub(crate) fn share(scheduler: &str, part: Part, value: u32) -> u32 {
     let Some(bounds) = SHARES.iter().find(|b| b.scheduler == scheduler) else {
         return value;
@@ -53,8 +53,8 @@ pub(crate) fn share(scheduler: &str, part: Part, value: u32) -> u32 {
     value.clamp(low, high)
 }
 
-/// A value that our declaration accepts: itself with a warning where dummynet would take another one,
-/// which is taken under `compat`.
+/// Checks a value that the declaration accepts against dummynet's bounds. A value outside gets a
+/// warning and, under `compat`, is clamped.
 pub(super) fn parameter(
     p: &mut Parser<'_>,
     algorithm: &Algorithm,
@@ -70,7 +70,7 @@ pub(super) fn parameter(
     if p.compat {
         p.warn(
             at,
-            format!("`{name} {text}` is brought within dummynet's bounds: {taken} is taken"),
+            format!("`{name} {text}` is outside dummynet's bounds: {taken} is used"),
         );
         return taken;
     }

@@ -1,4 +1,4 @@
-//! The commands: flags, verbs, and what each is about.
+//! The commands: flags, verbs and their arguments.
 
 use super::error::{CommandError, ErrorKind};
 use super::flags::{self, Flags};
@@ -12,36 +12,36 @@ use super::token::{At, Words};
 /// A range of numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first.
+    /// The first number.
     pub first: u32,
-    /// The last.
+    /// The last number.
     pub last: u32,
 }
 
-/// What a `set` command does.
+/// The action of a `set` command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SetCommand {
-    /// Shows which are disabled.
+    /// Shows which sets are disabled.
     Show,
-    /// Disables and enables.
+    /// Disables and enables sets.
     Switch {
-        /// These are disabled.
+        /// The sets to disable.
         disable: Vec<u8>,
-        /// These are enabled.
+        /// The sets to enable.
         enable: Vec<u8>,
     },
     /// Moves one rule to a set.
     MoveRule(At<u32>, u8),
-    /// Moves all rules of a set to another.
+    /// Moves all rules of a set to another set.
     Move(u8, u8),
-    /// Exchanges two sets.
+    /// Swaps two sets.
     Swap(u8, u8),
 }
 
 /// What `enable` and `disable` switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// The rules as a whole.
+    /// The evaluation of rules as a whole.
     Firewall,
     /// `one_pass`.
     OnePass,
@@ -67,16 +67,16 @@ pub(super) const SWITCHES: &[(&str, Switch)] = &[
 /// One variable of a `sysctl` command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// The name.
     pub name: At<String>,
-    /// The value to set.
+    /// The value to set; `None` to show the variable.
     pub value: Option<At<String>>,
 }
 
 /// A command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// `pipe N config ...` and its relatives.
+    /// `pipe N config ...`, `queue N config ...`, `sched N config ...`.
     Configure(Box<Config>),
     /// `pipe show [N...]`.
     ShowObjects(ObjectKind, Vec<At<Span>>),
@@ -88,27 +88,27 @@ pub enum Command {
     Add(Box<Rule>),
     /// `list` or, with counters, `show`.
     List {
-        /// With counters.
+        /// Whether counters are shown.
         has_counters: bool,
-        /// Only these numbers.
+        /// The numbers to list; all if empty.
         rules: Vec<At<Span>>,
-        /// Only this set.
+        /// The set to list; `None` for all.
         set: Option<u8>,
     },
     /// `delete N...`, or `delete set S`.
     Delete {
-        /// These numbers.
+        /// The numbers to delete.
         rules: Vec<At<Span>>,
-        /// Only in this set; without numbers the whole set.
+        /// The set to which the command is limited. Without numbers, the whole set is deleted.
         set: Option<u8>,
     },
     /// `zero [N...]`.
     Zero {
-        /// Only these numbers.
+        /// The numbers to clear; all if empty.
         rules: Vec<At<Span>>,
-        /// Only this set.
+        /// The set to which the command is limited.
         set: Option<u8>,
-        /// Only what counts towards the limit of `log`.
+        /// Clears the count of `log` entries only.
         log_only: bool,
     },
     /// `flush`.
@@ -126,7 +126,7 @@ pub enum Command {
         /// The variables.
         variables: Vec<Variable>,
     },
-    /// A file of commands.
+    /// The name of a file of commands.
     Batch(At<String>),
 }
 
@@ -140,7 +140,8 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    /// Whether a person should be asked first: it destroys, and neither `-f` nor `-q` is given.
+    /// Whether a person should confirm the command: it deletes things, and neither `-f` nor `-q` is
+    /// set.
     pub const fn needs_confirmation(&self) -> bool {
         let destroys = matches!(self.command, Command::Flush(_) | Command::FlushObjects(_));
         destroys && !self.flags.force && !self.flags.quiet
@@ -169,7 +170,7 @@ const REFUSED: &[&str] = &[
 /// Reads a line that is not empty.
 pub(super) fn invocation(p: &mut Parser<'_>, words: &Words<'_>) -> Parse<Invocation> {
     let mut is_dnctl = false;
-    // A script's line names the program; a batch file's does not.
+    // A line of a script names the program; a line of a batch file does not.
     if let Some(word) = p.peek() {
         match word.rsplit('/').next() {
             Some("ipfw") => drop(p.take()),
@@ -215,7 +216,7 @@ fn command(p: &mut Parser<'_>, words: &Words<'_>, is_dnctl: bool) -> Parse<Comma
                 words.remark.clone(),
             )?)));
         }
-        // `100 delete` and its relatives: the number behind the verb.
+        // `100 delete` and similar: the number precedes the verb.
         let verb = p.need("missing command")?;
         let span = span(word)?;
         return rule_command(p, words, verb, Some(At::new(span, word.at)), None);
@@ -223,7 +224,8 @@ fn command(p: &mut Parser<'_>, words: &Words<'_>, is_dnctl: bool) -> Parse<Comma
     rule_command(p, words, word, None, None)
 }
 
-/// The object that `word` names: `pipe` by any prefix, the others with a warning.
+/// Returns the object that `word` names. Prefixes of `pipe` are accepted silently, others with a
+/// warning.
 fn object_kind(p: &mut Parser<'_>, word: At<&str>) -> Option<ObjectKind> {
     let text = word.value;
     let is_prefix = |full: &str, least: usize| text.len() >= least && full.starts_with(text);
@@ -248,7 +250,7 @@ fn object_kind(p: &mut Parser<'_>, word: At<&str>) -> Option<ObjectKind> {
 }
 
 fn object_command(p: &mut Parser<'_>, kind: ObjectKind) -> Parse<Command> {
-    // `pipe 1 config` and `pipe config 1` are the same, and so for the other verbs.
+    // `pipe 1 config` and `pipe config 1` are the same; this applies to the other verbs too.
     let is_number = |w: &str| w.starts_with(|c: char| c.is_ascii_digit());
     let before = p.peek().filter(|w| is_number(w)).and_then(|_| p.take());
     let verb = p.need("missing command")?;
@@ -334,7 +336,7 @@ fn object_number(word: At<&str>) -> Parse<At<u32>> {
     }
 }
 
-/// Selectors of `show`; what dummynet ignores silently is said.
+/// Reads the selectors of `show`, with warnings about those that dummynet silently ignores.
 fn selectors(p: &mut Parser<'_>, word: At<&str>, spans: &mut Vec<At<Span>>) {
     for item in word.value.split(',') {
         let (first, last) = item.split_once('-').unwrap_or((item, item));
@@ -354,7 +356,7 @@ fn selectors(p: &mut Parser<'_>, word: At<&str>, spans: &mut Vec<At<Span>>) {
     }
 }
 
-/// `set N command ...`, or a command about sets.
+/// Reads `set N command ...`, or a command about sets.
 fn set_prefix(p: &mut Parser<'_>, words: &Words<'_>) -> Parse<Command> {
     let word = p.need("set needs command")?;
     let command = match word.value {
@@ -414,7 +416,7 @@ fn set_switch(p: &mut Parser<'_>, mut is_enable: bool) -> Parse<SetCommand> {
     Ok(SetCommand::Switch { disable, enable })
 }
 
-/// Commands about rules, tables and variables.
+/// Reads a command about rules, tables or variables.
 fn rule_command(
     p: &mut Parser<'_>,
     words: &Words<'_>,
@@ -516,7 +518,7 @@ fn span(word: At<&str>) -> Parse<Span> {
         _ => Err(invalid(
             word,
             "a rule number",
-            "1 to 65535, or a range as 100-200",
+            "1 to 65535, or a range such as 100-200",
         )),
     }
 }
@@ -528,7 +530,7 @@ fn switch(p: &mut Parser<'_>, is_on: bool) -> Parse<Command> {
             if matches!(which, Switch::Debug | Switch::Altq | Switch::DynKeepalive) {
                 p.warn(
                     word.at,
-                    format!("`{}` is stored, but changes nothing", word.value),
+                    format!("`{}` is stored but has no effect", word.value),
                 );
             }
             Ok(Command::Switch(*which, is_on))

@@ -1,4 +1,4 @@
-//! Commands written back in a form that reads as the same command.
+//! Writes commands in a form that reads as the same command.
 
 use std::fmt;
 

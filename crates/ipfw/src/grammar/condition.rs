@@ -1,68 +1,18 @@
-//! What a rule asks about a packet: one enum, read and written back.
+//! The arguments of options: how they are read and written back.
 
-use std::fmt;
+use std::fmt::{self, Display as _};
 use std::net::IpAddr;
 
-use super::address::{self, Address, Net, Ranges, TableRef, write_list};
+use super::address::{self, Address, Ranges, TableRef, write_list};
 use super::error::{CommandError, ErrorKind};
-use super::names::{self, TCP_FLAGS, TOS_BITS};
+use super::names;
 use super::parser::{Parse, Parser, invalid, unrecognised};
 use super::quantity::whole_integer;
 use super::token::At;
-use crate::headers::Direction;
+use crate::headers::Fragment;
+use crate::options::{Condition, OPTIONS};
 
-/// One question about a packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Condition {
-    /// The protocol.
-    Protocol(Protocol),
-    /// The source address.
-    Source(Address),
-    /// The destination address.
-    Destination(Address),
-    /// The source port.
-    SourcePort(Ranges),
-    /// The destination port.
-    DestinationPort(Ranges),
-    /// The pass through the rules.
-    Pass(Direction),
-    /// An interface.
-    Interface(Side, InterfaceTest),
-    /// Seen below IP.
-    Layer2,
-    /// Bits of the TOS octet that must be set, and that must not.
-    Tos(Bits),
-    /// The three precedence bits.
-    Precedence(u8),
-    /// Codepoints, one bit each.
-    Dscp(u64),
-    /// Total length.
-    Length(Ranges),
-    /// Identification.
-    Id(Ranges),
-    /// Time to live.
-    Ttl(Ranges),
-    /// IP version.
-    Version(u8),
-    /// Fragments.
-    Fragment(FragmentTest),
-    /// Flags of TCP that must be set, and that must not.
-    TcpFlags(Bits),
-    /// `syn` without `ack`.
-    Setup,
-    /// `ack` or `rst`.
-    Established,
-    /// Types of ICMP, one bit each.
-    IcmpTypes(u64),
-    /// Types of ICMPv6.
-    Icmp6Types(Vec<u8>),
-    /// Flow labels.
-    FlowLabel(Ranges),
-    /// A field looked up in a table.
-    Lookup(Field, String),
-}
-
-/// What stands in the place of the protocol.
+/// The protocol of a rule, or the argument of `proto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// `ip` or `all`.
@@ -71,68 +21,97 @@ pub enum Protocol {
     V4,
     /// `ip6`.
     V6,
-    /// A protocol.
+    /// A protocol number.
     Number(u8),
 }
 
-/// Which interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// The one at hand: where it came in, or where it leaves.
-    Via,
-    /// Where it came in.
-    Recv,
-    /// Where it leaves.
-    Xmit,
-}
-
-impl Side {
-    const fn word(self) -> &'static str {
-        match self {
-            Side::Via => "via",
-            Side::Recv => "recv",
-            Side::Xmit => "xmit",
-        }
-    }
-}
-
-/// How an interface is named.
+/// The argument of `via`, `recv` and `xmit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InterfaceTest {
-    /// Any, but one.
+    /// Any interface.
     Any,
-    /// By its name.
+    /// The interface of this name.
     Name(String),
-    /// By the beginning of its name: `em*`.
+    /// Interfaces whose name starts with this: `em*`.
     Prefix(String),
-    /// By an address of it.
+    /// The interface that has this address.
     Address(IpAddr),
-    /// By a table of names.
+    /// An interface whose name a table contains.
     Table(TableRef),
 }
 
-/// Bits that must be set and bits that must not.
+/// No argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Nothing;
+
+/// Named bits that must be set, and bits that must be clear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bits {
-    /// Must be set.
+    names: &'static [(&'static str, u8)],
+    /// Bits that must be set.
     pub set: u8,
-    /// Must not be set.
+    /// Bits that must be clear.
     pub clear: u8,
 }
 
-/// What `frag` asks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+impl Bits {
+    /// Whether `value` has these bits set and clear.
+    pub const fn hold(&self, value: u8) -> bool {
+        value & self.set == self.set && value & self.clear == 0
+    }
+}
+
+/// The argument of `frag`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentTest {
-    /// Bit by bit as in `FRAGMENT_WORDS`; none: a fragment that is not the first.
-    pub set: u8,
-    /// Must not hold.
-    pub clear: u8,
+    /// The flags of `FRAGMENT_FLAGS`. `None` matches every fragment except the first.
+    pub flags: Option<Bits>,
 }
 
-/// `mf` more fragments, `df` don't fragment, `offset` not the first, and any of them.
-pub(crate) const FRAGMENT_WORDS: &[(&str, u8)] = &[("mf", 1), ("df", 2), ("offset", 4)];
+impl FragmentTest {
+    /// Whether a packet with these fields matches.
+    pub fn holds(&self, fragment: Fragment) -> bool {
+        let is_first = fragment.offset == 0;
+        let Some(flags) = self.flags else {
+            return !is_first;
+        };
+        let bit = |holds: bool, bit: u8| if holds { bit } else { 0 };
+        flags.hold(bit(fragment.has_more, 1) | bit(fragment.dont, 2) | bit(!is_first, 4))
+    }
+}
 
-/// A field that `lookup` takes to a table.
+/// `mf`: more fragments follow. `df`: don't fragment. `offset`: not the first fragment.
+const FRAGMENT_FLAGS: &[(&str, u8)] = &[("mf", 1), ("df", 2), ("offset", 4)];
+
+/// DiffServ codepoints, one bit each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Codepoints(pub u64);
+
+/// Types of ICMP or ICMPv6, sorted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IcmpTypes(Vec<u8>);
+
+impl IcmpTypes {
+    /// Whether the list contains the type of a packet.
+    pub fn hold(&self, icmp_type: Option<u8>) -> bool {
+        icmp_type.is_some_and(|t| self.0.binary_search(&t).is_ok())
+    }
+}
+
+/// Ports: ranges up to 65535.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ports(pub Ranges);
+
+/// The argument of `lookup`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    /// The field of the packet.
+    pub field: Field,
+    /// The name of the table.
+    pub table: String,
+}
+
+/// A field that `lookup` searches in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// Source address.
@@ -155,66 +134,28 @@ const FIELDS: &[(&str, Field)] = &[
     ("dscp", Field::Dscp),
 ];
 
-/// A question that may be negated.
+/// A condition that may be negated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// `not`.
+    /// Whether `not` precedes the condition.
     pub is_negated: bool,
     /// The question.
     pub condition: Condition,
 }
 
-/// Questions of which one must hold: `{ a or b }`.
+/// Conditions of which at least one must hold: `{ a or b }`.
 pub type Clause = Vec<Term>;
 
-/// The option words that open a condition.
-pub(super) const WORDS: &[&str] = &[
-    "in",
-    "out",
-    "via",
-    "recv",
-    "xmit",
-    "src-ip",
-    "dst-ip",
-    "src-ip6",
-    "dst-ip6",
-    "src-port",
-    "dst-port",
-    "proto",
-    "layer2",
-    "bridged",
-    "iptos",
-    "ipprecedence",
-    "dscp",
-    "iplen",
-    "ipid",
-    "ipttl",
-    "ipversion",
-    "ipver",
-    "frag",
-    "tcpflags",
-    "tcpflgs",
-    "setup",
-    "established",
-    "estab",
-    "icmptypes",
-    "icmptype",
-    "icmp6types",
-    "icmp6type",
-    "flow-id",
-    "lookup",
-];
-
-/// Options that are not about classifying and shaping.
+/// Options for purposes other than classifying and shaping.
 pub(super) const REFUSED: &[(&str, &str)] = &[
     ("uid", SOCKETS),
     ("gid", SOCKETS),
     ("jail", SOCKETS),
     ("sockarg", SOCKETS),
     ("fib", "there is one routing table: the host's"),
-    ("verrevpath", "routes are the host's"),
-    ("versrcreach", "routes are the host's"),
-    ("antispoof", "routes are the host's"),
+    ("verrevpath", "routing is left to the host"),
+    ("versrcreach", "routing is left to the host"),
+    ("antispoof", "routing is left to the host"),
     ("mac", "rules see IP headers only"),
     ("MAC", "rules see IP headers only"),
     ("mac-type", "rules see IP headers only"),
@@ -223,16 +164,16 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ("diverted", DIVERT),
     ("diverted-loopback", DIVERT),
     ("diverted-output", DIVERT),
-    ("ipsec", "IPsec history is not known here"),
+    ("ipsec", "the IPsec history of a packet is unknown here"),
     ("ipoptions", OPTIONS_OF_HEADERS),
     ("ipopts", OPTIONS_OF_HEADERS),
     ("tcpoptions", OPTIONS_OF_HEADERS),
     ("tcpopts", OPTIONS_OF_HEADERS),
     ("ext6hdr", OPTIONS_OF_HEADERS),
     ("tcpmss", OPTIONS_OF_HEADERS),
-    ("tcpack", "sequence numbers are not looked at"),
-    ("tcpseq", "sequence numbers are not looked at"),
-    ("tcpwin", "sequence numbers are not looked at"),
+    ("tcpack", "sequence numbers are not matched"),
+    ("tcpseq", "sequence numbers are not matched"),
+    ("tcpwin", "sequence numbers are not matched"),
     ("tcpdatalen", "use iplen"),
     ("tagged", "packets carry no tags; use skipto or tables"),
     ("mark", "packets carry no marks; use skipto or tables"),
@@ -240,7 +181,7 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
         "flow",
         "flow tables are not kept; use address tables or a mask",
     ),
-    ("tablearg", "an option takes no table value; an action does"),
+    ("tablearg", "only an action takes a table value"),
     ("skip-action", "use skipto"),
     ("defer-action", "use skipto"),
     ("defer-immediate-action", "use skipto"),
@@ -248,74 +189,21 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ("set-limit", "use limit"),
 ];
 
-const SOCKETS: &str = "a router has no sockets of its own to look into";
+const SOCKETS: &str = "a router has no sockets of its own";
 pub(super) const DIVERT: &str = "packets are classified and shaped, not handed to other programs";
-const OPTIONS_OF_HEADERS: &str = "options inside headers are not looked at";
+const OPTIONS_OF_HEADERS: &str = "options inside headers are not parsed";
 
-/// Reads the condition that `word` opens.
+/// Reads the condition that `word` starts.
 pub(super) fn condition(p: &mut Parser<'_>, word: At<&str>) -> Parse<Condition> {
-    Ok(match word.value {
-        "in" => Condition::Pass(Direction::In),
-        "out" => Condition::Pass(Direction::Out),
-        "via" => Condition::Interface(Side::Via, interface(p)?),
-        "recv" => Condition::Interface(Side::Recv, interface(p)?),
-        "xmit" => Condition::Interface(Side::Xmit, interface(p)?),
-        "src-ip" | "src-ip6" => Condition::Source(address::address(argument(p, word)?)?),
-        "dst-ip" | "dst-ip6" => Condition::Destination(address::address(argument(p, word)?)?),
-        "src-port" => Condition::SourcePort(address::ports(argument(p, word)?)?),
-        "dst-port" => Condition::DestinationPort(address::ports(argument(p, word)?)?),
-        "proto" => Condition::Protocol(protocol(argument(p, word)?)?),
-        "layer2" | "bridged" => Condition::Layer2,
-        "iptos" => Condition::Tos(bits(argument(p, word)?, "an IP TOS list", TOS_BITS)?),
-        "ipprecedence" => {
-            let value = argument(p, word)?;
-            let level = whole_integer(value.value).filter(|n| *n <= 7);
-            Condition::Precedence(
-                level.ok_or_else(|| invalid(value, "a precedence", "0 to 7"))? as u8,
-            )
-        }
-        "dscp" => Condition::Dscp(codepoints(argument(p, word)?)?),
-        "iplen" => Condition::Length(numbers(argument(p, word)?, 65535)?),
-        "ipid" => Condition::Id(numbers(argument(p, word)?, 65535)?),
-        "ipttl" => Condition::Ttl(numbers(argument(p, word)?, 255)?),
-        "ipversion" | "ipver" => {
-            let value = argument(p, word)?;
-            match value.value {
-                "4" => Condition::Version(4),
-                "6" => Condition::Version(6),
-                _ => return Err(invalid(value, "an IP version", "4 or 6")),
-            }
-        }
-        "frag" => Condition::Fragment(fragment(p)?),
-        "tcpflags" | "tcpflgs" => {
-            Condition::TcpFlags(bits(argument(p, word)?, "a list of TCP flags", TCP_FLAGS)?)
-        }
-        "setup" => Condition::Setup,
-        "established" | "estab" => Condition::Established,
-        "icmptypes" | "icmptype" => {
-            let types = list(argument(p, word)?, "a list of ICMP types", 63)?;
-            Condition::IcmpTypes(types.iter().fold(0, |bits, t| bits | 1 << t))
-        }
-        "icmp6types" | "icmp6type" => {
-            let mut types = list(argument(p, word)?, "a list of ICMPv6 types", 255)?;
-            types.sort_unstable();
-            types.dedup();
-            Condition::Icmp6Types(types.into_iter().map(|t| t as u8).collect())
-        }
-        "flow-id" => Condition::FlowLabel(numbers(argument(p, word)?, 0xf_ffff)?),
-        "lookup" => {
-            let field = argument(p, word)?;
-            let Some((_, found)) = FIELDS.iter().find(|(name, _)| *name == field.value) else {
-                let names = FIELDS.iter().map(|(name, _)| *name);
-                return Err(unrecognised(field).near(field.value, names));
-            };
-            Condition::Lookup(*found, address::table_name(argument(p, word)?)?)
-        }
-        _ => return Err(unknown(word)),
-    })
+    Condition::read(p, word)?.ok_or_else(|| unknown(word))
 }
 
-/// The error for a word that opens no option.
+/// Whether `word` starts an option.
+pub(super) fn is_option(word: &str) -> bool {
+    OPTIONS.iter().any(|option| option.words.contains(&word))
+}
+
+/// Returns the error for a word that starts no option.
 pub(super) fn unknown(word: At<&str>) -> CommandError {
     if let Some((name, purpose)) = REFUSED.iter().find(|(name, _)| *name == word.value) {
         let kind = ErrorKind::OutsidePurpose {
@@ -324,9 +212,9 @@ pub(super) fn unknown(word: At<&str>) -> CommandError {
         };
         return CommandError::new(kind, word.at);
     }
-    let words = WORDS
+    let words = OPTIONS
         .iter()
-        .copied()
+        .flat_map(|option| option.words.iter().copied())
         .chain(["keep-state", "limit", "not", "or", "from"]);
     unrecognised(word).near(word.value, words)
 }
@@ -335,7 +223,20 @@ fn argument<'t>(p: &mut Parser<'t>, word: At<&str>) -> Parse<At<&'t str>> {
     p.need(format!("{} requires argument", word.value))
 }
 
-fn interface(p: &mut Parser<'_>) -> Parse<InterfaceTest> {
+/// Reads nothing, for options without an argument.
+pub(crate) const fn no_argument(_: &mut Parser<'_>, _: At<&str>) -> Parse<Nothing> {
+    Ok(Nothing)
+}
+
+pub(crate) fn address(p: &mut Parser<'_>, word: At<&str>) -> Parse<Address> {
+    address::address(argument(p, word)?)
+}
+
+pub(crate) fn ports(p: &mut Parser<'_>, word: At<&str>) -> Parse<Ports> {
+    address::ports(argument(p, word)?).map(Ports)
+}
+
+pub(crate) fn interface(p: &mut Parser<'_>, _: At<&str>) -> Parse<InterfaceTest> {
     let word = p.need("recv, xmit, via require interface name or address")?;
     let text = word.value;
     if text == "any" {
@@ -363,7 +264,11 @@ fn interface(p: &mut Parser<'_>) -> Parse<InterfaceTest> {
     }
 }
 
-/// Reads what stands in the place of the protocol, or behind `proto`.
+pub(crate) fn protocol_argument(p: &mut Parser<'_>, word: At<&str>) -> Parse<Protocol> {
+    protocol(argument(p, word)?)
+}
+
+/// Reads a protocol.
 pub(super) fn protocol(word: At<&str>) -> Parse<Protocol> {
     match find_protocol(word.value) {
         Some(protocol) => Ok(protocol),
@@ -372,7 +277,7 @@ pub(super) fn protocol(word: At<&str>) -> Parse<Protocol> {
     }
 }
 
-/// The protocol called `word`, if it is one.
+/// Returns the protocol called `word`, if there is one.
 pub(super) fn find_protocol(word: &str) -> Option<Protocol> {
     Some(match word {
         "ip" | "all" => Protocol::Any,
@@ -386,16 +291,35 @@ pub(super) fn find_protocol(word: &str) -> Option<Protocol> {
     })
 }
 
-/// A list of bit names, each with an optional `!`.
-fn bits(word: At<&str>, what: &'static str, table: &[(&str, u8)]) -> Parse<Bits> {
-    let mut bits = Bits::default();
+/// Reads a list of bit names, each with an optional `!`.
+pub(crate) fn bits(
+    p: &mut Parser<'_>,
+    word: At<&str>,
+    what: &'static str,
+    names: &'static [(&'static str, u8)],
+) -> Parse<Bits> {
+    bit_list(argument(p, word)?, what, names)
+}
+
+fn bit_list(
+    word: At<&str>,
+    what: &'static str,
+    names: &'static [(&'static str, u8)],
+) -> Parse<Bits> {
+    let mut bits = Bits {
+        names,
+        set: 0,
+        clear: 0,
+    };
     for item in word.value.split(',') {
         let name = item.strip_prefix('!').unwrap_or(item);
-        let Some((_, bit)) = table.iter().find(|(n, _)| *n == name) else {
-            return Err(
-                invalid(word, what, "names with commas, ! for a bit that is not set")
-                    .near(name, table.iter().map(|(n, _)| *n)),
-            );
+        let Some((_, bit)) = names.iter().find(|(n, _)| *n == name) else {
+            return Err(invalid(
+                word,
+                what,
+                "names separated by commas, ! for a bit that must be clear",
+            )
+            .near(name, names.iter().map(|(n, _)| *n)));
         };
         if item.len() > name.len() {
             bits.clear |= bit;
@@ -406,25 +330,43 @@ fn bits(word: At<&str>, what: &'static str, table: &[(&str, u8)]) -> Parse<Bits>
     Ok(bits)
 }
 
-/// `frag` with its optional list.
-fn fragment(p: &mut Parser<'_>) -> Parse<FragmentTest> {
+/// Reads the optional list behind `frag`.
+pub(crate) fn fragment(p: &mut Parser<'_>, _: At<&str>) -> Parse<FragmentTest> {
     let is_list = |text: &str| {
         text.split(',').all(|item| {
             let name = item.strip_prefix('!').unwrap_or(item);
-            FRAGMENT_WORDS.iter().any(|(n, _)| *n == name)
+            FRAGMENT_FLAGS.iter().any(|(n, _)| *n == name)
         })
     };
-    match p.peek() {
+    let flags = match p.peek() {
         Some(text) if is_list(text) => {
             let word = p.take().expect("the word was just seen");
-            let Bits { set, clear } = bits(word, "a list of fragment flags", FRAGMENT_WORDS)?;
-            Ok(FragmentTest { set, clear })
+            Some(bit_list(word, "a list of fragment flags", FRAGMENT_FLAGS)?)
         }
-        _ => Ok(FragmentTest::default()),
+        _ => None,
+    };
+    Ok(FragmentTest { flags })
+}
+
+pub(crate) fn precedence(p: &mut Parser<'_>, word: At<&str>) -> Parse<u8> {
+    let value = argument(p, word)?;
+    let level = whole_integer(value.value).filter(|n| *n <= 7);
+    level
+        .map(|n| n as u8)
+        .ok_or_else(|| invalid(value, "a precedence", "0 to 7"))
+}
+
+pub(crate) fn version(p: &mut Parser<'_>, word: At<&str>) -> Parse<u8> {
+    let value = argument(p, word)?;
+    match value.value {
+        "4" => Ok(4),
+        "6" => Ok(6),
+        _ => Err(invalid(value, "an IP version", "4 or 6")),
     }
 }
 
-fn codepoints(word: At<&str>) -> Parse<u64> {
+pub(crate) fn codepoints(p: &mut Parser<'_>, word: At<&str>) -> Parse<Codepoints> {
+    let word = argument(p, word)?;
     let mut bits = 0;
     for item in word.value.split(',') {
         let number = whole_integer(item).filter(|n| *n < 64).map(|n| n as u8);
@@ -432,61 +374,132 @@ fn codepoints(word: At<&str>) -> Parse<u64> {
             return Err(invalid(
                 word,
                 "a list of codepoints",
-                "0 to 63, or names as ef, cs1, af11",
+                "0 to 63, or names such as ef, cs1, af11",
             )
             .near(item, names::codepoint_names()));
         };
         bits |= 1 << dscp;
     }
-    Ok(bits)
+    Ok(Codepoints(bits))
 }
 
-fn numbers(word: At<&str>, max: u32) -> Parse<Ranges> {
+/// Reads a list of numbers and ranges up to `max`.
+pub(crate) fn numbers(p: &mut Parser<'_>, word: At<&str>, max: u32) -> Parse<Ranges> {
     address::list(
-        word,
+        argument(p, word)?,
         "a list of numbers",
-        "numbers and ranges with commas, in range",
+        "numbers and ranges separated by commas, in range",
         max,
         |_| None,
     )
 }
 
-/// Single numbers with commas.
-fn list(word: At<&str>, what: &'static str, max: u32) -> Parse<Vec<u32>> {
-    let item = |item: &str| {
-        let number = whole_integer(item).and_then(|n| u32::try_from(n).ok());
-        number
-            .filter(|n| *n <= max)
-            .ok_or_else(|| invalid(word, what, "numbers with commas, in range"))
-    };
-    word.value.split(',').map(item).collect()
+pub(crate) fn icmp_types(p: &mut Parser<'_>, word: At<&str>) -> Parse<IcmpTypes> {
+    types(argument(p, word)?, "a list of ICMP types", 63)
 }
 
-struct ShowBits<'a>(Bits, &'a [(&'static str, u8)]);
+pub(crate) fn icmp6_types(p: &mut Parser<'_>, word: At<&str>) -> Parse<IcmpTypes> {
+    types(argument(p, word)?, "a list of ICMPv6 types", 255)
+}
 
-impl fmt::Display for ShowBits<'_> {
+fn types(word: At<&str>, what: &'static str, max: u8) -> Parse<IcmpTypes> {
+    let item = |item: &str| {
+        let number = whole_integer(item).and_then(|n| u8::try_from(n).ok());
+        number
+            .filter(|n| *n <= max)
+            .ok_or_else(|| invalid(word, what, "numbers separated by commas, in range"))
+    };
+    let mut types: Vec<u8> = word.value.split(',').map(item).collect::<Parse<_>>()?;
+    types.sort_unstable();
+    types.dedup();
+    Ok(IcmpTypes(types))
+}
+
+pub(crate) fn lookup(p: &mut Parser<'_>, word: At<&str>) -> Parse<Lookup> {
+    let name = argument(p, word)?;
+    let Some((_, field)) = FIELDS.iter().find(|(n, _)| *n == name.value) else {
+        let names = FIELDS.iter().map(|(name, _)| *name);
+        return Err(unrecognised(name).near(name.value, names));
+    };
+    Ok(Lookup {
+        field: *field,
+        table: address::table_name(argument(p, word)?)?,
+    })
+}
+
+impl Ports {
+    /// Writes single ports by the name of their service.
+    pub(crate) fn write_names(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_list(f, &self.0.0, |f, (low, high)| {
+            let name = u16::try_from(*low).ok().and_then(names::service_name);
+            match name {
+                Some(name) if low == high => f.write_str(name),
+                _ if low == high => low.fmt(f),
+                _ => write!(f, "{low}-{high}"),
+            }
+        })
+    }
+}
+
+impl fmt::Display for Nothing {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+}
+
+impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ShowBits(bits, table) = self;
-        let items = table.iter().flat_map(|(name, bit)| {
-            let set = (bits.set & bit != 0).then_some(("", *name));
-            let clear = (bits.clear & bit != 0).then_some(("!", *name));
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Bits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let items = self.names.iter().flat_map(|(name, bit)| {
+            let set = (self.set & bit != 0).then_some(("", *name, *bit));
+            let clear = (self.clear & bit != 0).then_some(("!", *name, *bit));
             set.into_iter().chain(clear)
         });
-        // `mincost` and `ecntransport` name the same bit: the first of them is written.
+        // `mincost` and `ecntransport` name the same bit; only the first one is written.
         let mut seen = 0u16;
         let items: Vec<_> = items
-            .filter(|(sign, name)| {
-                let bit = table
-                    .iter()
-                    .find(|(n, _)| n == name)
-                    .map_or(0, |(_, b)| u16::from(*b));
-                let key = bit << if sign.is_empty() { 0 } else { 8 };
+            .filter(|(sign, _, bit)| {
+                let key = u16::from(*bit) << if sign.is_empty() { 0 } else { 8 };
                 let is_new = seen & key == 0;
                 seen |= key;
                 is_new
             })
             .collect();
-        write_list(f, items, |f, (sign, name)| write!(f, "{sign}{name}"))
+        write_list(f, items, |f, (sign, name, _)| write!(f, "{sign}{name}"))
+    }
+}
+
+impl fmt::Display for FragmentTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.flags.map_or(Ok(()), |flags| flags.fmt(f))
+    }
+}
+
+impl fmt::Display for Codepoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = (0..64).filter(|n| self.0 >> n & 1 == 1);
+        write_list(f, set, |f, dscp| match names::codepoint_name(dscp) {
+            Some(name) => f.write_str(name),
+            None => dscp.fmt(f),
+        })
+    }
+}
+
+impl fmt::Display for IcmpTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_list(f, &self.0, |f, t| t.fmt(f))
+    }
+}
+
+impl fmt::Display for Lookup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = FIELDS.iter().find(|(_, field)| *field == self.field);
+        write!(f, "{} {}", name.map_or("", |(name, _)| name), self.table)
     }
 }
 
@@ -516,73 +529,30 @@ impl fmt::Display for InterfaceTest {
     }
 }
 
-/// What follows `src-ip` and `dst-ip` before addresses of IPv6.
-fn family(address: &Address) -> &'static str {
-    match address {
-        Address::Nets(nets) if nets.iter().all(|net| matches!(net, Net::V6 { .. })) => "6",
-        Address::Me6 => "6",
-        _ => "",
+impl Condition {
+    /// Writes the argument alone, for places that imply the option's word.
+    pub(super) fn write_argument(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        has_names: bool,
+    ) -> fmt::Result {
+        self.argument().write(f, has_names)
     }
-}
 
-fn set_bits(bits: u64) -> impl Iterator<Item = u8> {
-    (0..64).filter(move |n| bits >> n & 1 == 1)
+    /// Writes the option, with names of services if `has_names`.
+    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>, has_names: bool) -> fmt::Result {
+        let argument = self.argument();
+        write!(f, "{}{}", self.word(), argument.suffix())?;
+        if argument.is_empty() {
+            return Ok(());
+        }
+        f.write_str(" ")?;
+        argument.write(f, has_names)
+    }
 }
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Condition::Protocol(protocol) => write!(f, "proto {protocol}"),
-            Condition::Source(address) => write!(f, "src-ip{} {address}", family(address)),
-            Condition::Destination(address) => write!(f, "dst-ip{} {address}", family(address)),
-            Condition::SourcePort(ports) => write!(f, "src-port {ports}"),
-            Condition::DestinationPort(ports) => write!(f, "dst-port {ports}"),
-            Condition::Pass(Direction::In) => f.write_str("in"),
-            Condition::Pass(Direction::Out) => f.write_str("out"),
-            Condition::Interface(side, test) => write!(f, "{} {test}", side.word()),
-            Condition::Layer2 => f.write_str("layer2"),
-            Condition::Tos(bits) => write!(f, "iptos {}", ShowBits(*bits, TOS_BITS)),
-            Condition::Precedence(level) => write!(f, "ipprecedence {level}"),
-            Condition::Dscp(bits) => {
-                f.write_str("dscp ")?;
-                write_list(f, set_bits(*bits), |f, dscp| {
-                    match names::codepoint_name(dscp) {
-                        Some(name) => f.write_str(name),
-                        None => dscp.fmt(f),
-                    }
-                })
-            }
-            Condition::Length(ranges) => write!(f, "iplen {ranges}"),
-            Condition::Id(ranges) => write!(f, "ipid {ranges}"),
-            Condition::Ttl(ranges) => write!(f, "ipttl {ranges}"),
-            Condition::Version(version) => write!(f, "ipversion {version}"),
-            Condition::Fragment(FragmentTest { set: 0, clear: 0 }) => f.write_str("frag"),
-            Condition::Fragment(FragmentTest { set, clear }) => {
-                let bits = Bits {
-                    set: *set,
-                    clear: *clear,
-                };
-                write!(f, "frag {}", ShowBits(bits, FRAGMENT_WORDS))
-            }
-            Condition::TcpFlags(bits) => write!(f, "tcpflags {}", ShowBits(*bits, TCP_FLAGS)),
-            Condition::Setup => f.write_str("setup"),
-            Condition::Established => f.write_str("established"),
-            Condition::IcmpTypes(bits) => {
-                f.write_str("icmptypes ")?;
-                write_list(f, set_bits(*bits), |f, t| t.fmt(f))
-            }
-            Condition::Icmp6Types(types) => {
-                f.write_str("icmp6types ")?;
-                write_list(f, types, |f, t| t.fmt(f))
-            }
-            Condition::FlowLabel(ranges) => write!(f, "flow-id {ranges}"),
-            Condition::Lookup(field, table) => {
-                let name = FIELDS
-                    .iter()
-                    .find(|(_, v)| v == field)
-                    .map_or("", |(n, _)| n);
-                write!(f, "lookup {name} {table}")
-            }
-        }
+        self.write(f, false)
     }
 }

@@ -1,7 +1,7 @@
-//! What is wrong with a command, where, and what would have been accepted.
+//! What is wrong with a command, where, and what would be accepted.
 //!
-//! Texts that dummynet's own command prints are kept word for word, because tools look for them;
-//! what its kernel writes to the console only stands in parentheses behind.
+//! Messages of dummynet's own command are kept word for word, because tools search for them. The
+//! explanations that its kernel prints to the console only follow in parentheses.
 
 use sluice_core::spelling;
 use std::borrow::Cow;
@@ -11,74 +11,74 @@ use sluice_core::param::ParamError;
 
 use super::token::Position;
 
-/// A command that was refused. Nothing was changed.
+/// A refused command. It changed nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommandError {
-    /// Where, if it is about a word of the text.
+    /// The place, if the error concerns a word of the text.
     pub at: Option<Position>,
     /// What is wrong.
     pub kind: Box<ErrorKind>,
-    /// The accepted word that looks most like the one that stood there.
+    /// The accepted word that is most similar to the one found.
     pub nearest: Option<String>,
-    /// Whether the text was a batch of lines: the message then begins with the place.
+    /// Whether the text was a batch of lines, so that the message starts with the place.
     pub is_batch: bool,
-    /// The file that the line is in, where a command named one.
+    /// The file that contains the line, if a command named a file.
     pub file: Option<String>,
 }
 
 /// What is wrong with a command.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ErrorKind {
-    /// The line holds flags only.
+    /// The line has flags only.
     #[error("no command is given")]
     NoCommand,
-    /// The first word is none of the commands.
+    /// The first word is not a command.
     #[error("bad command `{0}'")]
     BadCommand(String),
-    /// A word is missing; dummynet's text.
+    /// A word is missing. The message is dummynet's.
     #[error("{0}")]
     Needs(Cow<'static, str>),
-    /// A flag that does not exist.
+    /// The flag does not exist.
     #[error("unknown flag `-{0}`")]
     UnknownFlag(String),
-    /// A word that is not an option here.
+    /// The word is not an option here.
     #[error("unrecognised option ``{0}''")]
     Unrecognised(String),
-    /// A value is refused; dummynet's text.
+    /// A value is refused. The message is dummynet's.
     #[error("{0}")]
     Refused(&'static str),
-    /// An option of another object.
+    /// The option belongs to another object.
     #[error("{option} is only for {object}")]
     OnlyFor {
         /// The option, as dummynet names it in this message.
         option: String,
-        /// The objects that take it.
+        /// The objects that have the option.
         object: &'static str,
     },
-    /// A parameter of another algorithm.
+    /// The parameter belongs to another algorithm.
     #[error("{word} is not for {algorithm}{instead}")]
     NotFor {
         /// The parameter.
         word: String,
-        /// The algorithm at hand.
+        /// The current algorithm.
         algorithm: &'static str,
-        /// What to write instead, with a comma before it, or nothing.
+        /// What to write instead, preceded by a comma, or nothing.
         instead: &'static str,
     },
-    /// A text is not what it should be.
+    /// The text is not a valid value.
     #[error("`{text}` is not {what} ({accepted})")]
     Invalid {
-        /// What stood there.
+        /// The text.
         text: String,
         /// What was expected.
         what: &'static str,
         /// What is accepted.
         accepted: &'static str,
     },
-    /// A number is outside its range.
+    /// The number is outside its range.
     #[error("{what} {value} is outside {low} to {high}")]
     OutOfRange {
-        /// Which number.
+        /// The quantity.
         what: &'static str,
         /// Its value.
         value: u64,
@@ -90,23 +90,23 @@ pub enum ErrorKind {
     /// A parameter of an algorithm is refused.
     #[error(transparent)]
     Param(#[from] ParamError),
-    /// Words that exclude one another.
+    /// Words that contradict one another.
     #[error("{0}")]
     Contradiction(String),
-    /// A part of the language that is not about classifying and shaping.
+    /// A part of the language for purposes other than classifying and shaping.
     #[error("`{word}` is not supported: {purpose}")]
     OutsidePurpose {
         /// The word.
         word: String,
-        /// What it is for.
+        /// Why, or what to use instead.
         purpose: &'static str,
     },
-    /// A line in a file is wrong.
+    /// A line of a file is wrong.
     #[error("error in {path} at line {line}: {fault}")]
     File {
         /// The file.
         path: String,
-        /// Its line, from 1.
+        /// The line number, from 1.
         line: usize,
         /// What is wrong there.
         fault: String,
@@ -116,38 +116,38 @@ pub enum ErrorKind {
     Unreadable {
         /// The file.
         path: String,
-        /// What the host says.
+        /// The host's reason.
         reason: String,
     },
-    /// A rule to be deleted or cleared does not exist.
+    /// A rule to delete or clear does not exist.
     #[error("rule {0} not found")]
     RuleNotFound(u32),
-    /// A rule to be listed does not exist.
+    /// A rule to list does not exist.
     #[error("rule {0} does not exist")]
     NoSuchRule(u32),
-    /// Something else that does not exist, or is in use.
+    /// Another object does not exist or is in use.
     #[error("{0}")]
     Unavailable(String),
-    /// What dummynet's kernel refuses.
+    /// A refusal of dummynet's kernel.
     #[error("setsockopt({call}): {errno}{}", Reason(.reason))]
     Kernel {
-        /// The call that fails there.
+        /// The call that fails in dummynet.
         call: &'static str,
-        /// The text of its error number.
+        /// The text of the error number.
         errno: &'static str,
-        /// Why; dummynet keeps it to the console.
+        /// The reason, which dummynet prints to the console.
         reason: String,
     },
-    /// What dummynet's kernel refuses when an object is deleted: it always says rule 1.
+    /// A refusal of dummynet's kernel to delete an object; its message always names rule 1.
     #[error("rule 1: setsockopt(IP_DUMMYNET_DEL): Invalid argument ({0})")]
     DeleteRefused(String),
-    /// A device name where a bandwidth should stand.
+    /// A device name in place of a bandwidth.
     #[error("no if support")]
     NoDeviceClock,
-    /// A variable that does not exist.
+    /// The variable does not exist.
     #[error("unknown oid '{0}'")]
     UnknownVariable(String),
-    /// A variable that cannot be set.
+    /// The variable cannot be set.
     #[error("oid '{0}' is read only")]
     ReadOnlyVariable(&'static str),
 }
@@ -164,7 +164,7 @@ impl fmt::Display for Reason<'_> {
 }
 
 impl ErrorKind {
-    /// The exit status: those of `sysexits`, or 1 for what a kernel would refuse.
+    /// Returns the exit status: one of `sysexits`, or 1 for a refusal of dummynet's kernel.
     pub const fn exit_code(&self) -> u8 {
         match self {
             ErrorKind::NoCommand
@@ -202,7 +202,7 @@ pub const EX_DATAERR: u8 = 65;
 pub const EX_UNAVAILABLE: u8 = 69;
 
 impl CommandError {
-    /// An error at a place of the text.
+    /// Creates an error at a place in the text.
     pub fn new(kind: impl Into<ErrorKind>, at: Position) -> Self {
         CommandError {
             at: Some(at),
@@ -210,7 +210,7 @@ impl CommandError {
         }
     }
 
-    /// An error that is about no single word.
+    /// Creates an error without a place.
     pub fn of(kind: impl Into<ErrorKind>) -> Self {
         CommandError {
             at: None,
@@ -221,14 +221,14 @@ impl CommandError {
         }
     }
 
-    /// Adds the word of `candidates` that looks most like `word`, if one does.
+    /// Adds the word of `candidates` that is most similar to `word`, if one is similar.
     #[must_use]
     pub fn near<'w>(mut self, word: &str, candidates: impl IntoIterator<Item = &'w str>) -> Self {
         self.nearest = nearest(word, candidates).map(str::to_string);
         self
     }
 
-    /// The message without the place.
+    /// Returns the message without the place.
     pub fn message(&self) -> String {
         let bare = CommandError {
             is_batch: false,
@@ -237,7 +237,7 @@ impl CommandError {
         bare.to_string()
     }
 
-    /// The exit status of the command.
+    /// Returns the exit status of the command.
     pub const fn exit_code(&self) -> u8 {
         self.kind.exit_code()
     }
@@ -259,19 +259,19 @@ impl fmt::Display for CommandError {
 
 impl std::error::Error for CommandError {}
 
-/// What a command is accepted with although it does not do what it seems to say.
+/// A remark on a command that is accepted but does not do what it appears to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// Where, if it is about a word of the text.
+    /// The place, if the warning concerns a word of the text.
     pub at: Option<Position>,
-    /// What will happen.
+    /// What will happen instead.
     pub text: String,
-    /// The file that the line is in, where a command named one.
+    /// The file that contains the line, if a command named a file.
     pub file: Option<String>,
 }
 
 impl Warning {
-    /// What is to be said about a word of the text, or about the command.
+    /// Creates a warning.
     pub const fn new(at: Option<Position>, text: String) -> Self {
         Warning {
             at,
@@ -287,7 +287,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The candidate that looks most like `word`, if one does.
+/// Returns the candidate that is most similar to `word`, if one is similar.
 pub fn nearest<'w>(word: &str, candidates: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     spelling::nearest(word, candidates).first().copied()
 }

@@ -8,49 +8,49 @@ use super::parser::{Parse, Parser};
 /// The flags before a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// `-a`: with counters.
+    /// `-a`: show counters.
     pub counters: bool,
-    /// `-b`: action and remark only.
+    /// `-b`: show action and remark only.
     pub brief: bool,
-    /// `-c`: compact.
+    /// `-c`: compact form.
     pub compact: bool,
-    /// `-d`: dynamic rules too; `-D`: only them.
+    /// `-d`: show dynamic rules too; `-D`: only them.
     pub dynamic: Dynamic,
-    /// `-e`: expired dynamic rules too.
+    /// `-e`: show expired dynamic rules too.
     pub expired: bool,
-    /// `-f`: no question before what destroys.
+    /// `-f`: do not ask before deleting.
     pub force: bool,
-    /// `-n`: read, but change nothing.
+    /// `-n`: check the command without executing it.
     pub check_only: bool,
-    /// `-N`: names in the output.
+    /// `-N`: show names of services.
     pub names: bool,
     /// `-q`: quiet; implies `-f`.
     pub quiet: bool,
-    /// `-S`: sets.
+    /// `-S`: show sets.
     pub sets: bool,
-    /// `-t` or `-T`: when a rule last matched.
+    /// `-t` or `-T`: show when a rule last matched.
     pub times: Times,
-    /// `-v`: bursts in full.
+    /// `-v`: show bursts as plain numbers.
     pub verbose: bool,
-    /// `--json`: the state as a structure instead of text.
+    /// `--json`: show the state as JSON instead of text.
     pub json: bool,
-    /// `--atomic`: all lines of a batch or none.
+    /// `--atomic`: execute all lines of a batch or none.
     pub atomic: bool,
 }
 
-/// Which rules are listed.
+/// The rules that are listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Dynamic {
-    /// The static ones.
+    /// Static rules.
     #[default]
     No,
-    /// The dynamic ones too.
+    /// Static and dynamic rules.
     Also,
-    /// Only the dynamic ones.
+    /// Dynamic rules.
     Only,
 }
 
-/// How the time of the last match is written.
+/// The format of the time of the last match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Times {
     /// Not at all.
@@ -63,7 +63,7 @@ pub enum Times {
 }
 
 impl Flags {
-    /// Takes over what stands before the name of the file that a line is in.
+    /// Adds the flags that precede the name of the file in which a line stands.
     pub(crate) fn inherit(&mut self, outer: &Flags) {
         self.force |= outer.force;
         self.quiet |= outer.quiet;
@@ -111,7 +111,7 @@ pub(super) fn flags(p: &mut Parser<'_>) -> Parse<Flags> {
                 'f' => flags.force = true,
                 'i' => p.warn(
                     word.at,
-                    "`-i` changes nothing: table values are shown as numbers",
+                    "`-i` has no effect: table values are shown as numbers",
                 ),
                 'n' => flags.check_only = true,
                 'N' => flags.names = true,
@@ -121,11 +121,11 @@ pub(super) fn flags(p: &mut Parser<'_>) -> Parse<Flags> {
                 }
                 'S' => flags.sets = true,
                 's' => {
-                    // The field may be glued, or be the next word; sorting is off in dummynet too.
+                    // The field may be attached or be the next word. dummynet does not sort either.
                     if letters.next().is_none() {
                         p.need("-s needs a field")?;
                     }
-                    p.warn(word.at, "`-s` changes nothing: objects are shown by number");
+                    p.warn(word.at, "`-s` has no effect: objects are shown by number");
                     break;
                 }
                 't' => flags.times = Times::Date,
@@ -134,7 +134,7 @@ pub(super) fn flags(p: &mut Parser<'_>) -> Parse<Flags> {
                 'p' | 'U' => {
                     let kind = ErrorKind::OutsidePurpose {
                         word: format!("-{letter}"),
-                        purpose: "run the preprocessor yourself and give its output",
+                        purpose: "run the preprocessor yourself and pass its output",
                     };
                     return Err(CommandError::new(kind, word.at));
                 }

@@ -1,4 +1,4 @@
-//! `mask SPEC`: which fields make dynamic pipes and queues.
+//! `mask SPEC`: the fields that create dynamic pipes and queues.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ const FIELDS: &[&str] = &[
     "dst-ip6", "dst-ipv6", "flow-id",
 ];
 
-/// Reads what follows the word `mask`, up to the first word that is no field.
+/// Reads a mask up to the first word that is not a field.
 pub(super) fn mask(p: &mut Parser<'_>) -> Parse<Mask> {
     let mut mask = Mask::default();
     let first = p.need("mask needs mask specifier")?;
@@ -52,7 +52,7 @@ pub(super) fn mask(p: &mut Parser<'_>) -> Parse<Mask> {
         }
         match p.peek() {
             Some(word) if FIELDS.contains(&word) => {
-                // `queue` is an option of the object too; with a size behind it, it is that one.
+                // `queue` followed by a size is the option of the object, not a field of the mask.
                 let is_size = word == "queue"
                     && p.peek_at(1)
                         .is_some_and(|next| next.starts_with(|c: char| c.is_ascii_digit()));
@@ -66,7 +66,7 @@ pub(super) fn mask(p: &mut Parser<'_>) -> Parse<Mask> {
     }
 }
 
-/// A number, or `/n` for the low n bits.
+/// Reads a number, or `/n` for the low n bits.
 fn bits(p: &mut Parser<'_>, word: At<&str>, width: u32, too_wide: &'static str) -> Parse<u32> {
     let value = if let Some(len) = word.value.strip_prefix('/') {
         let len = whole_integer(len)
@@ -88,7 +88,7 @@ fn bits(p: &mut Parser<'_>, word: At<&str>, width: u32, too_wide: &'static str) 
             invalid(
                 word,
                 "a mask",
-                "a number as in 0xffff, or /n for n low bits",
+                "a number such as 0xffff, or /n for n low bits",
             )
         })?
     };
@@ -102,7 +102,7 @@ fn address_bits(p: &mut Parser<'_>, word: At<&str>) -> Parse<u32> {
     bits(p, word, 32, "address mask must be 32 bit")
 }
 
-/// The prefix length of an IPv6 mask, with or without a slash.
+/// Reads the prefix length of an IPv6 mask, with or without a slash.
 fn prefix(word: At<&str>) -> Parse<u8> {
     let digits = word.value.strip_prefix('/').unwrap_or(word.value);
     match whole_integer(digits) {
@@ -113,7 +113,7 @@ fn prefix(word: At<&str>) -> Parse<u8> {
 }
 
 impl fmt::Display for Mask {
-    /// The words behind `mask`; nothing for a mask of no bits.
+    /// Writes the words behind `mask`; nothing for an empty mask.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Mask::ALL {
             return f.write_str("all");

@@ -1,10 +1,10 @@
-//! Names of protocols, services, codepoints and flags, as rules write them.
+//! The names of protocols, services, codepoints and flags in rules.
 //!
 //! Numbers are those of the IANA registries.
 
 use crate::headers::{ICMP, ICMP6, SCTP, TCP, UDP, UDPLITE};
 
-/// Protocols by name; the first name of a number is the one that is printed.
+/// Protocols by name. The first name of a number is printed.
 const PROTOCOLS: &[(&str, u8)] = &[
     ("icmp", ICMP),
     ("igmp", 2),
@@ -105,7 +105,7 @@ const CODEPOINTS: &[(&str, u8)] = &[
     ("cs7", 56),
 ];
 
-/// Bits of the TOS octet as `iptos` names them (RFC 1349; the last two are ECN, RFC 3168).
+/// The bits of the TOS octet in `iptos` (RFC 1349; the last two are ECN, RFC 3168).
 pub(crate) const TOS_BITS: &[(&str, u8)] = &[
     ("lowdelay", 0x10),
     ("throughput", 0x08),
@@ -115,7 +115,7 @@ pub(crate) const TOS_BITS: &[(&str, u8)] = &[
     ("ecntransport", 0x02),
 ];
 
-/// Flags of TCP.
+/// TCP flags.
 pub(crate) const TCP_FLAGS: &[(&str, u8)] = &[
     ("fin", 0x01),
     ("syn", 0x02),

@@ -4,10 +4,10 @@ use std::fmt;
 
 use sluice_core::link::LinkParams;
 use sluice_core::param::{Kind, ParamDecl, Ratio, Value, Values};
-use sluice_core::registry::Form;
+use sluice_core::registry::{Form, Spec};
 use sluice_core::units::{Rate, Span};
 
-use super::algorithm::{self, Choice};
+use super::algorithm::{self, ShowSpec};
 use super::error::{CommandError, ErrorKind};
 use super::mask::mask;
 use super::parser::{Parse, Parser, invalid, refused, unrecognised};
@@ -15,19 +15,19 @@ use super::quantity::{self, QueueSize, ShowDelay, ShowRate, whole_integer};
 use super::token::At;
 use crate::flow::Mask;
 
-/// Which object a command is about.
+/// The object of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectKind {
-    /// A link with its rate and delay, and the FIFO before it.
+    /// A link with its rate and delay, and the FIFO in front of it.
     Pipe,
-    /// A flowset: what a `queue` rule names.
+    /// A flowset, which a `queue` rule names.
     Queue,
     /// A scheduler.
     Scheduler,
 }
 
 impl ObjectKind {
-    /// The word of the command line.
+    /// Returns the word of the command line.
     pub const fn word(self) -> &'static str {
         match self {
             ObjectKind::Pipe => "pipe",
@@ -37,56 +37,57 @@ impl ObjectKind {
     }
 }
 
-/// What drops packets before a queue is full.
+/// The policy that drops or marks packets before a queue is full.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
-    /// `red` and `gred` in dummynet's own syntax.
+    /// `red` or `gred` in dummynet's own syntax.
     Red(RedWords),
     /// An AQM of the registry.
-    Aqm(Choice),
+    Aqm(Spec),
 }
 
 /// `red w_q/min_th/max_th/max_p`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedWords {
-    /// `gred`: above the upper threshold the probability rises on instead of jumping to 1.
+    /// Whether the probability rises gradually above the upper threshold (`gred`) instead of
+    /// jumping to 1.
     pub is_gentle: bool,
-    /// Weight of the newest sample.
+    /// The weight of the newest sample.
     pub weight: Ratio,
-    /// Average below which nothing is dropped, in slots or bytes as the queue counts.
+    /// The average below which no packet is dropped, in slots or bytes like the queue size.
     pub min: u64,
-    /// Average above which everything is.
+    /// The average above which every packet is dropped.
     pub max: u64,
-    /// Probability at the upper threshold.
+    /// The probability at the upper threshold.
     pub max_p: Ratio,
-    /// Mark instead.
+    /// Whether packets are marked instead.
     pub ecn: bool,
 }
 
-/// `plr`: what is lost before the queue.
+/// `plr`: the loss in front of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Each packet by itself.
+    /// Each packet independently.
     Independent(Ratio),
-    /// Gilbert and Elliott's two states.
+    /// The two-state model of Gilbert and Elliott.
     TwoState {
-        /// Loss in the good state.
+        /// Probability of loss in the good state.
         good: Ratio,
-        /// From good to bad.
+        /// Probability of a change from good to bad.
         to_bad: Ratio,
-        /// Loss in the bad state.
+        /// Probability of loss in the bad state.
         bad: Ratio,
-        /// From bad to good.
+        /// Probability of a change from bad to good.
         to_good: Ratio,
     },
 }
 
-/// A discipline named by a `sched` command.
+/// The discipline in a `sched` command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchedulerWords {
     /// The discipline with its parameters.
-    pub choice: Choice,
-    /// Whether `type` stood before it. Without it only the parameters are changed.
+    pub spec: Spec,
+    /// Whether `type` precedes it. Otherwise only the parameters change.
     pub is_typed: bool,
 }
 
@@ -95,7 +96,7 @@ pub struct SchedulerWords {
 pub struct Config {
     /// The object.
     pub kind: ObjectKind,
-    /// Its number, 1 to 65535.
+    /// The number, 1 to 65535.
     pub number: At<u32>,
     /// `bw`.
     pub rate: Option<Rate>,
@@ -105,7 +106,7 @@ pub struct Config {
     pub burst: Option<u64>,
     /// `profile`: the name of a file.
     pub profile: Option<At<String>>,
-    /// What else the link does to packets: overhead, jitter, duplicates ...
+    /// Further effects of the link: overhead, jitter, duplicates and others.
     pub effects: Values,
     /// `queue`.
     pub queue: Option<At<QueueSize>>,
@@ -131,7 +132,7 @@ pub struct Config {
     pub scheduler: Option<At<SchedulerWords>>,
 }
 
-/// Every option word, for the nearest one.
+/// Every option word, for suggestions.
 const OPTIONS: &[&str] = &[
     "bw",
     "bandwidth",
@@ -160,7 +161,7 @@ const OPTIONS: &[&str] = &[
 ];
 
 impl Config {
-    /// An object with nothing set.
+    /// Creates an object without settings.
     pub const fn new(kind: ObjectKind, number: At<u32>) -> Self {
         Config {
             kind,
@@ -228,7 +229,7 @@ pub(super) fn config(p: &mut Parser<'_>, kind: ObjectKind, number: At<u32>) -> P
             "noerror" => {
                 p.warn(
                     word.at,
-                    "`noerror` changes nothing: senders are never told of drops",
+                    "`noerror` has no effect: senders are never notified of drops",
                 );
                 c.noerror = true;
             }
@@ -252,7 +253,7 @@ pub(super) fn config(p: &mut Parser<'_>, kind: ObjectKind, number: At<u32>) -> P
                 c.priority = Some(integer(value)?);
                 p.warn(
                     word.at,
-                    "`pri` is stored and shown, but no scheduler reads it; prio goes by weight",
+                    "`pri` is stored and shown, but no scheduler reads it; prio uses the weight",
                 );
             }
             "pipe" | "sched" if kind != ObjectKind::Pipe => {
@@ -266,7 +267,7 @@ pub(super) fn config(p: &mut Parser<'_>, kind: ObjectKind, number: At<u32>) -> P
                 }
                 c.scheduler = Some(typed_scheduler(p)?);
             }
-            // The registry's words behind the name make it one of the registry's algorithms.
+            // Parameters behind the name select the algorithm of the registry.
             name @ ("red" | "gred")
                 if !p.peek().is_some_and(|w| algorithm::is_parameter(name, w)) =>
             {
@@ -306,13 +307,13 @@ pub(super) fn config(p: &mut Parser<'_>, kind: ObjectKind, number: At<u32>) -> P
     Ok(c)
 }
 
-/// What a link can do to packets besides rate, delay and burst, which have words of their own.
+/// Returns the effects of a link besides rate, delay and burst, which have words of their own.
 pub(crate) fn effects() -> impl Iterator<Item = &'static ParamDecl> {
     LinkParams::decls().filter(|d| !matches!(d.name, "rate" | "delay" | "burst"))
 }
 
-/// Reads an effect of the link, if `word` names one: by its name, or by a choice that stands for
-/// itself as `atm`.
+/// Reads an effect of the link, if `word` names one: by its name, or by a choice that stands alone
+/// like `atm`.
 fn effect(p: &mut Parser<'_>, c: &mut Config, word: At<&str>) -> Parse<bool> {
     let decls: Vec<&'static ParamDecl> = effects().collect();
     let decl = decls.iter().copied().find(|d| d.name == word.value);
@@ -332,11 +333,11 @@ fn effect(p: &mut Parser<'_>, c: &mut Config, word: At<&str>) -> Parse<bool> {
     Ok(true)
 }
 
-/// The name of an AQM or a discipline; its parameters go to the end of the line.
+/// Reads the name of an AQM or a discipline with its parameters, up to the end of the line.
 fn named_algorithm(p: &mut Parser<'_>, c: &mut Config, name: &str, word: At<&str>) -> Parse<()> {
     if let Some(algorithm) = algorithm::aqm(name) {
-        let choice = algorithm::parameters(p, algorithm, word)?;
-        c.policy = Some(At::new(Policy::Aqm(choice), word.at));
+        let spec = algorithm::parameters(p, algorithm, word)?;
+        c.policy = Some(At::new(Policy::Aqm(spec), word.at));
         return Ok(());
     }
     match algorithm::discipline(name).filter(|a| a.name == name) {
@@ -349,9 +350,9 @@ fn named_algorithm(p: &mut Parser<'_>, c: &mut Config, name: &str, word: At<&str
             Err(only_for(word, option, "schd"))
         }
         Some(algorithm) => {
-            let choice = algorithm::parameters(p, algorithm, word)?;
+            let spec = algorithm::parameters(p, algorithm, word)?;
             let words = SchedulerWords {
-                choice,
+                spec,
                 is_typed: false,
             };
             c.scheduler = Some(At::new(words, word.at));
@@ -365,7 +366,7 @@ fn named_algorithm(p: &mut Parser<'_>, c: &mut Config, name: &str, word: At<&str
     }
 }
 
-/// What follows `type`.
+/// Reads the argument of `type`.
 fn typed_scheduler(p: &mut Parser<'_>) -> Parse<At<SchedulerWords>> {
     let word = p.need("type needs a scheduler name")?;
     if word.value.len() > 15 {
@@ -385,21 +386,21 @@ fn typed_scheduler(p: &mut Parser<'_>) -> Parse<At<SchedulerWords>> {
         };
         return Err(CommandError::new(kind, word.at).near(word.value, algorithm::disciplines()));
     };
-    // dummynet's own schedulers leave the rest of the line to the object's options.
+    // The rest of the line belongs to the object if the scheduler is one of dummynet's own.
     let takes_parameters = algorithm.form == Form::FlowQueued || !is_bare(algorithm.name);
-    let choice = if takes_parameters {
+    let spec = if takes_parameters {
         algorithm::parameters(p, algorithm, word)?
     } else {
-        Choice::plain(algorithm)
+        Spec::new(algorithm)
     };
     let words = SchedulerWords {
-        choice,
+        spec,
         is_typed: true,
     };
     Ok(At::new(words, word.at))
 }
 
-/// Whether a scheduler has no parameters of its own in dummynet: its queues have them.
+/// Whether a scheduler has no parameters in dummynet; its queues have them.
 pub(crate) fn is_bare(name: &str) -> bool {
     matches!(name, "fifo" | "wf2q+" | "rr" | "qfq" | "prio")
 }
@@ -417,14 +418,14 @@ fn for_links(kind: ObjectKind, word: At<&str>, option: &str) -> Parse<()> {
     }
 }
 
-/// A number as dummynet's command reads it.
+/// Reads a number like dummynet's command.
 pub(super) fn integer(word: At<&str>) -> Parse<u32> {
     whole_integer(word.value)
         .and_then(|n| u32::try_from(n).ok())
         .ok_or_else(|| invalid(word, "a number", "a whole number below 2^32"))
 }
 
-/// `buckets`: dummynet's kernel keeps it within 1 and 65536.
+/// Reads `buckets`, which dummynet's kernel limits to 1 to 65536.
 fn buckets(p: &mut Parser<'_>, word: At<&str>) -> Parse<u32> {
     let asked = integer(word)?;
     let taken = asked.clamp(1, 65536);
@@ -437,7 +438,7 @@ fn buckets(p: &mut Parser<'_>, word: At<&str>) -> Parse<u32> {
     Ok(taken)
 }
 
-/// `plr P`, or `plr K,p,H,r`.
+/// Reads `plr P`, or `plr K,p,H,r`.
 fn loss(p: &mut Parser<'_>, word: At<&str>) -> Parse<Loss> {
     let parts: Vec<&str> = word.value.split(',').collect();
     let mut values = [Ratio::default(); 4];
@@ -581,21 +582,21 @@ impl fmt::Display for Config {
                 f.write_str(" ecn")?;
             }
         }
-        // What follows takes the rest of the line, so a type without parameters goes first.
+        // The following takes the rest of the line, so a type without parameters comes first.
         let scheduler = self.scheduler.as_ref().map(|s| &s.value);
         let (bare, last): (Vec<_>, Vec<_>) = scheduler
             .into_iter()
-            .partition(|s| s.is_typed && is_bare(s.choice.algorithm.name));
+            .partition(|s| s.is_typed && is_bare(s.spec.algorithm.name));
         for words in bare.into_iter().chain(last) {
             let name = if words.is_typed { " type" } else { "" };
-            write!(f, "{name} {}", words.choice)?;
+            write!(f, "{name} {}", ShowSpec(&words.spec))?;
         }
         if let Some(At {
-            value: Policy::Aqm(choice),
+            value: Policy::Aqm(spec),
             ..
         }) = &self.policy
         {
-            write!(f, " {choice}")?;
+            write!(f, " {}", ShowSpec(spec))?;
         }
         Ok(())
     }

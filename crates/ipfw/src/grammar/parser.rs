@@ -1,20 +1,20 @@
-//! The cursor that every part of the grammar reads from.
+//! The cursor from which every part of the grammar reads.
 
 use std::borrow::Cow;
 
 use super::error::{CommandError, ErrorKind, Warning};
 use super::token::{At, Position, Token, Words};
 
-/// Reads words in order and collects what is to be said about them.
+/// Reads words in order and collects warnings.
 pub(crate) struct Parser<'t> {
     tokens: &'t [Token<'t>],
     next: usize,
     end: Position,
-    /// Whether dummynet's reading is wanted where ours differs.
+    /// Whether dummynet's reading applies where the two differ.
     pub compat: bool,
-    /// What is accepted but does not do what it seems to say.
+    /// Parts that are accepted but do not do what they appear to say.
     pub warnings: Vec<Warning>,
-    /// Lines that dummynet's own command prints while it reads.
+    /// Lines that dummynet's own command prints while it parses.
     pub notices: Vec<String>,
 }
 
@@ -32,17 +32,17 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// The next word, which stays.
+    /// Returns the next word without taking it.
     pub fn peek(&self) -> Option<&'t str> {
         self.peek_at(0)
     }
 
-    /// The word `ahead` places behind the next one.
+    /// Returns the word `ahead` places behind the next one.
     pub fn peek_at(&self, ahead: usize) -> Option<&'t str> {
         self.tokens.get(self.next + ahead).map(|t| &*t.text)
     }
 
-    /// Where the next word stands, or where it is missing.
+    /// Returns the place of the next word, or of the missing one.
     pub fn at(&self) -> Position {
         self.tokens.get(self.next).map_or(self.end, |t| t.at)
     }
@@ -61,13 +61,13 @@ impl<'t> Parser<'t> {
         is_there
     }
 
-    /// Takes the next word, or fails with dummynet's text for a missing one.
+    /// Takes the next word, or fails with dummynet's message for a missing one.
     pub fn need(&mut self, text: impl Into<Cow<'static, str>>) -> Parse<At<&'t str>> {
         self.take()
             .ok_or_else(|| CommandError::new(ErrorKind::Needs(text.into()), self.end))
     }
 
-    /// How many words are left.
+    /// Returns how many words are left.
     pub fn left(&self) -> usize {
         self.tokens.len() - self.next
     }
@@ -76,7 +76,7 @@ impl<'t> Parser<'t> {
         self.warnings.push(Warning::new(Some(at), text.into()));
     }
 
-    /// Fails if words are left over.
+    /// Fails if any words are left.
     pub fn finish(&mut self) -> Parse<()> {
         match self.take() {
             Some(word) => Err(unrecognised(word)),
@@ -85,12 +85,12 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// The error for a word that means nothing here.
+/// Returns the error for a word that has no meaning here.
 pub(crate) fn unrecognised(word: At<&str>) -> CommandError {
     CommandError::new(ErrorKind::Unrecognised(word.value.to_string()), word.at)
 }
 
-/// The error for a text that is not what it should be.
+/// Returns the error for a text that is not a valid value.
 pub(crate) fn invalid(word: At<&str>, what: &'static str, accepted: &'static str) -> CommandError {
     CommandError::new(
         ErrorKind::Invalid {
@@ -102,7 +102,7 @@ pub(crate) fn invalid(word: At<&str>, what: &'static str, accepted: &'static str
     )
 }
 
-/// The error with one of dummynet's fixed texts.
+/// Returns an error with one of dummynet's fixed messages.
 pub(crate) fn refused(text: &'static str, at: Position) -> CommandError {
     CommandError::new(ErrorKind::Refused(text), at)
 }

@@ -1,8 +1,8 @@
 //! Numbers with dummynet's suffixes: rates, delays, sizes, times, probabilities.
 //!
-//! dummynet reads a C integer (decimal, `0x`, leading `0` for octal) and looks at the letters
-//! behind it, ignoring what it does not know. Ours reads fractions and honours units too; where the
-//! two differ a warning says so, and `compat` reads as dummynet does.
+//! dummynet reads a C integer (decimal, `0x`, leading `0` for octal), then letters, and ignores
+//! what it does not know. Sluice also reads fractions and units. A warning marks each difference,
+//! and `compat` selects dummynet's reading.
 
 use std::fmt;
 
@@ -32,36 +32,36 @@ impl fmt::Display for QueueSize {
     }
 }
 
-/// Packets in a queue whose size is not given.
+/// The number of packets in a queue without a configured size.
 pub const DEFAULT_SLOTS: u64 = 50;
-/// What dummynet makes of a limit below one packet of 1500 bytes.
+/// The size that dummynet uses for a limit below one packet of 1500 bytes.
 pub const DEFAULT_BYTES: u64 = 16 * 1024;
-/// Fastest link: 1 Tbit/s.
+/// The highest rate of a link: 1 Tbit/s.
 pub const MAX_RATE_BPS: u64 = 1_000_000_000_000;
-/// The longest delay that is written without a unit.
+/// The longest delay without a unit.
 const MAX_BARE_DELAY_MS: u128 = 10_000;
 /// The longest delay.
 const MAX_DELAY_NS: u128 = 3_600_000_000_000;
 /// The largest burst: 2^48 - 1 bytes.
 const MAX_BURST: u128 = (1 << 48) - 1;
 
-/// A number of parts of a power of ten, with the text behind it.
+/// A decimal number, and the text behind it.
 struct Number<'a> {
-    /// Digits before and behind the point, as one integer.
+    /// The digits before and behind the point, as one integer.
     digits: u128,
-    /// Ten to the power of the digits behind the point.
+    /// Ten to the power of the number of digits behind the point.
     scale: u128,
     rest: &'a str,
 }
 
 impl Number<'_> {
-    /// The number times `factor`, cut to an integer; `None` beyond 128 bits.
+    /// Returns the number times `factor`, truncated to an integer; `None` beyond 128 bits.
     fn times(&self, factor: u128) -> Option<u128> {
         self.digits.checked_mul(factor).map(|n| n / self.scale)
     }
 }
 
-/// A C integer, as `strtoul` with base 0 reads it.
+/// Reads a C integer like `strtoul` with base 0.
 pub(crate) fn c_integer(text: &str) -> Option<(u128, &str)> {
     let (radix, digits) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) if hex.starts_with(|c: char| c.is_ascii_hexdigit()) => (16, hex),
@@ -74,26 +74,26 @@ pub(crate) fn c_integer(text: &str) -> Option<(u128, &str)> {
     if len == 0 {
         return None;
     }
-    // More digits than fit are too large for every use.
+    // A number with more digits than fit is too large for every use.
     let value = u128::from_str_radix(&digits[..len], radix).unwrap_or(u128::MAX);
     Some((value, &digits[len..]))
 }
 
-/// A C integer that is the whole text.
+/// Reads a C integer that fills the whole text.
 pub(crate) fn whole_integer(text: &str) -> Option<u128> {
     c_integer(text)
         .filter(|(_, rest)| rest.is_empty())
         .map(|(n, _)| n)
 }
 
-/// A decimal integer that is the whole text: the numbers of rules, sets and objects, which are
-/// written with leading zeros.
+/// Reads a decimal integer that fills the whole text: the number of a rule, set or object, which
+/// may have leading zeros.
 pub(crate) fn decimal_integer(text: &str) -> Option<u128> {
     let is_number = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u128::MAX))
 }
 
-/// A number at the start of `text`: with a fraction unless `compat`.
+/// Reads a number at the start of `text`, with a fraction unless `compat`.
 fn number(text: &str, compat: bool) -> Option<Number<'_>> {
     let is_digit = |c: char| c.is_ascii_digit();
     let whole_len = text.find(|c| !is_digit(c)).unwrap_or(text.len());
@@ -103,7 +103,7 @@ fn number(text: &str, compat: bool) -> Option<Number<'_>> {
         if whole_len + len == 0 {
             return None;
         }
-        // Beyond 15 places nothing that we measure changes.
+        // Further digits are beyond every resolution used here.
         let kept = &fraction[..len.min(15)];
         let digits = format!("{}{kept}", &text[..whole_len]);
         return Some(Number {
@@ -120,7 +120,7 @@ fn number(text: &str, compat: bool) -> Option<Number<'_>> {
     })
 }
 
-/// `bw`: bits per second, 0 for no limit.
+/// Reads `bw`: bits per second, 0 for no limit.
 pub(crate) fn rate(p: &mut Parser<'_>, word: At<&str>) -> Parse<Rate> {
     let text = word.value;
     if text == "unlimited" && !p.compat {
@@ -150,7 +150,7 @@ pub(crate) fn rate(p: &mut Parser<'_>, word: At<&str>) -> Parse<Rate> {
             unit = &unit[1..];
         }
     }
-    // An upper-case B that is not the start of "Bit", or "by": bytes.
+    // A capital B that does not start "Bit", or "by", means bytes.
     let mut letters = unit.chars();
     let is_bytes = match (letters.next(), letters.next()) {
         (Some('B'), second) => second != Some('i'),
@@ -174,7 +174,9 @@ pub(crate) fn rate(p: &mut Parser<'_>, word: At<&str>) -> Parse<Rate> {
         let taken = if is_bytes { "bytes" } else { "bits" };
         p.warn(
             word.at,
-            format!("`{unit}` in `{text}` is no unit of a bandwidth: {taken} per second are taken"),
+            format!(
+                "`{unit}` in `{text}` is not a unit of bandwidth: {taken} per second are assumed"
+            ),
         );
     }
     let bps = number.times(factor * if is_bytes { 8 } else { 1 });
@@ -198,7 +200,7 @@ pub(crate) fn rate(p: &mut Parser<'_>, word: At<&str>) -> Parse<Rate> {
     }
 }
 
-/// `delay`: milliseconds unless a unit says otherwise.
+/// Reads `delay`: milliseconds unless a unit is given.
 pub(crate) fn delay(p: &mut Parser<'_>, word: At<&str>) -> Parse<Span> {
     let text = word.value;
     let Some(number) = number(text, p.compat) else {
@@ -239,7 +241,7 @@ pub(crate) fn delay(p: &mut Parser<'_>, word: At<&str>) -> Parse<Span> {
         );
     }
     let ns = number.times(factor).unwrap_or(u128::MAX);
-    // Without a unit dummynet's limit holds, so that a slip of some digits is noticed.
+    // Without a unit dummynet's limit applies, so that surplus digits are noticed.
     if (p.compat || unit.is_empty()) && ns > MAX_BARE_DELAY_MS * ms {
         return Err(refused("delay must be < 10000", word.at));
     }
@@ -249,7 +251,7 @@ pub(crate) fn delay(p: &mut Parser<'_>, word: At<&str>) -> Parse<Span> {
     Ok(Span::from_ns(ns as u64))
 }
 
-/// `burst`: bytes, with suffixes that are powers of 1024.
+/// Reads `burst`: bytes, with suffixes that are powers of 1024.
 pub(crate) fn burst(p: &mut Parser<'_>, word: At<&str>) -> Parse<u64> {
     let Some(number) = number(word.value, p.compat) else {
         return Err(refused("burst: invalid argument", word.at));
@@ -271,14 +273,14 @@ pub(crate) fn burst(p: &mut Parser<'_>, word: At<&str>) -> Parse<u64> {
     }
 }
 
-/// `queue` as an option: slots, or bytes with `K`, `B` or `by...`.
+/// Reads the option `queue`: slots, or bytes with `K`, `B` or `by...`.
 pub(crate) fn queue_size(p: &mut Parser<'_>, word: At<&str>) -> Parse<QueueSize> {
     let text = word.value;
     let Some(number) = number(text, p.compat) else {
         return Err(invalid(
             word,
             "a queue size",
-            "slots, or bytes as in 50KBytes",
+            "slots, or bytes such as 50KBytes",
         ));
     };
     let rest = number.rest;
@@ -298,7 +300,7 @@ pub(crate) fn queue_size(p: &mut Parser<'_>, word: At<&str>) -> Parse<QueueSize>
         let taken = if is_bytes { "bytes" } else { "slots" };
         p.warn(
             word.at,
-            format!("`{rest}` in `{text}` is ignored: {taken} are taken"),
+            format!("`{rest}` in `{text}` is ignored: {taken} are assumed"),
         );
     } else if factor > 1024 {
         p.warn(
@@ -318,7 +320,7 @@ pub(crate) fn queue_size(p: &mut Parser<'_>, word: At<&str>) -> Parse<QueueSize>
     })
 }
 
-/// A time of an AQM's parameter: `us`, `ms` or `s` in any case, milliseconds without.
+/// Reads a time of an AQM's parameter: `us`, `ms` or `s` in any case, or milliseconds.
 pub(crate) fn time(word: At<&str>) -> Parse<Span> {
     let accepted = "a number with us, ms or s";
     let Some(number) = number(word.value, false) else {
@@ -338,7 +340,7 @@ pub(crate) fn time(word: At<&str>) -> Parse<Span> {
         .ok_or_else(|| invalid(word, "a time", "below 584 years"))
 }
 
-/// A number as C's `strtod` reads it, in billionths.
+/// Reads a number like C's `strtod`, in billionths.
 pub(crate) fn decimal(word: At<&str>) -> Parse<Ratio> {
     let text = word.value;
     let is_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
@@ -350,22 +352,22 @@ pub(crate) fn decimal(word: At<&str>) -> Parse<Ratio> {
     }
 }
 
-/// A probability; what is outside 0 to 1 is clamped as dummynet does, with a warning.
+/// Reads a probability. A value outside 0 to 1 is clamped as in dummynet, with a warning.
 pub(crate) fn probability(p: &mut Parser<'_>, word: At<&str>) -> Parse<Ratio> {
     if let Some(magnitude) = word.value.strip_prefix('-') {
         decimal(At::new(magnitude, word.at))?;
-        p.warn(word.at, format!("`{}` is below 0: 0 is taken", word.value));
+        p.warn(word.at, format!("`{}` is below 0: 0 is used", word.value));
         return Ok(Ratio::default());
     }
     let value = decimal(word)?;
     if value > Ratio::ONE {
-        p.warn(word.at, format!("`{}` is above 1: 1 is taken", word.value));
+        p.warn(word.at, format!("`{}` is above 1: 1 is used", word.value));
         return Ok(Ratio::ONE);
     }
     Ok(value)
 }
 
-/// A rate in a form that dummynet reads too.
+/// Writes a rate in a form that dummynet reads too.
 pub(crate) struct ShowRate(pub Rate);
 
 impl fmt::Display for ShowRate {
@@ -387,7 +389,7 @@ impl fmt::Display for ShowRate {
     }
 }
 
-/// A delay: whole milliseconds as dummynet writes them, anything else with its unit.
+/// Writes a delay: whole milliseconds like dummynet, others with a unit.
 pub(crate) struct ShowDelay(pub Span);
 
 impl fmt::Display for ShowDelay {
@@ -423,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn bandwidths_of_the_field_are_read_as_dummynet_reads_them() {
+    fn common_bandwidths_are_read_as_in_dummynet() {
         // Reference, section 7 item 1: B and by are bytes, b is bits; Bit is bits.
         assert_eq!(bps("10Mb"), 10_000_000);
         assert_eq!(bps("10MBit/s"), 10_000_000);
@@ -439,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_and_terabits_are_ours_and_compat_refuses_or_cuts_them() {
+    fn fractions_and_terabits_are_read_and_compat_refuses_or_cuts_them() {
         assert_eq!(bps("1.5Mbit/s"), 1_500_000);
         assert_eq!(bps("1Tbit/s"), MAX_RATE_BPS);
         assert_eq!(

@@ -2,42 +2,43 @@
 
 use sluice_core::param::Ratio;
 
-use super::address::{self, Address, Ranges};
-use super::condition::{self, Clause, Condition, DIVERT, Protocol, Term};
+use super::address::{self, Address};
+use super::condition::{self, Clause, DIVERT, Ports, Protocol, Term};
 use super::error::{CommandError, ErrorKind, nearest};
 use super::parser::{Parse, Parser, invalid, refused};
 use super::quantity::{self, decimal_integer};
 use super::token::At;
+use crate::options::Condition;
 
-/// The last number that a user's rule can have; 65535 is the built-in rule.
+/// The highest number of a user's rule; 65535 is the built-in rule.
 pub const LAST_RULE: u32 = 65534;
 /// The set that cannot be disabled and survives `flush`.
 pub const RESERVED_SET: u8 = 31;
-/// The name of states and checks that name none.
+/// The name of states and checks without a name.
 pub const DEFAULT_FLOW: &str = "default";
 
-/// A rule as it is written.
+/// A rule as written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// Its number, if one was given.
+    /// The number, if given.
     pub number: Option<At<u32>>,
     /// Its set.
     pub set: u8,
-    /// The probability with which it is looked at; 1 if none was given.
+    /// The probability with which the rule is evaluated; `None` means 1.
     pub prob: Option<Ratio>,
-    /// What happens to a packet that matches.
+    /// What happens to a matching packet.
     pub action: Action,
-    /// `log`, with its limit.
+    /// `log` and its limit.
     pub log: Option<Log>,
     /// The protocol.
     pub protocol: Clause,
     /// The source address.
     pub source: Clause,
-    /// The source ports that stand behind the source address.
+    /// The source ports behind the source address.
     pub source_ports: Option<Term>,
     /// The destination address.
     pub destination: Clause,
-    /// Everything behind, ports of the destination included.
+    /// The options, including ports behind the destination address.
     pub options: Vec<Clause>,
     /// `keep-state` or `limit`.
     pub state: Option<State>,
@@ -48,39 +49,39 @@ pub struct Rule {
 /// `log [logamount N]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Log {
-    /// Entries until `resetlog`; 0 for no limit, none for the variable `verbose_limit`.
+    /// Entries until `resetlog`; 0 means no limit, `None` the variable `verbose_limit`.
     pub amount: Option<u32>,
 }
 
 /// A number, or the value of the last table that matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// This number.
+    /// A number.
     Number(u32),
-    /// The table's value.
+    /// The value of the table.
     TableArg,
 }
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Lets the packet pass.
     Allow,
-    /// Drops it.
+    /// Drops the packet.
     Deny,
-    /// Counts it and goes on.
+    /// Counts the packet and continues.
     Count,
-    /// Sends it through a pipe.
+    /// Sends the packet into a pipe.
     Pipe(Target),
-    /// Sends it into a queue.
+    /// Sends the packet into a queue.
     Queue(Target),
-    /// Goes on at a later rule.
+    /// Continues at a later rule.
     SkipTo(Target),
-    /// Goes on at a rule, until `return`.
+    /// Continues at a rule until `return`.
     Call(Target),
-    /// Goes back behind the last `call`.
+    /// Continues behind the last `call`.
     Return,
-    /// Does what the rule of a known state does.
+    /// Applies the action of the rule that created a matching state.
     CheckState(String),
 }
 
@@ -89,20 +90,20 @@ pub enum Action {
 pub struct State {
     /// The name of the states.
     pub flow: String,
-    /// `limit`: how many states may share which fields.
+    /// `limit`: how many states may share the same fields.
     pub limit: Option<StateLimit>,
 }
 
 /// `limit FIELDS N`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateLimit {
-    /// Count apart by source address.
+    /// Counts by source address.
     pub by_source: bool,
-    /// By source port.
+    /// Counts by source port.
     pub by_source_port: bool,
-    /// By destination address.
+    /// Counts by destination address.
     pub by_destination: bool,
-    /// By destination port.
+    /// Counts by destination port.
     pub by_destination_port: bool,
     /// The most states.
     pub most: u32,
@@ -124,7 +125,7 @@ const ACTIONS: &[&str] = &[
     "check-state",
 ];
 
-/// Actions that are not about classifying and shaping.
+/// Actions for purposes other than classifying and shaping.
 const REFUSED: &[(&str, &str)] = &[
     ("reject", REPLIES),
     ("reset", REPLIES),
@@ -152,12 +153,12 @@ const REFUSED: &[(&str, &str)] = &[
     ("eaction", "there are no external actions"),
 ];
 
-const REPLIES: &str = "no packets are made in reply; use deny";
-const ROUTES: &str = "routes are the host's";
+const REPLIES: &str = "replies are never sent; use deny";
+const ROUTES: &str = "routing is left to the host";
 const REWRITES: &str = "headers are not rewritten";
 
 impl Rule {
-    /// A rule that matches everything.
+    /// Creates a rule that matches every packet.
     pub fn new(action: Action) -> Self {
         Rule {
             number: None,
@@ -184,7 +185,7 @@ impl Rule {
             && self.source_ports.is_none()
     }
 
-    /// Every clause that must hold, in the order of writing.
+    /// Iterates over the clauses that must hold, in the order in which they are written.
     pub fn clauses(&self) -> impl Iterator<Item = Clause> + '_ {
         let front = [&self.protocol, &self.source].into_iter().cloned();
         let ports = self.source_ports.iter().map(|term| vec![term.clone()]);
@@ -196,7 +197,7 @@ impl Rule {
 }
 
 impl Term {
-    /// A condition that is not negated.
+    /// Wraps a condition that is not negated.
     pub const fn of(condition: Condition) -> Self {
         Term {
             is_negated: false,
@@ -205,7 +206,7 @@ impl Term {
     }
 }
 
-/// Reads what follows `add`. `number` is set if it stood before `add`.
+/// Reads what follows `add`. `number` is the number that preceded `add`, if any.
 pub(super) fn rule(
     p: &mut Parser<'_>,
     number: Option<At<u32>>,
@@ -239,7 +240,7 @@ pub(super) fn rule(
     }
     match p.take() {
         Some(word) => rule.action = action(p, word)?,
-        // `add // remark` counts.
+        // `add // remark` is a `count` rule.
         None if rule.remark.is_some() => return Ok(rule),
         None => {
             return Err(CommandError::new(
@@ -254,8 +255,9 @@ pub(super) fn rule(
         return Ok(rule);
     }
     if p.peek() == Some("from") {
-        // The examples of the paper on dummynet's CoDel leave the protocol out; ipfw refuses that.
-        p.warn(p.at(), "no protocol stands before `from`: ip is taken");
+        // Examples in the paper on dummynet's CoDel omit the protocol, which ipfw
+        // refuses.
+        p.warn(p.at(), "no protocol before `from`: ip is assumed");
         body(p, &mut rule)?;
     } else if starts_with_protocol(p) {
         rule.protocol = block(p, |_, word| {
@@ -325,7 +327,7 @@ fn target(p: &mut Parser<'_>, illegal: &'static str) -> Parse<Target> {
     }
 }
 
-/// `:name`, or the default.
+/// Reads `:name`, or returns the default.
 fn flow_name(p: &mut Parser<'_>) -> Parse<String> {
     let Some(name) = p.peek().and_then(|w| w.strip_prefix(':')) else {
         return Ok(DEFAULT_FLOW.to_string());
@@ -383,7 +385,7 @@ fn starts_with_protocol(p: &Parser<'_>) -> bool {
     }
 }
 
-/// `from SRC [ports] to DST [ports]`.
+/// Reads `from SRC [ports] to DST [ports]`.
 fn body(p: &mut Parser<'_>, rule: &mut Rule) -> Parse<()> {
     preposition(p, "from", "missing ``from''")?;
     rule.source = block(p, |_, word| address::address(word).map(Condition::Source))?;
@@ -398,7 +400,7 @@ fn body(p: &mut Parser<'_>, rule: &mut Rule) -> Parse<()> {
     Ok(())
 }
 
-/// Takes `word`, or says that it is missing, or else what stands there instead.
+/// Takes `word`, or reports that it is missing or misspelt.
 fn preposition(p: &mut Parser<'_>, word: &'static str, missing: &'static str) -> Parse<()> {
     if p.accept(word) {
         return Ok(());
@@ -411,26 +413,25 @@ fn preposition(p: &mut Parser<'_>, word: &'static str, missing: &'static str) ->
     Err(CommandError::new(kind, p.at()).near(found, [word]))
 }
 
-/// Ports behind an address, with an optional `not`.
-fn positional_ports(p: &mut Parser<'_>, make: fn(Ranges) -> Condition) -> Parse<Option<Term>> {
+/// Reads ports behind an address, with an optional `not`.
+fn positional_ports(p: &mut Parser<'_>, make: fn(Ports) -> Condition) -> Parse<Option<Term>> {
     let is_negated = p.peek() == Some("not");
     let word = p.peek_at(usize::from(is_negated));
-    let is_option = |w: &str| condition::WORDS.contains(&w);
-    if !word.is_some_and(|w| !is_option(w) && address::looks_like_ports(w)) {
+    if !word.is_some_and(|w| !condition::is_option(w) && address::looks_like_ports(w)) {
         return Ok(None);
     }
     if is_negated {
         p.take();
     }
     let word = p.take().expect("the word was just seen");
-    let condition = make(address::ports(word)?);
+    let condition = make(Ports(address::ports(word)?));
     Ok(Some(Term {
         is_negated,
         condition,
     }))
 }
 
-/// One term, or `{ a or b }`, read by `read` from the word that opens it.
+/// Reads one term, or `{ a or b }`. `read` reads a condition from its first word.
 fn block(
     p: &mut Parser<'_>,
     read: fn(&mut Parser<'_>, At<&str>) -> Parse<Condition>,

@@ -1,22 +1,21 @@
-//! Rules written back: the form of `list`, and the `add` command that reads as the same rule.
+//! Writes rules: in the form of `list`, and as the `add` command that reads as the same rule.
 
-use std::fmt::{self, Display as _};
+use std::fmt;
 
-use super::address;
-use super::condition::{Clause, Condition};
-use super::names;
+use super::condition::Clause;
 use super::rule::{Action, Log, Rule, State, Target};
+use crate::options::Condition;
 
 /// How much of a rule is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleFormat {
-    /// `-S`: with its set.
+    /// `-S`: write the set.
     pub has_set: bool,
-    /// `-c`: without `ip from any to any` where that says nothing.
+    /// `-c`: omit `ip from any to any` where it has no effect.
     pub is_compact: bool,
-    /// `-b`: action and remark only.
+    /// `-b`: write action and remark only.
     pub is_brief: bool,
-    /// `-N`: names of services.
+    /// `-N`: write names of services.
     pub has_names: bool,
 }
 
@@ -42,23 +41,27 @@ impl fmt::Display for ShowRule<'_> {
             Some(Log { amount: None }) => f.write_str(" log")?,
             None => {}
         }
+        let has_names = format.has_names;
+        let argument = |f: &mut fmt::Formatter<'_>, condition: &Condition| {
+            condition.write_argument(f, has_names)
+        };
         let has_body = !matches!(rule.action, Action::CheckState(_));
         if has_body && !format.is_brief {
             if !(format.is_compact && rule.has_plain_body()) {
                 f.write_str(" ")?;
-                write_clause(f, &rule.protocol, format)?;
+                write_terms(f, &rule.protocol, argument)?;
                 f.write_str(" from ")?;
-                write_clause(f, &rule.source, format)?;
+                write_terms(f, &rule.source, argument)?;
                 if let Some(ports) = &rule.source_ports {
                     f.write_str(if ports.is_negated { " not " } else { " " })?;
-                    write_ports(f, &ports.condition, format)?;
+                    argument(f, &ports.condition)?;
                 }
                 f.write_str(" to ")?;
-                write_clause(f, &rule.destination, format)?;
+                write_terms(f, &rule.destination, argument)?;
             }
             for clause in &rule.options {
                 f.write_str(" ")?;
-                write_option(f, clause, format)?;
+                write_terms(f, clause, |f, condition| condition.write(f, has_names))?;
             }
             if let Some(state) = &rule.state {
                 state.fmt(f)?;
@@ -91,54 +94,6 @@ fn write_terms(
         write(f, &term.condition)?;
     }
     if is_block { f.write_str(" }") } else { Ok(()) }
-}
-
-fn write_clause(f: &mut fmt::Formatter<'_>, clause: &Clause, format: &RuleFormat) -> fmt::Result {
-    write_terms(f, clause, |f, condition| match condition {
-        Condition::Protocol(protocol) => protocol.fmt(f),
-        Condition::Source(address) | Condition::Destination(address) => address.fmt(f),
-        other => write_condition(f, other, format),
-    })
-}
-
-fn write_option(f: &mut fmt::Formatter<'_>, clause: &Clause, format: &RuleFormat) -> fmt::Result {
-    write_terms(f, clause, |f, condition| {
-        write_condition(f, condition, format)
-    })
-}
-
-fn write_condition(
-    f: &mut fmt::Formatter<'_>,
-    condition: &Condition,
-    format: &RuleFormat,
-) -> fmt::Result {
-    match condition {
-        Condition::SourcePort(_) if format.has_names => f.write_str("src-port ")?,
-        Condition::DestinationPort(_) if format.has_names => f.write_str("dst-port ")?,
-        other => return other.fmt(f),
-    }
-    write_ports(f, condition, format)
-}
-
-fn write_ports(
-    f: &mut fmt::Formatter<'_>,
-    condition: &Condition,
-    format: &RuleFormat,
-) -> fmt::Result {
-    let (Condition::SourcePort(ports) | Condition::DestinationPort(ports)) = condition else {
-        unreachable!("ports are written of a condition on ports");
-    };
-    if !format.has_names {
-        return ports.fmt(f);
-    }
-    address::write_list(f, &ports.0, |f, (low, high)| {
-        let name = u16::try_from(*low).ok().and_then(names::service_name);
-        match name {
-            Some(name) if low == high => f.write_str(name),
-            _ if low == high => low.fmt(f),
-            _ => write!(f, "{low}-{high}"),
-        }
-    })
 }
 
 impl fmt::Display for Target {
@@ -185,7 +140,7 @@ impl fmt::Display for State {
     }
 }
 
-/// The rule as an `add` command.
+/// Writes the rule as an `add` command.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("add ")?;

@@ -9,7 +9,7 @@ use super::parser::{Parse, Parser, invalid, unrecognised};
 use super::quantity::whole_integer;
 use super::token::At;
 
-/// What the keys of a table are.
+/// The type of a table's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TableKind {
     /// Networks; the longest prefix wins.
@@ -22,7 +22,7 @@ pub enum TableKind {
 }
 
 impl TableKind {
-    /// The word of `type`.
+    /// Returns the word of `type`.
     pub const fn word(self) -> &'static str {
         match self {
             TableKind::Addr => "addr",
@@ -32,7 +32,7 @@ impl TableKind {
     }
 }
 
-/// Which of a table's values an action reads.
+/// A kind of value: which actions read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// Every action.
@@ -41,11 +41,11 @@ pub enum ValueKind {
     Pipe,
     /// `skipto` and `call`.
     SkipTo,
-    /// None of ours.
+    /// Kinds that no action reads.
     Other(&'static str),
 }
 
-/// The words of `valtype`. Those of other actions are kept with the values, but nothing reads them.
+/// The words of `valtype`. Values for other actions are stored but not read.
 const VALUE_KINDS: &[(&str, ValueKind)] = &[
     ("legacy", ValueKind::Legacy),
     ("pipe", ValueKind::Pipe),
@@ -61,7 +61,7 @@ const VALUE_KINDS: &[(&str, ValueKind)] = &[
 ];
 
 impl ValueKind {
-    /// The word of `valtype`.
+    /// Returns the word of `valtype`.
     pub const fn word(self) -> &'static str {
         match self {
             ValueKind::Legacy => "legacy",
@@ -72,12 +72,12 @@ impl ValueKind {
     }
 }
 
-/// One entry as it is written; keys are read when the table's kind is known.
+/// An entry as written. Its key is read when the kind of the table is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
     pub key: At<String>,
-    /// The values, in the order of `valtype`; none for 0.
+    /// The values, in the order of `valtype`; empty means 0.
     pub values: Vec<u32>,
 }
 
@@ -86,55 +86,55 @@ pub struct Entry {
 pub enum Which {
     /// `all`.
     All,
-    /// One of them.
+    /// One table.
     One(At<String>),
 }
 
-/// What is done to tables.
+/// The action on a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableAction {
-    /// Makes one.
+    /// Creates a table.
     Create {
-        /// Its keys.
+        /// The type of the keys.
         kind: TableKind,
-        /// Its values.
+        /// The kinds of the values.
         values: Vec<ValueKind>,
-        /// The most entries; 0 for no limit.
+        /// The most entries; 0 means no limit.
         limit: u32,
-        /// No error if the same table exists.
+        /// Succeeds if the same table already exists.
         missing: bool,
     },
     /// Adds entries.
     Add {
-        /// All or none.
+        /// Adds all entries or none.
         is_atomic: bool,
         /// The entries.
         entries: Vec<Entry>,
     },
     /// Removes entries.
     Delete(Vec<At<String>>),
-    /// Shows the entry that holds a key.
+    /// Shows the entry that contains a key.
     Lookup(At<String>),
     /// Shows all entries.
     List,
-    /// Shows what it is.
+    /// Shows the type and size.
     Info,
-    /// Shows more of it.
+    /// Shows the same as `info`.
     Detail,
-    /// Empties it.
+    /// Removes all entries.
     Flush,
-    /// Removes it.
+    /// Deletes the table.
     Destroy,
-    /// Exchanges it with another.
+    /// Swaps it with another one.
     Swap(At<String>),
 }
 
 /// `table NAME ...`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableCommand {
-    /// Which table.
+    /// The table.
     pub table: Which,
-    /// What is done.
+    /// The action.
     pub action: TableAction,
 }
 
@@ -191,7 +191,7 @@ pub(super) fn table(p: &mut Parser<'_>) -> Parse<TableCommand> {
         "lock" | "unlock" | "modify" => {
             let kind = ErrorKind::OutsidePurpose {
                 word: verb.value.to_string(),
-                purpose: "create the table anew, and swap it in",
+                purpose: "create a new table and swap it in",
             };
             return Err(CommandError::new(kind, verb.at));
         }
@@ -252,7 +252,7 @@ fn create(p: &mut Parser<'_>) -> Parse<TableAction> {
                 let value = p.need("algo needs an algorithm name")?;
                 p.warn(
                     value.at,
-                    "`algo` changes nothing: every table is searched in the same way",
+                    "`algo` has no effect: all tables are searched in the same way",
                 );
             }
             "missing" | "or-flush" => missing = true,
@@ -271,13 +271,13 @@ fn create(p: &mut Parser<'_>) -> Parse<TableAction> {
     })
 }
 
-/// Keys with their optional values. A word that is a list of numbers behind a key is its value.
+/// Reads keys with optional values. A list of numbers behind a key is its value.
 fn entries(p: &mut Parser<'_>, is_atomic: bool) -> Parse<TableAction> {
     let mut entries = Vec::new();
     let is_single = p.left() <= 2;
     while let Some(word) = p.take() {
         let key = At::new(word.value.to_string(), word.at);
-        // One key may stand alone; several come in pairs, as in ipfw.
+        // A single key needs no value; several keys come with values, as in ipfw.
         let values = match p.take() {
             Some(value) => values(value)?,
             None if is_single => Vec::new(),
@@ -300,12 +300,18 @@ fn values(word: At<&str>) -> Parse<Vec<u32>> {
     let value = |text: &str| {
         whole_integer(text)
             .and_then(|n| u32::try_from(n).ok())
-            .ok_or_else(|| invalid(word, "a table value", "a number, or numbers with commas"))
+            .ok_or_else(|| {
+                invalid(
+                    word,
+                    "a table value",
+                    "a number, or numbers separated by commas",
+                )
+            })
     };
     word.value.split(',').map(value).collect()
 }
 
-/// The values of an entry, with commas.
+/// Writes the values of an entry, separated by commas.
 pub(crate) struct ShowValues<'a>(pub &'a [u32]);
 
 impl fmt::Display for ShowValues<'_> {
@@ -317,7 +323,7 @@ impl fmt::Display for ShowValues<'_> {
     }
 }
 
-/// The kinds of a table's values, with commas.
+/// Writes the kinds of a table's values, separated by commas.
 pub(crate) struct ShowKinds<'a>(pub &'a [ValueKind]);
 
 impl fmt::Display for ShowKinds<'_> {

@@ -1,5 +1,5 @@
-//! The language as a whole: what is accepted, what is refused with which text, and that what is
-//! written back reads as the same command.
+//! The language as a whole: accepted commands, refused ones with their messages, and canonical
+//! forms that read as the same command.
 
 mod random;
 
@@ -13,7 +13,7 @@ fn canonical(text: &str) -> String {
     }
 }
 
-/// The message, exit status and column of a refusal.
+/// Returns the message, exit status and column of a refusal.
 fn refusal(text: &str) -> (String, u8, u32) {
     let error = parse(text, 1, false).expect_err(text);
     let column = error.at.map_or(0, |at| at.column);
@@ -213,7 +213,7 @@ fn rule_commands_have_a_canonical_form() {
 
 #[test]
 fn refusals_have_dummynets_text_and_exit_status() {
-    // Reference 1.2 to 1.6: texts word for word, EX_USAGE 64 for what is missing, EX_DATAERR 65.
+    // Reference 1.2 to 1.6: exact messages; EX_USAGE 64 for a missing word, EX_DATAERR 65.
     for (text, message, exit, column) in [
         ("pipe config", "need a pipe/flowset/sched number", 64, 12),
         ("pipe 0 config", "need a pipe/flowset/sched number", 64, 6),
@@ -394,19 +394,19 @@ fn refusals_have_dummynets_text_and_exit_status() {
         ),
         (
             "add fwd 1.1.1.1 ip from any to any",
-            "`fwd` is not supported: routes are the host's",
+            "`fwd` is not supported: routing is left to the host",
             69,
             5,
         ),
         (
             "add reset tcp from any to any",
-            "`reset` is not supported: no packets are made in reply; use deny",
+            "`reset` is not supported: replies are never sent; use deny",
             69,
             5,
         ),
         (
             "add allow ip from any to any uid 0",
-            "`uid` is not supported: a router has no sockets of its own to look into",
+            "`uid` is not supported: a router has no sockets of its own",
             69,
             30,
         ),
@@ -451,7 +451,7 @@ fn a_mistyped_word_is_answered_with_the_nearest_one() {
         ("pip3 1 config", "pipe"),
     ] {
         let error = parse(text, 1, false).expect_err(text);
-        // `tcpp` is no protocol, so the rest is read as options: nothing near is right there.
+        // `tcpp` is not a protocol, so the rest is read as options, and no suggestion fits.
         if text.contains("tcpp") {
             assert_eq!(error.nearest, None);
         } else {
@@ -461,30 +461,30 @@ fn a_mistyped_word_is_answered_with_the_nearest_one() {
 }
 
 #[test]
-fn what_dummynet_ignores_silently_is_said() {
+fn warnings_name_what_dummynet_silently_ignores() {
     for (text, part) in [
-        ("pipe 1 config plr 2", "is above 1: 1 is taken"),
+        ("pipe 1 config plr 2", "is above 1: 1 is used"),
         ("pipe 1 config delay 1s", "dummynet would take 1 ms"),
         ("pipe 1 config delay 5foo", "`foo` in `5foo` is ignored"),
-        ("pipe 1 config bw 5Mfoo", "is no unit of a bandwidth"),
+        ("pipe 1 config bw 5Mfoo", "is not a unit of bandwidth"),
         (
             "pipe 1 config bw 1M bw 2M",
             "duplicate token, override bandwidth value!",
         ),
         ("pipe 1 config buckets 100000", "65536 is shown"),
-        ("pipe 1 config codel target 0ms", "1us is taken"),
+        ("pipe 1 config codel target 0ms", "1us is used"),
         ("pipe 1 config codel tarqet", "did you mean `target`"),
         (
             "pipe 1 config mask dst-ip /24",
             "masks the low 24 bits (0x00ffffff), not a network prefix",
         ),
-        ("pipe 1 config noerror", "never told of drops"),
+        ("pipe 1 config noerror", "never notified of drops"),
         ("queue 1 config pipe 1 pri 3", "no scheduler reads it"),
         ("pipe zero", "clears the counters of rules"),
         ("pipe show 5-3", "selects nothing"),
         ("pipe show x", "invalid number x"),
         ("queu 1 show", "DEPRECATED"),
-        ("-s bytes pipe show", "changes nothing"),
+        ("-s bytes pipe show", "has no effect"),
     ] {
         let said = warnings(text, false);
         assert!(said.iter().any(|w| w.contains(part)), "{text}: {said:?}");
@@ -506,7 +506,7 @@ fn an_unknown_word_of_an_aqm_is_announced_as_dummynet_does() {
 }
 
 #[test]
-fn only_what_destroys_asks_first() {
+fn only_destructive_commands_ask_first() {
     let asks = |text| {
         parse(text, 1, false)
             .unwrap()

@@ -1,14 +1,14 @@
-//! Words of a command line with their places.
+//! The words of a command line and their places.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Where a word stands.
+/// The place of a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Line of the text, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// Character of the line, from 1.
+    /// Character in the line, from 1.
     pub column: u32,
 }
 
@@ -18,17 +18,17 @@ impl fmt::Display for Position {
     }
 }
 
-/// A value with the place where it was written. Equal values are equal wherever they stood.
+/// A value with the place where it was written. Equality ignores the place.
 #[derive(Clone, Copy, Debug)]
 pub struct At<T> {
     /// The value.
     pub value: T,
-    /// Where its word begins.
+    /// The start of its word.
     pub at: Position,
 }
 
 impl<T> At<T> {
-    /// `value`, written at `at`.
+    /// Wraps `value`, written at `at`.
     pub const fn new(value: T, at: Position) -> Self {
         At { value, at }
     }
@@ -45,28 +45,28 @@ impl<T: Eq> Eq for At<T> {}
 /// One word.
 #[derive(Clone, Debug)]
 pub struct Token<'a> {
-    /// Its text; owned only where a list was written with blanks after its commas.
+    /// The text; owned only if a list had spaces behind its commas.
     pub text: Cow<'a, str>,
-    /// Where it begins.
+    /// The start of the word.
     pub at: Position,
 }
 
-/// The words of a line, and its end.
+/// The words of a line and its end.
 #[derive(Clone, Debug)]
 pub struct Words<'a> {
     /// The words up to a comment.
     pub tokens: Vec<Token<'a>>,
-    /// What stands behind ` //`: the comment that a rule keeps.
+    /// The comment behind ` //`, which a rule keeps.
     pub remark: Option<String>,
-    /// The place behind the last word, where a missing one would stand.
+    /// The place behind the last word, where a missing word would stand.
     pub end: Position,
 }
 
 /// Splits line number `line` into words.
 ///
-/// `#` ends the line; double quotes only group, as a shell would have removed them; a list whose
-/// commas are followed by blanks is one word, as in `ipfw`. The braces (or parentheses) of an
-/// or-block are words of their own also when they are glued to one; they come out as braces.
+/// `#` ends the line. Double quotes only group words, because a shell would have removed them. A
+/// list with spaces behind its commas is one word, as in `ipfw`. The braces or parentheses of an
+/// or-block are separate words even without spaces, and become braces.
 pub fn words(text: &str, line: u32) -> Words<'_> {
     let mut tokens: Vec<Token<'_>> = Vec::new();
     let mut remark = None;
@@ -118,7 +118,7 @@ pub fn words(text: &str, line: u32) -> Words<'_> {
     }
 }
 
-/// Adds a word, with an opening brace before it as a word of its own.
+/// Adds a word; an opening brace before it becomes a separate word.
 fn push<'a>(tokens: &mut Vec<Token<'a>>, mut word: &'a str, mut at: Position) {
     while word.starts_with(['{', '(']) {
         tokens.push(Token {
@@ -137,7 +137,7 @@ fn push<'a>(tokens: &mut Vec<Token<'a>>, mut word: &'a str, mut at: Position) {
     }
 }
 
-/// Makes closing braces at the end of the last word, which it did not open, words of their own.
+/// Splits off closing braces at the end of the last word that the word did not open.
 fn split_closing(tokens: &mut Vec<Token<'_>>) {
     let Some(last) = tokens.last_mut() else {
         return;
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn words_know_their_columns() {
+    fn words_have_their_columns() {
         let words = words("  pipe 1\tconfig # bw", 7);
         let places: Vec<String> = words.tokens.iter().map(|t| t.at.to_string()).collect();
         assert_eq!(places, ["7:3", "7:8", "7:10"]);

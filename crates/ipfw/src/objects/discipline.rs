@@ -1,64 +1,65 @@
-//! From words to disciplines of the core: by the registry's names and declarations only.
+//! Builds the core's disciplines from commands, through the names and declarations of the registry
+//! only.
 
 use sluice_core::Discipline;
 use sluice_core::aqm::Aqm;
 use sluice_core::param::{Kind, Value};
-use sluice_core::registry::{self, Algorithm};
+use sluice_core::registry::{self, Algorithm, Spec};
 use sluice_core::sched::fifo::FifoParams;
 use sluice_core::sched::{Share, ShareError};
 use sluice_core::units::{Bytes, Rate};
 
 use super::layout::FlowsetConfig;
 use crate::grammar::bounds::{self, Part};
-use crate::grammar::{At, Choice, CommandError, Config, Policy, QueueSize, RedWords, Warning};
+use crate::grammar::{At, CommandError, Config, Policy, QueueSize, RedWords, Warning};
 use crate::variables::Variables;
 
-/// An algorithm that every build has.
+/// Returns an algorithm that is always registered.
 ///
 /// # Panics
+///
 /// If the registry lacks it.
 pub(crate) fn find(name: &str) -> &'static Algorithm {
     registry::find(name).expect("the registry has dummynet's own schedulers")
 }
 
-/// Builds the discipline of a choice that was accepted.
-pub(crate) fn build(choice: &Choice) -> Box<dyn Discipline> {
-    let built = choice.algorithm.build(&choice.values);
+/// Builds the discipline of a specification that was accepted.
+pub(crate) fn build(spec: &Spec) -> Box<dyn Discipline> {
+    let built = spec.algorithm.build(&spec.values);
     built.expect("contradictions are found when a command is read")
 }
 
-/// Whether each flowset has queues of its own in it.
-pub(crate) fn is_multi_queue(choice: &Choice) -> bool {
-    build(choice).as_classful().is_some()
+/// Whether each flowset has its own queues in the discipline.
+pub(crate) fn is_multi_queue(spec: &Spec) -> bool {
+    build(spec).as_classful().is_some()
 }
 
-/// The one queue of a FIFO, with the limits and the AQM of its flowset.
+/// Builds the single queue of a FIFO, with the limits and the AQM of its flowset.
 pub(crate) fn build_fifo(flowset: &FlowsetConfig, rate: Rate) -> Box<dyn Discipline> {
-    let mut choice = match &flowset.aqm {
+    let mut spec = match &flowset.aqm {
         Some(aqm) => on_link(aqm.clone(), rate),
-        None => Choice::plain(find("droptail")),
+        None => Spec::new(find("droptail")),
     };
     let limits = limits(flowset);
-    choice.values.set("limit", Value::Count(limits.limit));
-    choice
-        .values
+    spec.values.set("limit", Value::Count(limits.limit));
+    spec.values
         .set("limit_bytes", Value::Bytes(limits.limit_bytes));
-    build(&choice)
+    build(&spec)
 }
 
-/// The AQM of a queue of a scheduler with several.
+/// Builds the AQM for one queue of a scheduler with several queues.
 pub(crate) fn build_aqm(flowset: &FlowsetConfig, rate: Rate) -> Box<dyn Aqm> {
-    let choice = match &flowset.aqm {
+    let spec = match &flowset.aqm {
         Some(aqm) => on_link(aqm.clone(), rate),
-        None => Choice::plain(find("droptail")),
+        None => Spec::new(find("droptail")),
     };
-    let built = choice.algorithm.build_aqm(&choice.values);
+    let built = spec.algorithm.build_aqm(&spec.values);
     built
         .expect("a policy is an AQM")
         .expect("contradictions are found when a command is read")
 }
 
-/// The limits of a flowset's queues.
+/// Returns the limits of a flowset's queues.
 pub(crate) fn limits(flowset: &FlowsetConfig) -> FifoParams {
     match flowset.queue {
         QueueSize::Slots(n) => FifoParams {
@@ -72,7 +73,7 @@ pub(crate) fn limits(flowset: &FlowsetConfig) -> FifoParams {
     }
 }
 
-/// What a flowset's queues are entitled to.
+/// Returns the share of a flowset's queues.
 pub(crate) fn share(flowset: &FlowsetConfig) -> Share {
     Share {
         weight: flowset.weight,
@@ -84,17 +85,17 @@ pub(crate) fn share(flowset: &FlowsetConfig) -> Share {
     }
 }
 
-/// Fills in what the variables of `sysctl` say, and dummynet's variant under `compat`.
-pub(crate) fn with_defaults(choice: &Choice, variables: &Variables, is_compat: bool) -> Choice {
-    let mut filled = choice.clone();
-    for (name, value) in variables.defaults_of(choice.algorithm) {
-        if choice.values.find(name).is_none() {
+/// Adds the defaults set by `sysctl` and, under `compat`, dummynet's variant.
+pub(crate) fn with_defaults(spec: &Spec, variables: &Variables, is_compat: bool) -> Spec {
+    let mut filled = spec.clone();
+    for (name, value) in variables.defaults_of(spec.algorithm) {
+        if spec.values.find(name).is_none() {
             filled.values.set(name, value);
         }
     }
     if is_compat
-        && choice.values.find("variant").is_none()
-        && let Some(decl) = choice.algorithm.params().find(|d| d.name == "variant")
+        && spec.values.find("variant").is_none()
+        && let Some(decl) = spec.algorithm.params().find(|d| d.name == "variant")
         && let Kind::Choice(words) = decl.kind
         && let Some(word) = words.iter().find(|w| **w == "dummynet")
     {
@@ -103,27 +104,27 @@ pub(crate) fn with_defaults(choice: &Choice, variables: &Variables, is_compat: b
     filled
 }
 
-/// A policy as an AQM of the registry.
+/// Returns the AQM of the registry for a policy.
 pub(crate) fn aqm_of(
     policy: &At<Policy>,
     queue: &QueueSize,
     variables: &Variables,
     is_compat: bool,
-) -> Result<Choice, CommandError> {
-    let choice = match &policy.value {
-        Policy::Aqm(choice) => choice.clone(),
+) -> Result<Spec, CommandError> {
+    let spec = match &policy.value {
+        Policy::Aqm(spec) => spec.clone(),
         Policy::Red(words) => red(words, queue),
     };
-    let choice = with_defaults(&choice, variables, is_compat);
-    let built = choice.algorithm.build(&choice.values);
+    let spec = with_defaults(&spec, variables, is_compat);
+    let built = spec.algorithm.build(&spec.values);
     built.map_err(|error| CommandError::new(error, policy.at))?;
-    Ok(choice)
+    Ok(spec)
 }
 
-/// RED's four numbers as parameters of the registry's `gred`, which is dummynet's arithmetic for both
-/// words. Thresholds count what the queue counts.
-fn red(words: &RedWords, queue: &QueueSize) -> Choice {
-    let mut choice = Choice::plain(find("gred"));
+/// Translates RED's four numbers into parameters of the registry's `gred`, which has dummynet's
+/// arithmetic for both `red` and `gred`. Thresholds have the unit of the queue size.
+fn red(words: &RedWords, queue: &QueueSize) -> Spec {
+    let mut spec = Spec::new(find("gred"));
     for (name, value) in [
         ("wq", Value::Ratio(words.weight)),
         ("min", Value::Count(words.min)),
@@ -133,37 +134,37 @@ fn red(words: &RedWords, queue: &QueueSize) -> Choice {
         ("ecn", Value::Flag(words.ecn)),
         ("bytes", Value::Flag(matches!(queue, QueueSize::Bytes(_)))),
     ] {
-        choice.values.set(name, value);
+        spec.values.set(name, value);
     }
-    choice
+    spec
 }
 
-/// The AQM as it is built for a queue before a link of `rate`: RED's average falls with the time in
-/// which the idle link could have sent.
-fn on_link(mut choice: Choice, rate: Rate) -> Choice {
-    let asks = choice.algorithm.params().any(|d| d.name == "bandwidth");
-    if asks && choice.values.find("bandwidth").is_none() {
-        choice.values.set("bandwidth", Value::Rate(rate));
+/// Completes the AQM of a queue in front of a link of `rate`. RED needs the rate because its
+/// average decays while the link is idle.
+fn on_link(mut spec: Spec, rate: Rate) -> Spec {
+    let asks = spec.algorithm.params().any(|d| d.name == "bandwidth");
+    if asks && spec.values.find("bandwidth").is_none() {
+        spec.values.set("bandwidth", Value::Rate(rate));
     }
-    choice
+    spec
 }
 
-/// Bounds the share that a command gives to what the scheduler serves, as dummynet's kernel does
-/// silently, and says so.
+/// Limits the share of a command to the range of the scheduler, as dummynet's kernel does silently,
+/// and warns about it.
 pub(crate) fn bound_share(
-    choice: &Choice,
+    spec: &Spec,
     c: &Config,
     flowset: &mut FlowsetConfig,
     is_compat: bool,
     warnings: &mut Vec<Warning>,
 ) {
-    let name = choice.algorithm.name;
+    let name = spec.algorithm.name;
     let before = (flowset.weight, flowset.max_len);
     if is_compat {
         flowset.weight = bounds::share(name, Part::Weight, flowset.weight);
         flowset.max_len = bounds::share(name, Part::MaxLen, flowset.max_len);
     }
-    clamp_share(choice, flowset);
+    clamp_share(spec, flowset);
     for (given, word, part) in [
         (&c.weight, "weight", Part::Weight),
         (&c.max_len, "lmax", Part::MaxLen),
@@ -188,8 +189,7 @@ pub(crate) fn bound_share(
         if let Some(given) = given
             && before != after
         {
-            let text =
-                format!("{word} {before} is more or less than {name} serves: {after} is taken");
+            let text = format!("{word} {before} is outside the range of {name}: {after} is used");
             warnings.push(Warning::new(Some(given.at), text));
         }
     }
@@ -203,7 +203,7 @@ pub(crate) fn bound_share(
     }
 }
 
-/// Whether the weight is one (and not a priority, of which 0 is the first).
+/// Whether the weight is a weight and not a priority, for which 0 is valid.
 fn is_weighted(name: &str) -> bool {
     name != "prio"
 }
@@ -212,20 +212,20 @@ fn has_max_len(name: &str) -> bool {
     matches!(name, "rr" | "qfq")
 }
 
-/// Brings a share within what the scheduler serves: defaults for what is not given, then its bounds.
-pub(crate) fn clamp_share(choice: &Choice, flowset: &mut FlowsetConfig) {
-    let name = choice.algorithm.name;
+/// Fills in the defaults of a share and limits it to the range of the scheduler.
+pub(crate) fn clamp_share(spec: &Spec, flowset: &mut FlowsetConfig) {
+    let name = spec.algorithm.name;
     if flowset.weight == 0 && is_weighted(name) {
         flowset.weight = 1;
     }
     if flowset.max_len == 0 && has_max_len(name) {
         flowset.max_len = Share::default().max_len;
     }
-    let mut discipline = build(choice);
+    let mut discipline = build(spec);
     let Some(classful) = discipline.as_classful() else {
         return;
     };
-    // At most the weight and the length have to be brought in.
+    // Each turn corrects at most one of weight and length.
     for _ in 0..2 {
         let aqm = build_aqm(flowset, Rate::UNLIMITED);
         let refused = classful.open(0, share(flowset), &limits(flowset), aqm);
@@ -241,12 +241,12 @@ pub(crate) fn clamp_share(choice: &Choice, flowset: &mut FlowsetConfig) {
     }
 }
 
-/// Whether the scheduler can serve one queue of each of these flowsets together.
+/// Checks that the scheduler can serve one queue of each of these flowsets at the same time.
 pub(crate) fn check_shares<'f>(
-    choice: &Choice,
+    spec: &Spec,
     flowsets: impl Iterator<Item = &'f FlowsetConfig>,
 ) -> Result<(), ShareError> {
-    let mut discipline = build(choice);
+    let mut discipline = build(spec);
     let Some(classful) = discipline.as_classful() else {
         return Ok(());
     };

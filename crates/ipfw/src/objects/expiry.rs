@@ -1,7 +1,8 @@
-//! What becomes of what is idle: put to sleep, and forgotten where there are too many.
+//! Idle instances and queues: they are put to sleep, and forgotten when there are too many.
 //!
-//! An instance that sleeps keeps its counters and gives back the memory of its link and queue. A little
-//! is looked at with each packet from outside, so that what happens depends on the traffic alone.
+//! A sleeping instance keeps its counters and releases the memory of its link and queue. Each
+//! packet from outside triggers a small part of the search, so the outcome depends on the traffic
+//! alone.
 
 use sluice_core::event::Cx;
 use sluice_core::units::{Span, Time};
@@ -10,7 +11,7 @@ use super::instance::{Instance, NONE};
 use super::runtime::{QueueKey, Runtime};
 use crate::flow::FlowId;
 
-/// The slow search for what has been idle for long.
+/// The state of the slow search for idle instances and queues.
 #[derive(Default)]
 pub(super) struct Sweep {
     next: Time,
@@ -18,19 +19,19 @@ pub(super) struct Sweep {
     queue: usize,
 }
 
-/// How many of each a sweep looks at, and how often it does.
+/// How many instances and queues a sweep visits, and how often a sweep happens.
 const SWEEP_SIZE: usize = 64;
 const SWEEP_EVERY: Span = Span::from_ms(1);
-/// How long an instance stays idle before its memory is given back, per unit of `expire`. CoDel
+/// How long an instance must be idle before its memory is released, per unit of `expire`. CoDel
 /// remembers a dropping state for 16 intervals (RFC 8289 section 5.5): 1.6 s at 100 ms.
 const IDLE: Span = Span::from_secs(10);
 /// The same under `compat`: dummynet visits one of 64 buckets per tick of 1 ms.
 const IDLE_COMPAT: Span = Span::from_ms(64);
 
 impl Runtime {
-    /// Looks at some instances and queues, and gives back the memory of those that were idle for
-    /// long. Their counters stay. Called for every packet that comes from outside, so that it depends
-    /// on the traffic alone.
+    /// Visits some instances and queues and releases the memory of those that have been idle for
+    /// long. Their counters stay. Runs for every packet from outside, so the outcome depends on the
+    /// traffic alone.
     pub fn sweep(&mut self, expire: u64, is_compat: bool, cx: &mut Cx<'_>) {
         if expire == 0 || cx.now < self.sweep.next {
             return;
@@ -63,7 +64,7 @@ impl Runtime {
         }
     }
 
-    /// Gives back the memory of an empty instance.
+    /// Releases the memory of an empty instance.
     fn put_to_sleep(&mut self, instance: u32) {
         self.totals.expired += 1;
         self.unschedule(instance);
@@ -74,7 +75,7 @@ impl Runtime {
         }
     }
 
-    /// Takes an instance off everything that would give it a turn.
+    /// Removes an instance from everything that would schedule it.
     fn unschedule(&mut self, instance: u32) {
         self.agenda.remove(instance);
         if std::mem::replace(&mut self.instances[instance as usize].is_ready, false) {
@@ -82,7 +83,8 @@ impl Runtime {
         }
     }
 
-    /// Closes a queue of a scheduler with several if it holds nothing; whether it did.
+    /// Closes a queue of a scheduler with several queues if the queue is empty. Returns whether it
+    /// was.
     fn close_if_empty(&mut self, queue: u32, cx: &mut Cx<'_>) -> bool {
         let instance = self.queues[queue as usize].instance;
         if self.instances[instance as usize].link.is_none() {
@@ -105,7 +107,7 @@ impl Runtime {
         is_closed
     }
 
-    /// Forgets an instance with its counters; those of its scheduler keep the sum.
+    /// Deletes an instance. Its counters are added to those of its scheduler.
     pub(super) fn forget(&mut self, instance: u32) {
         let record = &self.instances[instance as usize];
         let (slot, key, counters) = (record.scheduler, record.key, record.counters);
@@ -124,7 +126,7 @@ impl Runtime {
         self.free(instance);
     }
 
-    /// Frees the slot of an instance that nothing refers to any more.
+    /// Frees the slot of an instance without references.
     pub(super) fn free(&mut self, instance: u32) {
         self.unschedule(instance);
         let record = &mut self.instances[instance as usize];
@@ -133,7 +135,7 @@ impl Runtime {
         self.free_instances.push(instance);
     }
 
-    /// Forgets a queue with its counters.
+    /// Deletes a queue with its counters.
     pub(super) fn forget_queue(&mut self, queue: u32) {
         let record = &self.queues[queue as usize];
         let (instance, place) = (record.instance, record.place as usize);
@@ -156,7 +158,7 @@ impl Runtime {
         self.free_queues.push(queue);
     }
 
-    /// Makes room for another instance at the cost of one that sleeps, or is idle.
+    /// Makes room for a new instance by deleting one that sleeps or is idle.
     pub(super) fn forget_an_instance(&mut self) -> Option<u32> {
         for _ in 0..SWEEP_SIZE {
             self.sweep.instance = (self.sweep.instance + 1) % self.instances.len();

@@ -1,17 +1,17 @@
-//! When which instance has something to do: a heap whose items know their places.
+//! The agenda: a heap of the instances by their next event, whose items can be found by instance.
 //!
-//! Four children per node halve the depth of a binary heap, and four items of 16 bytes are one cache
-//! line. Equal instants come in the order of the instances' numbers, so that the order of events
-//! does not depend on the history of the heap.
+//! Four children per node halve the depth of a binary heap, and four items of 16 bytes fill one
+//! cache line. Equal instants are ordered by instance number, so the order of events does not
+//! depend on the history of the heap.
 
 use sluice_core::prefetch;
 use sluice_core::units::Time;
 
-/// Instances by the instant of their next event.
+/// Instances in the order of their next events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Agenda {
     items: Vec<(Time, u32)>,
-    /// The place of each instance among the items.
+    /// The index of each instance in the heap.
     places: Vec<u32>,
 }
 
@@ -19,7 +19,7 @@ const ABSENT: u32 = u32::MAX;
 const CHILDREN: usize = 4;
 
 impl Agenda {
-    /// The first instant and its instance.
+    /// Returns the first instant and its instance.
     #[inline]
     pub fn first(&self) -> Option<(Time, u32)> {
         self.items.first().copied()
@@ -30,7 +30,7 @@ impl Agenda {
         prefetch::index(&self.places, instance as usize);
     }
 
-    /// Sets, or moves, the next event of an instance.
+    /// Sets or moves the next event of an instance.
     pub fn set(&mut self, instance: u32, at: Time) {
         if self.places.len() <= instance as usize {
             self.places.resize(instance as usize + 1, ABSENT);
@@ -50,7 +50,7 @@ impl Agenda {
         }
     }
 
-    /// Takes an instance out, if it is there.
+    /// Removes an instance, if present.
     pub fn remove(&mut self, instance: u32) {
         let place = match self.places.get(instance as usize) {
             Some(place) if *place != ABSENT => *place as usize,
@@ -111,7 +111,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Against an ordered map: the same first item after any operations.
+        /// Compares with an ordered map: both have the same first item after any operations.
         #[test]
         fn the_first_item_is_the_least(ops in prop::collection::vec((0u32..20, prop::option::of(0u64..50)), 1..200)) {
             let mut agenda = Agenda::default();

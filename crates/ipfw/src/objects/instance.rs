@@ -1,4 +1,4 @@
-//! Instances of schedulers, and their queues: what masks make one of for each flow.
+//! Instances of schedulers and their queues. A mask creates one of them per flow.
 
 use sluice_core::Rng;
 use sluice_core::link::Link;
@@ -10,62 +10,63 @@ use super::stats::{Counters, Histogram, Meter};
 use crate::flow::FlowId;
 use crate::grammar::Loss;
 
-/// Not in any table.
+/// The number of nothing: no entry in any table.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// One scheduler at work, with its own link. A scheduler with a mask has one per flow.
+/// A scheduler at work, with its own link. A scheduler with a mask has one instance per flow.
 ///
-/// In the order in which a packet needs it: one that meets an instance which nothing has touched for
-/// long pays for the first three cache lines.
+/// The fields are in the order in which a packet needs them. A packet that meets a long untouched
+/// instance loads the first three cache lines from memory.
 #[repr(C, align(64))]
 pub(crate) struct Instance {
-    /// The flow, masked.
+    /// The masked flow.
     pub key: FlowId,
-    /// The scheduler's slot; [`NONE`] once it was deleted and only its delay line is left.
+    /// The slot of the scheduler; [`NONE`] after the scheduler was deleted and only the delay line
+    /// remains.
     pub scheduler: u32,
-    /// The queue and the link. None while idle for long: only the counters are kept then.
+    /// The queue and the link; `None` while the instance sleeps and keeps its counters only.
     pub link: Option<Box<Link>>,
-    /// Waiting for its turn at the present instant.
+    /// Whether the instance waits for its turn at the current instant.
     pub is_ready: bool,
     pub is_used: bool,
-    /// Whether `loss` must be asked.
+    /// Whether `loss` applies.
     has_loss: bool,
-    /// When the last packet came or left.
+    /// The time of the last arrival or departure.
     pub last_active: Time,
     pub meter: Meter,
     /// Sojourn times in the queue.
     pub waits: Histogram,
     pub counters: Counters,
-    /// Loss before the one queue of a FIFO.
+    /// Loss in front of the single queue of a FIFO.
     loss: LossState,
-    /// Its queues, if its scheduler has several.
+    /// The queues, if the scheduler has several.
     pub queues: Vec<u32>,
 }
 
-/// Flow, scheduler and link; the rate and the waits; the waits and the first counters.
+/// The cache lines: flow, scheduler and link; rate and waits; waits and the first counters.
 const _: () = {
     assert!(std::mem::offset_of!(Instance, is_ready) == 64);
     assert!(std::mem::offset_of!(Instance, counters) + Counters::HOT_BYTES <= 192);
 };
 
-/// One queue of a scheduler with several. A flowset with a mask has one per flow.
+/// A queue of a scheduler with several queues. A flowset with a mask has one per flow.
 pub(crate) struct Queue {
     pub instance: u32,
-    /// Its place among the queues of its instance.
+    /// The index of the queue in its instance.
     pub place: u32,
-    /// The flowset's number.
+    /// The number of the flowset.
     pub flowset: u32,
-    /// The flow, masked.
+    /// The masked flow.
     pub key: FlowId,
     pub counters: Counters,
     pub loss: LossState,
-    /// Whether the scheduler knows it.
+    /// Whether the scheduler has opened the queue.
     pub is_open: bool,
     pub last_active: Time,
     pub is_used: bool,
 }
 
-/// `plr` at work.
+/// The state of `plr`.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum LossState {
     #[default]
@@ -93,7 +94,7 @@ impl LossState {
         }
     }
 
-    /// Whether the next packet is lost.
+    /// Decides whether the next packet is lost.
     pub fn strikes(&mut self, rng: &mut Rng) -> bool {
         match self {
             LossState::Off => false,
@@ -121,18 +122,18 @@ impl Instance {
         }
     }
 
-    /// Puts another loss in force.
+    /// Replaces the loss.
     pub fn set_loss(&mut self, loss: LossState) {
         self.has_loss = !matches!(loss, LossState::Off);
         self.loss = loss;
     }
 
-    /// The loss, if there is any: without, its cache line is left alone.
+    /// Returns the loss, if any. Without one, its cache line is not touched.
     pub fn loss(&mut self) -> Option<&mut LossState> {
         self.has_loss.then_some(&mut self.loss)
     }
 
-    /// Whether nothing waits in it and nothing is under way.
+    /// Whether no packet waits and none is in flight.
     pub fn is_empty(&self) -> bool {
         self.link
             .as_ref()

@@ -1,18 +1,19 @@
-//! What is configured: links, schedulers, flowsets, and the ones that dummynet makes by itself.
+//! The configuration: links, schedulers, flowsets, and those that dummynet creates implicitly.
 //!
 //! | number | object |
 //! |---|---|
 //! | i | scheduler i with its link (`pipe i`), flowset i (`queue i`) |
 //! | 65536 + i | FIFO scheduler with the link of pipe i; flowset of scheduler i if that has one queue |
-//! | 131072 + i | flowset of that FIFO: what a `pipe i` rule names |
+//! | 131072 + i | flowset of that FIFO, which a `pipe i` rule names |
 //!
-//! A command changes the layout only after everything about it is known to be right.
+//! A command changes the layout only after it has been checked completely.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use sluice_core::link::{LinkParams, Profile};
 use sluice_core::param::Values;
+use sluice_core::registry::Spec;
 use sluice_core::units::{Rate, Span};
 
 mod settings;
@@ -21,15 +22,15 @@ use self::settings::{link, queue_settings, scheduler_buckets, scheduler_choice};
 use super::discipline;
 use crate::flow::Mask;
 use crate::grammar::{
-    At, Choice, CommandError, Config, DEFAULT_SLOTS, ErrorKind, Loss, ObjectKind, Policy,
-    QueueSize, Warning,
+    At, CommandError, Config, DEFAULT_SLOTS, ErrorKind, Loss, ObjectKind, Policy, QueueSize,
+    Warning,
 };
 use crate::variables::Variables;
 
-/// The distance between an object and those made for it.
+/// The distance between the numbers of an object and of those created for it.
 pub(crate) const STRIDE: u32 = 65536;
 
-/// A link: rate, delay and what else it does.
+/// A link: rate, delay and further effects.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LinkConfig {
     pub rate: Rate,
@@ -40,23 +41,23 @@ pub(crate) struct LinkConfig {
 }
 
 impl LinkConfig {
-    /// Whether a super-packet must not occupy it whole: it is slower than `threshold`, or does
-    /// something to each packet by itself.
+    /// Whether super-packets must be split in front of the link: it is slower than `threshold`, or
+    /// it affects packets individually.
     pub fn wants_single_packets(&self, threshold: Rate) -> bool {
         self.rate < threshold || self.profile.is_some() || self.effects.iter().next().is_some()
     }
 }
 
-/// A flowset: the limits of queues, and whose they are.
+/// A flowset: the limits of its queues, and their scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FlowsetConfig {
-    /// The scheduler's number; it need not exist.
+    /// The number of the scheduler, which need not exist.
     pub scheduler: u32,
     pub queue: QueueSize,
     pub loss: Option<Loss>,
     pub policy: Option<Policy>,
-    /// What the policy says, as an AQM; none for drop-tail.
-    pub aqm: Option<Choice>,
+    /// The policy as an AQM; `None` for drop-tail.
+    pub aqm: Option<Spec>,
     pub weight: u32,
     pub max_len: u32,
     pub priority: u32,
@@ -67,37 +68,38 @@ pub(crate) struct FlowsetConfig {
 /// A scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SchedulerConfig {
-    pub choice: Choice,
-    /// Whether each flowset has queues of its own.
+    pub spec: Spec,
+    /// Whether each flowset has its own queues.
     pub is_multi_queue: bool,
     pub mask: Mask,
     pub buckets: u32,
-    /// The flowset that gives the only queue its limits.
+    /// The flowset whose limits the single queue has.
     pub internal: Option<u32>,
 }
 
-/// Everything that is configured.
+/// The whole configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub links: BTreeMap<u32, LinkConfig>,
     pub schedulers: BTreeMap<u32, SchedulerConfig>,
     pub flowsets: BTreeMap<u32, FlowsetConfig>,
-    /// Schedulers that may have changed since the layout was put to work.
+    /// Schedulers that may have changed since the layout was last applied.
     pub touched: BTreeSet<u32>,
-    /// Flowsets likewise.
+    /// Flowsets that may have changed.
     pub touched_flowsets: BTreeSet<u32>,
 }
 
-/// Reads a file for the language: the host decides what may be read.
+/// Reads files for commands. The host decides which files may be read.
 pub trait Files {
-    /// The text of a file, or why it cannot be read.
+    /// Returns the text of a file.
     ///
     /// # Errors
-    /// The host's reason.
+    ///
+    /// The host's reason why it cannot be read.
     fn read(&mut self, path: &str) -> Result<String, String>;
 }
 
-/// A host without files.
+/// A host that reads no files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoFiles;
 
@@ -107,7 +109,7 @@ impl Files for NoFiles {
     }
 }
 
-/// A command's means besides the layout.
+/// What a command uses besides the layout.
 pub(crate) struct Means<'a> {
     pub variables: &'a Variables,
     pub files: &'a mut dyn Files,
@@ -129,7 +131,7 @@ impl Means<'_> {
 }
 
 impl LinkConfig {
-    /// A link that does nothing.
+    /// Creates a link without effects.
     pub fn plain() -> Self {
         LinkConfig {
             rate: Rate::UNLIMITED,
@@ -140,7 +142,7 @@ impl LinkConfig {
         }
     }
 
-    /// The core's parameters.
+    /// Returns the parameters of the core's link.
     pub fn params(&self) -> LinkParams {
         let mut params = LinkParams::from_values(&self.effects)
             .expect("contradictions are found when a link is configured");
@@ -177,7 +179,7 @@ fn kernel(errno: &'static str, reason: String) -> ErrorKind {
 }
 
 impl Layout {
-    /// Carries out a `config` command, whole or not at all.
+    /// Executes a `config` command as a whole, or not at all.
     pub fn configure(&mut self, c: &Config, means: &mut Means<'_>) -> Result<(), CommandError> {
         match c.kind {
             ObjectKind::Pipe => self.configure_pipe(c, means)?,
@@ -188,11 +190,11 @@ impl Layout {
         Ok(())
     }
 
-    /// Notes what may have changed with an object.
+    /// Records the objects that a change of this one may affect.
     fn touch(&mut self, kind: ObjectKind, number: u32) {
         self.touched_flowsets.insert(number);
         if kind == ObjectKind::Queue {
-            // A scheduler may have taken the flowset over as its own.
+            // A scheduler may have adopted the flowset as its own.
             let is_internal = |s: &SchedulerConfig| s.internal == Some(number);
             if self.schedulers.get(&number).is_some_and(is_internal) {
                 self.touched.insert(number);
@@ -202,13 +204,13 @@ impl Layout {
         self.touched.extend([number, number + STRIDE]);
         self.touched_flowsets
             .extend([number + STRIDE, number + 2 * STRIDE]);
-        // A change of the scheduler may bring shares of its queues within other bounds.
+        // A new type of scheduler may change the range of its queues' shares.
         let of_this = self.queues().filter(|(_, f)| f.scheduler == number);
         let of_this: Vec<u32> = of_this.map(|(n, _)| n).collect();
         self.touched_flowsets.extend(of_this);
     }
 
-    /// The flowsets that `queue` rules name.
+    /// Iterates over the flowsets that `queue` rules name.
     pub fn queues(&self) -> impl Iterator<Item = (u32, &FlowsetConfig)> {
         self.flowsets.range(..STRIDE).map(|(n, f)| (*n, f))
     }
@@ -225,20 +227,20 @@ impl Layout {
         if let Some(weight) = &c.weight {
             means.warn(
                 weight,
-                "`weight` is shown, but the one queue of a pipe has nothing to share".into(),
+                "`weight` is shown but has no effect: a pipe has a single queue".into(),
             );
         }
         let scheduler = match (&c.scheduler, self.schedulers.get(&number)) {
             (None, Some(old)) => old.clone(),
             (words, old) => {
                 let (mask, buckets) = old.map_or((Mask::default(), 0), |s| (s.mask, s.buckets));
-                let choice = scheduler_choice(words.as_ref(), None, means)?;
-                self.scheduler(number, choice, mask, buckets)
+                let spec = scheduler_choice(words.as_ref(), None, means)?;
+                self.scheduler(number, spec, mask, buckets)
             }
         };
         let mask = c.mask.map_or(Mask::default(), |m| m.value);
         let shadow = SchedulerConfig {
-            choice: Choice::plain(discipline::find("fifo")),
+            spec: Spec::new(discipline::find("fifo")),
             is_multi_queue: false,
             mask,
             buckets: scheduler_buckets(c, &mask, means),
@@ -257,9 +259,8 @@ impl Layout {
         let old = self.flowsets.get(&number);
         let parent = c.parent.map(|p| p.value).or(old.map(|o| o.scheduler));
         let Some(parent) = parent else {
-            let reason = format!(
-                "queue {number} is new: say which scheduler it is of, with `pipe M` or `sched M`"
-            );
+            let reason =
+                format!("queue {number} is new: name its scheduler with `pipe M` or `sched M`");
             return Err(CommandError::new(
                 kernel("Operation not permitted", reason),
                 c.number.at,
@@ -290,12 +291,12 @@ impl Layout {
             }
             Some(scheduler) if scheduler.is_multi_queue => {
                 let is_compat = means.is_compat();
-                let choice = &scheduler.choice;
-                discipline::bound_share(choice, c, &mut flowset, is_compat, means.warnings);
+                let spec = &scheduler.spec;
+                discipline::bound_share(spec, c, &mut flowset, is_compat, means.warnings);
                 self.check_shares(number, &flowset, parent, c.number)?;
             }
             Some(scheduler) => {
-                let name = scheduler.choice.algorithm.name;
+                let name = scheduler.spec.algorithm.name;
                 for (is_set, word) in [
                     (c.weight.is_some(), "weight"),
                     (c.queue.is_some(), "queue"),
@@ -308,7 +309,7 @@ impl Layout {
                         && !(name == "pifo" && word == "weight")
                     {
                         let text = format!(
-                            "{word} of queue {number} changes nothing: scheduler {parent} is {name} and has limits of its own"
+                            "{word} of queue {number} has no effect: scheduler {parent} is {name} and has limits of its own"
                         );
                         means.warn(&c.number, text);
                     }
@@ -327,27 +328,27 @@ impl Layout {
         let number = c.number.value;
         if let Some(parent) = c.parent.filter(|p| p.value != number) {
             let text = format!(
-                "scheduler {number} has the link of pipe {number}, not that of pipe {}: configure pipe {number}",
+                "scheduler {number} uses the link of pipe {number}, not that of pipe {}: configure pipe {number}",
                 parent.value
             );
             means.warn(&parent, text);
         }
-        let old = self.schedulers.get(&number).map(|s| s.choice.clone());
-        let choice = scheduler_choice(c.scheduler.as_ref(), old.as_ref(), means)?;
+        let old = self.schedulers.get(&number).map(|s| s.spec.clone());
+        let spec = scheduler_choice(c.scheduler.as_ref(), old.as_ref(), means)?;
         let mask = c.mask.map_or(Mask::default(), |m| m.value);
         let buckets = scheduler_buckets(c, &mask, means);
-        let scheduler = self.scheduler(number, choice, mask, buckets);
+        let scheduler = self.scheduler(number, spec, mask, buckets);
         let settings = FlowsetConfig {
             weight: c.weight.map_or(0, |w| w.value),
             max_len: c.max_len.map_or(0, |l| l.value),
             priority: c.priority.unwrap_or(0),
             ..queue_settings(c, number, means)?
         };
-        let name = scheduler.choice.algorithm.name;
+        let name = scheduler.spec.algorithm.name;
         let has_settings = c.queue.is_some() || c.loss.is_some() || c.policy.is_some();
         if has_settings && name != "fifo" {
             let text =
-                format!("queue, plr and AQM of a scheduler are for fifo: {name} ignores them");
+                format!("queue, plr and AQM apply to a fifo scheduler only: {name} ignores them");
             means.warn(&c.number, text);
         }
         if scheduler.is_multi_queue {
@@ -361,12 +362,12 @@ impl Layout {
                 scheduler.internal = scheduler.internal.map(|_| number + STRIDE);
             }
         }
-        // Every scheduler has a FIFO beside it, so that `pipe N` works also when only `sched N` was
+        // Every scheduler has a FIFO beside it, so `pipe N` works even if only `sched N` was
         // configured.
         self.schedulers
             .entry(number + STRIDE)
             .or_insert_with(|| SchedulerConfig {
-                choice: Choice::plain(discipline::find("fifo")),
+                spec: Spec::new(discipline::find("fifo")),
                 is_multi_queue: false,
                 mask: Mask::default(),
                 buckets: 0,
@@ -378,10 +379,10 @@ impl Layout {
         Ok(())
     }
 
-    /// A scheduler of that kind, with the flowset that it takes its limits from if it has one queue.
-    fn scheduler(&self, number: u32, choice: Choice, mask: Mask, buckets: u32) -> SchedulerConfig {
-        let is_multi_queue = discipline::is_multi_queue(&choice);
-        // dummynet takes over a flowset with the scheduler's own number, if there is one.
+    /// Creates a scheduler and, if it has a single queue, the flowset that holds its limits.
+    fn scheduler(&self, number: u32, spec: Spec, mask: Mask, buckets: u32) -> SchedulerConfig {
+        let is_multi_queue = discipline::is_multi_queue(&spec);
+        // dummynet adopts a flowset that has the scheduler's own number.
         let is_own = self
             .flowsets
             .get(&number)
@@ -393,7 +394,7 @@ impl Layout {
         };
         let old = self.schedulers.get(&number).and_then(|s| s.internal);
         SchedulerConfig {
-            choice,
+            spec,
             is_multi_queue,
             mask,
             buckets,
@@ -417,16 +418,17 @@ impl Layout {
             }
         }
         if scheduler.is_multi_queue {
-            // Queues that were configured before: shares within what the scheduler can serve.
+            // Queues configured earlier: their shares are limited to the range of the new
+            // scheduler.
             let of_this = self.flowsets.values_mut().filter(|f| f.scheduler == number);
             for flowset in of_this {
-                discipline::clamp_share(&scheduler.choice, flowset);
+                discipline::clamp_share(&scheduler.spec, flowset);
             }
         }
         self.schedulers.insert(number, scheduler);
     }
 
-    /// Whether the scheduler can serve `flowset` beside its others.
+    /// Checks that the scheduler can serve `flowset` together with its other flowsets.
     fn check_shares(
         &self,
         number: u32,
@@ -440,7 +442,7 @@ impl Layout {
             .iter()
             .filter(|(n, f)| **n != number && f.scheduler == scheduler);
         let all = others.map(|(_, f)| f).chain([flowset]);
-        discipline::check_shares(&config.choice, all).map_err(|error| {
+        discipline::check_shares(&config.spec, all).map_err(|error| {
             CommandError::new(kernel("Invalid argument", error.to_string()), at.at)
         })
     }
@@ -458,13 +460,13 @@ impl Layout {
             .cloned()
             .collect();
         all.iter_mut()
-            .for_each(|f| discipline::clamp_share(&config.choice, f));
-        discipline::check_shares(&config.choice, all.iter()).map_err(|error| {
+            .for_each(|f| discipline::clamp_share(&config.spec, f));
+        discipline::check_shares(&config.spec, all.iter()).map_err(|error| {
             CommandError::new(kernel("Invalid argument", error.to_string()), at.at)
         })
     }
 
-    /// `config` replaces: what was set before and is not mentioned goes back to its default.
+    /// Warns about settings that return to their defaults because `config` does not mention them.
     fn say_what_reverts(
         &self,
         c: &Config,
@@ -498,17 +500,20 @@ impl Layout {
             .collect();
         if !words.is_empty() {
             let text = format!(
-                "pipe {number} is configured anew: {} not mentioned and back at the default",
+                "pipe {number} is reconfigured: {}",
                 match words.as_slice() {
-                    [one] => format!("{one} is"),
-                    many => format!("{} are", many.join(", ")),
+                    [one] => format!("{one} is not given and returns to its default"),
+                    many => format!(
+                        "{} are not given and return to their defaults",
+                        many.join(", ")
+                    ),
                 }
             );
             means.warn(&c.number, text);
         }
     }
 
-    /// Deletes a pipe with what was made for it, or a queue.
+    /// Deletes a pipe with the objects created for it, or a queue.
     pub fn delete(&mut self, kind: ObjectKind, number: u32) -> Result<(), String> {
         self.touch(kind, number);
         match kind {
@@ -519,7 +524,7 @@ impl Layout {
                 if self.flowsets.remove(&number).is_none() {
                     return Err(format!("queue {number} does not exist"));
                 }
-                // A scheduler that had taken it over needs another one.
+                // A scheduler that had adopted the flowset needs another one.
                 if let Some(scheduler) = self.schedulers.get_mut(&number)
                     && scheduler.internal == Some(number)
                 {
@@ -542,7 +547,7 @@ impl Layout {
         }
     }
 
-    /// Deletes everything.
+    /// Deletes all objects.
     pub fn flush(&mut self) {
         self.touched.extend(self.schedulers.keys());
         self.touched_flowsets.extend(self.flowsets.keys());
@@ -551,7 +556,7 @@ impl Layout {
         self.flowsets.clear();
     }
 
-    /// The link of a scheduler.
+    /// Returns the link of a scheduler.
     pub fn link_of(&self, scheduler: u32) -> &LinkConfig {
         self.links
             .get(&(scheduler % STRIDE))

@@ -1,4 +1,4 @@
-//! What must be known of packets inside, by their slots, and the ear that counts what happens.
+//! The records of packets inside the engine, by slot, and the sink that counts events.
 
 use sluice_core::event::{DropReason, Event, Sink};
 use sluice_core::packet::Packet;
@@ -13,17 +13,17 @@ use crate::rules::RuleId;
 #[derive(Clone, Debug)]
 pub(crate) struct Passage {
     pub headers: Headers,
-    /// The flowset that it went into.
+    /// The flowset that the packet entered.
     pub flowset: u32,
-    /// The rule that sent it there: those behind it are asked next.
+    /// The rule that sent the packet; the rules behind it apply next.
     pub rule: RuleId,
-    /// How many pipes it has gone through, this one included.
+    /// The number of pipes the packet has entered, including this one.
     pub pipes: u16,
-    /// `one_pass` as it was then.
+    /// The value of `one_pass` when the packet entered.
     pub one_pass: bool,
 }
 
-/// All of them, by slot. Slots are small numbers: places in the host's buffers.
+/// All passages by slot. Slots are small numbers: indexes of the host's buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Passages {
     slots: Vec<Option<Passage>>,
@@ -37,8 +37,8 @@ impl Passages {
         self.slots[slot as usize] = Some(passage);
     }
 
-    /// The passage of a packet inside. It stays after the packet has gone, until the slot is used
-    /// again.
+    /// Returns the passage of a packet inside. It remains after the packet has left, until the slot
+    /// is reused.
     pub fn of(&self, packet: &Packet) -> &Passage {
         self.slots[packet.slot as usize]
             .as_ref()
@@ -46,7 +46,7 @@ impl Passages {
     }
 }
 
-/// Counts for all pipes together: the variables `io_pkt` and its relatives.
+/// Counters over all pipes: the variables `io_pkt`, `io_pkt_fast` and `io_pkt_drop`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub packets: u64,
@@ -54,17 +54,17 @@ pub(crate) struct Totals {
     pub expired: u64,
 }
 
-/// Hears what happens in one instance, counts it, and passes it on to the host.
+/// Receives the events of one instance, counts them and forwards them to the host.
 pub(crate) struct Tap<'a> {
     pub sink: &'a mut dyn Sink,
     pub is_listening: bool,
     pub counters: &'a mut Counters,
     pub waits: &'a mut Histogram,
-    /// The queues of schedulers with several; a packet's class is its queue.
+    /// The queues of a scheduler with several queues; the class of a packet is its queue.
     pub queues: Option<&'a mut [Queue]>,
     pub totals: &'a mut Totals,
     pub passages: &'a mut Passages,
-    /// Packets are being moved to another queue: what does not fit is not the traffic's doing.
+    /// Whether packets are being moved to another queue. Drops are then not caused by traffic.
     pub is_moving: bool,
 }
 

@@ -1,13 +1,13 @@
-//! Putting a changed layout to work while packets are inside.
+//! Applies a changed layout while packets are inside.
 //!
-//! What stays as it was is not touched: its queues keep their packets, its AQMs what they know. New
-//! limits, AQMs, shares, rates and delays are put in force in place. Where the change is deeper -
-//! another type of scheduler, other masks, a queue that goes to another scheduler - the packets are
-//! taken out of the old queues and go into the new ones in the order of their arrival. What has left
-//! the queue is on the link and arrives, also if its pipe is deleted.
+//! Objects that did not change are not touched: queues keep their packets, AQMs their state. New
+//! limits, AQMs, shares, rates and delays take effect in place. A deeper change - another type of
+//! scheduler, other masks, a queue that moves to another scheduler - takes the packets out of the
+//! old queues and inserts them into the new ones in the order of their arrival. A packet that has
+//! left its queue is on the link and arrives, even if its pipe is deleted.
 //!
-//! Dropped, with the reason `reconfigured`, is only what finds no room under smaller limits, or whose
-//! pipe or queue is no more.
+//! A packet is dropped, with the reason `reconfigured`, only if the new limits leave no room for it
+//! or its pipe or queue no longer exists.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use crate::flow::FlowId;
 use crate::hash::Map;
 
 impl Runtime {
-    /// Brings what is at work to what `layout` says.
+    /// Makes the objects at work match `layout`.
     pub fn apply(&mut self, layout: &mut Layout, cx: &mut Cx<'_>) {
         let touched = std::mem::take(&mut layout.touched);
         let touched_flowsets = std::mem::take(&mut layout.touched_flowsets);
@@ -40,7 +40,7 @@ impl Runtime {
         for number in &touched_flowsets {
             self.apply_flowset(*number, layout, &rebuilt, cx);
         }
-        // Flowsets that were waiting for a scheduler, or whose scheduler has gone.
+        // Flowsets that waited for a scheduler, or whose scheduler was deleted.
         for number in &touched {
             let slot = self.scheduler_slots.get(number).copied().unwrap_or(NONE);
             for (flowset, _) in layout.queues().filter(|(_, f)| f.scheduler == *number) {
@@ -58,7 +58,7 @@ impl Runtime {
         }
     }
 
-    /// The schedulers whose packets must be sorted anew.
+    /// Returns the schedulers whose packets must be moved.
     fn to_be_rebuilt(
         &self,
         layout: &Layout,
@@ -72,8 +72,8 @@ impl Runtime {
             };
             let is_same = layout.schedulers.get(number).is_some_and(|new| {
                 new.mask == old.config.mask
-                    && new.choice.algorithm.name == old.config.choice.algorithm.name
-                    && (new.choice == old.config.choice || !new.is_multi_queue)
+                    && new.spec.algorithm.name == old.config.spec.algorithm.name
+                    && (new.spec == old.config.spec || !new.is_multi_queue)
             });
             if !is_same {
                 rebuilt.insert(*number);
@@ -102,7 +102,7 @@ impl Runtime {
         self.schedulers[slot as usize].as_ref()
     }
 
-    /// All instances of a scheduler, in the order of their slots.
+    /// Returns all instances of a scheduler in the order of their slots.
     pub fn instances_of(&self, number: u32) -> Vec<u32> {
         let Some(scheduler) = self.scheduler(number) else {
             return Vec::new();
@@ -113,8 +113,8 @@ impl Runtime {
         all
     }
 
-    /// Takes all packets out of a scheduler's queues. Its instances stay if they are still right;
-    /// else they go as soon as their delay lines are empty.
+    /// Takes all packets out of a scheduler's queues. Instances that still fit stay; others are
+    /// removed as soon as their delay lines are empty.
     fn empty(&mut self, number: u32, layout: &Layout, moved: &mut Vec<Packet>, cx: &mut Cx<'_>) {
         let slot = self.scheduler_slots[&number];
         let new = layout.schedulers.get(&number);
@@ -203,9 +203,9 @@ impl Runtime {
             .as_mut()
             .expect("a slot in use has a scheduler");
         let has_new_link = *scheduler.link != *link;
-        let has_new_choice = scheduler.config.choice != config.choice;
+        let has_new_choice = scheduler.config.spec != config.spec;
         let old = scheduler.internal.as_deref();
-        let is_fifo = config.choice.algorithm.name == "fifo";
+        let is_fifo = config.spec.algorithm.name == "fifo";
         let has_new_queue = is_fifo && !is_same_queue(old, internal);
         let has_new_loss = is_fifo && old.and_then(|f| f.loss) != internal.and_then(|f| f.loss);
         if has_new_link {
@@ -317,15 +317,15 @@ impl Runtime {
                 debug_assert_eq!(now, cx.now);
                 is_kept
             });
-            // Shares are checked when they are configured, for one queue of each flowset; where a
-            // mask makes many, a refused change leaves the old share in force.
+            // Shares are checked when they are configured, for one queue of each flowset. A mask
+            // may create many; then a refused change keeps the old share.
             let _ = kept;
             self.schedule(instance, cx.now);
         }
     }
 }
 
-/// Whether the one queue of a FIFO stays as it is.
+/// Whether the single queue of a FIFO stays the same.
 fn is_same_queue(old: Option<&FlowsetConfig>, new: Option<&FlowsetConfig>) -> bool {
     match (old, new) {
         (Some(old), Some(new)) => old.queue == new.queue && old.aqm == new.aqm,

@@ -1,4 +1,4 @@
-//! Pipes and queues at work: a packet's way in, the order of events, expiry.
+//! Pipes and queues at work: how packets enter, the order of events, expiry.
 
 use std::rc::Rc;
 
@@ -25,26 +25,26 @@ pub(crate) struct Scheduler {
     pub number: u32,
     pub config: Rc<SchedulerConfig>,
     pub link: Rc<LinkConfig>,
-    /// The flowset of the only queue.
+    /// The flowset of the single queue.
     pub internal: Option<Rc<FlowsetConfig>>,
-    /// What the disciplines of its instances are made after.
+    /// The discipline that new instances are created like.
     pub model: Box<dyn Discipline>,
-    /// Without a mask: the one instance, or [`NONE`] before its first packet.
+    /// Without a mask: the only instance, or [`NONE`] before its first packet.
     pub single: u32,
-    /// With a mask: by flow.
+    /// With a mask: the instances by flow.
     pub by_flow: Map<FlowId, u32>,
-    /// What instances counted that are forgotten.
+    /// The counters of deleted instances.
     pub forgotten: Counters,
 }
 
 /// A flowset.
 pub(crate) struct Flowset {
     pub config: Rc<FlowsetConfig>,
-    /// Its scheduler's slot, or [`NONE`].
+    /// The slot of the scheduler, or [`NONE`].
     pub scheduler: u32,
 }
 
-/// A queue of a scheduler with several, by what makes it one of its own.
+/// The key of a queue of a scheduler with several queues.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct QueueKey {
     pub instance: u32,
@@ -52,7 +52,7 @@ pub(crate) struct QueueKey {
     pub flow: FlowId,
 }
 
-/// Everything at work.
+/// All objects at work.
 pub(crate) struct Runtime {
     pub(super) hash: KeyedHash,
     pub(crate) schedulers: Vec<Option<Scheduler>>,
@@ -65,21 +65,21 @@ pub(crate) struct Runtime {
     pub(super) free_queues: Vec<u32>,
     pub(super) queue_slots: Map<QueueKey, u32>,
     pub(super) agenda: Agenda,
-    /// Instances that have something to do at `ready_at`, which is no later than anything on the
-    /// agenda: idle links that packets have just come to.
+    /// Instances with work at `ready_at`, which is no later than any event on the agenda: idle
+    /// links that have just received packets.
     pub(super) ready: std::collections::VecDeque<u32>,
     ready_at: Time,
     pub passages: Passages,
     pub totals: Totals,
     pub(super) sweep: Sweep,
-    /// From which the links' own streams of randomness are forked.
+    /// The source of the links' own random streams.
     pub(super) seed: Rng,
 }
 
-/// The most instances, and the most queues: beyond, idle ones are forgotten, and if there are none
-/// the packet is dropped.
+/// The most instances, and the most queues. Beyond this limit idle ones are deleted; if none is
+/// idle, the packet is dropped.
 const MOST: usize = 1 << 18;
-/// Two kilobytes each are more than a level-two cache.
+/// Above this number the instances, of two kilobytes each, exceed a level-two cache.
 const WIDE: usize = 512;
 
 impl Runtime {
@@ -113,7 +113,7 @@ impl Runtime {
         &self.queues[queue as usize]
     }
 
-    /// The queues of a flowset.
+    /// Returns the queues of a flowset.
     pub fn queues_of(&self, flowset: u32) -> Vec<u32> {
         let all = self.queues.iter().zip(0..);
         all.filter(|(q, _)| q.is_used && q.flowset == flowset)
@@ -121,13 +121,13 @@ impl Runtime {
             .collect()
     }
 
-    /// How many queues of a flowset their schedulers know.
+    /// Returns how many queues of a flowset are open in their schedulers.
     pub fn open_queues(&self, flowset: u32) -> usize {
         let is_open = |q: &&Queue| q.is_open && q.flowset == flowset;
         self.queues.iter().filter(is_open).count()
     }
 
-    /// How many schedulers, instances at work, flowsets and queues there are.
+    /// Returns the numbers of schedulers, instances at work, flowsets and queues.
     pub fn population(&self) -> [usize; 4] {
         [
             self.scheduler_slots.len(),
@@ -137,7 +137,7 @@ impl Runtime {
         ]
     }
 
-    /// Whether super-packets must be split before they go into a flowset.
+    /// Whether super-packets must be split before they enter a flowset.
     pub fn wants_single_packets(&self, flowset: u32, threshold: Rate) -> bool {
         let Some(flowset) = self.flowsets.get(&flowset) else {
             return false;
@@ -150,7 +150,7 @@ impl Runtime {
             })
     }
 
-    /// When something is to be done next.
+    /// Returns when the next event is due.
     pub fn next_event(&self) -> Option<Time> {
         let agenda = self.agenda.first().map(|(at, _)| at);
         if self.ready.is_empty() {
@@ -159,12 +159,12 @@ impl Runtime {
         Some(agenda.map_or(self.ready_at, |at| at.min(self.ready_at)))
     }
 
-    /// Whether there are more instances than the processor's caches hold.
+    /// Whether the instances exceed the processor's caches.
     pub fn is_wide(&self) -> bool {
         self.instances.len() > WIDE
     }
 
-    /// The instance that a hint leads to.
+    /// Returns the instance that a hint refers to.
     pub fn hinted(&self, hint: u32) -> u32 {
         let queue = self.queues.get(hint as usize).filter(|q| q.is_used);
         queue.map_or(hint, |queue| queue.instance)
@@ -199,8 +199,8 @@ impl Runtime {
         self.instances.get(instance as usize)?.link.as_deref()
     }
 
-    /// Takes a packet into flowset `number` at `cx.now`. Its place is kept as a hint for the next
-    /// packet of its flow; the last one's is `hint`.
+    /// Puts a packet into flowset `number` at `cx.now`. `hint` is the hint of the previous packet
+    /// of its flow; the new one is kept for the next packet.
     pub fn enter(
         &mut self,
         mut packet: Packet,
@@ -216,8 +216,8 @@ impl Runtime {
         self.admit(packet, number, flow, hint, true, cx)
     }
 
-    /// As [`Runtime::enter`], for a packet whose passage is known. Packets that are moved are not
-    /// counted again, and meet no loss.
+    /// Like [`Runtime::enter`], for a packet with a known passage. Moved packets are not counted
+    /// again and are not subject to loss.
     pub(super) fn admit(
         &mut self,
         mut packet: Packet,
@@ -240,7 +240,7 @@ impl Runtime {
             .expect("a flowset's scheduler exists");
         let config = Rc::clone(&scheduler.config);
         let key = flow.masked(&config.mask);
-        // A hint is the queue, or else the instance, that the last packet of the flow went to.
+        // A hint is the queue, or else the instance, that the flow's previous packet entered.
         let hinted = if config.is_multi_queue {
             self.queues
                 .get(hint as usize)
@@ -269,7 +269,7 @@ impl Runtime {
             }
             packet.class = queue;
         } else {
-            // What ranks packets by class ranks these by the weight of their queue.
+            // Disciplines that rank packets by class rank these by the weight of their queue.
             packet.class = flowset.weight;
         }
         self.wake_up(instance);
@@ -293,7 +293,7 @@ impl Runtime {
         }
         self.with_link(instance, !is_new, cx, |link, cx| {
             if is_lost {
-                // Before the queue: it takes no room and no time.
+                // A lost packet takes no room in the queue and no time on the link.
                 cx.discard(packet, DropReason::Loss);
             } else {
                 link.enqueue(packet, cx);
@@ -303,7 +303,7 @@ impl Runtime {
         if queue != NONE { queue } else { instance }
     }
 
-    /// Hands a packet that has no place to the host.
+    /// Returns a packet that has no place to the host.
     fn refuse(&mut self, packet: Packet, is_new: bool, cx: &mut Cx<'_>) {
         self.totals.dropped += u64::from(packet.segments);
         let reason = if is_new {
@@ -314,7 +314,7 @@ impl Runtime {
         cx.discard(packet, reason);
     }
 
-    /// Calls `work` with an instance's link, and a context in which everything is counted.
+    /// Calls `work` with an instance's link and a context in which all events are counted.
     pub fn with_link<T>(
         &mut self,
         instance: u32,
@@ -347,7 +347,7 @@ impl Runtime {
         work(link, &mut Cx::new(now, rng, &mut tap))
     }
 
-    /// The instance of a scheduler for a flow, made if need be.
+    /// Returns the instance of a scheduler for a flow, creating it if necessary.
     fn instance(
         &mut self,
         slot: u32,
@@ -405,7 +405,7 @@ impl Runtime {
         Some(index)
     }
 
-    /// The queue of a flowset for a flow, made if need be.
+    /// Returns the queue of a flowset for a flow, creating it if necessary.
     fn queue(
         &mut self,
         key: QueueKey,
@@ -454,7 +454,7 @@ impl Runtime {
         Some(index)
     }
 
-    /// Gives an instance its queue and link, if it has none.
+    /// Creates the queue and link of an instance that has none.
     fn wake_up(&mut self, instance: u32) {
         let record = &self.instances[instance as usize];
         if record.link.is_some() {
@@ -466,14 +466,14 @@ impl Runtime {
             .expect("an instance at work has a scheduler");
         let discipline = scheduler.discipline();
         let (params, files) = (scheduler.link.params(), scheduler.link_files());
-        // A link's chances depend on what it is, not on when it was made.
+        // The random stream of a link depends on its identity, not on when it was created.
         let key = self.hash.of(&record.key.words());
         let rng = self.seed.fork(key ^ u64::from(scheduler.number) << 32);
         let link = Link::new(&params, files, discipline, &rng);
         self.instances[instance as usize].link = Some(Box::new(link));
     }
 
-    /// Makes a queue known to its scheduler.
+    /// Opens a queue in its scheduler.
     pub(super) fn open(&mut self, queue: u32, flowset: &FlowsetConfig, cx: &mut Cx<'_>) {
         let instance = self.queues[queue as usize].instance;
         let rate = self.rate_of(instance);
@@ -488,12 +488,12 @@ impl Runtime {
                 discipline::build_aqm(flowset, rate),
             )
         });
-        // A queue that was refused (too many weights together) stays closed; its packets meet the
-        // scheduler, which drops them as having no place.
+        // A queue that was refused (the weights are too many together) stays closed. The scheduler
+        // drops its packets for lack of a place.
         self.queues[queue as usize].is_open = opened.is_ok();
     }
 
-    /// The rate of an instance's link.
+    /// Returns the rate of an instance's link.
     pub(super) fn rate_of(&self, instance: u32) -> Rate {
         let slot = self.instances[instance as usize].scheduler;
         let scheduler = self.schedulers[slot as usize]
@@ -502,7 +502,7 @@ impl Runtime {
         scheduler.link.rate
     }
 
-    /// Notes when an instance has something to do next.
+    /// Schedules the next event of an instance.
     #[inline]
     pub(super) fn schedule(&mut self, instance: u32, now: Time) {
         let link = self.instances[instance as usize].link.as_ref();
@@ -513,7 +513,7 @@ impl Runtime {
                 self.agenda.remove(instance);
                 let record = &mut self.instances[instance as usize];
                 if !std::mem::replace(&mut record.is_ready, true) {
-                    // What was ready earlier has been worked off before this instant.
+                    // Earlier ready instances have been processed before this instant.
                     debug_assert!(self.ready.is_empty() || self.ready_at == now);
                     self.ready_at = now;
                     self.ready.push_back(instance);
@@ -522,8 +522,8 @@ impl Runtime {
         }
     }
 
-    /// Works off the next event that `is_due`; gives what arrived at the far end. To be called until
-    /// there is no such event.
+    /// Processes the next event for which `is_due` holds, and adds what arrived at the far end to
+    /// the list. Returns `false` if there is no such event.
     pub fn advance(
         &mut self,
         is_due: impl Fn(Time) -> bool,
@@ -569,18 +569,18 @@ impl Runtime {
 }
 
 impl Scheduler {
-    /// Whether its one queue has the limits, the AQM and the loss of its flowset.
+    /// Whether the single queue has the limits, the AQM and the loss of its flowset.
     pub fn is_fifo(&self) -> bool {
-        self.config.choice.algorithm.name == "fifo"
+        self.config.spec.algorithm.name == "fifo"
     }
 
-    /// A fresh discipline as it is configured.
+    /// Creates a discipline as configured.
     pub fn discipline(&self) -> Box<dyn Discipline> {
         let blank = self.model.blank();
         blank.unwrap_or_else(|| build(&self.config, self.internal.as_deref(), &self.link))
     }
 
-    /// To be called when its configuration has changed.
+    /// Must be called after the configuration has changed.
     pub fn refresh_model(&mut self) {
         self.model = build(&self.config, self.internal.as_deref(), &self.link);
     }
@@ -594,16 +594,16 @@ impl Scheduler {
     }
 }
 
-/// The discipline of a scheduler from its words.
+/// Builds the discipline of a scheduler from its specification.
 pub(super) fn build(
     config: &SchedulerConfig,
     internal: Option<&FlowsetConfig>,
     link: &LinkConfig,
 ) -> Box<dyn Discipline> {
     match internal {
-        Some(flowset) if config.choice.algorithm.name == "fifo" => {
+        Some(flowset) if config.spec.algorithm.name == "fifo" => {
             discipline::build_fifo(flowset, link.rate)
         }
-        _ => discipline::build(&config.choice),
+        _ => discipline::build(&config.spec),
     }
 }

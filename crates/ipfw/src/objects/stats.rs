@@ -3,28 +3,28 @@
 use sluice_core::event::DropReason;
 use sluice_core::units::{Rate, Span, Time};
 
-/// Reasons for drops.
+/// The number of reasons for drops.
 pub(crate) const REASONS: usize = DropReason::ALL.len();
 
-/// What a pipe or a queue has counted; super-packets count their segments.
+/// The counters of a pipe or a queue. A super-packet counts as its segments.
 ///
-/// First what every packet changes.
+/// The fields that every packet changes come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Counters {
-    /// Packets that came, dropped ones included.
+    /// Packets that arrived, including dropped ones.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
-    /// Packets that arrived at the far end.
+    /// Packets that reached the far end.
     pub departed: u64,
-    /// Packets whose CE codepoint was set here.
+    /// Packets that were CE-marked here.
     pub marked: u64,
     dropped: [u64; REASONS],
 }
 
 impl Counters {
-    /// As many bytes as every packet changes.
+    /// The number of bytes that every packet changes.
     pub const HOT_BYTES: usize = std::mem::offset_of!(Counters, marked);
 
     pub fn arrive(&mut self, packets: u16, bytes: u32) {
@@ -36,17 +36,17 @@ impl Counters {
         self.dropped[reason as usize] += u64::from(packets);
     }
 
-    /// Packets dropped for one reason.
+    /// Returns the number of packets dropped for one reason.
     pub fn dropped_for(&self, reason: DropReason) -> u64 {
         self.dropped[reason as usize]
     }
 
-    /// Packets dropped for any reason.
+    /// Returns the number of packets dropped for any reason.
     pub fn dropped(&self) -> u64 {
         self.dropped.iter().sum()
     }
 
-    /// Adds what another one counted.
+    /// Adds the counters of another one.
     pub fn absorb(&mut self, other: &Counters) {
         self.packets += other.packets;
         self.bytes += other.bytes;
@@ -58,7 +58,7 @@ impl Counters {
     }
 }
 
-/// How long packets waited, in steps of an eighth of a power of two from 1 us to 137 s.
+/// A histogram of waiting times, in steps of an eighth of a power of two from 1 us to 137 s.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Histogram {
@@ -67,19 +67,19 @@ pub(crate) struct Histogram {
     counts: Counts,
 }
 
-/// Steps that have been met, with their counts; all steps once there are many. A hundred thousand
-/// subscribers hardly ever wait, and most of them in the same few steps.
+/// The steps in use with their counts, or all steps once there are many. Among a hundred thousand
+/// subscribers hardly any packet waits, and most waits fall into the same few steps.
 #[derive(Clone, Debug)]
 enum Counts {
-    /// In place. A step that has not been met has no count.
+    /// Stored in place. A step that is not in use has no count.
     Few([(u16, u32); FEW]),
     Some(Box<[(u16, u32); SOME]>),
     All(Box<[u32; BUCKETS]>),
 }
 
-/// With the rest of the histogram they take less than a cache line.
+/// With the rest of the histogram these fit into a cache line.
 const FEW: usize = 4;
-/// As many as three cache lines hold.
+/// These fit into three cache lines.
 const SOME: usize = 24;
 
 impl Default for Counts {
@@ -88,7 +88,7 @@ impl Default for Counts {
     }
 }
 
-/// Powers of two of nanoseconds: below 2^10 everything is one step.
+/// Powers of two of nanoseconds: below 2^10 there is a single step.
 const FIRST_POWER: u32 = 10;
 const LAST_POWER: u32 = 37;
 const STEPS: u32 = 8;
@@ -127,7 +127,7 @@ impl Counts {
     /// Makes room for more steps.
     #[cold]
     fn widen(&mut self) {
-        *self = match self {
+        let wider = match self {
             Counts::Few(few) => {
                 let mut some = Box::new([(0, 0); SOME]);
                 some[..FEW].copy_from_slice(few);
@@ -140,11 +140,12 @@ impl Counts {
                 }
                 Counts::All(all)
             }
-            Counts::All(_) => unreachable!("all steps have their place"),
-        }
+            Counts::All(_) => return,
+        };
+        *self = wider;
     }
 
-    /// The steps that have been met, in order.
+    /// Returns the steps in use, in order.
     fn met(&self) -> Vec<(usize, u32)> {
         let list = match self {
             Counts::All(all) => return all.iter().copied().enumerate().collect(),
@@ -174,8 +175,8 @@ impl Histogram {
         self.longest
     }
 
-    /// The least step's upper end below which `percent` of the packets waited; at most 1/8 too
-    /// high, never above the longest. Zero without packets.
+    /// Returns the upper end of the smallest step below which `percent` of the packets waited. It
+    /// is at most 1/8 too high and never above the longest wait; zero without packets.
     pub fn percentile(&self, percent: u64) -> Span {
         let wanted = (self.total * percent).div_ceil(100);
         let mut seen = 0;
@@ -210,7 +211,7 @@ impl Histogram {
     }
 }
 
-/// The rate of the last second or more, from departures.
+/// The rate over the last second or longer, measured from departures.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Meter {
@@ -234,7 +235,7 @@ impl Meter {
         self.bytes += u64::from(bytes);
     }
 
-    /// Bits per second, as seen from `now`.
+    /// Returns the rate in bits per second as of `now`.
     pub fn bps(&self, now: Time) -> u64 {
         let elapsed = now.since(self.since);
         if elapsed >= WINDOW {
@@ -277,7 +278,8 @@ mod tests {
 
     #[test]
     fn few_steps_and_all_of_them_give_the_same_percentiles() {
-        // Two values in turn, then a third of another 100 steps: the median stays the smaller one.
+        // Two values alternate, then a third one takes 100 further steps: the median stays the
+        // smaller one.
         let mut histogram = Histogram::default();
         for _ in 0..100 {
             histogram.add(Span::from_us(10));
@@ -322,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meter_gives_the_rate_of_the_last_window() {
+    fn a_meter_returns_the_rate_of_the_last_window() {
         let mut meter = Meter::default();
         // 1250 B every 10 ms are 1 Mbit/s.
         for i in 0..300 {

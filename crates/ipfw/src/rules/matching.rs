@@ -1,14 +1,16 @@
-//! Conditions made ready for packets: names resolved, and those that hold for a whole flow apart
-//! from those that each packet must be asked about.
+//! The conditions of a rule, ready for packets: names are resolved, and the clauses that hold for a
+//! whole flow are separate from those that each packet must be tested against.
 
 use std::net::IpAddr;
 
-use super::tables::{TableId, Tables};
+use super::flow_fields::FlowFields;
+use super::tables::{Key, Table, TableId, Tables};
 use crate::grammar::{
-    Action, Address, Clause, Condition, Field, FragmentTest, InterfaceTest, Net, Protocol, Rule,
-    Side, TableKind, Target, Term, ValueKind,
+    Action, Address, Clause, Condition, Field, InterfaceTest, Lookup, Net, Ports, Protocol, Rule,
+    TableKind, TableRef, Target, ValueKind,
 };
-use crate::headers::{Direction, Headers, ICMP, ICMP6, Interface, InterfaceId, TCP};
+use crate::headers::{Headers, Interface, InterfaceId};
+use crate::options::{FlowQuestion, Names, Question};
 
 /// What conditions look into besides the packet.
 pub(crate) struct Environment<'a> {
@@ -18,59 +20,36 @@ pub(crate) struct Environment<'a> {
     pub tables: &'a Tables,
 }
 
+/// The environment, and where a table leaves the value that the action reads.
+pub(crate) struct Look<'a> {
+    pub env: &'a Environment<'a>,
+    /// Which value of a table the action reads, if it reads one.
+    pub arg: Option<ValueKind>,
+    /// The value of the last table that matched.
+    pub value: &'a mut u32,
+}
+
 /// The clauses of a rule, apart.
 #[derive(Clone, Debug)]
 pub(crate) struct Compiled {
     /// Hold or not for all packets of a flow.
-    pub constant: Box<[Test]>,
-    /// Must be asked of each packet.
-    pub per_packet: Box<[Test]>,
+    pub constant: Box<[Test<FlowQuestion>]>,
+    /// Each packet is tested against these.
+    pub per_packet: Box<[Test<Question>]>,
     /// Which value of a table the action reads.
     pub table_arg: Option<ValueKind>,
 }
 
-/// A clause: one condition, or several of which one must hold.
+/// A clause: one question, or several of which one must hold. `true` negates a question.
 #[derive(Clone, Debug)]
-pub(crate) enum Test {
-    One(Question),
-    Not(Question),
-    Any(Box<[(bool, Question)]>),
-}
-
-/// A condition with its names resolved.
-#[derive(Clone, Debug)]
-pub(crate) enum Question {
-    Version(u8),
-    Protocol(u8),
-    Net(End, Net),
-    Nets(End, Box<[Net]>),
-    Own(End, Own),
-    Table(Field, TableId, Option<u32>),
-    Ports(End, Box<[(u16, u16)]>),
-    Pass(Direction),
-    /// One of these interfaces.
-    Interface(Side, Box<[InterfaceId]>),
-    AnyInterface(Side),
-    InterfaceTable(Side, TableId, Option<u32>),
-    Never,
-    /// Asked without names: these need none.
-    Plain(Box<Condition>),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    Source,
-    Destination,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Own {
-    Any,
-    V6,
+pub(crate) enum Test<Q> {
+    One(Q),
+    Not(Q),
+    Any(Box<[(bool, Q)]>),
 }
 
 impl Compiled {
-    /// Resolves the names of a rule. Tables that it names first are made.
+    /// Resolves the names of a rule. Tables that do not exist yet are created.
     pub fn new(rule: &Rule, interfaces: &[Interface], tables: &mut Tables) -> Self {
         let table_arg = match rule.action {
             Action::Pipe(Target::TableArg) | Action::Queue(Target::TableArg) => {
@@ -84,42 +63,55 @@ impl Compiled {
         let mut constant = Vec::new();
         let mut per_packet = Vec::new();
         let mut mixes_tables = false;
-        for clause in rule.clauses() {
-            if always_holds(&clause) {
-                continue;
+        for clause in rule.clauses().filter(|clause| !always_holds(clause)) {
+            let mut names_table = false;
+            let mut names = Names {
+                interfaces,
+                table: &mut |name, kind| {
+                    names_table = true;
+                    tables.find_or_create(name, kind)
+                },
+            };
+            let questions: Vec<(bool, Question)> = clause
+                .iter()
+                .map(|term| (term.is_negated, term.condition.question(&mut names)))
+                .collect();
+            match for_flow(&questions) {
+                Some(questions) => constant.push(questions),
+                None => {
+                    mixes_tables |= names_table;
+                    per_packet.push(questions);
+                }
             }
-            let is_constant = clause.iter().all(|term| is_constant(&term.condition));
-            mixes_tables |= !is_constant && clause.iter().any(|term| names_table(&term.condition));
-            let test = Test::new(clause, interfaces, tables);
-            if is_constant {
-                &mut constant
-            } else {
-                &mut per_packet
-            }
-            .push(test);
         }
-        // Which table matched last then depends on the packet: everything is asked each time.
+        // Which table matched last then depends on the packet, so each packet passes all tests.
         if mixes_tables && table_arg.is_some() {
-            constant.append(&mut per_packet);
-            std::mem::swap(&mut constant, &mut per_packet);
+            let all = constant.drain(..).map(|clause| {
+                let questions = clause.into_iter();
+                questions
+                    .map(|(is_negated, question)| (is_negated, Question::Flow(question)))
+                    .collect()
+            });
+            per_packet = all.chain(per_packet).collect();
         }
         Compiled {
-            constant: constant.into(),
-            per_packet: per_packet.into(),
+            constant: constant.into_iter().map(Test::new).collect(),
+            per_packet: per_packet.into_iter().map(Test::new).collect(),
             table_arg,
         }
     }
 
-    /// Whether the constant clauses hold; `value` takes that of the last table that matched.
+    /// Whether the constant clauses hold; `value` receives that of the last table that matched.
     pub fn holds_for_flow(
         &self,
-        headers: &Headers,
+        flow: &FlowFields,
         env: &Environment<'_>,
         value: &mut u32,
     ) -> bool {
+        let mut look = self.look(env, value);
         self.constant
             .iter()
-            .all(|test| test.holds(headers, env, self.table_arg, value))
+            .all(|test| test.holds(&mut look, |question, look| question.holds(flow, look)))
     }
 
     /// Whether the other clauses hold.
@@ -129,10 +121,30 @@ impl Compiled {
         env: &Environment<'_>,
         value: &mut u32,
     ) -> bool {
+        let mut look = self.look(env, value);
         self.per_packet
             .iter()
-            .all(|test| test.holds(headers, env, self.table_arg, value))
+            .all(|test| test.holds(&mut look, |question, look| question.holds(headers, look)))
     }
+
+    const fn look<'a>(&self, env: &'a Environment<'a>, value: &'a mut u32) -> Look<'a> {
+        Look {
+            env,
+            arg: self.table_arg,
+            value,
+        }
+    }
+}
+
+/// The questions of a clause, if each of them has one answer for a whole flow.
+fn for_flow(questions: &[(bool, Question)]) -> Option<Vec<(bool, FlowQuestion)>> {
+    let constant = questions
+        .iter()
+        .map(|(is_negated, question)| match question {
+            Question::Flow(question) => Some((*is_negated, question.clone())),
+            Question::Packet(_) => None,
+        });
+    constant.collect()
 }
 
 /// Whether a clause says nothing: `any`, `ip`.
@@ -148,359 +160,235 @@ fn always_holds(clause: &Clause) -> bool {
     })
 }
 
-/// Whether a condition is the same for all packets of a flow, as [`FlowKey`] tells flows apart.
-const fn is_constant(condition: &Condition) -> bool {
-    match condition {
-        Condition::Protocol(_)
-        | Condition::Source(_)
-        | Condition::Destination(_)
-        | Condition::SourcePort(_)
-        | Condition::DestinationPort(_)
-        | Condition::Pass(_)
-        | Condition::Interface(..)
-        | Condition::Layer2
-        | Condition::Precedence(_)
-        | Condition::Dscp(_)
-        | Condition::Version(_)
-        | Condition::FlowLabel(_)
-        | Condition::Lookup(..) => true,
-        // ECN bits are part of the TOS octet and change under way.
-        Condition::Tos(_)
-        | Condition::Length(_)
-        | Condition::Id(_)
-        | Condition::Ttl(_)
-        | Condition::Fragment(_)
-        | Condition::TcpFlags(_)
-        | Condition::Setup
-        | Condition::Established
-        | Condition::IcmpTypes(_)
-        | Condition::Icmp6Types(_) => false,
-    }
-}
-
 /// The table that a condition names, and the kind of its keys.
-pub(crate) fn table_of(condition: &Condition) -> Option<(&str, TableKind)> {
-    match condition {
-        Condition::Source(Address::Table(t)) | Condition::Destination(Address::Table(t)) => {
-            Some((&t.name, TableKind::Addr))
-        }
-        Condition::Interface(_, InterfaceTest::Table(t)) => Some((&t.name, TableKind::Iface)),
-        Condition::Lookup(field, name) => Some((
-            name,
-            match field {
-                Field::SourceAddress | Field::DestinationAddress => TableKind::Addr,
-                Field::SourcePort | Field::DestinationPort | Field::Dscp => TableKind::Number,
-            },
-        )),
-        _ => None,
-    }
+pub(crate) fn table_of(condition: &Condition) -> Option<(String, TableKind)> {
+    let mut named = None;
+    condition.question(&mut Names {
+        interfaces: &[],
+        table: &mut |name, kind| {
+            named = Some((name.to_string(), kind));
+            TableId(0)
+        },
+    });
+    named
 }
 
-fn names_table(condition: &Condition) -> bool {
-    table_of(condition).is_some()
-}
-
-impl Test {
-    fn new(clause: Clause, interfaces: &[Interface], tables: &mut Tables) -> Self {
-        let mut questions: Vec<(bool, Question)> = clause
-            .into_iter()
-            .map(
-                |Term {
-                     is_negated,
-                     condition,
-                 }| { (is_negated, Question::new(condition, interfaces, tables)) },
-            )
-            .collect();
-        match questions.len() {
-            1 => match questions.remove(0) {
-                (false, question) => Test::One(question),
-                (true, question) => Test::Not(question),
-            },
-            _ => Test::Any(questions.into()),
+impl<Q> Test<Q> {
+    fn new(mut questions: Vec<(bool, Q)>) -> Self {
+        match (questions.pop(), questions.is_empty()) {
+            (Some((false, question)), true) => Test::One(question),
+            (Some((true, question)), true) => Test::Not(question),
+            (last, _) => {
+                questions.extend(last);
+                Test::Any(questions.into())
+            }
         }
     }
 
     #[inline]
-    fn holds(
-        &self,
-        headers: &Headers,
-        env: &Environment<'_>,
-        arg: Option<ValueKind>,
-        value: &mut u32,
-    ) -> bool {
+    fn holds(&self, look: &mut Look<'_>, holds: impl Fn(&Q, &mut Look<'_>) -> bool) -> bool {
         match self {
-            Test::One(question) => question.holds(headers, env, arg, value),
-            // A table that must not match gives no value.
-            Test::Not(question) => !question.holds(headers, env, None, &mut 0),
+            Test::One(question) => holds(question, look),
+            Test::Not(question) => !holds(question, &mut look.without_value(&mut 0)),
             Test::Any(questions) => questions.iter().any(|(is_negated, question)| {
                 if *is_negated {
-                    !question.holds(headers, env, None, &mut 0)
+                    !holds(question, &mut look.without_value(&mut 0))
                 } else {
-                    question.holds(headers, env, arg, value)
+                    holds(question, look)
                 }
             }),
         }
     }
 }
 
-impl Question {
-    fn new(condition: Condition, interfaces: &[Interface], tables: &mut Tables) -> Self {
-        let address = |end, address| match address {
-            Address::Any => Question::Plain(Box::new(Condition::Protocol(Protocol::Any))),
-            Address::Me => Question::Own(end, Own::Any),
-            Address::Me6 => Question::Own(end, Own::V6),
-            Address::Nets(mut nets) if nets.len() == 1 => Question::Net(end, nets.remove(0)),
-            Address::Nets(nets) => Question::Nets(end, nets.into()),
-            Address::Table(_) => unreachable!("tables are resolved before"),
-        };
-        if let Some((name, kind)) = table_of(&condition) {
-            let id = tables.find_or_create(name, kind);
-            return match condition {
-                Condition::Source(Address::Table(t)) => {
-                    Question::Table(Field::SourceAddress, id, t.value)
-                }
-                Condition::Destination(Address::Table(t)) => {
-                    Question::Table(Field::DestinationAddress, id, t.value)
-                }
-                Condition::Interface(side, InterfaceTest::Table(t)) => {
-                    Question::InterfaceTable(side, id, t.value)
-                }
-                Condition::Lookup(field, _) => Question::Table(field, id, None),
-                _ => unreachable!("only these conditions name tables"),
-            };
+impl<'a> Look<'a> {
+    /// For a negated question: a table that must not match gives the action no value.
+    const fn without_value<'b>(&self, unused: &'b mut u32) -> Look<'b>
+    where
+        'a: 'b,
+    {
+        Look {
+            env: self.env,
+            arg: None,
+            value: unused,
         }
-        match condition {
-            Condition::Protocol(Protocol::V4) => Question::Version(4),
-            Condition::Protocol(Protocol::V6) => Question::Version(6),
-            Condition::Protocol(Protocol::Number(n)) => Question::Protocol(n),
-            Condition::Version(version) => Question::Version(version),
-            Condition::Source(a) => address(End::Source, a),
-            Condition::Destination(a) => address(End::Destination, a),
-            Condition::SourcePort(ranges) => Question::Ports(End::Source, port_ranges(&ranges.0)),
-            Condition::DestinationPort(ranges) => {
-                Question::Ports(End::Destination, port_ranges(&ranges.0))
-            }
-            Condition::Pass(direction) => Question::Pass(direction),
-            Condition::Interface(side, test) => interface(side, &test, interfaces),
-            other => Question::Plain(Box::new(other)),
+    }
+}
+
+/// A table, and the value that a match in it must have.
+#[derive(Clone, Debug)]
+pub(crate) struct TableTest {
+    id: TableId,
+    wanted: Option<u32>,
+}
+
+impl TableTest {
+    fn new(table: &TableRef, kind: TableKind, names: &mut Names<'_>) -> Self {
+        TableTest {
+            id: (names.table)(&table.name, kind),
+            wanted: table.value,
         }
     }
 
-    fn holds(
+    /// Whether `find` finds an entry with the wanted value. The action reads that of the last
+    /// match.
+    fn holds<'t>(
         &self,
-        headers: &Headers,
-        env: &Environment<'_>,
-        arg: Option<ValueKind>,
-        value: &mut u32,
+        look: &mut Look<'t>,
+        find: impl FnOnce(&'t Table) -> Option<(&'t Key, &'t [u32])>,
     ) -> bool {
-        let address = |end: End| match end {
-            End::Source => headers.src,
-            End::Destination => headers.dst,
+        let table = look.env.tables.table(self.id);
+        let Some((_, values)) = find(table) else {
+            return false;
+        };
+        if self
+            .wanted
+            .is_some_and(|wanted| values.first().copied().unwrap_or(0) != wanted)
+        {
+            return false;
+        }
+        if let Some(kind) = look.arg {
+            *look.value = table.value(values, kind);
+        }
+        true
+    }
+}
+
+/// An [`Address`] with its table resolved.
+#[derive(Clone, Debug)]
+pub(crate) enum Hosts {
+    Net(Net),
+    Nets(Box<[Net]>),
+    Any,
+    /// `me`.
+    Own,
+    /// `me6`.
+    OwnV6,
+    Table(TableTest),
+}
+
+impl Hosts {
+    pub fn new(address: &Address, names: &mut Names<'_>) -> Self {
+        match address {
+            Address::Any => Hosts::Any,
+            Address::Me => Hosts::Own,
+            Address::Me6 => Hosts::OwnV6,
+            Address::Table(table) => Hosts::Table(TableTest::new(table, TableKind::Addr, names)),
+            Address::Nets(nets) => match nets.as_slice() {
+                [net] => Hosts::Net(net.clone()),
+                nets => Hosts::Nets(nets.into()),
+            },
+        }
+    }
+
+    #[inline]
+    pub fn hold(&self, address: IpAddr, look: &mut Look<'_>) -> bool {
+        let is_own = |look: &Look<'_>| look.env.own.binary_search(&address).is_ok();
+        match self {
+            Hosts::Net(net) => net.holds(address),
+            Hosts::Nets(nets) => nets.iter().any(|net| net.holds(address)),
+            Hosts::Any => true,
+            Hosts::Own => is_own(look),
+            Hosts::OwnV6 => address.is_ipv6() && is_own(look),
+            Hosts::Table(table) => table.holds(look, |table| table.find_address(address)),
+        }
+    }
+}
+
+/// Ranges of ports, both ends included.
+#[derive(Clone, Debug)]
+pub(crate) struct PortRanges(Box<[(u16, u16)]>);
+
+impl PortRanges {
+    pub fn new(ports: &Ports) -> Self {
+        // The grammar refuses ports above 65535.
+        let port = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
+        let ranges = ports.0.0.iter();
+        PortRanges(
+            ranges
+                .map(|(low, high)| (port(*low), port(*high)))
+                .collect(),
+        )
+    }
+
+    pub fn hold(&self, port: u16) -> bool {
+        self.0
+            .iter()
+            .any(|(low, high)| (*low..=*high).contains(&port))
+    }
+}
+
+/// An [`InterfaceTest`] with its names resolved.
+#[derive(Clone, Debug)]
+pub(crate) enum Interfaces {
+    /// One of these; none if the host has no such interface.
+    Ids(Box<[InterfaceId]>),
+    Any,
+    Table(TableTest),
+}
+
+impl Interfaces {
+    pub fn new(test: &InterfaceTest, names: &mut Names<'_>) -> Self {
+        let ids = |is_meant: &dyn Fn(&Interface) -> bool| {
+            let meant = names.interfaces.iter().enumerate();
+            let meant = meant.filter(|(_, interface)| is_meant(interface));
+            Interfaces::Ids(meant.map(|(n, _)| InterfaceId(n as u16)).collect())
+        };
+        match test {
+            InterfaceTest::Any => Interfaces::Any,
+            InterfaceTest::Name(name) => ids(&|i| i.name == *name),
+            InterfaceTest::Prefix(prefix) => ids(&|i| i.name.starts_with(prefix.as_str())),
+            InterfaceTest::Address(address) => ids(&|i| i.addresses.contains(address)),
+            InterfaceTest::Table(table) => {
+                Interfaces::Table(TableTest::new(table, TableKind::Iface, names))
+            }
+        }
+    }
+
+    pub fn hold(&self, id: Option<InterfaceId>, look: &mut Look<'_>) -> bool {
+        let Some(id) = id else {
+            return false;
         };
         match self {
-            Question::Version(4) => headers.src.is_ipv4(),
-            Question::Version(_) => headers.src.is_ipv6(),
-            Question::Protocol(n) => headers.proto == *n,
-            Question::Net(end, net) => net.holds(address(*end)),
-            Question::Nets(end, nets) => nets.iter().any(|net| net.holds(address(*end))),
-            Question::Own(end, own) => {
-                let address = address(*end);
-                (*own == Own::Any || address.is_ipv6()) && env.own.binary_search(&address).is_ok()
+            Interfaces::Ids(ids) => ids.contains(&id),
+            Interfaces::Any => true,
+            Interfaces::Table(table) => {
+                let interface = look.env.interfaces.get(usize::from(id.0));
+                table.holds(look, |table| table.find_name(&interface?.name))
             }
-            Question::Table(field, table, wanted) => {
-                let table = env.tables.table(*table);
-                let found = match field {
-                    Field::SourceAddress => table.find_address(headers.src),
-                    Field::DestinationAddress => table.find_address(headers.dst),
-                    Field::SourcePort => port_entry(table, headers, headers.src_port),
-                    Field::DestinationPort => port_entry(table, headers, headers.dst_port),
-                    Field::Dscp => table.find_number(u32::from(headers.dscp())),
-                };
-                matches_value(table, found, *wanted, arg, value)
-            }
-            Question::Ports(end, ranges) => {
-                let port = match end {
-                    End::Source => headers.src_port,
-                    End::Destination => headers.dst_port,
-                };
-                headers.has_ports()
-                    && ranges
-                        .iter()
-                        .any(|(low, high)| (*low..=*high).contains(&port))
-            }
-            Question::Pass(direction) => headers.direction == *direction,
-            Question::Interface(side, ids) => {
-                side_of(headers, *side).is_some_and(|id| ids.contains(&id))
-            }
-            Question::AnyInterface(side) => side_of(headers, *side).is_some(),
-            Question::InterfaceTable(side, table, wanted) => {
-                let table = env.tables.table(*table);
-                let name =
-                    side_of(headers, *side).and_then(|id| env.interfaces.get(usize::from(id.0)));
-                let found = name.and_then(|interface| table.find_name(&interface.name));
-                matches_value(table, found, *wanted, arg, value)
-            }
-            Question::Never => false,
-            Question::Plain(condition) => plain_holds(condition, headers),
         }
     }
 }
 
-/// Whether an entry was found, with the value that was asked for. Gives the action its value.
-fn matches_value(
-    table: &super::tables::Table,
-    found: Option<(&super::tables::Key, &[u32])>,
-    wanted: Option<u32>,
-    arg: Option<ValueKind>,
-    value: &mut u32,
-) -> bool {
-    let Some((_, values)) = found else {
-        return false;
-    };
-    if wanted.is_some_and(|wanted| values.first().copied().unwrap_or(0) != wanted) {
-        return false;
-    }
-    if let Some(kind) = arg {
-        *value = table.value(values, kind);
-    }
-    true
+/// A [`Lookup`] with its table resolved.
+#[derive(Clone, Debug)]
+pub(crate) struct LookupTest {
+    field: Field,
+    table: TableTest,
 }
 
-fn port_entry<'t>(
-    table: &'t super::tables::Table,
-    headers: &Headers,
-    port: u16,
-) -> Option<(&'t super::tables::Key, &'t [u32])> {
-    if headers.has_ports() {
-        table.find_number(u32::from(port))
-    } else {
-        None
-    }
-}
-
-/// Ranges of ports; those of the grammar end at 65535.
-fn port_ranges(ranges: &[(u32, u32)]) -> Box<[(u16, u16)]> {
-    ranges
-        .iter()
-        .map(|(low, high)| (*low as u16, *high as u16))
-        .collect()
-}
-
-/// The interface on a side; `xmit` is only known in the outgoing pass.
-fn side_of(headers: &Headers, side: Side) -> Option<InterfaceId> {
-    let is_out = headers.direction == Direction::Out;
-    match side {
-        Side::Recv => headers.recv,
-        Side::Xmit if is_out => headers.xmit,
-        Side::Xmit => None,
-        Side::Via if is_out => headers.xmit,
-        Side::Via => headers.recv,
-    }
-}
-
-fn interface(side: Side, test: &InterfaceTest, interfaces: &[Interface]) -> Question {
-    let is_meant = |interface: &Interface| match test {
-        InterfaceTest::Name(name) => interface.name == *name,
-        InterfaceTest::Prefix(prefix) => interface.name.starts_with(prefix.as_str()),
-        InterfaceTest::Address(address) => interface.addresses.contains(address),
-        InterfaceTest::Any | InterfaceTest::Table(_) => false,
-    };
-    if *test == InterfaceTest::Any {
-        return Question::AnyInterface(side);
-    }
-    let meant = interfaces.iter().enumerate().filter(|(_, i)| is_meant(i));
-    let ids: Box<[InterfaceId]> = meant.map(|(n, _)| InterfaceId(n as u16)).collect();
-    if ids.is_empty() {
-        Question::Never
-    } else {
-        Question::Interface(side, ids)
-    }
-}
-
-fn plain_holds(condition: &Condition, headers: &Headers) -> bool {
-    let is_first = headers.fragment.offset == 0;
-    let is_tcp = headers.proto == TCP && is_first;
-    let bits = |value: u8, set: u8, clear: u8| value & set == set && value & clear == 0;
-    const SYN: u8 = 0x02;
-    const RST: u8 = 0x04;
-    const ACK: u8 = 0x10;
-    match condition {
-        Condition::Protocol(Protocol::Any) => true,
-        Condition::Layer2 => headers.is_layer2,
-        Condition::Tos(test) => {
-            headers.src.is_ipv4() && tos_holds(headers.tos, test.set, test.clear)
-        }
-        Condition::Precedence(level) => headers.tos >> 5 == *level,
-        Condition::Dscp(wanted) => wanted >> headers.dscp() & 1 == 1,
-        Condition::Length(ranges) => ranges.holds(headers.ip_len),
-        Condition::Id(ranges) => headers.src.is_ipv4() && ranges.holds(u32::from(headers.ip_id)),
-        Condition::Ttl(ranges) => ranges.holds(u32::from(headers.ttl)),
-        Condition::Fragment(FragmentTest { set: 0, clear: 0 }) => !is_first,
-        Condition::Fragment(FragmentTest { set, clear }) => {
-            let fragment = headers.fragment;
-            let is = |holds: bool, bit: u8| if holds { bit } else { 0 };
-            let value = is(fragment.has_more, 1) | is(fragment.dont, 2) | is(!is_first, 4);
-            bits(value, *set, *clear)
-        }
-        Condition::TcpFlags(test) => is_tcp && bits(headers.tcp_flags, test.set, test.clear),
-        Condition::Setup => is_tcp && bits(headers.tcp_flags, SYN, ACK),
-        Condition::Established => is_tcp && headers.tcp_flags & (ACK | RST) != 0,
-        Condition::IcmpTypes(wanted) => {
-            headers.proto == ICMP
-                && headers
-                    .icmp_type
-                    .is_some_and(|t| t < 64 && wanted >> t & 1 == 1)
-        }
-        Condition::Icmp6Types(wanted) => {
-            headers.proto == ICMP6
-                && headers
-                    .icmp_type
-                    .is_some_and(|t| wanted.binary_search(&t).is_ok())
-        }
-        Condition::FlowLabel(ranges) => headers.src.is_ipv6() && ranges.holds(headers.flow_label),
-        _ => unreachable!("conditions with names are resolved before"),
-    }
-}
-
-/// `iptos`: the bits of the octet as RFC 1349 names them.
-fn tos_holds(tos: u8, set: u8, clear: u8) -> bool {
-    tos & set == set && tos & clear == 0
-}
-
-/// Everything that a flow-constant condition can look at, packed for comparing and hashing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FlowKey(pub [u64; 6]);
-
-impl FlowKey {
-    pub fn of(headers: &Headers) -> Self {
-        let words = |address: IpAddr| match address {
-            IpAddr::V4(v4) => [0, u64::from(v4.to_bits())],
-            IpAddr::V6(v6) => [(v6.to_bits() >> 64) as u64, v6.to_bits() as u64],
+impl LookupTest {
+    pub fn new(lookup: &Lookup, names: &mut Names<'_>) -> Self {
+        let kind = match lookup.field {
+            Field::SourceAddress | Field::DestinationAddress => TableKind::Addr,
+            Field::SourcePort | Field::DestinationPort | Field::Dscp => TableKind::Number,
         };
-        let [s1, s0] = words(headers.src);
-        let [d1, d0] = words(headers.dst);
-        let side = |id: Option<InterfaceId>| id.map_or(0, |id| u64::from(id.0) + 1);
-        let has_ports = headers.has_ports();
-        let ports = if has_ports {
-            u64::from(headers.src_port) << 16 | u64::from(headers.dst_port)
-        } else {
-            0
-        };
-        let bit = |holds: bool| u64::from(holds);
-        FlowKey([
-            s1,
-            s0,
-            d1,
-            d0,
-            ports << 32 | u64::from(headers.flow_label),
-            side(headers.recv) << 40
-                | side(headers.xmit) << 23
-                | u64::from(headers.proto) << 15
-                | u64::from(headers.dscp()) << 9
-                | bit(has_ports) << 3
-                | bit(headers.src.is_ipv6()) << 2
-                | bit(headers.is_layer2) << 1
-                | bit(headers.direction == Direction::Out),
-        ])
+        LookupTest {
+            field: lookup.field,
+            table: TableTest {
+                id: (names.table)(&lookup.table, kind),
+                wanted: None,
+            },
+        }
+    }
+
+    pub fn holds(&self, flow: &FlowFields, look: &mut Look<'_>) -> bool {
+        self.table.holds(look, |table| match self.field {
+            Field::SourceAddress => table.find_address(flow.src),
+            Field::DestinationAddress => table.find_address(flow.dst),
+            Field::SourcePort => table.find_number(u32::from(flow.ports?.0)),
+            Field::DestinationPort => table.find_number(u32::from(flow.ports?.1)),
+            Field::Dscp => table.find_number(u32::from(flow.dscp)),
+        })
     }
 }

@@ -1,58 +1,58 @@
-//! What is left of the rules for one flow, and the cache that keeps it.
+//! Programs: the rules that remain for one flow, and the cache of them.
 //!
-//! Most conditions give the same answer for every packet of a flow. For a flow that is seen for the
-//! first time all rules are asked those questions once; what remains is a program: the rules that
-//! may still match, with the questions that each packet must answer itself (length, flags,
-//! probability, states). Later packets run the program, so their cost depends on the rules that
-//! concern them, not on the number of rules. Flows with equal programs share one.
+//! Most conditions give the same answer for every packet of a flow. When a flow is first seen, the
+//! engine evaluates these conditions of all rules once. What remains is a program: the rules that
+//! may still match, with the tests that each packet must pass itself (length, flags, probability,
+//! states). Later packets run the program, so their cost depends on the rules that concern them and
+//! not on the number of rules. Flows with equal programs share one.
 //!
-//! A change of rules, sets, tables or interfaces forgets everything. The cache has a fixed size per
-//! step of growth, and a full set gives up its oldest entry, so that a flood of new flows costs
-//! time, never memory.
+//! A change of rules, sets, tables or interfaces empties the cache. The cache grows in steps up to
+//! a fixed size, and a full set evicts an entry, so a flood of new flows costs time but never
+//! memory.
 
 use std::rc::Rc;
 
 use sluice_core::prefetch;
 
 use super::Entry;
-use super::matching::{Environment, FlowKey};
+use super::flow_fields::{FlowFields, ProgramKey};
+use super::matching::Environment;
 use crate::grammar::{Action, Target};
 use crate::hash::{KeyedHash, Map};
-use crate::headers::Headers;
 
 /// One rule that may match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Step {
-    /// Its place among the rules.
+    /// The index of the rule.
     pub rule: u32,
-    /// The value that its table gave.
+    /// The value that the table of the rule returned.
     pub arg: u32,
-    /// Its flow-constant conditions hold. If not, it is only here for its state.
+    /// The flow-constant conditions hold. If not, the step is here only to look up a state.
     pub has_body: bool,
-    /// Packets must be asked more: conditions of their own, or a draw.
+    /// Packets must be tested individually: by conditions or by a random draw.
     pub asks: bool,
-    /// A known state is looked for first.
+    /// A known state is looked up first.
     pub probes: bool,
 }
 
-/// A program, and the flow's place in the objects behind the rules.
+/// A program, and the slot of the flow in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cached {
     pub program: u32,
-    /// Where in the cache it is, to leave a hint there.
+    /// The slot, so that a hint can be stored there.
     pub place: u32,
-    /// What was left there.
+    /// The hint stored there.
     pub hint: u32,
 }
 
-/// No hint was left.
+/// No hint was stored.
 pub(crate) const NO_HINT: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Slot {
-    key: FlowKey,
-    /// Where in the rules the packet begins.
+    key: ProgramKey,
+    /// The index of the rule at which the packet starts.
     start: u32,
     program: u32,
     generation: u32,
@@ -62,15 +62,15 @@ struct Slot {
 /// A slot is one cache line.
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// Slots that a key may be in.
+/// The slots in which a key may be stored.
 const WAYS: usize = 4;
 const FIRST_SLOTS: usize = 1 << 10;
 const MOST_SLOTS: usize = 1 << 18;
-/// Beyond so many programs, or steps in them, everything is forgotten.
+/// The cache is emptied when it holds more programs, or more steps in them.
 const MOST_PROGRAMS: usize = 1 << 16;
 const MOST_STEPS: usize = 1 << 22;
 
-/// The programs of the flows seen lately.
+/// The programs of recently seen flows.
 pub(crate) struct Programs {
     slots: Vec<Slot>,
     hash: KeyedHash,
@@ -81,7 +81,7 @@ pub(crate) struct Programs {
     programs: Vec<Rc<[Step]>>,
     known: Map<Rc<[Step]>, u32>,
     steps: usize,
-    /// Scratch of [`build`].
+    /// Scratch space of [`Programs::build`].
     visited: Vec<u32>,
     visit: u32,
 }
@@ -102,11 +102,11 @@ impl Programs {
         }
     }
 
-    /// Forgets everything: the rules, or what they look into, have changed.
+    /// Empties the cache, because the rules or their environment have changed.
     pub fn invalidate(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         if self.generation == 0 {
-            // A slot of the first generation must not come alive again.
+            // A slot of the first generation must not become valid again.
             self.slots.fill(Slot::EMPTY);
             self.generation = 1;
         }
@@ -115,9 +115,9 @@ impl Programs {
         self.steps = 0;
     }
 
-    /// The program of a known flow.
+    /// Returns the program of a known flow.
     #[inline]
-    pub fn find(&self, key: &FlowKey, start: u32) -> Option<Cached> {
+    pub fn find(&self, key: &ProgramKey, start: u32) -> Option<Cached> {
         let first = self.first_slot(key, start);
         (first..first + WAYS)
             .find(|i| {
@@ -132,7 +132,7 @@ impl Programs {
     }
 
     /// Where a flow would be found.
-    pub fn place(&self, key: &FlowKey) -> usize {
+    pub fn place(&self, key: &ProgramKey) -> usize {
         self.first_slot(key, 0)
     }
 
@@ -144,8 +144,8 @@ impl Programs {
         prefetch::line(&self.slots[place + 1].generation);
     }
 
-    /// Keeps the program of a flow.
-    pub fn insert(&mut self, key: FlowKey, start: u32, steps: Vec<Step>) -> Cached {
+    /// Stores the program of a flow.
+    pub fn insert(&mut self, key: ProgramKey, start: u32, steps: Vec<Step>) -> Cached {
         if self.programs.len() >= MOST_PROGRAMS || self.steps + steps.len() > MOST_STEPS {
             self.invalidate();
         }
@@ -174,7 +174,7 @@ impl Programs {
         }
     }
 
-    /// Leaves a hint with a flow that was just found or inserted.
+    /// Stores a hint with a flow that was just found or inserted.
     pub fn leave_hint(&mut self, place: u32, hint: u32) {
         self.slots[place as usize].hint = hint;
     }
@@ -195,7 +195,7 @@ impl Programs {
         id
     }
 
-    fn first_slot(&self, key: &FlowKey, start: u32) -> usize {
+    fn first_slot(&self, key: &ProgramKey, start: u32) -> usize {
         let [a, b, c, d, e, f] = key.0;
         let hash = self.hash.of(&[a, b, c, d, e, f ^ u64::from(start) << 57]);
         (hash as usize & (self.slots.len() / WAYS - 1)) * WAYS
@@ -214,12 +214,12 @@ impl Programs {
         }
     }
 
-    /// What is left of `entries` for a flow that begins at `start`.
+    /// Returns the steps that remain of `entries` for a flow that starts at `start`.
     pub fn build(
         &mut self,
         entries: &[Entry],
         disabled_sets: u32,
-        headers: &Headers,
+        flow: &FlowFields,
         env: &Environment<'_>,
         start: u32,
     ) -> Vec<Step> {
@@ -246,13 +246,14 @@ impl Programs {
                 let step = Step {
                     rule: index as u32,
                     has_body: !matches!(entry.rule.action, Action::CheckState(_))
-                        && entry.compiled.holds_for_flow(headers, env, &mut arg),
+                        && entry.compiled.holds_for_flow(flow, env, &mut arg),
                     arg,
                     asks: entry.asks(),
                     probes: entry.state.is_some(),
                 };
                 if step.probes && !is_resumable {
-                    // A known state may take the packet to any rule that makes states and goes on.
+                    // A known state may send the packet behind any rule that creates states and
+                    // continues.
                     is_resumable = true;
                     has_jumps |= push_resumptions(entries, &mut pending);
                 }
@@ -278,7 +279,7 @@ impl Programs {
 
 impl Slot {
     const EMPTY: Slot = Slot {
-        key: FlowKey([0; 6]),
+        key: ProgramKey([0; 6]),
         start: 0,
         program: 0,
         generation: 0,
@@ -286,7 +287,7 @@ impl Slot {
     };
 }
 
-/// Whether a rule that matches sends every packet elsewhere; where it goes on is noted.
+/// Whether a match ends the sequence. Records in `pending` where it continues.
 fn leaves(
     entries: &[Entry],
     index: usize,
@@ -304,7 +305,7 @@ fn leaves(
         Action::SkipTo(target) => {
             *has_jumps = true;
             if entries[index].asks_for_arg() {
-                // Where it leads is only known with the packet: anywhere behind.
+                // The target depends on the packet: it may be any later rule.
                 pending.extend(index as u32 + 1..entries.len() as u32);
                 return false;
             }
@@ -318,8 +319,8 @@ fn leaves(
             } else {
                 pending.push(first_at(entries, number_of(target)));
             }
-            // `return` leads behind all rules of this number; a call that finds the stack full does
-            // nothing.
+            // `return` continues behind all rules of this number, and a call with a full stack has
+            // no effect.
             pending.push(first_at(entries, entries[index].number + 1));
             false
         }
@@ -330,7 +331,7 @@ fn leaves(
     }
 }
 
-/// Notes every rule behind one that makes states and lets packets go on.
+/// Records every place behind a rule that creates states and lets packets continue.
 fn push_resumptions(entries: &[Entry], pending: &mut Vec<u32>) -> bool {
     let before = pending.len();
     for (index, entry) in entries.iter().enumerate() {
@@ -357,7 +358,7 @@ fn push_resumptions(entries: &[Entry], pending: &mut Vec<u32>) -> bool {
     pending.len() > before
 }
 
-/// A packet looks for a state of a name once. Where no rule jumps, that is at the first rule.
+/// Keeps the first lookup of each name of states: without jumps, a packet meets it first.
 fn drop_repeated_probes(entries: &[Entry], steps: &mut Vec<Step>) {
     let mut seen: Vec<u16> = Vec::new();
     steps.retain_mut(|step| {
@@ -372,12 +373,12 @@ fn drop_repeated_probes(entries: &[Entry], steps: &mut Vec<Step>) {
     });
 }
 
-/// The first rule with at least this number.
+/// Returns the index of the first rule with at least this number.
 pub(crate) fn first_at(entries: &[Entry], number: u32) -> u32 {
     entries.partition_point(|e| e.number < number) as u32
 }
 
-/// Where `skipto` leads: never backwards.
+/// Returns where `skipto` continues; it never goes backwards.
 pub(crate) fn skip_target(entries: &[Entry], from: usize, number: u32) -> u32 {
     first_at(entries, number).max(from as u32 + 1)
 }

@@ -1,9 +1,9 @@
 //! Dynamic rules: what `keep-state` and `limit` remember of flows, and for how long.
 //!
 //! Lifetimes are those of ipfw: 20 s for a TCP connection that is being opened, 300 s for an open
-//! one, 1 s after FIN of both ends or RST, 10 s for UDP, 5 s for the rest. Every packet of the flow,
-//! in either direction, starts the time anew. A state that is over is removed when somebody looks
-//! for it, when the table is full, and once a second while states are added.
+//! one, 1 s after FIN from both ends or RST, 10 s for UDP, 5 s for other protocols. Every packet of
+//! the flow, in either direction, restarts the lifetime. An expired state is removed when it is
+//! looked up, when the table is full, and once per second while states are added.
 
 use std::net::IpAddr;
 
@@ -21,26 +21,26 @@ pub(crate) struct End {
     pub port: u16,
 }
 
-/// A flow in both directions, under the name of its state.
+/// A flow in both directions, with the name of its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StateKey {
-    /// The lesser end, so that both directions have the same key.
+    /// The smaller end, so that both directions have the same key.
     low: End,
     high: End,
     proto: u8,
     name: u16,
 }
 
-/// What is remembered of a flow.
+/// The state of a flow.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
-    /// The rule that made it, whose action its packets take.
+    /// The rule that created the state and whose action applies to its packets.
     pub rule: RuleId,
-    /// The end that sent the first packet, and the other.
+    /// The end that sent the first packet.
     pub from: End,
     pub to: End,
     pub proto: u8,
-    /// The name's number.
+    /// The number of the name.
     pub name: u16,
     pub expires: Time,
     pub packets: u64,
@@ -50,7 +50,7 @@ pub(crate) struct State {
     group: Option<Group>,
 }
 
-/// What the states of a `limit` rule are counted by.
+/// The fields by which a `limit` rule counts its states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Group {
     rule: RuleId,
@@ -60,7 +60,7 @@ struct Group {
     destination_port: u16,
 }
 
-/// How long states live, in seconds; the variables `net.inet.ip.fw.dyn_*`.
+/// Lifetimes of states in seconds: the variables `net.inet.ip.fw.dyn_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetimes {
     pub syn: u32,
@@ -97,10 +97,10 @@ pub(crate) struct States {
     next_sweep: Time,
 }
 
-/// Why no state could be added.
+/// Why a state could not be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The group of a `limit` has as many as it may.
+    /// The group of a `limit` is full.
     Limit,
     /// The table is full.
     Full,
@@ -120,7 +120,7 @@ impl States {
         }
     }
 
-    /// The number of a name.
+    /// Returns the number of a name.
     pub fn name(&mut self, name: &str) -> u16 {
         let known = self.names.iter().position(|n| n == name);
         known.unwrap_or_else(|| {
@@ -137,7 +137,7 @@ impl States {
         self.states.len()
     }
 
-    /// Finds the state of a packet, counts the packet, and gives the rule that made it.
+    /// Finds the state of a packet, counts the packet, and returns the rule that created the state.
     pub fn find(
         &mut self,
         headers: &Headers,
@@ -158,7 +158,7 @@ impl States {
         Some(state.rule)
     }
 
-    /// Remembers the flow of a packet, unless it is known already.
+    /// Adds a state for the flow of a packet, unless it has one.
     pub fn add(
         &mut self,
         headers: &Headers,
@@ -213,7 +213,7 @@ impl States {
         Ok(())
     }
 
-    /// Forgets what a rule made.
+    /// Removes the states that a rule created.
     pub fn forget_rule(&mut self, rule: RuleId) {
         let keys: Vec<StateKey> = self
             .states
@@ -224,7 +224,8 @@ impl States {
         keys.iter().for_each(|key| self.remove(key));
     }
 
-    /// The states in the order of their keys: those that live at `now`, and the others if asked for.
+    /// Returns the states in the order of their keys: those alive at `now`, and expired ones on
+    /// request.
     pub fn list(&self, now: Time, has_expired: bool) -> Vec<&State> {
         let mut all: Vec<(&StateKey, &State)> = self
             .states
@@ -324,7 +325,7 @@ impl State {
                 } else if (there | back) & SYN != 0 {
                     times.syn
                 } else {
-                    // Picked up in the middle of a connection.
+                    // A connection seen from the middle.
                     times.ack
                 }
             }
@@ -362,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_holds_for_both_directions_and_its_time() {
+    fn a_state_covers_both_directions_for_its_lifetime() {
         let mut states = States::new(KeyedHash(1));
         let times = Lifetimes::default();
         let name = states.name("default");
@@ -370,14 +371,14 @@ mod tests {
         let back = headers(UDP, (2, 53), (1, 1000), 0);
         assert_eq!(states.add(&there, RULE, name, None, at(0), &times), Ok(()));
         assert_eq!(states.find(&back, name, at(9), &times), Some(RULE));
-        // The answer at 9 s started the 10 s anew.
+        // The reply at 9 s restarted the 10 s.
         assert_eq!(states.find(&there, name, at(18), &times), Some(RULE));
         assert_eq!(states.find(&there, name, at(28), &times), None);
         assert_eq!(states.len(), 0);
     }
 
     #[test]
-    fn names_keep_states_apart() {
+    fn names_separate_states() {
         let mut states = States::new(KeyedHash(1));
         let times = Lifetimes::default();
         let (a, b) = (states.name("a"), states.name("b"));
@@ -425,7 +426,7 @@ mod tests {
         assert_eq!(add(1, 0), Ok(()));
         assert_eq!(add(2, 5), Ok(()));
         assert_eq!(add(3, 6), Err(Refused::Limit));
-        // The first is over after 10 s.
+        // The first state expires after 10 s.
         assert_eq!(add(3, 11), Ok(()));
         states.forget_rule(RULE);
         assert_eq!((states.len(), states.groups.len()), (0, 0));

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::flow::v6_mask;
 use crate::grammar::{self, At, Net, Position, TableKind, ValueKind};
 
-/// A table, by its place; it keeps its place under another name or content.
+/// Identifies a table. The id stays the same when the name or the content changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TableId(pub u32);
 
@@ -22,16 +22,16 @@ pub(crate) struct Tables {
 pub(crate) struct Table {
     pub name: String,
     pub kind: TableKind,
-    /// What the values are; empty for one that serves every action.
+    /// The kinds of the values; empty for a table that serves every action.
     pub values: Vec<ValueKind>,
-    /// Most entries; 0 for no limit.
+    /// The most entries; 0 means no limit.
     pub limit: u32,
     entries: BTreeMap<Key, Vec<u32>>,
-    /// How many entries have a prefix of each length, IPv4 first.
+    /// The number of entries per prefix length, IPv4 first.
     lengths: Box<[[u32; 129]; 2]>,
 }
 
-/// A key, in the order in which entries are listed.
+/// A key. Entries are listed in the order of keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     V4(u32, u8),
@@ -40,14 +40,14 @@ pub(crate) enum Key {
     Name(String),
 }
 
-/// What happened to an entry.
+/// The result of adding an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
     New,
     Replaced,
-    /// It exists, and replacing was not asked for.
+    /// The entry exists, and replacing it was not requested.
     Exists,
-    /// The table's limit is reached.
+    /// The table is full.
     Full,
 }
 
@@ -68,12 +68,12 @@ impl Tables {
             .expect("an id belongs to a table that exists")
     }
 
-    /// All of them by name.
+    /// Iterates over the tables by name.
     pub fn iter(&self) -> impl Iterator<Item = (TableId, &Table)> {
         self.names.values().map(|id| (*id, self.table(*id)))
     }
 
-    /// Makes a table; the name is free.
+    /// Creates a table under an unused name.
     pub fn create(
         &mut self,
         name: &str,
@@ -99,7 +99,7 @@ impl Tables {
         id
     }
 
-    /// The table that a rule names; it is made if it does not exist, as in ipfw.
+    /// Returns the table of this name and creates it if it does not exist, as ipfw does for rules.
     pub fn find_or_create(&mut self, name: &str, kind: TableKind) -> TableId {
         match self.find(name) {
             Some(id) => id,
@@ -114,7 +114,7 @@ impl Tables {
         self.names.remove(&table.name);
     }
 
-    /// Exchanges the content of two tables; rules go on naming the same ones.
+    /// Swaps the content of two tables; rules keep referring to the same names.
     pub fn swap(&mut self, a: TableId, b: TableId) {
         self.slots.swap(a.0 as usize, b.0 as usize);
         let (name_a, name_b) = (self.table(b).name.clone(), self.table(a).name.clone());
@@ -134,7 +134,7 @@ impl Table {
             .map(|(key, values)| (key, values.as_slice()))
     }
 
-    /// Adds an entry, or replaces the value of one.
+    /// Adds an entry, or replaces its values.
     pub fn add(&mut self, key: Key, values: Vec<u32>, may_replace: bool) -> Added {
         if let Some(present) = self.entries.get_mut(&key) {
             if !may_replace {
@@ -151,7 +151,7 @@ impl Table {
         Added::New
     }
 
-    /// Removes an entry; gives its values.
+    /// Removes an entry and returns its values.
     pub fn remove(&mut self, key: &Key) -> Option<Vec<u32>> {
         let values = self.entries.remove(key)?;
         self.count(key, u32::MAX);
@@ -163,7 +163,7 @@ impl Table {
         *self.lengths = [[0; 129]; 2];
     }
 
-    /// Keeps the number of prefixes of each length.
+    /// Updates the number of prefixes of a length.
     fn count(&mut self, key: &Key, step: u32) {
         let slot = match key {
             Key::V4(_, len) => &mut self.lengths[0][*len as usize],
@@ -173,7 +173,8 @@ impl Table {
         *slot = slot.wrapping_add(step);
     }
 
-    /// The entry with the longest prefix that holds `address`. Costs one search per length in use.
+    /// Finds the entry with the longest prefix that contains `address`, with one search per length
+    /// in use.
     pub fn find_address(&self, address: IpAddr) -> Option<(&Key, &[u32])> {
         let (family, most) = match address {
             IpAddr::V4(_) => (0, 32),
@@ -196,14 +197,14 @@ impl Table {
     }
 
     pub fn find_name(&self, name: &str) -> Option<(&Key, &[u32])> {
-        // Tables of names are small and searched once per flow.
+        // Tables of interface names are small and are searched once per flow.
         self.entries.iter().find_map(|(key, values)| match key {
             Key::Name(n) if n == name => Some((key, values.as_slice())),
             _ => None,
         })
     }
 
-    /// The value that an action of `kind` reads from an entry.
+    /// Returns the value that an action of `kind` reads from an entry.
     pub fn value(&self, values: &[u32], kind: ValueKind) -> u32 {
         let at = self
             .values
@@ -213,7 +214,7 @@ impl Table {
         index.and_then(|i| values.get(i)).copied().unwrap_or(0)
     }
 
-    /// Reads a key of this table's kind.
+    /// Reads a key of the kind of this table.
     pub fn key(&self, text: &At<String>) -> Result<Key, grammar::CommandError> {
         Key::read(self.kind, text)
     }
@@ -234,7 +235,7 @@ impl Key {
         }
     }
 
-    /// Reads a key of a table of `kind`.
+    /// Reads a key for a table of `kind`.
     pub fn read(kind: TableKind, text: &At<String>) -> Result<Key, grammar::CommandError> {
         let fail = |accepted| {
             let kind = grammar::ErrorKind::Invalid {
@@ -250,7 +251,7 @@ impl Key {
                     Ok(Key::V4(address.to_bits(), mask.leading_ones() as u8))
                 }
                 Ok(Net::V6 { address, len }) => Ok(Key::V6(address.to_bits(), len)),
-                _ => Err(fail("an address or a network as in 10.0.0.0/24")),
+                _ => Err(fail("an address or a network such as 10.0.0.0/24")),
             },
             TableKind::Number => {
                 let number = text.value.parse();
@@ -263,7 +264,7 @@ impl Key {
         }
     }
 
-    /// The kind of a table that is made for a key before it was created.
+    /// Guesses the kind of a table that is created by adding a key.
     pub fn guess(text: &str) -> TableKind {
         let is_net = grammar::net(At::new(text, Position::default())).is_ok();
         if is_net {
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_goes_uncovers_the_shorter_one() {
+    fn a_removed_entry_uncovers_the_shorter_prefix() {
         let mut tables = Tables::default();
         let id = tables.create("t", TableKind::Addr, Vec::new(), 2);
         let table = tables.table_mut(id);

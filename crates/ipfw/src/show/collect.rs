@@ -1,4 +1,4 @@
-//! From objects at work to a [`Snapshot`](super::Snapshot).
+//! Collects a [`Snapshot`](super::Snapshot) from the objects at work.
 
 use sluice_core::event::{Cx, DropReason};
 use sluice_core::units::Time;
@@ -15,7 +15,7 @@ use crate::objects::layout::{FlowsetConfig, Layout, LinkConfig, STRIDE};
 use crate::objects::runtime::Runtime;
 use crate::objects::stats::{Counters, Histogram};
 
-/// Looks at the objects.
+/// Reads the objects.
 pub(crate) struct Collector<'a> {
     pub layout: &'a Layout,
     pub runtime: &'a mut Runtime,
@@ -29,7 +29,7 @@ impl Collector<'_> {
         Some(pipe)
     }
 
-    /// A pipe without its flows.
+    /// Returns a pipe without its flows.
     pub fn pipe_head(&self, number: u32) -> Option<PipeState> {
         let link = self.layout.links.get(&number)?;
         let flowset = self.layout.flowsets.get(&(number + 2 * STRIDE))?;
@@ -47,7 +47,7 @@ impl Collector<'_> {
         Some(scheduler)
     }
 
-    /// A scheduler without its flows.
+    /// Returns a scheduler without its flows.
     pub fn scheduler_head(&self, number: u32) -> Option<SchedulerState> {
         let config = self.layout.schedulers.get(&number)?;
         let internal = config
@@ -74,7 +74,7 @@ impl Collector<'_> {
         Some(queue)
     }
 
-    /// A queue without its flows.
+    /// Returns a queue without its flows.
     pub fn queue_head(&self, number: u32) -> Option<QueueState> {
         let config = self.layout.flowsets.get(&number)?;
         Some(QueueState {
@@ -83,7 +83,7 @@ impl Collector<'_> {
         })
     }
 
-    /// A flowset whose queues are not shown one by one.
+    /// Returns a flowset with the number of its open queues.
     fn counted_flowset(&self, number: u32, config: &FlowsetConfig) -> FlowsetState {
         self.flowset(number, config, self.runtime.open_queues(number))
     }
@@ -124,8 +124,8 @@ impl Collector<'_> {
         let at_work = self.runtime.scheduler(number);
         Some(SchedulerLine {
             number,
-            kind: config.choice.algorithm.name,
-            parameters: policy::scheduler(&config.choice, self.is_compat),
+            kind: config.spec.algorithm.name,
+            parameters: policy::scheduler(&config.spec, self.is_compat),
             buckets: config.buckets,
             active: 0,
             mask: words(&config.mask),
@@ -144,7 +144,7 @@ impl Collector<'_> {
         rows.collect()
     }
 
-    /// One queue of a flowset.
+    /// Returns one queue of a flowset.
     pub fn queue_row(&mut self, index: u32, cx: &mut Cx<'_>) -> (FlowId, FlowState) {
         let queue = self.runtime.queue_at(index);
         let (key, instance) = (queue.key, queue.instance);
@@ -169,7 +169,7 @@ impl Collector<'_> {
     }
 }
 
-/// Flows with what they are sorted by.
+/// Flows with their sort keys.
 pub(super) type Rows = Vec<(FlowId, FlowState)>;
 
 impl PipeState {
@@ -187,7 +187,7 @@ impl SchedulerState {
 }
 
 impl QueueState {
-    /// Those that a scheduler knows are at work.
+    /// Counts the flows whose queues the scheduler has opened.
     pub(super) fn fill(&mut self, rows: Rows) {
         self.flows = sorted(rows);
         self.flowset.active = active(&self.flows);
@@ -199,7 +199,7 @@ fn sorted(mut rows: Rows) -> Vec<FlowState> {
     rows.into_iter().map(|(_, flow)| flow).collect()
 }
 
-/// How many flows are at work.
+/// Returns how many flows are at work.
 fn active(flows: &[FlowState]) -> usize {
     flows.iter().filter(|flow| flow.is_active).count()
 }
@@ -233,7 +233,7 @@ fn link_state(number: u32, link: &LinkConfig) -> LinkState {
 
 fn flow_state(key: FlowId, buckets: u32) -> FlowState {
     FlowState {
-        // Without a mask there is no table: bucket 0.
+        // Without a mask there is no table, and everything is in bucket 0.
         bucket: if buckets <= 1 {
             0
         } else {
@@ -301,7 +301,7 @@ fn counters(counters: &Counters) -> CounterState {
     }
 }
 
-/// Whether a number of an object is one of those asked for; all without a question.
+/// Whether an object's number is among those requested; without a request all are.
 pub(crate) fn is_selected(
     number: u32,
     spans: &[crate::grammar::At<crate::grammar::NumberSpan>],

@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use sluice_core::param::Value;
-use sluice_core::registry::Form;
+use sluice_core::registry::{Form, Spec};
 use sluice_core::units::Span;
 
-use crate::grammar::{Choice, Policy, RedWords};
+use crate::grammar::{Policy, RedWords};
 
-/// A time as dummynet shows it: `5ms`, `100us`, `1s`; under `compat` with its slip of the pen, `1fs`.
+/// Formats a time as dummynet does: `5ms`, `100us`, `1s`. Under `compat` it reproduces dummynet's
+/// typing error `1fs`.
 pub(crate) fn time(span: Span, is_compat: bool) -> String {
     let us = span.as_ns() / 1000;
     match us {
@@ -21,7 +22,7 @@ pub(crate) fn time(span: Span, is_compat: bool) -> String {
     }
 }
 
-/// A number as C's `%g` writes it: six significant digits, no zeros at the end.
+/// Formats a number like C's `%g`: six significant digits, no trailing zeros.
 pub(crate) fn general(value: f64) -> String {
     if value == 0.0 {
         return "0".to_string();
@@ -43,11 +44,11 @@ pub(crate) fn general(value: f64) -> String {
     }
 }
 
-/// The policy at the end of a flowset's line.
-pub(crate) fn policy(policy: Option<&Policy>, aqm: Option<&Choice>, is_compat: bool) -> String {
+/// Returns the policy at the end of a flowset's line.
+pub(crate) fn policy(policy: Option<&Policy>, aqm: Option<&Spec>, is_compat: bool) -> String {
     match (policy, aqm) {
         (Some(Policy::Red(words)), _) => red(words),
-        (_, Some(choice)) => aqm_words(choice, is_compat),
+        (_, Some(spec)) => aqm_words(spec, is_compat),
         _ => "droptail".to_string(),
     }
 }
@@ -64,9 +65,9 @@ fn red(words: &RedWords) -> String {
     )
 }
 
-fn aqm_words(choice: &Choice, is_compat: bool) -> String {
-    let words = Words { choice, is_compat };
-    match choice.algorithm.name {
+fn aqm_words(spec: &Spec, is_compat: bool) -> String {
+    let words = Words { spec, is_compat };
+    match spec.algorithm.name {
         "codel" => format!(
             " AQM CoDel target {} interval {} {}",
             words.time("target"),
@@ -78,9 +79,9 @@ fn aqm_words(choice: &Choice, is_compat: bool) -> String {
     }
 }
 
-/// The line of a scheduler's parameters, without its line end; empty where it has none.
-pub(crate) fn scheduler(choice: &Choice, is_compat: bool) -> String {
-    let words = Words { choice, is_compat };
+/// Returns the line of a scheduler's parameters without its line end; empty if it has none.
+pub(crate) fn scheduler(spec: &Spec, is_compat: bool) -> String {
+    let words = Words { spec, is_compat };
     let queueing = || {
         format!(
             "quantum {} limit {} flows {}",
@@ -89,7 +90,7 @@ pub(crate) fn scheduler(choice: &Choice, is_compat: bool) -> String {
             words.count("flows")
         )
     };
-    match choice.algorithm.name {
+    match spec.algorithm.name {
         "fq_codel" => format!(
             " FQ_CODEL target {} interval {} {} {}",
             words.time("target"),
@@ -104,40 +105,40 @@ pub(crate) fn scheduler(choice: &Choice, is_compat: bool) -> String {
 }
 
 struct Words<'a> {
-    choice: &'a Choice,
+    spec: &'a Spec,
     is_compat: bool,
 }
 
 impl Words<'_> {
     fn time(&self, name: &str) -> String {
-        match self.choice.value(name) {
+        match self.spec.value(name) {
             Some(Value::Span(span)) => time(span, self.is_compat),
             _ => "0".to_string(),
         }
     }
 
     fn count(&self, name: &str) -> String {
-        self.choice
+        self.spec
             .value(name)
             .map_or("0".to_string(), |v| v.to_string())
     }
 
     fn ratio(&self, name: &str) -> f64 {
-        match self.choice.value(name) {
+        match self.spec.value(name) {
             Some(Value::Ratio(ratio)) => ratio.as_f64(),
             _ => 0.0,
         }
     }
 
     fn flag(&self, name: &str, on: &'static str, off: &'static str) -> &'static str {
-        if self.choice.value(name) == Some(Value::Flag(true)) {
+        if self.spec.value(name) == Some(Value::Flag(true)) {
             on
         } else {
             off
         }
     }
 
-    /// PIE's parameters; in the flow-queued form its queueing ones stand behind `max_ecnth`.
+    /// Writes PIE's parameters; the flow-queued form has its queueing parameters after `max_ecnth`.
     fn pie(&self, queueing: &str) -> String {
         let mut text = format!(
             "target {} tupdate {} alpha {} beta {} max_burst {} max_ecnth {}",
@@ -160,9 +161,9 @@ impl Words<'_> {
         if self.flag("onoff", "OnOff", "") == "OnOff" {
             text.push_str(" OnOff");
         }
-        // As the AQM decides: time stamps unless told otherwise, but for dummynet's plain PIE.
+        // As the AQM decides: time stamps by default, except in dummynet's plain PIE.
         let is_dummynets =
-            queueing.is_empty() && self.choice.value("variant") == Some(Value::Choice("dummynet"));
+            queueing.is_empty() && self.spec.value("variant") == Some(Value::Choice("dummynet"));
         let estimates = self.flag("dre", "DRE", "") == "DRE"
             || is_dummynets && self.flag("ts", "TS", "") != "TS";
         let _ = write!(
@@ -174,15 +175,15 @@ impl Words<'_> {
         text
     }
 
-    /// All parameters that hold, for algorithms that dummynet does not have.
+    /// Writes all parameters, for algorithms that dummynet lacks.
     fn all(&self) -> String {
         let mut text = String::new();
-        let is_plain = self.choice.algorithm.form == Form::Aqm;
-        for decl in self.choice.algorithm.params() {
+        let is_plain = self.spec.algorithm.form == Form::Aqm;
+        for decl in self.spec.algorithm.params() {
             if is_plain && matches!(decl.name, "limit" | "limit_bytes") {
                 continue;
             }
-            match self.choice.value(decl.name) {
+            match self.spec.value(decl.name) {
                 Some(Value::Flag(true)) => drop(write!(text, " {}", decl.name)),
                 Some(Value::Flag(false)) => drop(write!(text, " no{}", decl.name)),
                 Some(Value::Span(span)) if span < Span::MAX => {

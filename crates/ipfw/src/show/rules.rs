@@ -9,18 +9,18 @@ use crate::grammar::{Dynamic, RuleFormat, ShowRule, Times, names};
 use crate::rules::states::State;
 use crate::rules::{Entry, Rules};
 
-/// What is shown of rules.
+/// How rules are shown.
 pub(crate) struct Style {
     pub has_counters: bool,
     pub times: Times,
-    /// Seconds from 1970 to the origin of virtual time.
+    /// Seconds from the Unix epoch to the origin of virtual time.
     pub origin_s: u64,
     pub dynamic: Dynamic,
     pub has_expired: bool,
     pub format: RuleFormat,
 }
 
-/// The rules as values.
+/// Returns the rules as values.
 pub(crate) fn states(rules: &Rules, shown: impl Fn(&Entry) -> bool) -> Vec<RuleState> {
     let entries = rules.entries().iter().filter(|e| shown(e));
     entries
@@ -36,7 +36,7 @@ pub(crate) fn states(rules: &Rules, shown: impl Fn(&Entry) -> bool) -> Vec<RuleS
         .collect()
 }
 
-/// The rules as text, one line each.
+/// Returns the rules as text, one line each.
 pub(crate) fn list(
     rules: &Rules,
     shown: impl Fn(&Entry) -> bool,
@@ -112,7 +112,7 @@ fn put_state(out: &mut String, rules: &Rules, state: &State, widths: (usize, usi
     );
 }
 
-/// When a rule last matched, in the width of a date.
+/// Writes when a rule last matched, in the width of a date.
 fn put_time(out: &mut String, at: Option<Time>, style: &Style) {
     let seconds = at.map(|at| style.origin_s + at.as_ns() / 1_000_000_000);
     let _ = match (style.times, seconds) {
@@ -123,7 +123,7 @@ fn put_time(out: &mut String, at: Option<Time>, style: &Style) {
     };
 }
 
-/// A date as `ctime` writes it, in UTC.
+/// Formats a date like `ctime`, in UTC.
 fn date(seconds: u64) -> String {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -150,7 +150,7 @@ fn date(seconds: u64) -> String {
     )
 }
 
-/// `set show`.
+/// Returns the output of `set show`.
 pub(crate) fn sets(rules: &Rules) -> String {
     let list = |is_disabled: bool| {
         let sets = (0..31u8).filter(|s| rules.is_set_disabled(*s) == is_disabled);

@@ -1,7 +1,7 @@
 //! The state of everything as plain values: for `--json`, dashboards and the text of `show`.
 //!
-//! Times are in nanoseconds, rates in bits per second (0: no limit), super-packets count their
-//! segments.
+//! Times are in nanoseconds and rates in bits per second (0: no limit). A super-packet counts as
+//! its segments.
 
 use std::net::IpAddr;
 
@@ -25,13 +25,13 @@ pub struct Snapshot {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PipeState {
-    /// Its link.
+    /// The link.
     pub link: LinkState,
-    /// The flowset that a `pipe` rule goes into.
+    /// The flowset that a `pipe` rule names.
     pub flowset: FlowsetState,
-    /// The FIFO, with one row per flow of the mask.
+    /// The FIFO in front of the link.
     pub scheduler: SchedulerLine,
-    /// The flows.
+    /// One row per flow of the mask.
     pub flows: Vec<FlowState>,
 }
 
@@ -39,15 +39,15 @@ pub struct PipeState {
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SchedulerState {
-    /// The link of its number.
+    /// The link with the same number.
     pub link: LinkState,
-    /// The flowset of its only queue, if it has one queue.
+    /// The flowset of the single queue, if the scheduler has one queue.
     pub flowset: Option<FlowsetState>,
     /// The scheduler.
     pub scheduler: SchedulerLine,
-    /// Numbers of the queues that feed it.
+    /// Numbers of the queues that use the scheduler.
     pub children: Vec<u32>,
-    /// One row per flow of its mask.
+    /// One row per flow of the mask.
     pub flows: Vec<FlowState>,
 }
 
@@ -57,7 +57,7 @@ pub struct SchedulerState {
 pub struct QueueState {
     /// The flowset.
     pub flowset: FlowsetState,
-    /// The flows.
+    /// One row per flow of the mask.
     pub flows: Vec<FlowState>,
 }
 
@@ -67,7 +67,7 @@ pub struct QueueState {
 pub struct LinkState {
     /// The pipe's number.
     pub number: u32,
-    /// Bits per second; 0 for no limit.
+    /// Bits per second; 0 means no limit.
     pub rate_bps: u64,
     /// Propagation delay.
     pub delay_ns: u64,
@@ -75,7 +75,7 @@ pub struct LinkState {
     pub burst_bytes: u64,
     /// The delay profile.
     pub profile: Option<ProfileState>,
-    /// What else it does, in the words of the command.
+    /// Further effects, in the words of the command.
     pub effects: Vec<String>,
 }
 
@@ -85,9 +85,9 @@ pub struct LinkState {
 pub struct ProfileState {
     /// Its name.
     pub name: String,
-    /// The part of the packets that is not lost.
+    /// The fraction of the packets that is not lost.
     pub loss_level: f64,
-    /// How many samples it has.
+    /// The number of samples.
     pub samples: usize,
 }
 
@@ -97,34 +97,34 @@ pub struct ProfileState {
 pub struct FlowsetState {
     /// Its number.
     pub number: u32,
-    /// Packets that each queue holds, if packets are counted.
+    /// The number of packets that each queue holds, if the limit counts packets.
     pub limit_packets: Option<u64>,
-    /// Bytes that each queue holds, if bytes are counted.
+    /// The number of bytes that each queue holds, if the limit counts bytes.
     pub limit_bytes: Option<u64>,
-    /// Loss before the queue: one probability, or the four of a chain.
+    /// Loss in front of the queue: one probability, or the four of a Markov chain.
     pub loss: Vec<f64>,
     /// Queues at work.
     pub active: usize,
     /// Configured size of dummynet's table.
     pub buckets: u32,
-    /// The scheduler that it feeds.
+    /// The scheduler that serves the queues.
     pub scheduler: u32,
     /// Weight, or priority.
     pub weight: u32,
     /// Longest packet.
     pub max_len: u32,
-    /// Stored only.
+    /// Stored, but not used.
     pub priority: u32,
-    /// What drops before the queue is full, in dummynet's words.
+    /// The policy that drops or marks before the queue is full, in dummynet's words.
     pub policy: String,
-    /// The mask in the words of the command; empty without one.
+    /// The mask in the words of the command; empty if there is none.
     pub mask: String,
     /// The mask, for the text of `show`.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub mask_bits: crate::flow::Mask,
 }
 
-/// A scheduler's own line.
+/// The part of a scheduler that is shown on its own line.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SchedulerLine {
@@ -132,28 +132,28 @@ pub struct SchedulerLine {
     pub number: u32,
     /// The discipline.
     pub kind: &'static str,
-    /// Its parameters in dummynet's words; empty where it has none.
+    /// Its parameters in dummynet's words; empty if it has none.
     pub parameters: String,
     /// Configured size of dummynet's table.
     pub buckets: u32,
     /// Instances at work.
     pub active: usize,
-    /// The mask in the words of the command; empty without one.
+    /// The mask in the words of the command; empty if there is none.
     pub mask: String,
     /// The mask, for the text of `show`.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub mask_bits: crate::flow::Mask,
-    /// What was counted by flows that are forgotten.
+    /// The counters of flows that were deleted.
     pub forgotten: CounterState,
 }
 
-/// A flow of a mask, and what it has been through.
+/// A flow of a mask, with its counters.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FlowState {
     /// Number of dummynet's bucket.
     pub bucket: u32,
-    /// Whether the mask tells flowsets apart.
+    /// Whether the mask distinguishes flowsets.
     pub has_extra: bool,
     /// Protocol, masked; 0 for any.
     pub proto: u8,
@@ -167,9 +167,9 @@ pub struct FlowState {
     pub dst_port: u16,
     /// Flow label, masked.
     pub flow_label: u32,
-    /// Whether it is at work; if not, only its counters are kept.
+    /// Whether the flow is at work; otherwise only its counters are kept.
     pub is_active: bool,
-    /// What was counted.
+    /// The counters.
     pub counters: CounterState,
     /// Packets that wait.
     pub queued_packets: u64,
@@ -181,7 +181,7 @@ pub struct FlowState {
     pub in_flight_bytes: u64,
     /// Rate at the far end over the last second.
     pub rate_bps: u64,
-    /// Time that packets waited in the queue; none before the first.
+    /// Time in the queue; `None` before the first packet has left it.
     pub wait: Option<WaitState>,
     /// Variables of the algorithm: queue, name, value (times in nanoseconds).
     pub variables: Vec<(u32, &'static str, f64)>,
@@ -191,31 +191,31 @@ pub struct FlowState {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct WaitState {
-    /// Half of the packets waited less.
+    /// 50 % of the packets waited no longer.
     pub p50_ns: u64,
-    /// 95 of 100 did.
+    /// 95 % of the packets waited no longer.
     pub p95_ns: u64,
-    /// 99 of 100 did.
+    /// 99 % of the packets waited no longer.
     pub p99_ns: u64,
-    /// All did.
+    /// The longest wait.
     pub max_ns: u64,
 }
 
-/// What was counted.
+/// The counters.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct CounterState {
-    /// Packets that came, dropped ones included.
+    /// Packets that arrived, including dropped ones.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
-    /// Packets that arrived at the far end.
+    /// Packets that reached the far end.
     pub departed: u64,
-    /// Packets that were marked here.
+    /// Packets that were CE-marked here.
     pub marked: u64,
-    /// Packets that were dropped, for any reason.
+    /// Packets that were dropped.
     pub dropped: u64,
-    /// By reason, where it is not zero.
+    /// Drops by reason, without zeros.
     pub dropped_for: Vec<(&'static str, u64)>,
 }
 
@@ -231,9 +231,9 @@ pub struct RuleState {
     pub is_enabled: bool,
     /// Packets that matched.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bytes: u64,
-    /// When it last matched.
+    /// When the rule last matched.
     pub last_match_ns: Option<u64>,
     /// The rule as `list` writes it.
     pub text: String,

@@ -1,9 +1,9 @@
-//! `show` in pieces: a look at a hundred thousand flows must not hold up packets.
+//! `show` in pieces, so that showing a hundred thousand flows does not delay packets.
 //!
-//! A host begins with [`Firewall::survey`], lets the engine look at some flows at a time with
-//! [`Firewall::look`] while packets go on in between, and puts the answer together with
-//! [`Survey::finish`], which needs the engine no more. Each row is of the instant at which it was looked
-//! at; a flow that comes in the meantime may be missing.
+//! A host starts with [`Firewall::survey`], lets the engine visit some flows at a time with
+//! [`Firewall::look`] while packets continue in between, and builds the answer with
+//! [`Survey::finish`], which does not need the engine. Each row shows the instant of its visit; a
+//! flow that appears in the meantime may be missing.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::flow::FlowId;
 use crate::grammar::{self, Command, ObjectKind};
 use crate::objects::layout::STRIDE;
 
-/// A `show` of pipes, schedulers or queues under way.
+/// A `show` of pipes, schedulers or queues in progress.
 #[derive(Debug)]
 pub struct Survey {
     kind: ObjectKind,
@@ -27,13 +27,13 @@ pub struct Survey {
     is_verbose: bool,
     /// The objects, without their flows.
     objects: Snapshot,
-    /// The instance, or queue, that is looked at next.
+    /// The next instance or queue to visit.
     next: u32,
-    /// Rows in the order in which they were found, a piece each: growing one list would copy it.
+    /// Rows in the order in which they were found. Pieces avoid the copying of one growing list.
     pieces: Vec<Vec<Row>>,
 }
 
-/// A flow of a scheduler or flowset of this number.
+/// A flow of the scheduler or flowset of this number.
 #[derive(Debug)]
 struct Row {
     object: u32,
@@ -42,8 +42,8 @@ struct Row {
 }
 
 impl Firewall {
-    /// Begins with a command, if it is one that only shows pipes, schedulers or queues and says
-    /// nothing else; all others are for [`Firewall::execute`].
+    /// Starts a survey if the command only shows pipes, schedulers or queues and gives no warning.
+    /// [`Firewall::execute`] handles all others.
     pub fn survey(&mut self, text: &str, cx: &mut Cx<'_>) -> Option<Survey> {
         if text.trim_end().contains('\n') {
             return None;
@@ -93,7 +93,7 @@ impl Firewall {
         })
     }
 
-    /// Looks at the next `count` flows. Gives whether there are more.
+    /// Visits the next `count` flows. Returns whether more are left.
     pub fn look(&mut self, survey: &mut Survey, count: u32, cx: &mut Cx<'_>) -> bool {
         let now = cx.now;
         self.advance(|at| at < now, cx);
@@ -105,7 +105,7 @@ impl Firewall {
         let indexes = survey.next..end;
         survey.pieces.push(match survey.kind {
             ObjectKind::Queue => self.queue_rows(indexes, cx),
-            // Those above are the FIFOs beside the schedulers: what `pipe show` is about.
+            // Higher numbers are the FIFOs beside the schedulers, which `pipe show` shows.
             ObjectKind::Pipe => self.instance_rows(indexes, now, |number| number >= STRIDE),
             ObjectKind::Scheduler => self.instance_rows(indexes, now, |number| number < STRIDE),
         });
@@ -142,7 +142,7 @@ impl Firewall {
         for index in indexes {
             let queue = collector.runtime.queue_at(index);
             let object = queue.flowset;
-            // Those above are the queues of pipes.
+            // Higher numbers are the queues of pipes.
             if queue.is_used && object < STRIDE {
                 let (key, flow) = collector.queue_row(index, cx);
                 rows.push(Row { object, key, flow });
@@ -153,7 +153,7 @@ impl Firewall {
 }
 
 impl Survey {
-    /// The answer: what the command would have said.
+    /// Returns the output of the command.
     pub fn finish(self) -> Output {
         let mut flows: BTreeMap<u32, Rows> = BTreeMap::new();
         for row in self.pieces.into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! `show` in dummynet's exact layout: tools read it by columns, so blanks at line ends count.
+//! `show` in dummynet's exact layout. Tools read it by columns, so spaces at line ends matter.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,7 +13,7 @@ use crate::grammar::names;
 /// Writes the objects of one command.
 pub(crate) struct Writer {
     out: String,
-    /// The header of the flows stands before the first one only, once for each family.
+    /// Whether the header of the flows was written; it precedes the first flow of each family only.
     has_header: [bool; 2],
     /// `-v`: bursts as plain numbers.
     is_verbose: bool,
@@ -28,7 +28,7 @@ impl Writer {
         }
     }
 
-    /// Everything but the rules.
+    /// Writes everything except the rules.
     pub fn objects(mut self, snapshot: &Snapshot) -> String {
         snapshot.pipes.iter().for_each(|pipe| self.pipe(pipe));
         let schedulers = snapshot.schedulers.iter();
@@ -99,7 +99,7 @@ impl Writer {
             (None, slots) => format!("{:3} sl.", slots.unwrap_or(0)),
         };
         let loss: Vec<String> = flowset.loss.iter().map(|p| format!("{p:.6}")).collect();
-        // No blank before the loss: that is how it is.
+        // dummynet writes no space in front of the loss.
         let loss = if loss.is_empty() {
             String::new()
         } else {
@@ -215,7 +215,7 @@ const HEADER_V6: &str = "BKT ___Prot___ _flow-id_ \
      _______________Dest. IPv6/port_______________ \
      Tot_pkt/bytes Pkt/Byte Drp\n";
 
-/// A bandwidth, 14 characters wide.
+/// Formats a bandwidth, 14 characters wide.
 fn bandwidth(bps: u64) -> String {
     let (value, unit) = match bps {
         0 => return "unlimited     ".to_string(),
@@ -227,7 +227,7 @@ fn bandwidth(bps: u64) -> String {
     format!("{value:7.3}{unit}")
 }
 
-/// Whole milliseconds as dummynet writes them; what it cannot have, with its decimals.
+/// Formats milliseconds: whole ones as in dummynet, others with decimals.
 fn milliseconds(ns: u64) -> String {
     if ns.is_multiple_of(1_000_000) {
         (ns / 1_000_000).to_string()
@@ -237,7 +237,8 @@ fn milliseconds(ns: u64) -> String {
     }
 }
 
-/// A number with a blank behind it; from ten digits on divided by 1024 until it is shorter.
+/// Formats a number followed by a space; from ten digits on it is divided by 1024 until it is
+/// shorter.
 fn humanised(n: u64) -> String {
     let (mut n, mut unit) = (n, 0);
     while n >= 1_000_000_000 {

@@ -1,11 +1,11 @@
-//! What the fuzz target `commands` does with its text, so that a normal test can replay its corpus.
+//! The body of the fuzz target `commands`, so that a normal test can replay its corpus.
 
 use sluice_ipfw::grammar;
 
 use super::{Bench, MS, Texts, udp};
 
-/// Lines of commands, read both ways, written, read again and carried out, with packets in between:
-/// nothing panics, and what is written reads as the same command.
+/// Parses lines in both modes, writes, reparses and executes them with packets in between. Nothing
+/// panics, and written commands read as the same command.
 pub fn commands(text: &str) {
     for line in text.lines() {
         for is_compat in [false, true] {
@@ -32,7 +32,7 @@ pub fn commands(text: &str) {
         ]);
         bench.script("pipe 1 config bw 1Mbit/s\nadd 60000 pipe 1 ip from any to any");
         for line in text.lines() {
-            // A refusal is an answer too.
+            // A refusal is a valid outcome.
             let _ = bench.run(line);
             for host in 1..4 {
                 bench.send(1000, &udp(host));
@@ -42,7 +42,7 @@ pub fn commands(text: &str) {
         for question in ["--json pipe show", "--json show", "sched show", "-d show"] {
             bench.ok(question);
         }
-        // Whatever the text did: what is inside comes out, or is under way for an hour at most.
+        // In any case, packets inside leave, or are in flight for at most an hour.
         bench.ok("-q pipe flush");
     }
 }

@@ -1,4 +1,4 @@
-//! An engine with a clock, a link to nowhere, and words for what tests do with it.
+//! An engine with a clock and an output, for tests.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod fuzz;
@@ -16,7 +16,7 @@ use sluice_ipfw::{
 pub const MS: u64 = 1_000_000;
 pub const S: u64 = 1_000 * MS;
 
-/// What was dropped: when, which slot, why.
+/// The dropped packets: time, slot, reason.
 #[derive(Debug, Default)]
 pub struct Dropped(pub Vec<(u64, u32, DropReason)>);
 
@@ -47,7 +47,7 @@ pub struct Bench {
     pub now: u64,
     next_slot: u32,
     free: Vec<u32>,
-    /// Packets that passed: when they were due, slot, bytes.
+    /// Packets that passed: due time, slot, bytes.
     pub out: Vec<(u64, u32, u32)>,
 }
 
@@ -92,7 +92,7 @@ impl Bench {
         self.firewall.command(text, &mut self.files, &mut cx)
     }
 
-    /// Runs a command that must be accepted; gives its standard output.
+    /// Runs a command that must succeed and returns its standard output.
     pub fn ok(&mut self, text: &str) -> String {
         match self.run(text) {
             Ok(output) => output.stdout,
@@ -100,14 +100,14 @@ impl Bench {
         }
     }
 
-    /// Runs commands that must be accepted, one per line.
+    /// Runs commands that must succeed, one per line.
     pub fn script(&mut self, text: &str) {
         for line in text.lines() {
             self.ok(line);
         }
     }
 
-    /// The warnings of a command that must be accepted.
+    /// Returns the warnings of a command that must succeed.
     pub fn warnings(&mut self, text: &str) -> Vec<String> {
         match self.run(text) {
             Ok(output) => output.warnings.into_iter().map(|w| w.text).collect(),
@@ -115,7 +115,7 @@ impl Bench {
         }
     }
 
-    /// The message and exit status of a command that must be refused.
+    /// Returns the message and exit status of a command that must be refused.
     pub fn refusal(&mut self, text: &str) -> (String, u8) {
         match self.run(text) {
             Ok(output) => panic!("`{text}` was accepted: {output:?}"),
@@ -123,7 +123,7 @@ impl Bench {
         }
     }
 
-    /// Hands in a packet; gives its slot.
+    /// Sends a packet and returns its slot.
     pub fn send(&mut self, bytes: u32, headers: &Headers) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.next_slot += 1;
@@ -141,7 +141,7 @@ impl Bench {
         slot
     }
 
-    /// Lets the engine run until `at`, at its own wake-ups.
+    /// Runs the engine until `at`, polling at its own wake-ups.
     pub fn run_until(&mut self, at: u64) {
         loop {
             match self.firewall.next_wake() {
@@ -154,7 +154,7 @@ impl Bench {
         self.now = at;
     }
 
-    /// Lets the engine run until nothing is left to do.
+    /// Runs the engine until it is idle.
     pub fn drain(&mut self) {
         while let Wake::At(_) | Wake::Now = self.firewall.next_wake() {
             if let Wake::At(wake) = self.firewall.next_wake() {
@@ -186,7 +186,7 @@ impl Bench {
         self.free.extend(slots);
     }
 
-    /// How many packets were dropped for a reason.
+    /// Returns the number of packets dropped for a reason.
     pub fn drops(&self, reason: DropReason) -> usize {
         self.dropped
             .0
@@ -219,7 +219,7 @@ pub fn udp(last: u8) -> Headers {
     out(UDP, ip(10, 0, 1, last), ip(10, 0, 2, 2), (1000, 53))
 }
 
-/// Text with `_` for the blanks at line ends.
+/// Replaces spaces at line ends by `_`.
 pub fn visible(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let kept = line.trim_end_matches(' ');

@@ -1,4 +1,4 @@
-//! Lines that nobody wrote: what is accepted reads back as the same command, and nothing panics.
+//! Random lines: accepted ones read back as the same command, and nothing panics.
 
 use proptest::prelude::*;
 
@@ -111,7 +111,13 @@ fn pick(list: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
     prop::sample::select(list)
 }
 
-/// Lines that are mostly accepted.
+/// The example of each option.
+fn examples() -> impl Strategy<Value = &'static str> {
+    let examples: Vec<&str> = OPTIONS.iter().map(|option| option.example).collect();
+    prop::sample::select(examples)
+}
+
+/// Lines most of which are accepted.
 fn lines() -> impl Strategy<Value = String> {
     let object = (
         prop::sample::select(&["pipe 1", "queue 65535", "sched 100"][..]),
@@ -129,7 +135,7 @@ fn lines() -> impl Strategy<Value = String> {
         ]),
         pick(RULE_HEADS),
         pick(RULE_BODIES),
-        prop::collection::vec(pick(RULE_OPTIONS), 0..4),
+        prop::collection::vec(prop_oneof![pick(RULE_OPTIONS), examples()], 0..4),
         pick(RULE_STATES),
         pick(&["", "// a remark"]),
     )
@@ -139,7 +145,7 @@ fn lines() -> impl Strategy<Value = String> {
     prop_oneof![object, rule]
 }
 
-/// Words of the language in no order, with some that are none.
+/// Words of the language in random order, and some others.
 fn noise() -> impl Strategy<Value = String> {
     let words: Vec<&'static str> = OBJECT_PARTS
         .iter()
@@ -172,7 +178,7 @@ fn noise() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(words), 0..12).prop_map(|words| words.join(" "))
 }
 
-/// What is accepted reads back as the same command.
+/// An accepted line reads back as the same command.
 fn check_round_trip(text: &str) -> Result<bool, TestCaseError> {
     let Ok(line) = parse(text, 1, false) else {
         return Ok(false);
@@ -197,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_is_written_reads_as_the_same_command(text in lines()) {
+    fn written_commands_read_as_the_same_command(text in lines()) {
         check_round_trip(&text)?;
     }
 
@@ -216,7 +222,7 @@ proptest! {
 
 #[test]
 fn most_generated_lines_are_accepted() {
-    // Otherwise the round-trip property above would prove nothing.
+    // Otherwise the round-trip property would prove nothing.
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let accepted = (0..500)

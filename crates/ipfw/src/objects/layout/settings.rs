@@ -1,16 +1,16 @@
-//! From the words of a command to settings: what is not mentioned has its default, what is doubtful
-//! is told.
+//! Turns the words of a command into settings. Omitted settings get their defaults, and doubtful
+//! ones a warning.
 
 use std::rc::Rc;
 
 use sluice_core::link::Profile;
+use sluice_core::registry::Spec;
 use sluice_core::units::{Rate, Span};
 
 use super::{FlowsetConfig, LinkConfig, Means, kernel};
 use crate::flow::Mask;
 use crate::grammar::{
-    At, Choice, CommandError, Config, DEFAULT_BYTES, DEFAULT_SLOTS, ErrorKind, QueueSize,
-    SchedulerWords,
+    At, CommandError, Config, DEFAULT_BYTES, DEFAULT_SLOTS, ErrorKind, QueueSize, SchedulerWords,
 };
 use crate::objects::discipline;
 
@@ -46,7 +46,7 @@ pub(super) fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, Comm
             if rate.is_unlimited() {
                 means.warn(
                     path,
-                    "a profile changes nothing on a link without `bw`".into(),
+                    "a profile has no effect on a link without `bw`".into(),
                 );
             }
             Some(Rc::new(profile))
@@ -55,7 +55,7 @@ pub(super) fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, Comm
     if c.burst.is_some_and(|burst| burst > 0) && rate.is_unlimited() {
         means.warn(
             &c.number,
-            "`burst` changes nothing on a link without `bw`".into(),
+            "`burst` has no effect on a link without `bw`".into(),
         );
     }
     Ok(LinkConfig {
@@ -67,7 +67,7 @@ pub(super) fn link(c: &Config, means: &mut Means<'_>) -> Result<LinkConfig, Comm
     })
 }
 
-/// The settings of queues that a command gives; what it does not mention has its default.
+/// Returns the queue settings of a command, with defaults for omitted ones.
 pub(super) fn queue_settings(
     c: &Config,
     scheduler: u32,
@@ -96,7 +96,8 @@ pub(super) fn queue_settings(
     })
 }
 
-/// dummynet's limits: what its command refuses, and what its kernel changes silently.
+/// Applies dummynet's limits: those that its command enforces and those that its kernel applies
+/// silently.
 fn queue_size(size: &At<QueueSize>, means: &mut Means<'_>) -> Result<QueueSize, CommandError> {
     let refuse = |text| Err(CommandError::new(ErrorKind::Refused(text), size.at));
     let is_compat = means.is_compat();
@@ -111,7 +112,7 @@ fn queue_size(size: &At<QueueSize>, means: &mut Means<'_>) -> Result<QueueSize, 
         QueueSize::Slots(0) => {
             means.warn(
                 size,
-                format!("`queue 0` is no queue: {DEFAULT_SLOTS} slots are taken"),
+                format!("`queue 0` stands for the default: {DEFAULT_SLOTS} slots"),
             );
             Ok(QueueSize::Slots(DEFAULT_SLOTS))
         }
@@ -119,7 +120,7 @@ fn queue_size(size: &At<QueueSize>, means: &mut Means<'_>) -> Result<QueueSize, 
             means.warn(
                 size,
                 format!(
-                    "a queue of {n} bytes holds no packet of 1500: {DEFAULT_BYTES} bytes are taken"
+                    "a queue of {n} bytes cannot hold a packet of 1500: {DEFAULT_BYTES} bytes are used"
                 ),
             );
             Ok(QueueSize::Bytes(DEFAULT_BYTES))
@@ -136,18 +137,18 @@ pub(super) fn scheduler_buckets(c: &Config, mask: &Mask, means: &Means<'_>) -> u
     }
 }
 
-/// The discipline that a command asks for, or the present one, or WF2Q+.
+/// Returns the discipline that a command names, or else the current one, or else WF2Q+.
 pub(super) fn scheduler_choice(
     words: Option<&At<SchedulerWords>>,
-    old: Option<&Choice>,
+    old: Option<&Spec>,
     means: &mut Means<'_>,
-) -> Result<Choice, CommandError> {
+) -> Result<Spec, CommandError> {
     let Some(words) = words else {
         return Ok(old
             .cloned()
-            .unwrap_or_else(|| Choice::plain(discipline::find("wf2q+"))));
+            .unwrap_or_else(|| Spec::new(discipline::find("wf2q+"))));
     };
-    let name = words.value.choice.algorithm.name;
+    let name = words.value.spec.algorithm.name;
     if !words.value.is_typed
         && let Some(old) = old
         && old.algorithm.name != name
@@ -162,7 +163,7 @@ pub(super) fn scheduler_choice(
         ));
     }
     Ok(discipline::with_defaults(
-        &words.value.choice,
+        &words.value.spec,
         means.variables,
         means.is_compat(),
     ))
