@@ -11,8 +11,27 @@
 //! 3. samples taken while the RTT is being probed are not flagged as application-limited; the
 //!    filter over ten round trips ignores them anyway.
 
-use super::{Ack, CongestionControl, Episode, Params, Phase, Signal, Window, scale};
+use super::{
+    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Phase, Signal, Window,
+    scale,
+};
+use crate::config::{EcnMode, SlowStart};
+use alloc::boxed::Box;
 use sluice_core::{Rate, Span, Time};
+
+/// BBR version 1.
+pub static BBR: Descriptor = Descriptor {
+    name: "bbr",
+    summary: "BBR version 1: paces at the measured bottleneck rate, ignores losses",
+    source: "draft-cardwell-iccrg-bbr-congestion-control-00",
+    ecn: EcnMode::Off,
+    paces: true,
+    slow_start: SlowStart::Standard,
+    has_abe: false,
+    has_hystart: false,
+    initial_window: INITIAL_WINDOW,
+    create: |params| Box::new(Bbr::new(params)),
+};
 
 /// The four states (§4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,10 +28,28 @@
 mod whole;
 
 use super::hystart::SlowStart;
-use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale, whole};
-use crate::config::Growth;
+use super::{
+    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
+    whole,
+};
+use crate::config::{self, EcnMode, Growth};
+use alloc::boxed::Box;
 use sluice_core::{Span, Time};
 use whole::Steps;
+
+/// CUBIC.
+pub static CUBIC: Descriptor = Descriptor {
+    name: "cubic",
+    summary: "CUBIC: a cubic function of the time since the last loss; the default of Linux",
+    source: "RFC 9438",
+    ecn: EcnMode::Classic,
+    paces: false,
+    slow_start: config::SlowStart::Hystart,
+    has_abe: true,
+    has_hystart: true,
+    initial_window: INITIAL_WINDOW,
+    create: |params| Box::new(Cubic::new(params)),
+};
 
 /// State of one connection.
 #[derive(Clone, Debug)]

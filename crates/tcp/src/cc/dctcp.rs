@@ -13,7 +13,25 @@
 //! halves the window.
 
 use super::hystart::SlowStart;
-use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale};
+use super::{
+    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
+};
+use crate::config::{self, EcnMode};
+use alloc::boxed::Box;
+
+/// DCTCP.
+pub static DCTCP: Descriptor = Descriptor {
+    name: "dctcp",
+    summary: "DCTCP: reduces in proportion to the fraction of marked bytes; needs ECN",
+    source: "RFC 8257",
+    ecn: EcnMode::Dctcp,
+    paces: false,
+    slow_start: config::SlowStart::Standard,
+    has_abe: false,
+    has_hystart: false,
+    initial_window: INITIAL_WINDOW,
+    create: |params| Box::new(Dctcp::new(params)),
+};
 
 /// State of one connection.
 #[derive(Clone, Debug)]

@@ -18,7 +18,9 @@
 //! 4. proportional rate reduction takes the window down to the half, and timeouts are TCP's own (§2.4.2:
 //!    if implemented in TCP, RFC 6298), from one segment upwards as after any other ACK.
 
-use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale};
+use super::{Ack, CongestionControl, Descriptor, Episode, Params, Signal, Window, scale};
+use crate::config::{EcnMode, SlowStart};
+use alloc::boxed::Box;
 use sluice_core::{Span, Time};
 
 /// The two parameters that flows are given.
@@ -42,6 +44,29 @@ impl Settings {
         gain: 10,
     };
 }
+
+/// LEDBAT.
+pub static LEDBAT: Descriptor = Descriptor {
+    name: "ledbat",
+    summary: "LEDBAT: adds at most 100 ms of delay and makes way for others; not in Linux",
+    source: "RFC 6817",
+    ecn: EcnMode::Classic,
+    paces: false,
+    slow_start: SlowStart::Standard,
+    has_abe: false,
+    has_hystart: false,
+    initial_window: INIT_CWND,
+    create: |params| Box::new(Ledbat::new(params, Settings::RFC_6817)),
+};
+
+/// LEDBAT as RFC 7928 wants it for tests of AQMs.
+pub static LEDBAT_5MS: Descriptor = Descriptor {
+    name: "ledbat_5ms",
+    summary: "LEDBAT with a target of 5 ms and a gain of 10; not in Linux",
+    source: "RFC 6817, RFC 7928 section 5.4",
+    create: |params| Box::new(Ledbat::new(params, Settings::RFC_7928)),
+    ..LEDBAT
+};
 
 /// State of one connection.
 #[derive(Clone, Debug)]
@@ -151,15 +176,15 @@ const CURRENT_FILTER: usize = 4;
 /// RFC 6817 §2.5: segments beyond the flight that the window may be.
 const ALLOWED_INCREASE: u64 = 1;
 /// RFC 6817 §2.5, INIT_CWND: segments at the start.
-pub(super) const INIT_CWND: u32 = 2;
+const INIT_CWND: u32 = 2;
 /// RFC 6817 §2.5: the least window in segments.
 const MIN_CWND: u64 = 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cc::Phase;
     use crate::cc::testing::{self, MSS};
-    use crate::cc::{Descriptor, LEDBAT, LEDBAT_5MS, Phase};
 
     const fn ms(n: u64) -> Span {
         Span::from_ms(n)

@@ -6,15 +6,10 @@
 //! says that it owns its window. All arithmetic is in integers, so a run is the same on every
 //! machine; fractions of a byte are carried in remainders.
 //!
-//! A new algorithm is one file here and one line in [`REGISTRY`].
+//! A new algorithm is one file here, with its [`Descriptor`], and one line in
+//! `congestion_controls!` below.
 
-pub mod bbr;
-pub mod cubic;
-pub mod dctcp;
 pub mod hystart;
-pub mod ledbat;
-pub mod prague;
-pub mod reno;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -225,101 +220,27 @@ impl fmt::Debug for Descriptor {
     }
 }
 
-/// NewReno.
-pub static RENO: Descriptor = Descriptor {
-    name: "reno",
-    summary: "NewReno: one segment more each round trip, half after a loss",
-    source: "RFC 5681, RFC 6582",
-    ecn: EcnMode::Classic,
-    paces: false,
-    slow_start: SlowStart::Standard,
-    has_abe: true,
-    has_hystart: true,
-    initial_window: INITIAL_WINDOW,
-    create: |params| Box::new(reno::Reno::new(params)),
-};
+/// Declares the modules of all algorithms and the table of their descriptors.
+macro_rules! congestion_controls {
+    ($($module:ident: $($descriptor:ident),+;)+) => {
+        $(
+            pub mod $module;
+            $(pub use $module::$descriptor;)+
+        )+
 
-/// CUBIC.
-pub static CUBIC: Descriptor = Descriptor {
-    name: "cubic",
-    summary: "CUBIC: a cubic function of the time since the last loss; the default of Linux",
-    source: "RFC 9438",
-    ecn: EcnMode::Classic,
-    paces: false,
-    slow_start: SlowStart::Hystart,
-    has_abe: true,
-    has_hystart: true,
-    initial_window: INITIAL_WINDOW,
-    create: |params| Box::new(cubic::Cubic::new(params)),
-};
+        /// All algorithms.
+        pub static REGISTRY: &[&Descriptor] = &[$($(&$module::$descriptor,)+)+];
+    };
+}
 
-/// BBR version 1.
-pub static BBR: Descriptor = Descriptor {
-    name: "bbr",
-    summary: "BBR version 1: paces at the measured bottleneck rate, ignores losses",
-    source: "draft-cardwell-iccrg-bbr-congestion-control-00",
-    ecn: EcnMode::Off,
-    paces: true,
-    slow_start: SlowStart::Standard,
-    has_abe: false,
-    has_hystart: false,
-    initial_window: INITIAL_WINDOW,
-    create: |params| Box::new(bbr::Bbr::new(params)),
-};
-
-/// DCTCP.
-pub static DCTCP: Descriptor = Descriptor {
-    name: "dctcp",
-    summary: "DCTCP: reduces in proportion to the fraction of marked bytes; needs ECN",
-    source: "RFC 8257",
-    ecn: EcnMode::Dctcp,
-    paces: false,
-    slow_start: SlowStart::Standard,
-    has_abe: false,
-    has_hystart: false,
-    initial_window: INITIAL_WINDOW,
-    create: |params| Box::new(dctcp::Dctcp::new(params)),
-};
-
-/// Prague.
-pub static PRAGUE: Descriptor = Descriptor {
-    name: "prague",
-    summary: "Prague: scalable control for L4S with pacing and less RTT dependence; needs ECN",
-    source: "draft-briscoe-iccrg-prague-congestion-control-04",
-    ecn: EcnMode::Accurate,
-    paces: true,
-    slow_start: SlowStart::Standard,
-    has_abe: false,
-    has_hystart: false,
-    initial_window: INITIAL_WINDOW,
-    create: |params| Box::new(prague::Prague::new(params)),
-};
-
-/// LEDBAT.
-pub static LEDBAT: Descriptor = Descriptor {
-    name: "ledbat",
-    summary: "LEDBAT: adds at most 100 ms of delay and makes way for others; not in Linux",
-    source: "RFC 6817",
-    ecn: EcnMode::Classic,
-    paces: false,
-    slow_start: SlowStart::Standard,
-    has_abe: false,
-    has_hystart: false,
-    initial_window: ledbat::INIT_CWND,
-    create: |params| Box::new(ledbat::Ledbat::new(params, ledbat::Settings::RFC_6817)),
-};
-
-/// LEDBAT as RFC 7928 wants it for tests of AQMs.
-pub static LEDBAT_5MS: Descriptor = Descriptor {
-    name: "ledbat_5ms",
-    summary: "LEDBAT with a target of 5 ms and a gain of 10; not in Linux",
-    source: "RFC 6817, RFC 7928 section 5.4",
-    create: |params| Box::new(ledbat::Ledbat::new(params, ledbat::Settings::RFC_7928)),
-    ..LEDBAT
-};
-
-/// All algorithms.
-pub static REGISTRY: &[&Descriptor] = &[&RENO, &CUBIC, &BBR, &DCTCP, &PRAGUE, &LEDBAT, &LEDBAT_5MS];
+congestion_controls! {
+    reno: RENO;
+    cubic: CUBIC;
+    bbr: BBR;
+    dctcp: DCTCP;
+    prague: PRAGUE;
+    ledbat: LEDBAT, LEDBAT_5MS;
+}
 
 /// RFC 6928 §2: ten segments.
 pub const INITIAL_WINDOW: u32 = 10;
@@ -344,4 +265,20 @@ pub(crate) const fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
 pub(crate) const fn whole(window: u64, mss: u64) -> u64 {
     let whole = window / mss * mss;
     if whole < 2 * mss { 2 * mss } else { whole }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_words_of_every_grammar() {
+        for (number, descriptor) in REGISTRY.iter().enumerate() {
+            let name = descriptor.name;
+            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            assert!(name.chars().all(is_plain), "{name}");
+            let first = REGISTRY.iter().position(|other| other.name == name);
+            assert_eq!(first, Some(number), "{name}");
+        }
+    }
 }

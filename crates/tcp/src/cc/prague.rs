@@ -18,8 +18,26 @@
 
 use super::dctcp::Alpha;
 use super::hystart::SlowStart;
-use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale};
+use super::{
+    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
+};
+use crate::config::{self, EcnMode};
+use alloc::boxed::Box;
 use sluice_core::{Rate, Span, Time};
+
+/// Prague.
+pub static PRAGUE: Descriptor = Descriptor {
+    name: "prague",
+    summary: "Prague: scalable control for L4S with pacing and less RTT dependence; needs ECN",
+    source: "draft-briscoe-iccrg-prague-congestion-control-04",
+    ecn: EcnMode::Accurate,
+    paces: true,
+    slow_start: config::SlowStart::Standard,
+    has_abe: false,
+    has_hystart: false,
+    initial_window: INITIAL_WINDOW,
+    create: |params| Box::new(Prague::new(params)),
+};
 
 /// State of one connection.
 #[derive(Clone, Debug)]

@@ -13,7 +13,26 @@
 //! 3. ssthresh is rounded down to whole segments, as Linux counts.
 
 use super::hystart::SlowStart;
-use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale, whole};
+use super::{
+    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
+    whole,
+};
+use crate::config::{self, EcnMode};
+use alloc::boxed::Box;
+
+/// NewReno.
+pub static RENO: Descriptor = Descriptor {
+    name: "reno",
+    summary: "NewReno: one segment more each round trip, half after a loss",
+    source: "RFC 5681, RFC 6582",
+    ecn: EcnMode::Classic,
+    paces: false,
+    slow_start: config::SlowStart::Standard,
+    has_abe: true,
+    has_hystart: true,
+    initial_window: INITIAL_WINDOW,
+    create: |params| Box::new(Reno::new(params)),
+};
 
 /// State of one connection.
 #[derive(Clone, Debug)]
