@@ -4,8 +4,9 @@ use std::os::fd::AsFd;
 use std::thread::JoinHandle;
 
 use sluice_core::link::PipeParams;
+use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::registry::Spec;
-use sluice_core::{Rate, Rng, Span};
+use sluice_core::{Rng, Span};
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::Offloads;
@@ -566,7 +567,5 @@ pub(super) const POOL: PoolSize = PoolSize {
     slots: 24_576,
     large: 960,
 };
-/// Super-packets are split on pipes slower than this, as CAKE does.
-pub(super) const SPLIT_BELOW: Rate = Rate::from_bps(1_000_000_000);
 pub(super) const SEED: u64 = 1;
 const STOP_CHECK: Span = Span::from_ms(20);

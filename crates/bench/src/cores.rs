@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 
 use serde::Serialize;
 use sluice_core::link::PipeParams;
+use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::registry::Spec;
 use sluice_core::{Rate, Rng, Span};
 use sluice_net::Clock;
@@ -16,7 +17,7 @@ use sluice_router::forward::{
     Forwarder, LaneCounts, LaneOptions, Piped, Queueing, SharedLink, SharedPipe,
 };
 
-use super::contender::{POOL, SEED, SPLIT_BELOW, join, run_until};
+use super::contender::{POOL, SEED, join, run_until};
 use super::network::Network;
 use super::traffic::{Hosts, transfers};
 use super::{BenchError, Plan, Steps};

@@ -9,11 +9,12 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Rate, Span};
 use sluice_net::port::{PoolSize, Spin};
 use sluice_router::control::{Refused, Remark, default_socket};
 use sluice_router::process::{
-    self, ConfigError, POOL, PortKind, PortSpec, Router, SPLIT_BELOW, Settings, StartError, Status,
+    self, ConfigError, POOL, PortKind, PortSpec, Router, Settings, StartError, Status,
 };
 
 /// What to route, and how.

@@ -32,6 +32,7 @@ pub mod registry;
 pub mod rng;
 pub mod sched;
 pub mod spelling;
+pub mod traffic;
 pub mod units;
 
 pub use event::{Backlog, Cx, DropCounter, DropReason, Event, Sink};

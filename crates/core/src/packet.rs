@@ -1,6 +1,6 @@
 //! The handle of a packet: what a queue must know about it, and where the host keeps its bytes.
 
-use crate::units::{Span, Time};
+use crate::units::{Rate, Span, Time};
 
 /// The ECN codepoint of an IP header (RFC 3168 section 5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,3 +112,7 @@ impl Packet {
 
 /// A handle must stay small: a queue of 100 000 handles takes 4 MB.
 const _: () = assert!(core::mem::size_of::<Packet>() <= 40);
+
+/// Rate below which a host splits super-packets into wire packets before it queues them, so that
+/// none delays the others for long. CAKE has the same threshold.
+pub const SPLIT_BELOW: Rate = Rate::from_bps(1_000_000_000);

@@ -114,7 +114,7 @@ keys! {
     pub struct Hosts {
         /// each packet waits at the host that receives it for between zero and this time, drawn anew for
         /// each, so that flows do not lock into phase with the link
-        jitter: Span = sluice_sim::DEFAULT_JITTER, Span::ZERO => Span::from_secs(1);
+        jitter: Span = sluice_core::traffic::HOST_JITTER, Span::ZERO => Span::from_secs(1);
         /// so many packets find their host busy with something else, and wait longer
         stall_share: Ratio = Ratio::default();
         /// the mean of how long those wait, which is distributed exponentially

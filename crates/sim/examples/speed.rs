@@ -3,17 +3,14 @@
 
 use sluice_core::registry::Spec;
 use sluice_core::{Rate, Span};
-use sluice_sim::{Config, Flow, Simulation, Tcp, Traffic, dumbbell, dumbbell_route};
+use sluice_sim::{Config, Flow, Simulation, Tcp, dumbbell, dumbbell_route};
 use sluice_tcp::cc;
 use std::process::Command;
 use std::time::Duration;
 
 fn scenario(flows: usize, mbps: u64, seconds: u64) -> Config {
     let queue = Spec::parse("fq_codel").expect("a registered queue");
-    let flow = Flow::new(
-        Traffic::Tcp(Tcp::bulk(&cc::CUBIC).into()),
-        dumbbell_route(Span::ZERO),
-    );
+    let flow = Flow::new(Tcp::bulk(&cc::CUBIC), dumbbell_route(Span::ZERO));
     Config {
         duration: Span::from_secs(seconds),
         links: dumbbell(Rate::from_bps(mbps * 1_000_000), Span::from_ms(20), &queue),

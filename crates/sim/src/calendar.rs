@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 
 /// What will happen: a kind below 16 and an index of the host's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct What {
+pub(crate) struct CalendarEvent {
     pub kind: u8,
     pub index: u32,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Calendar {
     chunks: Vec<Chunk>,
     free: u32,
     /// Time, order and event of those beyond the horizon.
-    far: BinaryHeap<Reverse<(u64, u64, What)>>,
+    far: BinaryHeap<Reverse<(u64, u64, CalendarEvent)>>,
     order: u64,
     waiting: usize,
     /// The next slot with events after the current one; [`u64::MAX`] for none.
@@ -122,7 +122,7 @@ impl Calendar {
     }
 
     /// Adds an event, not before the present slot.
-    pub fn push(&mut self, at: Time, what: What) {
+    pub fn push(&mut self, at: Time, event: CalendarEvent) {
         let at = at.as_ns();
         let order = self.order;
         self.order += 1;
@@ -130,16 +130,16 @@ impl Calendar {
         let slot = slot_of(at);
         if slot <= self.base {
             debug_assert!(slot == self.base, "events lie in the future");
-            let entry = (key(at, order, what), what.index);
+            let entry = (key(at, order, event), event.index);
             let place = self.current.partition_point(|other| *other > entry);
             self.current.insert(place, entry);
             return;
         }
         self.upcoming = self.upcoming.min(slot);
         if slot - self.base < SLOTS {
-            self.put(at, order, what);
+            self.put(at, order, event);
         } else {
-            self.far.push(Reverse((at, order, what)));
+            self.far.push(Reverse((at, order, event)));
         }
     }
 
@@ -166,10 +166,10 @@ impl Calendar {
     }
 
     /// The event of the current slot that will be taken after `others` others.
-    pub fn soon(&self, others: usize) -> Option<What> {
+    pub fn soon(&self, others: usize) -> Option<CalendarEvent> {
         let place = self.current.len().checked_sub(others + 1)?;
         let (key, index) = self.current[place];
-        Some(What {
+        Some(CalendarEvent {
             kind: kind_of(key),
             index,
         })
@@ -177,7 +177,7 @@ impl Calendar {
 
     /// An event of the slots ahead, each once and in no order; none if the last that was told is far
     /// enough ahead.
-    pub fn preview(&mut self) -> Option<What> {
+    pub fn preview(&mut self) -> Option<CalendarEvent> {
         let ahead = &mut self.preview;
         if ahead.left == 0 {
             let next = self.chunks.get(ahead.chunk as usize);
@@ -199,7 +199,7 @@ impl Calendar {
         ahead.left -= 1;
         ahead.lead += 1;
         let chunk = self.chunks.get(ahead.chunk as usize)?;
-        Some(What {
+        Some(CalendarEvent {
             kind: kind_of(chunk.keys[ahead.left]),
             index: chunk.indices[ahead.left],
         })
@@ -218,15 +218,15 @@ impl Calendar {
     }
 
     /// Takes the event that [`Calendar::next_until`] has announced.
-    pub fn pop(&mut self) -> Option<What> {
+    pub fn pop(&mut self) -> Option<CalendarEvent> {
         let (key, index) = self.current.pop()?;
         self.waiting -= 1;
         self.is_fresh = false;
         let kind = kind_of(key);
-        Some(What { kind, index })
+        Some(CalendarEvent { kind, index })
     }
 
-    fn put(&mut self, at: u64, order: u64, what: What) {
+    fn put(&mut self, at: u64, order: u64, event: CalendarEvent) {
         let number = (slot_of(at) % SLOTS) as usize;
         let slot = &mut self.slots[number];
         if slot.used == CHUNK as u32 {
@@ -249,8 +249,8 @@ impl Calendar {
             self.occupied[number / 64] |= 1 << (number % 64);
         }
         let chunk = &mut self.chunks[slot.chunk as usize];
-        chunk.keys[slot.used as usize] = key(at, order, what);
-        chunk.indices[slot.used as usize] = what.index;
+        chunk.keys[slot.used as usize] = key(at, order, event);
+        chunk.indices[slot.used as usize] = event.index;
         slot.used += 1;
     }
 
@@ -262,13 +262,13 @@ impl Calendar {
         }
         self.base = base;
         self.is_fresh = true;
-        while let Some(Reverse((at, order, what))) = self.far.peek() {
+        while let Some(Reverse((at, order, event))) = self.far.peek() {
             if slot_of(*at) - base >= SLOTS {
                 break;
             }
-            let (at, order, what) = (*at, *order, *what);
+            let (at, order, event) = (*at, *order, *event);
             self.far.pop();
-            self.put(at, order, what);
+            self.put(at, order, event);
         }
         let number = (base % SLOTS) as usize;
         self.occupied[number / 64] &= !(1 << (number % 64));
@@ -330,9 +330,9 @@ const fn kind_of(key: u64) -> u8 {
     (key & ((1 << KIND_BITS) - 1)) as u8
 }
 
-fn key(at: u64, order: u64, what: What) -> u64 {
+fn key(at: u64, order: u64, event: CalendarEvent) -> u64 {
     let offset = at & ((1 << WIDTH) - 1);
-    offset << (ORDER_BITS + KIND_BITS) | order << KIND_BITS | u64::from(what.kind)
+    offset << (ORDER_BITS + KIND_BITS) | order << KIND_BITS | u64::from(event.kind)
 }
 
 #[cfg(test)]
@@ -343,18 +343,12 @@ mod tests {
     #[test]
     fn events_come_out_by_time_and_then_by_insertion() {
         let mut calendar = Calendar::new();
-        for (at, what) in [(50, 1), (10, 2), (50, 3), (0, 4), (1 << 40, 5), (10, 6)] {
-            calendar.push(
-                Time::from_ns(at),
-                What {
-                    kind: 1,
-                    index: what,
-                },
-            );
+        for (at, index) in [(50, 1), (10, 2), (50, 3), (0, 4), (1 << 40, 5), (10, 6)] {
+            calendar.push(Time::from_ns(at), CalendarEvent { kind: 1, index });
         }
         let order: Vec<u32> = std::iter::from_fn(|| {
             calendar.next_until(Time::MAX)?;
-            calendar.pop().map(|what| what.index)
+            calendar.pop().map(|event| event.index)
         })
         .collect();
         assert_eq!(order, [4, 2, 6, 1, 3, 5]);
@@ -366,7 +360,7 @@ mod tests {
         // All in the second slot, in an order that is not that of time.
         for index in 0..40_u32 {
             let at = (1 << WIDTH) + u64::from(index * 7 % 40);
-            calendar.push(Time::from_ns(at), What { kind: 1, index });
+            calendar.push(Time::from_ns(at), CalendarEvent { kind: 1, index });
         }
         let (mut foretold, mut taken) = (Vec::new(), Vec::new());
         while calendar.next_until(Time::MAX).is_some() {
@@ -384,15 +378,15 @@ mod tests {
         let mut expected = Vec::new();
         for index in 0..360_u32 {
             let at = u64::from(index / 12 * 2 + 1) << WIDTH;
-            calendar.push(Time::from_ns(at), What { kind: 1, index });
+            calendar.push(Time::from_ns(at), CalendarEvent { kind: 1, index });
             expected.push(index);
         }
         let (mut shown, mut taken) = (Vec::new(), Vec::new());
         while calendar.next_until(Time::MAX).is_some() {
             for _ in 0..2 {
-                shown.extend(calendar.preview().map(|what| what.index));
+                shown.extend(calendar.preview().map(|event| event.index));
             }
-            taken.extend(calendar.pop().map(|what| what.index));
+            taken.extend(calendar.pop().map(|event| event.index));
             // Not further than a slot beyond what is enough.
             assert!(shown.len() < taken.len() + 12 + LEAD + 12);
         }
@@ -414,7 +408,7 @@ mod tests {
                 let reach = [1 << 10, 1 << 14, 1 << 20, 1 << 28, 1 << 34][rng.below(5) as usize];
                 let at = now + rng.below(reach);
                 let kind = (order % 16) as u8;
-                calendar.push(Time::from_ns(at), What { kind, index: order });
+                calendar.push(Time::from_ns(at), CalendarEvent { kind, index: order });
                 model.insert((at, order));
             } else {
                 // Up to a limit, as a link sets one.
@@ -423,9 +417,9 @@ mod tests {
                 let seen = calendar
                     .next_until(Time::from_ns(limit))
                     .map(|at| (at.as_ns(), calendar.pop().unwrap()))
-                    .map(|(at, what)| {
-                        assert_eq!(u32::from(what.kind), what.index % 16);
-                        (at, what.index)
+                    .map(|(at, event)| {
+                        assert_eq!(u32::from(event.kind), event.index % 16);
+                        (at, event.index)
                     });
                 assert_eq!(seen, expected);
                 match expected {

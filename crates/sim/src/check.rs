@@ -1,6 +1,6 @@
 //! What cannot be simulated, and why.
 
-use crate::config::{Config, Flow, FlowId, Link, LinkId, Spacing, Traffic, Udp};
+use crate::config::{Config, Flow, FlowId, Link, LinkId};
 use sluice_core::param::Ratio;
 use sluice_core::{Span, Time};
 use sluice_tcp as tcp;
@@ -152,7 +152,7 @@ impl Config {
         }
         for (flow, settings) in self.flows.iter().enumerate() {
             self.validate_route(flow, settings)?;
-            validate_traffic(flow, &settings.traffic)?;
+            settings.traffic.check(flow)?;
             let (client, server) = settings.addresses;
             if client.is_ipv4() != server.is_ipv4() {
                 return Err(ConfigError::Families {
@@ -206,7 +206,7 @@ impl Config {
     }
 }
 
-fn check_order(
+pub(crate) fn check_order(
     times: impl Iterator<Item = Time>,
     what: impl Fn() -> String,
 ) -> Result<(), ConfigError> {
@@ -221,78 +221,6 @@ fn check_order(
             });
         }
         before = after;
-    }
-    Ok(())
-}
-
-fn validate_traffic(flow: FlowId, traffic: &Traffic) -> Result<(), ConfigError> {
-    let zero = |what| Err(ConfigError::Zero { flow, what });
-    let payload = match traffic {
-        Traffic::Tcp(tcp) => {
-            if tcp.repeat.is_some() && tcp.bytes.is_none_or(|bytes| bytes == 0) {
-                return zero("the bytes of a transfer that is repeated");
-            }
-            if let Some((bytes, interval)) = tcp.writes
-                && (bytes == 0 || interval == Span::ZERO)
-            {
-                return zero("a write and the interval between writes");
-            }
-            tcp.config
-                .validate()
-                .map_err(|error| ConfigError::Tcp { flow, error })?;
-            0
-        }
-        Traffic::Exchange(exchange) => {
-            if exchange.request == 0 || exchange.response == 0 {
-                return zero("the bytes of a request and of a response");
-            }
-            exchange
-                .config
-                .validate()
-                .map_err(|error| ConfigError::Tcp { flow, error })?;
-            0
-        }
-        Traffic::Udp(Udp {
-            listed: Some(listed),
-            ..
-        }) => {
-            let times = listed.iter().map(|datagram| Time::ZERO + datagram.after);
-            check_order(times, || format!("datagrams of flow {flow}"))?;
-            let sizes = listed.iter().map(|datagram| datagram.payload);
-            sizes.max().unwrap_or_default()
-        }
-        Traffic::Udp(udp) => {
-            if udp.rate.is_unlimited() {
-                return zero("the interval between datagrams");
-            }
-            if let Spacing::OnOff { on, .. } | Spacing::RandomOnOff { on, .. } = udp.spacing
-                && on == Span::ZERO
-            {
-                return zero("the length of a burst");
-            }
-            udp.payload
-        }
-        Traffic::Ping(ping) => {
-            if ping.interval == Span::ZERO {
-                return zero("the interval between requests");
-            }
-            ping.payload
-        }
-        Traffic::Web(web) => {
-            if web.interval == Span::ZERO {
-                return zero("the mean interval between pages");
-            }
-            if web.objects == 0 {
-                return zero("the number of objects");
-            }
-            web.config
-                .validate()
-                .map_err(|error| ConfigError::Tcp { flow, error })?;
-            0
-        }
-    };
-    if payload > 65_000 {
-        return Err(ConfigError::Payload { flow, payload });
     }
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! What is simulated: links, flows, duration, seed. Plain structs, for a scenario to fill.
 
 use crate::check::ConfigError;
+use crate::traffic::Traffic;
 use sluice_core::link::{LinkFiles, LinkParams, RateSource, Schedule};
 use sluice_core::param::Ratio;
 use sluice_core::registry::Spec;
-use sluice_core::{Ecn, Rate, Span, Time};
-use sluice_tcp as tcp;
+use sluice_core::traffic::HOST_JITTER;
+use sluice_core::{Rate, Span, Time};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 
 /// Number of a link in [`Config::links`], or of a router: routers are numbered after the links.
 pub type LinkId = usize;
@@ -43,9 +43,6 @@ pub struct Config {
     pub frame_overhead: u32,
 }
 
-/// The default of [`Config::jitter`]: what a wake-up costs on a virtual machine.
-pub const DEFAULT_JITTER: Span = Span::from_us(50);
-
 /// A host that does something else when a packet comes: an interrupt, another program, or, on a virtual
 /// machine, the others of the same computer. The packet waits longer then than [`Config::jitter`], and
 /// those of its flow that come behind it with it. None by default.
@@ -65,7 +62,7 @@ impl Default for Config {
             links: Vec::new(),
             routers: Vec::new(),
             flows: Vec::new(),
-            jitter: DEFAULT_JITTER,
+            jitter: HOST_JITTER,
             stalls: Stalls::default(),
             sample_interval: None,
             frame_overhead: 14,
@@ -167,14 +164,24 @@ pub struct Route {
     pub is_reversed: bool,
 }
 
-/// Which end sends the data.
+/// One of the two ends of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Direction {
-    /// The client.
+pub enum Side {
+    /// The end that opens connections, or sends requests.
     #[default]
-    Up,
-    /// The server.
-    Down,
+    Client,
+    /// The end that answers.
+    Server,
+}
+
+impl Side {
+    /// The peer.
+    pub const fn other(self) -> Side {
+        match self {
+            Side::Client => Side::Server,
+            Side::Server => Side::Client,
+        }
+    }
 }
 
 /// One source of traffic.
@@ -200,9 +207,9 @@ pub struct Flow {
 
 impl Flow {
     /// A flow from the start to the end of the simulation.
-    pub fn new(traffic: Traffic, route: Route) -> Self {
+    pub fn new(traffic: impl Into<Traffic>, route: Route) -> Self {
         Flow {
-            traffic,
+            traffic: traffic.into(),
             start: Time::ZERO,
             stop: None,
             route,
@@ -214,206 +221,6 @@ impl Flow {
                 IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
             ),
             server_port: 5001,
-        }
-    }
-}
-
-/// What a flow sends.
-#[derive(Clone, Debug)]
-pub enum Traffic {
-    /// One TCP connection.
-    Tcp(Box<Tcp>),
-    /// Datagrams one way.
-    Udp(Udp),
-    /// Echo requests and replies.
-    Ping(Ping),
-    /// Requests and responses over one TCP connection.
-    Exchange(Box<Exchange>),
-    /// Pages fetched over short TCP connections.
-    Web(Box<Web>),
-}
-
-/// One TCP connection.
-#[derive(Clone, Debug, Default)]
-pub struct Tcp {
-    /// Settings of both ends.
-    pub config: tcp::Config,
-    /// Which end sends.
-    pub direction: Direction,
-    /// How much; without a number as much as fits between start and stop.
-    pub bytes: Option<u64>,
-    /// An application that writes this many bytes at this interval, instead of everything at
-    /// once.
-    pub writes: Option<(u64, Span)>,
-    /// When all `bytes` have arrived, wait so long and send as many over a new connection.
-    pub repeat: Option<Span>,
-}
-
-impl Tcp {
-    /// An endless transfer with the named congestion control, without ECN unless it needs it.
-    pub fn bulk(congestion_control: &'static tcp::cc::Descriptor) -> Self {
-        let ecn = match congestion_control.ecn {
-            tcp::EcnMode::Classic => tcp::EcnMode::Off,
-            needed => needed,
-        };
-        Tcp {
-            config: tcp::Config {
-                congestion_control,
-                ecn,
-                initial_window: congestion_control.initial_window,
-                ..tcp::Config::default()
-            },
-            ..Tcp::default()
-        }
-    }
-}
-
-/// Spacing of datagrams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Spacing {
-    /// Equal intervals.
-    #[default]
-    Constant,
-    /// Exponentially distributed intervals with the same mean.
-    Poisson,
-    /// Equal intervals during `on`, silence during `off`, in turn.
-    OnOff {
-        /// Length of a burst.
-        on: Span,
-        /// Length of a silence.
-        off: Span,
-    },
-    /// The same with exponentially distributed lengths of these means.
-    RandomOnOff {
-        /// Mean length of a burst.
-        on: Span,
-        /// Mean length of a silence.
-        off: Span,
-    },
-}
-
-/// Datagrams in one direction.
-#[derive(Clone, Debug)]
-pub struct Udp {
-    /// Rate of the IP packets (payload plus 28 bytes) while sending.
-    pub rate: Rate,
-    /// Bytes of UDP payload in each.
-    pub payload: u32,
-    /// How they are spaced.
-    pub spacing: Spacing,
-    /// Which end sends.
-    pub direction: Direction,
-    /// ECN field of the packets.
-    pub ecn: Ecn,
-    /// Datagrams with an instant, a size and an ECN field of their own, in the place of `rate`,
-    /// `payload`, `spacing` and `ecn`.
-    pub listed: Option<Arc<[ListedDatagram]>>,
-}
-
-/// One datagram of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListedDatagram {
-    /// When it is sent, after the start of the flow; the datagrams of a list rise in it.
-    pub after: Span,
-    /// Bytes of UDP payload.
-    pub payload: u32,
-    /// ECN field.
-    pub ecn: Ecn,
-}
-
-impl Udp {
-    /// A constant rate from the client to the server.
-    pub fn constant(rate: Rate, payload: u32) -> Self {
-        Udp {
-            rate,
-            payload,
-            spacing: Spacing::Constant,
-            direction: Direction::Up,
-            ecn: Ecn::NotEct,
-            listed: None,
-        }
-    }
-
-    /// One direction of a call with G.711: 160 bytes of speech and 12 of RTP every 20 ms, which
-    /// makes 200 bytes of IP and 80 kbit/s (RFC 3551 §4.5.14).
-    pub fn voip() -> Self {
-        Udp::constant(Rate::from_bps(80_000), 172)
-    }
-}
-
-/// Echo requests at equal intervals.
-#[derive(Clone, Debug)]
-pub struct Ping {
-    /// Time between them.
-    pub interval: Span,
-    /// Bytes after the ICMP header; 56 is customary.
-    pub payload: u32,
-    /// How many, if limited.
-    pub count: Option<u64>,
-    /// Whether rules see UDP datagrams instead of echo messages, which are as long.
-    pub is_udp: bool,
-}
-
-/// Requests and responses over one TCP connection, each request after the response before.
-#[derive(Clone, Debug)]
-pub struct Exchange {
-    /// Settings of both ends.
-    pub config: tcp::Config,
-    /// Bytes of a request.
-    pub request: u64,
-    /// Bytes of a response.
-    pub response: u64,
-    /// Time between a response and the next request.
-    pub think: Span,
-}
-
-/// How large an object is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
-    /// Always the same.
-    Fixed(u64),
-    /// Exponentially distributed with this mean, at least one byte.
-    Exponential(u64),
-    /// Pareto-distributed, as sizes on the web are (Crovella and Bestavros, 1997: tail index
-    /// 1.2).
-    Pareto {
-        /// The least size.
-        min: u64,
-        /// Tail index in thousandths.
-        shape_milli: u32,
-        /// Larger draws are cut here.
-        max: u64,
-    },
-}
-
-/// Pages fetched by a client at the times of a Poisson process.
-#[derive(Clone, Debug)]
-pub struct Web {
-    /// Settings of both ends of each connection.
-    pub config: tcp::Config,
-    /// Mean time between pages.
-    pub interval: Span,
-    /// Connections opened at once for a page, each for one object.
-    pub objects: u32,
-    /// Size of an object.
-    pub size: Size,
-    /// Bytes of a request.
-    pub request: u64,
-}
-
-impl Web {
-    /// Pages of six objects of 1 KB to 2 MB every `interval` on average.
-    pub fn new(interval: Span) -> Self {
-        Web {
-            config: tcp::Config::default(),
-            interval,
-            objects: 6,
-            size: Size::Pareto {
-                min: 4000,
-                shape_milli: 1200,
-                max: 2_000_000,
-            },
-            request: 350,
         }
     }
 }

@@ -1,22 +1,23 @@
-//! TCP connections and the applications on top of them.
+//! TCP connections: two endpoints, the packets that they exchange, and their timers.
 
-use crate::ahead::{Cause, Expected};
-use crate::cargo::Tag;
-use crate::config::{Direction, FlowId, Size, Traffic};
-use crate::exchange::Exchange;
-use crate::observe::{Completion, FlowTotals, Observer, TcpSample};
-use crate::random;
-use crate::simulation::{Simulation, kind};
-use crate::source::Page;
-use sluice_core::{Ecn, Rng, Time};
+use crate::config::Side;
+use crate::network::{Network, kind};
+use crate::observe::{FlowTotals, Observer, TcpSample};
+use crate::packets::Tag;
+use crate::prefetch::{Cause, Expected};
+use sluice_core::{Ecn, Time};
 use sluice_tcp::{Endpoint, Segment, State};
 
-/// Two ends of a connection, and the applications on top of them.
+/// The place of a connection in [`Network::connections`]. Places are used again.
+pub(crate) type ConnectionId = u32;
+
+/// Two ends of a connection.
 #[repr(C)]
 pub(crate) struct Connection {
-    pub(crate) client: End,
-    pub(crate) server: End,
-    pub(crate) app: App,
+    client: End,
+    server: End,
+    /// The end whose data count.
+    sender: Side,
     pub flow: u32,
     pub is_open: bool,
 }
@@ -33,7 +34,7 @@ pub(crate) struct End {
     received: u64,
     marked: u64,
     flow: u32,
-    way: u32,
+    path: u32,
     hash: u32,
     /// Counts the connections that have used this place.
     generation: u16,
@@ -41,30 +42,23 @@ pub(crate) struct End {
     serial: u16,
     is_open: bool,
     /// The application has closed its direction.
-    pub(crate) has_closed: bool,
+    has_closed: bool,
     /// The application wants to look after each segment.
-    pub(crate) is_watching: bool,
-    pub(crate) tcp: Endpoint,
+    pub is_watching: bool,
+    pub tcp: Endpoint,
 }
 
-/// What the applications at both ends do.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum App {
-    Transfer {
-        start: Time,
-        direction: Direction,
-        is_complete: bool,
-    },
-    /// A request of `request` bytes, answered by `size` bytes.
-    Fetch {
-        page: u64,
-        request: u64,
-        size: u64,
-        is_answered: bool,
-        is_complete: bool,
-    },
-    /// One request after the other, each answered.
-    Exchange(Exchange),
+impl End {
+    /// Whether the application has closed its direction.
+    pub fn has_closed(&self) -> bool {
+        self.has_closed
+    }
+
+    /// The application closes its direction, after what it has written.
+    pub fn close(&mut self) {
+        self.has_closed = true;
+        self.tcp.close();
+    }
 }
 
 impl Connection {
@@ -81,13 +75,15 @@ impl Connection {
 
     /// Names the rest of it, which is elsewhere. Tells the way and the hash of what it may send, too.
     pub fn far(&self, what: Expected, visit: &mut impl FnMut(*const u8)) -> (u32, u32) {
-        let End { tcp, way, hash, .. } = self.expected(what);
+        let End {
+            tcp, path, hash, ..
+        } = self.expected(what);
         match what.cause {
             Cause::Payload => tcp.far(visit),
             Cause::Ack => tcp.far_ack(visit),
             Cause::Timer => {}
         }
-        (*way, *hash)
+        (*path, *hash)
     }
 
     fn expected(&self, what: Expected) -> &End {
@@ -98,7 +94,19 @@ impl Connection {
         }
     }
 
-    fn end(&mut self, is_server: bool) -> &mut End {
+    pub fn end(&mut self, side: Side) -> &mut End {
+        self.end_at(side == Side::Server)
+    }
+
+    /// Whether the application at one end has closed its direction.
+    pub fn has_closed(&self, side: Side) -> bool {
+        match side {
+            Side::Client => self.client.has_closed,
+            Side::Server => self.server.has_closed,
+        }
+    }
+
+    fn end_at(&mut self, is_server: bool) -> &mut End {
         if is_server {
             &mut self.server
         } else {
@@ -108,12 +116,9 @@ impl Connection {
 
     /// Data sender and data receiver.
     fn roles(&self) -> (&Endpoint, &Endpoint) {
-        match self.app {
-            App::Transfer {
-                direction: Direction::Up,
-                ..
-            } => (&self.client.tcp, &self.server.tcp),
-            _ => (&self.server.tcp, &self.client.tcp),
+        match self.sender {
+            Side::Client => (&self.client.tcp, &self.server.tcp),
+            Side::Server => (&self.server.tcp, &self.client.tcp),
         }
     }
 
@@ -128,11 +133,6 @@ impl Connection {
         totals.retransmits += sender.counters().retransmits;
     }
 
-    /// Whether all bytes of a transfer have arrived.
-    pub fn is_complete(&self) -> bool {
-        matches!(self.app, App::Transfer { is_complete, .. } if is_complete)
-    }
-
     pub fn sample(&self, now: Time) -> TcpSample {
         let (sender, receiver) = self.roles();
         TcpSample {
@@ -144,142 +144,42 @@ impl Connection {
     }
 }
 
-impl Simulation {
-    /// Opens the connection of a TCP flow.
-    pub(crate) fn open_transfer(&mut self, flow: u32, observer: &mut impl Observer) {
-        let Traffic::Tcp(tcp) = &self.flows[flow as usize].config.traffic else {
-            return;
-        };
-        let (config, direction) = (tcp.config.clone(), tcp.direction);
-        let (bytes, writes) = (tcp.bytes, tcp.writes);
-        let app = App::Transfer {
-            start: self.now,
-            direction,
-            is_complete: false,
-        };
-        let id = self.connect(flow, &config, app);
-        self.flows[flow as usize].source.connection = Some(id);
-        let source = self.connections[id as usize].end(direction == Direction::Down);
-        match (bytes, writes) {
-            // The application's own clock writes; see `write_more`.
-            (_, Some(_)) => {}
-            (Some(bytes), None) => {
-                source.tcp.write(bytes);
-                source.tcp.close();
-                source.has_closed = true;
-            }
-            (None, None) => source.tcp.write_forever(),
-        }
-        self.pump(id, false, observer);
-        if writes.is_some() {
-            self.write_more(flow, observer);
-        }
+impl Network {
+    pub fn connection(&mut self, id: ConnectionId) -> &mut Connection {
+        &mut self.connections[id as usize]
     }
 
-    /// An application with a clock of its own writes its next bytes.
-    pub(crate) fn write_more(&mut self, flow: u32, observer: &mut impl Observer) {
+    /// Opens a connection; see [`crate::traffic::Host::connect`].
+    pub fn connect(
+        &mut self,
+        flow: u32,
+        config: &sluice_tcp::Config,
+        sender: Side,
+        is_watching: [bool; 2],
+    ) -> ConnectionId {
         let state = &mut self.flows[flow as usize];
-        let (Traffic::Tcp(tcp), Some(id)) = (&state.config.traffic, state.source.connection) else {
-            return;
-        };
-        let Some((bytes, interval)) = tcp.writes else {
-            return;
-        };
-        let left = tcp.bytes.map_or(u64::MAX, |all| all - state.source.written);
-        let bytes = bytes.min(left);
-        let is_server = tcp.direction == Direction::Down;
-        state.source.written += bytes;
-        let end = self.connections[id as usize].end(is_server);
-        end.tcp.write(bytes);
-        if bytes == left {
-            end.tcp.close();
-            end.has_closed = true;
-        } else {
-            let at = self.now + interval;
-            self.schedule(at, kind::SOURCE, flow);
-        }
-        self.pump(id, is_server, observer);
-    }
-
-    /// A TCP flow ends: its source closes, and data under way still arrive.
-    pub(crate) fn close_transfer(&mut self, flow: u32, observer: &mut impl Observer) {
-        let Some(id) = self.flows[flow as usize].source.connection else {
-            return;
-        };
-        let connection = &mut self.connections[id as usize];
-        let is_server = match connection.app {
-            App::Transfer { direction, .. } => direction == Direction::Down,
-            App::Exchange(_) => false,
-            App::Fetch { .. } => return,
-        };
-        let end = connection.end(is_server);
-        end.tcp.close();
-        end.has_closed = true;
-        self.pump(id, is_server, observer);
-    }
-
-    /// Opens the connections of a page.
-    pub(crate) fn open_page(&mut self, flow: u32, observer: &mut impl Observer) {
-        let state = &mut self.flows[flow as usize];
-        let Traffic::Web(web) = &state.config.traffic else {
-            return;
-        };
-        let config = web.config.clone();
-        let (request, objects, size) = (web.request, web.objects, web.size);
-        let page = state.source.next_page;
-        state.source.next_page += 1;
-        state.source.pages.insert(
-            page,
-            Page {
-                start: self.now,
-                objects,
-                bytes: 0,
-            },
-        );
-        for _ in 0..objects {
-            let size = draw(&mut self.flows[flow as usize].rng, size);
-            let app = App::Fetch {
-                page,
-                request,
-                size,
-                is_answered: false,
-                is_complete: false,
-            };
-            let id = self.connect(flow, &config, app);
-            self.connections[id as usize].client.tcp.write(request);
-            self.pump(id, false, observer);
-        }
-    }
-
-    pub(crate) fn connect(&mut self, flow: u32, config: &sluice_tcp::Config, app: App) -> u32 {
-        let serial = &mut self.flows[flow as usize].source.connections;
-        *serial += 1;
-        let serial = *serial;
+        state.connects += 1;
+        let serial = state.connects;
         let mut config = config.clone();
-        config.seed ^= self.flows[flow as usize].rng.next_u64();
+        config.seed ^= state.rng.next_u64();
         let place = self.free_connections.pop();
         let generation = place.map_or(0, |id| {
             let old = &self.connections[id as usize].client;
             old.generation.wrapping_add(1)
         });
-        let is_watching = |is_server| match app {
-            App::Transfer { .. } => false,
-            App::Fetch { .. } => is_server,
-            App::Exchange(_) => true,
-        };
-        let end = |simulation: &Simulation, tcp, is_server: bool| End {
+        let end = |network: &Network, tcp, is_server: bool| End {
             timer_at: Time::MAX,
             sent: 0,
             received: 0,
             marked: 0,
             flow,
-            way: simulation.way_of[flow as usize],
-            hash: simulation.hash_of(flow, serial, !is_server),
+            path: network.path_of[flow as usize],
+            hash: network.hash_of(flow, serial, !is_server),
             generation,
             serial: serial as u16,
             is_open: true,
             has_closed: false,
-            is_watching: is_watching(is_server),
+            is_watching: is_watching[usize::from(is_server)],
             tcp,
         };
         let valid = "the configuration was validated";
@@ -289,11 +189,11 @@ impl Simulation {
         let connection = Connection {
             client: end(self, client, false),
             server: end(self, server, true),
-            app,
+            sender,
             flow,
             is_open: true,
         };
-        match place {
+        let id = match place {
             Some(id) => {
                 self.connections[id as usize] = connection;
                 id
@@ -302,36 +202,30 @@ impl Simulation {
                 self.connections.push(connection);
                 self.connections.len() as u32 - 1
             }
-        }
+        };
+        self.flows[flow as usize].open.push(id);
+        id
     }
 
-    pub(crate) fn handle_segment(
-        &mut self,
-        tag: &Tag,
-        segment: &Segment,
-        observer: &mut impl Observer,
-    ) {
+    /// Hands a segment to its end of its connection; returns whether that concerns the application.
+    /// None for a straggler of a connection that has ended.
+    pub fn handle_segment(&mut self, tag: &Tag, segment: &Segment) -> Option<bool> {
         let now = self.now;
-        let (id, to_server) = (tag.connection, tag.to_server);
-        let end = self.connections[id as usize].end(to_server);
-        // A straggler of a connection that has ended.
+        let end = self.connections[tag.connection as usize].end_at(tag.to_server);
         if !end.is_open || end.generation != tag.generation {
             self.count_arrival(tag);
-            return;
+            return None;
         }
         end.received += 1;
         end.marked += u64::from(segment.ecn == Ecn::Ce);
         end.tcp.handle_segment(now, segment);
-        if end.is_watching || (end.tcp.is_received() && !end.has_closed) {
-            self.run_app(id, observer);
-        }
-        self.pump(id, to_server, observer);
+        Some(end.is_watching || (end.tcp.is_received() && !end.has_closed))
     }
 
-    pub(crate) fn handle_timer(&mut self, index: u32, observer: &mut impl Observer) {
+    pub fn handle_timer(&mut self, index: u32, observer: &mut impl Observer) {
         let (id, is_server) = (index / 2, index % 2 == 1);
         let now = self.now;
-        let end = self.connections[id as usize].end(is_server);
+        let end = self.connections[id as usize].end_at(is_server);
         if end.timer_at != now {
             return;
         }
@@ -352,10 +246,10 @@ impl Simulation {
 
     /// Lets an end send what it can, schedules its timer, and clears the connection away when
     /// both ends are done.
-    pub(crate) fn pump(&mut self, id: u32, is_server: bool, observer: &mut impl Observer) {
+    pub fn pump(&mut self, id: ConnectionId, is_server: bool, observer: &mut impl Observer) {
         let now = self.now;
         loop {
-            let end = self.connections[id as usize].end(is_server);
+            let end = self.connections[id as usize].end_at(is_server);
             let Some(segment) = end.tcp.poll_transmit(now) else {
                 break;
             };
@@ -363,7 +257,7 @@ impl Simulation {
             let remaining = end.tcp.remaining(&segment);
             let tag = Tag {
                 flow: end.flow,
-                way: end.way,
+                path: end.path,
                 hash: end.hash,
                 len: 0,
                 remaining: remaining.map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
@@ -375,7 +269,7 @@ impl Simulation {
             };
             self.send_segment(tag, segment, observer);
         }
-        let end = self.connections[id as usize].end(is_server);
+        let end = self.connections[id as usize].end_at(is_server);
         let (at, is_closed) = (end.tcp.next_timeout(), end.tcp.is_closed());
         if at < end.timer_at {
             let at = at.max(now);
@@ -387,98 +281,8 @@ impl Simulation {
         }
     }
 
-    /// What the applications do when a segment has arrived at either end.
-    fn run_app(&mut self, id: u32, observer: &mut impl Observer) {
-        let connection = &mut self.connections[id as usize];
-        let flow = connection.flow as usize;
-        let mut wrote = None;
-        match &mut connection.app {
-            App::Transfer {
-                start,
-                direction,
-                is_complete,
-            } => {
-                let sink = match direction {
-                    Direction::Up => &mut connection.server,
-                    Direction::Down => &mut connection.client,
-                };
-                if sink.tcp.is_received() && !*is_complete {
-                    *is_complete = true;
-                    sink.has_closed = true;
-                    sink.tcp.close();
-                    wrote = Some(*direction == Direction::Up);
-                    let done = Completion {
-                        sequence: self.flows[flow].totals.completions,
-                        start: *start,
-                        end: self.now,
-                        bytes: sink.tcp.received(),
-                    };
-                    let state = &mut self.flows[flow];
-                    state.totals.completions += 1;
-                    observer.on_complete(flow, &done);
-                    if let Traffic::Tcp(tcp) = &state.config.traffic
-                        && let Some(pause) = tcp.repeat
-                    {
-                        let at = self.now + pause;
-                        self.schedule(at, kind::SOURCE, flow as u32);
-                    }
-                }
-            }
-            App::Exchange(_) => {
-                self.run_exchange(id, observer);
-                return;
-            }
-            App::Fetch {
-                page,
-                request,
-                size,
-                is_answered,
-                is_complete,
-            } => {
-                if !*is_answered && connection.server.tcp.received() >= *request {
-                    *is_answered = true;
-                    connection.server.is_watching = false;
-                    connection.server.has_closed = true;
-                    connection.server.tcp.write(*size);
-                    connection.server.tcp.close();
-                    wrote = Some(true);
-                } else if !*is_complete && connection.client.tcp.is_received() {
-                    *is_complete = true;
-                    connection.client.has_closed = true;
-                    connection.client.tcp.close();
-                    wrote = Some(false);
-                    let (page, bytes) = (*page, connection.client.tcp.received());
-                    self.finish_object(flow, page, bytes, observer);
-                }
-            }
-        }
-        if let Some(is_server) = wrote {
-            self.pump(id, is_server, observer);
-        }
-    }
-
-    fn finish_object(&mut self, flow: FlowId, page: u64, bytes: u64, observer: &mut impl Observer) {
-        let state = &mut self.flows[flow];
-        let Some(entry) = state.source.pages.get_mut(&page) else {
-            return;
-        };
-        entry.objects -= 1;
-        entry.bytes += bytes;
-        if entry.objects == 0 {
-            let done = Completion {
-                sequence: page,
-                start: entry.start,
-                end: self.now,
-                bytes: entry.bytes,
-            };
-            state.source.pages.remove(&page);
-            state.totals.completions += 1;
-            observer.on_complete(flow, &done);
-        }
-    }
-
     /// Clears a connection away once both ends are closed, or one has failed.
-    fn release(&mut self, id: u32) {
+    fn release(&mut self, id: ConnectionId) {
         let connection = &mut self.connections[id as usize];
         let has_failed = [&connection.client, &connection.server]
             .iter()
@@ -493,24 +297,7 @@ impl Simulation {
         let state = &mut self.flows[connection.flow as usize];
         connection.add_to(&mut state.totals);
         state.totals.failures += u64::from(has_failed);
-        if state.source.connection == Some(id) {
-            state.source.connection = None;
-        }
+        state.open.retain(|open| *open != id);
         self.free_connections.push(id);
-    }
-}
-
-fn draw(rng: &mut Rng, size: Size) -> u64 {
-    match size {
-        Size::Fixed(bytes) => bytes,
-        Size::Exponential(mean) => {
-            let span = sluice_core::Span::from_ns(mean);
-            random::exponential(rng, span).as_ns().max(1)
-        }
-        Size::Pareto {
-            min,
-            shape_milli,
-            max,
-        } => random::pareto(rng, min, shape_milli, max),
     }
 }

@@ -1,6 +1,6 @@
 //! What a simulation is going to cost, before it runs.
 
-use crate::config::{Config, Direction, Flow, Link, LinkId, Spacing, Traffic};
+use crate::config::{Config, Flow, Link, LinkId, Side};
 use sluice_core::param::Value;
 use sluice_core::{Rate, Span};
 
@@ -32,18 +32,11 @@ impl Config {
         let mut is_filled = vec![false; self.links.len() + self.routers.len()];
         let mut connections = 0_u64;
         for flow in &self.flows {
-            let (sent, filled) = self.demand(flow);
-            packets = packets.saturating_add(sent);
-            connections += match &flow.traffic {
-                Traffic::Tcp(_) | Traffic::Exchange(_) => 1,
-                // As many as are open at once when a page takes a second or so.
-                Traffic::Web(web) => {
-                    let pages = Span::from_secs(1).as_ns() / web.interval.as_ns().max(1) + 1;
-                    pages.saturating_mul(u64::from(web.objects))
-                }
-                Traffic::Udp(_) | Traffic::Ping(_) => 0,
-            };
-            if let Some(link) = filled {
+            let outlook = Outlook { config: self, flow };
+            let demand = flow.traffic.demand(&outlook);
+            packets = packets.saturating_add(demand.packets);
+            connections = connections.saturating_add(demand.connections);
+            if let Some(link) = demand.filled {
                 is_filled[link] = true;
             }
         }
@@ -65,75 +58,6 @@ impl Config {
         }
     }
 
-    /// The packets that a flow sends by itself, and the link that it fills instead, if it takes
-    /// what it gets.
-    fn demand(&self, flow: &Flow) -> (u64, Option<LinkId>) {
-        let duration = self.duration;
-        match &flow.traffic {
-            Traffic::Udp(udp) => {
-                let bytes = udp.rate.bytes_in(duration);
-                let sent = bytes / u64::from(udp.payload + 28);
-                let share = match udp.spacing {
-                    Spacing::Constant | Spacing::Poisson => 1.0,
-                    Spacing::OnOff { on, off } | Spacing::RandomOnOff { on, off } => {
-                        on.as_secs_f64() / (on + off).as_secs_f64()
-                    }
-                };
-                ((sent as f64 * share) as u64 + 1, None)
-            }
-            Traffic::Ping(ping) => {
-                let count = duration.as_ns() / ping.interval.as_ns().max(1) + 1;
-                (2 * count.min(ping.count.unwrap_or(u64::MAX)), None)
-            }
-            Traffic::Web(web) => {
-                let pages = duration.as_ns() / web.interval.as_ns().max(1) + 1;
-                // A handshake, a request, an end, and the object: 20 packets at least
-                (pages.saturating_mul(u64::from(web.objects) * 20), None)
-            }
-            Traffic::Exchange(exchange) => {
-                // At most one exchange in a round trip, each of full segments and their ACKs
-                let mss = u64::from(exchange.config.mss);
-                let segments = exchange.request.div_ceil(mss) + exchange.response.div_ceil(mss);
-                let each = self.round_trip(flow).saturating_add(exchange.think);
-                let times = duration.as_ns() / each.as_ns().max(10_000) + 1;
-                (times.saturating_mul(2 * segments), None)
-            }
-            Traffic::Tcp(tcp) => {
-                let way = match tcp.direction {
-                    Direction::Up => &flow.route.forward,
-                    Direction::Down => &flow.route.backward,
-                };
-                let bottleneck = way
-                    .iter()
-                    .copied()
-                    .min_by_key(|link| self.capacity(*link).unwrap_or(u64::MAX));
-                let by_path = bottleneck.and_then(|link| self.capacity(link));
-                // Without a rate the receive buffer limits what passes in a round trip.
-                let round_trip = self.round_trip(flow).as_ns().max(1);
-                let by_window = u128::from(tcp.config.receive_buffer)
-                    * u128::from(duration.as_ns())
-                    / u128::from(round_trip);
-                let by_window = u64::try_from(by_window).unwrap_or(u64::MAX);
-                let own = tcp.bytes.unwrap_or(u64::MAX).min(by_window);
-                match by_path {
-                    Some(path) if own > path => (0, bottleneck),
-                    _ => (own / u64::from(tcp.config.mss) * 2 + 20, None),
-                }
-            }
-        }
-    }
-
-    fn round_trip(&self, flow: &Flow) -> Span {
-        let route = &flow.route;
-        let mut sum = route.forward_delay.saturating_add(route.backward_delay);
-        for link in route.forward.iter().chain(&route.backward) {
-            if let Some(link) = self.links.get(*link) {
-                sum = sum.saturating_add(link.params.pipe.delay);
-            }
-        }
-        sum
-    }
-
     /// Bytes that a link can send in the whole run; none without a rate. What the rules of a router
     /// let pass is not known, and taken for [`ROUTER_RATE`].
     fn capacity(&self, link: LinkId) -> Option<u64> {
@@ -142,6 +66,60 @@ impl Config {
         };
         let pipe = &link.params.pipe;
         (!pipe.rate.is_unlimited()).then(|| pipe.rate.bytes_in(self.duration))
+    }
+}
+
+/// What one flow costs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Demand {
+    /// Packets that it sends by itself.
+    pub packets: u64,
+    /// Connections that are open at once.
+    pub connections: u64,
+    /// The link that it fills instead, if it takes what it gets.
+    pub filled: Option<LinkId>,
+}
+
+/// What the path of a flow allows.
+pub(crate) struct Outlook<'a> {
+    config: &'a Config,
+    flow: &'a Flow,
+}
+
+impl Outlook<'_> {
+    /// Length of the run.
+    pub fn duration(&self) -> Span {
+        self.config.duration
+    }
+
+    /// How often something happens at this interval, the first time at the start.
+    pub fn count(&self, interval: Span) -> u64 {
+        self.config.duration.as_ns() / interval.as_ns().max(1) + 1
+    }
+
+    /// The delays of the path in both directions.
+    pub fn round_trip(&self) -> Span {
+        let route = &self.flow.route;
+        let mut sum = route.forward_delay.saturating_add(route.backward_delay);
+        for link in route.forward.iter().chain(&route.backward) {
+            if let Some(link) = self.config.links.get(*link) {
+                sum = sum.saturating_add(link.params.pipe.delay);
+            }
+        }
+        sum
+    }
+
+    /// The slowest link on the way from `sender`, and the bytes that it can send in the whole run.
+    pub fn bottleneck(&self, sender: Side) -> Option<(LinkId, u64)> {
+        let links = match sender {
+            Side::Client => &self.flow.route.forward,
+            Side::Server => &self.flow.route.backward,
+        };
+        let limited = |link: &LinkId| Some((*link, self.config.capacity(*link)?));
+        links
+            .iter()
+            .filter_map(limited)
+            .min_by_key(|(_, bytes)| *bytes)
     }
 }
 

@@ -20,27 +20,26 @@
 //! re-armed when they come too early. `cargo run --release -p sluice-sim --example speed` measures.
 #![deny(missing_docs)]
 
-mod ahead;
 mod calendar;
-mod cargo;
 mod check;
 mod config;
 mod connection;
 mod estimate;
-mod exchange;
+mod network;
 mod observe;
+mod packets;
 mod path;
-mod random;
+mod prefetch;
 mod simulation;
-mod source;
 mod stage;
+pub mod traffic;
 
 pub use check::ConfigError;
 pub use config::{
-    Config, DEFAULT_JITTER, Direction, Exchange, Flow, FlowId, Link, LinkId, ListedDatagram, Ping,
-    Route, Router, Size, Spacing, Stalls, Tcp, Traffic, Udp, Web, dumbbell, dumbbell_route,
+    Config, Flow, FlowId, Link, LinkId, Route, Router, Side, Stalls, dumbbell, dumbbell_route,
     parking_lot, parking_lot_route,
 };
 pub use estimate::Estimate;
 pub use observe::{Completion, Datagram, Echo, FlowTotals, LinkSample, Observer, TcpSample};
 pub use simulation::Simulation;
+pub use traffic::*;

@@ -1,16 +1,16 @@
 //! The way of a packet: from a host through links and routers to the other host.
 
-use crate::cargo::{Datagram, Hold, NOT_STARTED, NOT_TCP, Tag, Transit};
 use crate::config::LinkId;
+use crate::network::{FlowState, Network, kind};
 use crate::observe::Observer;
-use crate::random::exponential;
-use crate::simulation::{FlowState, Simulation, kind};
+use crate::packets::{Datagram, NOT_STARTED, NOT_TCP, Packets, Tag, Transit};
 use crate::stage::{Engine, Stage, headers};
+use sluice_core::traffic::exponential;
 use sluice_core::{Cx, DropReason, Ecn, Event, Packet, Sink, Span, Time, Wake};
 use sluice_ipfw::{Direction, Disposition};
 use sluice_tcp::{Flags, Segment, expand};
 
-impl Simulation {
+impl Network {
     /// Puts a segment on the first link of its way.
     pub(crate) fn send_segment(
         &mut self,
@@ -20,7 +20,7 @@ impl Simulation {
     ) {
         tag.len = segment.ip_len() + self.frame_overhead;
         tag.ecn = segment.ecn;
-        let slot = self.hold.put_segment(tag, &segment);
+        let slot = self.packets.put_segment(tag, &segment);
         self.dispatch(slot, observer);
     }
 
@@ -37,7 +37,7 @@ impl Simulation {
         self.flows[flow as usize].totals.packets_sent += 1;
         let tag = Tag {
             flow,
-            way: self.way_of[flow as usize],
+            path: self.path_of[flow as usize],
             hash: self.hash_of(flow, 0, to_server),
             len: ip_len + self.frame_overhead,
             remaining: 0,
@@ -47,7 +47,7 @@ impl Simulation {
             to_server,
             ecn,
         };
-        let slot = self.hold.put_datagram(tag, datagram);
+        let slot = self.packets.put_datagram(tag, datagram);
         self.dispatch(slot, observer);
     }
 
@@ -59,10 +59,10 @@ impl Simulation {
 
     /// Gives a packet to its next link or router, or to the host at the end of its way.
     pub(crate) fn dispatch(&mut self, slot: u32, observer: &mut impl Observer) {
-        let tag = *self.hold.tag(slot);
-        let way = &self.ways[tag.way as usize];
-        let links = &way.links[usize::from(tag.to_server)];
-        let transit = self.hold.transit_mut(slot);
+        let tag = *self.packets.tag(slot);
+        let path = &self.paths[tag.path as usize];
+        let links = &path.links[usize::from(tag.to_server)];
+        let transit = self.packets.transit_mut(slot);
         if transit.links_left == NOT_STARTED {
             transit.links_left = links.len() as u8;
         }
@@ -76,16 +76,16 @@ impl Simulation {
         let mut packet = Packet::new(slot, tag.len);
         packet.arrival = self.now;
         packet.flow = tag.hash;
-        let (client, server) = way.hosts;
+        let (client, server) = path.hosts;
         (packet.src, packet.dst) = if tag.to_server {
             (client, server)
         } else {
             (server, client)
         };
-        packet.class = way.class;
+        packet.class = path.class;
         packet.tag = tag.remaining;
         packet.ecn = ecn;
-        packet.dscp = way.dscp;
+        packet.dscp = path.dscp;
         if observer.hears_packets() {
             observer.on_arrive(link, self.now, &packet, tag.flow as usize);
         }
@@ -116,10 +116,10 @@ impl Simulation {
         };
         for &direction in passes {
             let Some(packet) = held.take() else { return };
-            let tag = *self.hold.tag(slot);
-            let flow = &self.flows[tag.flow as usize].config;
+            let tag = *self.packets.tag(slot);
+            let flow = &self.flows[tag.flow as usize];
             let ip_len = tag.len - self.frame_overhead;
-            let segment = self.hold.segment(slot);
+            let segment = self.packets.segment(slot);
             let headers = headers(&tag, &segment, flow, &packet, ip_len, direction);
             held = self.with_stage(link, observer, |stage, cx| match &mut stage.engine {
                 Engine::Router(firewall) => match firewall.handle(packet, &headers, cx) {
@@ -173,7 +173,7 @@ impl Simulation {
             stage.delivered_at = at;
         }
         let slot = packet.slot;
-        let transit = self.hold.transit_mut(slot);
+        let transit = self.packets.transit_mut(slot);
         transit.ecn = packet.ecn;
         transit.links_left -= 1;
         if transit.links_left > 0 {
@@ -185,7 +185,7 @@ impl Simulation {
 
     /// Schedules the arrival at the host of a packet that has left its last link at `at`.
     fn arrive(&mut self, slot: u32, at: Time) {
-        let transit = self.hold.transit(slot);
+        let transit = self.packets.transit(slot);
         let (flow, side) = (transit.flow as usize, usize::from(transit.to_server));
         let mut at = at;
         if let Some(delays) = self.access_delays.get(flow) {
@@ -203,27 +203,6 @@ impl Simulation {
             *ready_at = at;
         }
         self.schedule(at, kind::DELIVER, slot);
-    }
-
-    /// A packet is worked off by the host at the end of its way.
-    pub(crate) fn deliver(&mut self, slot: u32, observer: &mut impl Observer) {
-        let Transit {
-            ecn, is_corrupt, ..
-        } = self.hold.free(slot);
-        let tag = Tag {
-            ecn,
-            ..*self.hold.tag(slot)
-        };
-        if is_corrupt {
-            self.flows[tag.flow as usize].totals.packets_corrupted += 1;
-        } else if tag.connection == NOT_TCP {
-            self.count_arrival(&tag);
-            let datagram = *self.hold.datagram(slot);
-            self.handle_datagram(&tag, datagram, observer);
-        } else {
-            let segment = self.hold.segment(slot);
-            self.handle_segment(&tag, &segment, observer);
-        }
     }
 
     /// A packet has arrived that no open connection counts.
@@ -244,7 +223,7 @@ impl Simulation {
         let stage = &mut self.stages[link];
         let mut sink = LinkSink {
             link,
-            hold: &mut self.hold,
+            packets: &mut self.packets,
             flows: &mut self.flows,
             drops: &mut self.drops,
             observer,
@@ -270,7 +249,7 @@ pub(crate) const fn mix(z: u64) -> u64 {
 /// Takes what a queue drops, passes its events on, and answers for the bytes of packets.
 struct LinkSink<'a, O> {
     link: LinkId,
-    hold: &'a mut Hold,
+    packets: &'a mut Packets,
     flows: &'a mut [FlowState],
     drops: &'a mut [u64],
     observer: &'a mut O,
@@ -278,40 +257,40 @@ struct LinkSink<'a, O> {
 
 impl<O: Observer> Sink for LinkSink<'_, O> {
     fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
-        let flow = self.hold.free(packet.slot).flow as usize;
+        let flow = self.packets.free(packet.slot).flow as usize;
         self.drops[flow] += 1;
         self.observer.on_drop(self.link, now, &packet, flow, reason);
     }
 
     fn copy(&mut self, _now: Time, packet: &Packet) -> Option<u32> {
-        let flow = self.hold.transit(packet.slot).flow as usize;
+        let flow = self.packets.transit(packet.slot).flow as usize;
         self.flows[flow].totals.packets_duplicated += 1;
-        Some(self.hold.copy(packet.slot))
+        Some(self.packets.copy(packet.slot))
     }
 
     fn corrupt(&mut self, _now: Time, packet: &Packet, _bit: u64) {
-        self.hold.transit_mut(packet.slot).is_corrupt = true;
+        self.packets.transit_mut(packet.slot).is_corrupt = true;
     }
 
     fn is_pure_ack(&self, packet: &Packet) -> bool {
         let only = Flags::ACK.with(Flags::ECE).with(Flags::CWR);
-        let segment = self.hold.segment(packet.slot);
-        self.hold.tag(packet.slot).connection != NOT_TCP
+        let segment = self.packets.segment(packet.slot);
+        self.packets.tag(packet.slot).connection != NOT_TCP
             && segment.len == 0
             && segment.flags.has(Flags::ACK)
             && only.has(segment.flags)
     }
 
     fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
-        let (a, b) = (self.hold.tag(newer.slot), self.hold.tag(older.slot));
+        let (a, b) = (self.packets.tag(newer.slot), self.packets.tag(older.slot));
         let is_same = a.connection == b.connection
             && a.generation == b.generation
             && a.to_server == b.to_server
             && a.connection != NOT_TCP;
         is_same
             && tells_more(
-                &self.hold.segment(newer.slot),
-                &self.hold.segment(older.slot),
+                &self.packets.segment(newer.slot),
+                &self.packets.segment(older.slot),
             )
     }
 

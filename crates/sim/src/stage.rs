@@ -1,11 +1,12 @@
 //! What packets pass on their way: links, and routers with rules.
 
-use crate::cargo::{NOT_TCP, Tag};
 use crate::check::ConfigError;
-use crate::config::{Flow, Link, LinkId, Router, Traffic};
+use crate::config::{Link, LinkId, Router};
+use crate::network::FlowState;
+use crate::packets::{NOT_TCP, Tag};
 use sluice_core::link::{self, LinkFiles, LinkParams, RateSource, Schedule};
 use sluice_core::{Backlog, Cx, DropCounter, Packet, Rate, Rng, Span, Time, Wake};
-use sluice_ipfw::headers::{ICMP, TCP, UDP};
+use sluice_ipfw::headers::ICMP;
 use sluice_ipfw::{Direction, Files, Firewall, Headers, Interface, InterfaceId};
 use sluice_tcp::Segment;
 use std::collections::BTreeMap;
@@ -185,22 +186,17 @@ impl Stage {
 pub(crate) fn headers(
     tag: &Tag,
     segment: &Segment,
-    flow: &Flow,
+    flow: &FlowState,
     packet: &Packet,
     ip_len: u32,
     direction: Direction,
 ) -> Headers {
+    let (proto, flow) = (flow.protocol, &flow.config);
     let (client, server) = flow.addresses;
     let (src, dst) = if tag.to_server {
         (client, server)
     } else {
         (server, client)
-    };
-    let proto = match &flow.traffic {
-        Traffic::Tcp(_) | Traffic::Web(_) | Traffic::Exchange(_) => TCP,
-        Traffic::Udp(_) => UDP,
-        Traffic::Ping(ping) if ping.is_udp => UDP,
-        Traffic::Ping(_) => ICMP,
     };
     let is_inward = tag.to_server ^ flow.route.is_reversed;
     let from = InterfaceId(u16::from(!is_inward));

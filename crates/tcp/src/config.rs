@@ -1,4 +1,4 @@
-//! What the user of an endpoint can set, with the defaults and where they come from.
+//! Settings of an endpoint, with their defaults and where these come from.
 
 use crate::cc;
 use crate::rtt::RtoFloor;
@@ -7,12 +7,12 @@ use sluice_core::Span;
 /// How an endpoint uses explicit congestion notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum EcnMode {
-    /// Segments are Not-ECT.
+    /// Segments are sent as Not-ECT.
     #[default]
     Off,
     /// RFC 3168: ECT(0), one reaction per window, ECE until CWR.
     Classic,
-    /// RFC 8257: ECT(0) with ECE that follows each change of CE (§3.2).
+    /// RFC 8257: ECT(0), ECE that follows each change of CE (§3.2).
     Dctcp,
     /// RFC 9768 feedback with ECT(1) on every segment, as L4S needs it (RFC 9331 §4).
     Accurate,
@@ -28,13 +28,13 @@ pub enum LossDetection {
     DupAck,
 }
 
-/// When segments leave.
+/// Whether segments are paced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Pacing {
-    /// As the congestion control wants it: BBR and Prague pace, the others do not.
+    /// By the congestion control: BBR and Prague pace, the others do not.
     #[default]
     Auto,
-    /// Never spaced; bursts are limited by the window only.
+    /// Never; only the window limits bursts.
     Off,
     /// Always: at the rate of the congestion control, or else at Linux's multiple of
     /// window / SRTT (2 in slow start below half of ssthresh, 1.2 otherwise).
@@ -44,28 +44,28 @@ pub enum Pacing {
 /// How slow start ends before the first loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SlowStart {
-    /// As Linux does it: HyStart for cubic, at ssthresh for the others.
+    /// As in Linux: HyStart for cubic, at ssthresh for the others.
     #[default]
     Auto,
     /// At ssthresh or the first loss (RFC 5681 §3.1).
     Standard,
     /// When the RTT grows, through conservative slow start (RFC 9406).
     HystartPlusPlus,
-    /// Linux's older HyStart: at the first sign of a long ACK train or a grown RTT.
+    /// HyStart as in Linux: at the first sign of a long ACK train or a grown RTT.
     Hystart,
 }
 
 /// How CUBIC counts its growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Growth {
-    /// In whole segments, as Linux does it.
+    /// In whole segments, as in Linux.
     #[default]
     Segments,
     /// In bytes, by the formulas of RFC 9438.
     Bytes,
 }
 
-/// Who takes delivered bytes out of the receive buffer.
+/// Who reads delivered bytes from the receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Reading {
     /// The application reads at once; the window stays open.
@@ -80,20 +80,20 @@ pub enum Reading {
 pub struct Config {
     /// Payload bytes of a full segment. 1448 = 1500 - 20 (IPv4) - 20 (TCP) - 12 (timestamps).
     pub mss: u32,
-    /// Initial window in segments, whatever their size, as in Linux (RFC 6928 §2: 10, but 14600 bytes or two
-    /// segments if those are larger).
+    /// Initial window in segments of any size, as in Linux (RFC 6928 §2: 10, but at most 14600
+    /// bytes or two segments, whichever is larger).
     pub initial_window: u32,
     /// The congestion control, from [`cc::REGISTRY`].
     pub congestion_control: &'static cc::Descriptor,
-    /// Explicit congestion notification; both ends must ask for the same mode to use it.
+    /// Explicit congestion notification. Both ends must request the same mode.
     pub ecn: EcnMode,
-    /// Less reduction for a mark than for a loss (RFC 8511), for reno and cubic.
+    /// Whether a mark reduces the window less than a loss does (RFC 8511), for reno and cubic.
     pub abe: bool,
     /// How slow start ends, for reno and cubic.
     pub slow_start: SlowStart,
     /// How CUBIC counts its growth.
     pub growth: Growth,
-    /// When segments leave.
+    /// Whether segments are paced.
     pub pacing: Pacing,
     /// How lost segments are found.
     pub loss_detection: LossDetection,
@@ -107,31 +107,31 @@ pub struct Config {
     pub max_retries: u32,
     /// Bytes that the receiver can hold at most (Linux `tcp_rmem` maximum: 6 MiB).
     pub receive_buffer: u64,
-    /// Bytes that it offers at first; what the sender uses of them makes it offer more. The same
-    /// as `receive_buffer` switches that off (Linux `tcp_rmem` default: 128 KiB, of which half
-    /// counts as overhead).
+    /// Bytes that the receiver offers at first. It offers more as the sender uses them, up to
+    /// `receive_buffer`; with the same value the window is constant (Linux `tcp_rmem` default: 128
+    /// KiB, of which half counts as overhead).
     pub initial_receive_window: u64,
-    /// Bytes that may be unacknowledged, whatever the windows allow; the socket's send buffer.
+    /// Size of the send buffer: bytes that may be unacknowledged, whatever the windows allow.
     pub send_buffer: u64,
-    /// Who empties the receive buffer.
+    /// Who reads from the receive buffer.
     pub reading: Reading,
     /// How long an ACK may wait for a second segment (RFC 9293 §3.8.6.3: under 0.5 s;
     /// Linux: 40 ms).
     pub ack_delay: Span,
-    /// How long an ACK for what lies beyond a gap may wait, after three that left at once and if a
-    /// twentieth of the RTT is not shorter; zero sends each at once, as RFC 5681 §4.2 wants (Linux
-    /// `tcp_comp_sack_delay_ns`: 1 ms).
+    /// How long an ACK for data beyond a gap may wait, after three that were sent at once. A
+    /// twentieth of the RTT applies if it is shorter. Zero sends each ACK at once, as RFC 5681 §4.2
+    /// requires (Linux `tcp_comp_sack_delay_ns`: 1 ms).
     pub sack_delay: Span,
-    /// An ACK leaves at once when so many full segments wait for one (RFC 5681 §4.2: every second).
+    /// An ACK is sent for so many full segments (RFC 5681 §4.2: at least every second).
     pub ack_every: u32,
-    /// Segments acknowledged one by one at the start and after idle times (Linux: 16).
+    /// Segments that are acknowledged one by one at the start and after idle periods (Linux: 16).
     pub quick_acks: u32,
-    /// Holds back a small segment while bytes are outstanding (Nagle; RFC 9293 §3.7.4).
+    /// Whether a small segment waits while bytes are outstanding (Nagle; RFC 9293 §3.7.4).
     pub nagle: bool,
     /// Initial send sequence number.
     pub isn: u32,
-    /// Chooses among otherwise equal phases (BBR's first gain phase). Flows of one run should
-    /// differ.
+    /// Chooses among otherwise equal phases (BBR's first gain phase). It should differ between the
+    /// flows of a run.
     pub seed: u64,
 }
 
@@ -166,13 +166,13 @@ impl Default for Config {
     }
 }
 
-/// Why a [`Config`] cannot be used.
+/// Errors of [`Config::validate`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// The segment size does not fit an IP packet or makes no sense.
+    /// The segment size is too small, or does not fit an IP packet.
     #[error("mss of {0} bytes (64 to 65000 are possible)")]
     Mss(u32),
-    /// Nothing could be sent.
+    /// Nothing could be sent, or too much.
     #[error("initial window of {0} segments (1 to 1000 are possible)")]
     InitialWindow(u32),
     /// The window scale option cannot express it, or one segment does not fit.
@@ -201,7 +201,7 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Whether the settings can work together.
+    /// Checks the settings.
     ///
     /// # Errors
     /// Names the first setting that is out of its range.

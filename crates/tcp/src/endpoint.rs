@@ -8,12 +8,13 @@ use crate::segment::{Flags, Segment, expand};
 use crate::sender::{Counters, Sender};
 use sluice_core::{Ecn, Rate, Span, Time};
 
-/// Where the connection stands (RFC 9293 §3.3.2; the closing states are the two finished flags).
+/// State of a connection (RFC 9293 §3.3.2). The closing states are the two flags
+/// [`Endpoint::is_sent`] and [`Endpoint::is_received`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// A client that has not been opened.
     Closed,
-    /// A server that waits for SYN.
+    /// A server that waits for a SYN.
     Listen,
     /// A client that waits for SYN-ACK.
     SynSent,
@@ -21,15 +22,17 @@ pub enum State {
     SynReceived,
     /// Bytes can flow.
     Established,
-    /// The peer has reset it, or did not answer (RFC 9293 §3.8.3).
+    /// The peer has reset the connection, or did not answer (RFC 9293 §3.8.3).
     Failed,
 }
 
 /// One end of a TCP connection.
 ///
-/// Feed it with [`Endpoint::handle_segment`] and [`Endpoint::handle_timeout`]; after each,
-/// and after [`Endpoint::write`], [`Endpoint::read`] or [`Endpoint::close`], take segments from
-/// [`Endpoint::poll_transmit`] until there are none, then wake at [`Endpoint::next_timeout`].
+/// The host calls [`Endpoint::handle_segment`] for each segment that arrives and
+/// [`Endpoint::handle_timeout`] when a timer expires. After each of these, and after
+/// [`Endpoint::write`], [`Endpoint::read`] or [`Endpoint::close`], it calls
+/// [`Endpoint::poll_transmit`] until there are no more segments, and then waits until
+/// [`Endpoint::next_timeout`].
 ///
 /// ```
 /// use sluice_core::{Ecn, Span, Time};
@@ -41,7 +44,7 @@ pub enum State {
 /// client.write(100_000);
 /// client.close();
 /// server.close();
-/// // A network of 10 ms that loses nothing: everything that one side says arrives together.
+/// // A network with a delay of 10 ms and without losses: all segments of one side arrive together.
 /// let mut now = Time::ZERO;
 /// while !(client.is_closed() && server.is_closed()) {
 ///     let batch: Vec<_> = std::iter::from_fn(|| client.poll_transmit(now)).collect();
@@ -58,15 +61,15 @@ pub enum State {
 #[repr(C, align(64))]
 pub struct Endpoint {
     state: State,
-    /// What both sides have agreed on.
+    /// What both sides have negotiated.
     agreed_ecn: EcnMode,
-    /// Whether the sender has anything to do. A side that only receives never looks at it, which
-    /// halves what a segment touches.
+    /// Whether the sender has anything to do. Otherwise a segment does not touch it, which halves
+    /// the memory that a receiving side accesses.
     is_sending: bool,
     /// Whether everything written and the FIN have been acknowledged.
     is_sent: bool,
     owes_reset: bool,
-    /// The window of the last ACK that the idle sender was not told of.
+    /// The window of the last ACK that the idle sender has not seen.
     peer_window: Option<u16>,
     received: u64,
     receiver: Receiver,
@@ -84,7 +87,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The end that opens the connection.
+    /// Creates the end that opens the connection.
     ///
     /// # Errors
     /// Those of [`Config::validate`].
@@ -92,7 +95,7 @@ impl Endpoint {
         Endpoint::new(config, State::Closed)
     }
 
-    /// The end that waits for a client.
+    /// Creates the end that waits for a client.
     ///
     /// # Errors
     /// Those of [`Config::validate`].
@@ -102,7 +105,7 @@ impl Endpoint {
 
     fn new(config: &Config, state: State) -> Result<Self, ConfigError> {
         config.validate()?;
-        // One turn of the 32-bit space up, so that nothing lies below zero.
+        // One turn of the 32-bit space up, so that no number is negative.
         let iss = (1 << 32) + u64::from(config.isn);
         Ok(Endpoint {
             state,
@@ -135,53 +138,55 @@ impl Endpoint {
         }
     }
 
-    /// Makes `bytes` more available for sending.
+    /// Writes `bytes` bytes to the send buffer.
     pub fn write(&mut self, bytes: u64) {
         self.sender.write(bytes);
         self.wake_sender();
     }
 
-    /// Makes the source endless, until [`Endpoint::close`].
+    /// Writes without end, until [`Endpoint::close`].
     pub fn write_forever(&mut self) {
         self.sender.write(u64::MAX);
         self.wake_sender();
     }
 
-    /// Ends the sending direction after everything written; an endless source ends where it is.
+    /// Closes the sending direction after everything written. An endless source ends with what has
+    /// been sent.
     pub fn close(&mut self) {
         self.sender.close();
         self.wake_sender();
     }
 
-    /// Takes up to `bytes` out of the receive buffer; returns how many there were.
+    /// Reads up to `bytes` bytes from the receive buffer; returns how many were there.
     pub fn read(&mut self, bytes: u64) -> u64 {
         self.receiver.read(bytes)
     }
 
-    /// Bytes that wait in the receive buffer; always zero with immediate reading.
+    /// Bytes in the receive buffer; always zero with immediate reading.
     pub fn unread(&self) -> u64 {
         self.receiver.unread()
     }
 
-    /// Bytes that have arrived in order so far.
+    /// Bytes that have arrived in order.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Bytes written that the peer has not acknowledged yet.
+    /// Bytes written that the peer has not acknowledged.
     pub fn unacknowledged(&self) -> u64 {
         self.sender.unacknowledged()
     }
 
-    /// Bytes that the application has written and that begin with those of `segment`, one of this
-    /// end's: what a scheduler by shortest remaining work wants to know. None for an endless source.
+    /// Bytes that the application has written from the first byte of `segment` on, which this end
+    /// has sent. A scheduler for the shortest remaining work needs them. None for an endless
+    /// source.
     pub fn remaining(&self, segment: &Segment) -> Option<u64> {
         self.sender.remaining(segment.seq)
     }
 
     // ---- the network -------------------------------------------------------------------
 
-    /// Takes a segment from the network.
+    /// Processes a segment from the network.
     pub fn handle_segment(&mut self, now: Time, segment: &Segment) {
         if segment.flags.has(Flags::RST) {
             if !matches!(self.state, State::Closed | State::Listen) {
@@ -227,7 +232,7 @@ impl Endpoint {
         }
     }
 
-    /// The next segment to put on the network; none when nothing may leave now.
+    /// Returns the next segment to send; none if nothing may be sent now.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Segment> {
         let mut segment = Segment::default();
         if self.owes_reset {
@@ -246,7 +251,7 @@ impl Endpoint {
             self.receiver.stamp(&mut segment);
         } else if self.receiver.wants_ack(now) {
             segment.seq = self.sender.nxt() as u32;
-            // L4S sends pure ACKs as ECT(1) as well, so that they take the short queue.
+            // L4S also sends pure ACKs as ECT(1), so that they get into the queue with low delay.
             if self.agreed_ecn == EcnMode::Accurate {
                 segment.ecn = Ecn::Ect1;
             }
@@ -258,8 +263,8 @@ impl Endpoint {
         Some(segment)
     }
 
-    /// When [`Endpoint::handle_timeout`] wants to be called; [`Time::MAX`] for never. Being
-    /// called earlier or later than this is harmless.
+    /// When [`Endpoint::handle_timeout`] is to be called; [`Time::MAX`] for never. Calling it
+    /// earlier or later is harmless.
     pub fn next_timeout(&self) -> Time {
         match self.state {
             State::Established if self.is_sending => {
@@ -270,7 +275,7 @@ impl Endpoint {
         }
     }
 
-    /// Acts on whatever timer is due.
+    /// Acts on the timer that has expired, if any.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.state != State::Established {
             self.handle_syn_timeout(now);
@@ -286,9 +291,9 @@ impl Endpoint {
         }
     }
 
-    /// Names an address in each cache line that the next segment with payload is going to need, reading
-    /// none. A host that is about to hand over segments to thousands of endpoints can have them all
-    /// fetched first, so that it waits for none.
+    /// Calls `visit` with an address in each cache line that the next segment with payload will
+    /// need, without reading any. A host with segments for thousands of endpoints can prefetch
+    /// these lines, so that it waits for none.
     pub fn near(&self, visit: &mut impl FnMut(*const u8)) {
         visit(address(&self.state));
         self.receiver.near(visit);
@@ -308,13 +313,13 @@ impl Endpoint {
         self.sender.near_timeout(visit);
     }
 
-    /// What a segment with payload is going to need besides; this is found by reading what
-    /// [`Endpoint::near`] has named.
+    /// The cache lines that a segment with payload will need besides; they are found by reading
+    /// those of [`Endpoint::near`].
     pub fn far(&self, visit: &mut impl FnMut(*const u8)) {
         self.receiver.far(visit);
     }
 
-    /// What an ACK is going to need besides, after [`Endpoint::near_ack`].
+    /// The same for an ACK, after [`Endpoint::near_ack`].
     pub fn far_ack(&self, visit: &mut impl FnMut(*const u8)) {
         if self.is_sending {
             self.sender.far(visit);
@@ -323,22 +328,22 @@ impl Endpoint {
 
     // ---- observation -------------------------------------------------------------------
 
-    /// Where the connection stands.
+    /// The state of the connection.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Whether the handshake is done.
+    /// Whether the handshake is complete.
     pub fn is_established(&self) -> bool {
         self.state == State::Established
     }
 
-    /// Whether everything written, and the end of it, has been acknowledged.
+    /// Whether everything written and the FIN have been acknowledged.
     pub fn is_sent(&self) -> bool {
         self.is_sent
     }
 
-    /// Whether the peer's last byte and its end have arrived.
+    /// Whether everything that the peer has written and its FIN have arrived.
     pub fn is_received(&self) -> bool {
         self.receiver.is_finished()
     }
@@ -348,7 +353,7 @@ impl Endpoint {
         self.state == State::Failed || (self.is_sent() && self.is_received())
     }
 
-    /// What has been counted so far.
+    /// The counters of the sending direction.
     pub fn counters(&self) -> Counters {
         self.sender.counters
     }
@@ -382,7 +387,7 @@ impl Endpoint {
 
     fn handle_established(&mut self, now: Time, segment: &Segment) {
         if segment.flags.has(Flags::SYN) {
-            // Our ACK of the SYN-ACK was lost.
+            // This end's ACK of the SYN-ACK was lost.
             self.receiver.acknowledge();
             return;
         }
@@ -418,7 +423,7 @@ impl Endpoint {
     fn agree_on_ecn(&mut self, peer_is_capable: bool) {
         self.agreed_ecn = match self.ecn {
             _ if !peer_is_capable => EcnMode::Off,
-            // RFC 9768 §3.1.2: a side that only knows classic ECN gets it.
+            // RFC 9768 §3.1.2: with a peer that only knows classic ECN, this is used.
             EcnMode::Accurate if !self.peer_asks_accurate => EcnMode::Classic,
             mode => mode,
         };
@@ -504,10 +509,10 @@ impl Endpoint {
     }
 }
 
-/// The variables of a sender at one moment.
+/// The variables of a sender at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot {
-    /// What it is doing about congestion.
+    /// Its phase.
     pub phase: Phase,
     /// Congestion window and slow start threshold.
     pub window: Window,
@@ -517,23 +522,23 @@ pub struct Snapshot {
     pub srtt: Option<Span>,
     /// Its mean deviation.
     pub rttvar: Span,
-    /// Least RTT of the last minutes.
+    /// Minimum RTT of the last minutes.
     pub min_rtt: Option<Span>,
     /// The last RTT sample.
     pub latest_rtt: Span,
     /// Retransmission timeout.
     pub rto: Span,
-    /// Payload bytes of a full segment, as agreed.
+    /// Payload bytes of a full segment, as negotiated.
     pub mss: u64,
-    /// Bytes that the receiver has reported.
+    /// Bytes that the receiver has acknowledged, cumulatively or selectively.
     pub delivered: u64,
     /// Delivery rate of the last sample.
     pub delivery_rate: Option<Rate>,
-    /// The rate at which it paces, or would.
+    /// The rate at which it paces, or would pace.
     pub pacing_rate: Option<Rate>,
     /// A variable of the congestion control, with its name.
     pub variable: (&'static str, u64),
 }
 
-/// Linux `tcp_syn_retries`: 127 s, where RFC 9293 §3.8.3 wants three minutes (MUST-23).
+/// Linux `tcp_syn_retries`: 127 s, where RFC 9293 §3.8.3 requires three minutes (MUST-23).
 const MAX_SYN_RETRIES: u32 = 6;

@@ -1,8 +1,8 @@
 //! A sans-I/O TCP: an [`Endpoint`] is handed segments and time, and hands out segments.
 //!
-//! It exists for simulation and tests: sequence numbers, windows, timers and congestion control
-//! behave as specified and as Linux behaves, payload is only counted. There is no clock, no
-//! randomness and no socket, so the same input gives the same output on every machine.
+//! It exists for simulation and tests. Sequence numbers, windows, timers and congestion control
+//! behave as specified, and as in Linux. Payload is only counted. There is no clock, no randomness
+//! and no socket, so the same input gives the same output on every machine.
 //!
 //! | part | specification | module |
 //! |---|---|---|
@@ -15,41 +15,44 @@
 //! | ECN | RFC 3168, RFC 8257, RFC 9768, RFC 8511 | `sender`, `receiver` |
 //! | congestion control | see [`cc::REGISTRY`] | [`cc`] |
 //!
-//! Deviations, all of them Linux's:
+//! Deviations, all taken from Linux:
 //! 1. the retransmission timeout has a floor of 200 ms on its variance term
 //!    ([`Config::rto_floor`]);
 //! 2. an idle sender halves its window for each timeout that passes (RFC 2861 §3.1) instead of
-//!    falling back to the initial window at once (RFC 5681 §4.1); one that sends less than its window
-//!    allows keeps it (RFC 7661 §4.4, where Linux follows RFC 2861);
-//! 3. acknowledged one by one are the first 16 segments and 16 after a duplicate, the first two
-//!    marked ones, one with CWR, those that let the receive window grow, and the last ones of writes
-//!    and of super-packets (PSH);
+//!    falling back to the initial window at once (RFC 5681 §4.1); one that sends less than its
+//!    window allows keeps it (RFC 7661 §4.4, where Linux follows RFC 2861);
+//! 3. these segments are acknowledged one by one: the first 16 and 16 after a duplicate, the first
+//!    two marked ones, one with CWR, those that let the receive window grow, and the last one of
+//!    each write and of each super-packet (PSH);
 //! 4. with a gap, the ACKs after the third wait for up to a millisecond ([`Config::sack_delay`]);
 //! 5. the receive window starts at 64 KiB, becomes a quarter more with the first segment, and then
 //!    twice what is read in a round trip and twice the next growth
-//!    ([`Config::initial_receive_window`]); segments beyond a gap open it, too, and take room in it;
-//! 6. segments leave in super-packets of at most half a window, and a part of one waits for the next
+//!    ([`Config::initial_receive_window`]); segments beyond a gap also open it, and take up room in
+//!    it;
+//! 6. segments leave in super-packets of at most half a window; a partial one waits for the next
 //!    ACK if that is expected within a millisecond (`tcp_tso_should_defer`);
-//! 7. a reduction starts from the window, if that was full within the last round trip, where RFC 5681
-//!    §3.1 takes FlightSize after the ACK, and its proportional part is rounded up to whole segments;
+//! 7. a reduction starts from the window if that was full within the last round trip, where RFC
+//!    5681 §3.1 takes FlightSize after the ACK; its proportional part is rounded up to whole
+//!    segments;
 //! 8. CUBIC grows by whole segments ([`Config::growth`]);
-//! 9. the initial window has ten segments of any size and survives the repetition of one SYN (RFC 6928 §2
-//!    limits the bytes; RFC 5681 §3.1 starts with one segment then);
-//! 10. SACKs are kept over a timeout unless the receiver has evidently reneged (RFC 2018 §5.1), and a
-//!     timeout during a recovery leaves ssthresh (RFC 5681 §3.1);
-//! 11. segments that are not known to be lost are not retransmitted to keep the ACKs coming (RFC 6675 §4,
-//!     NextSeg, rules 3 and 4); tail loss probes do that;
-//! 12. a mark leaves a window of two segments, where RFC 3168 §6.1.2 goes down to one and then waits for
-//!     the timer;
-//! 13. a SYN is given up after 127 s (RFC 9293 §3.8.3: three minutes);
-//! 14. a retransmission that is lost is sent again within its recovery, without a second reduction (RFC 5681
-//!     §4.3 lowers the window twice).
+//! 9. the initial window has ten segments of any size and survives one retransmission of the SYN
+//!    (RFC 6928 §2 limits the bytes; RFC 5681 §3.1 starts with one segment then);
+//! 10. SACKs are kept over a timeout unless the receiver has evidently reneged (RFC 2018 §5.1), and
+//!     a timeout during a recovery leaves ssthresh (RFC 5681 §3.1);
+//! 11. segments that are not known to be lost are not retransmitted to keep ACKs coming (RFC 6675
+//!     §4, NextSeg, rules 3 and 4); tail loss probes do that;
+//! 12. a mark leaves a window of two segments, where RFC 3168 §6.1.2 goes down to one and then
+//!     waits for the timer;
+//! 13. the handshake is given up after 127 s (RFC 9293 §3.8.3: three minutes);
+//! 14. a lost retransmission is sent again within the same recovery, without a second reduction
+//!     (RFC 5681 §4.3 reduces the window twice).
 //!
-//! And of its own: SACK and timestamps are always used, but not against old duplicates (PAWS, RFC 7323 §5),
-//! which would have to outlive half of the sequence space; a peer that aborts is believed without a check
-//! of the reset's sequence number; the third segment of an accurate ECN handshake carries the plain
-//! counter, not the handshake's encoding (RFC 9768 §3.2.2.1), marks on pure ACKs are not counted (§3.2), and
-//! that eight marks are lost with their ACKs is not suspected (§3.2.2.5.2).
+//! And deviations of its own: SACK and timestamps are always used, but not against old duplicates
+//! (PAWS, RFC 7323 §5), which would have to outlive half of the sequence space. A reset is accepted
+//! without a check of its sequence number. The third segment of an accurate ECN handshake carries
+//! the plain counter, not the handshake's encoding (RFC 9768 §3.2.2.1). Marks on pure ACKs are not
+//! counted (§3.2), and a loss of eight marks together with their ACKs is not suspected
+//! (§3.2.2.5.2).
 #![no_std]
 #![deny(missing_docs)]
 
@@ -70,7 +73,7 @@ mod scoreboard;
 mod segment;
 mod sender;
 
-/// Where a value lies.
+/// The address of a value.
 fn address<T: ?Sized>(value: &T) -> *const u8 {
     core::ptr::from_ref(value).cast()
 }

@@ -1,5 +1,5 @@
-//! Proportional rate reduction: how much may leave for each ACK while the window shrinks from
-//! its old size to ssthresh (RFC 6937, with the rules of its successor RFC 9937).
+//! Proportional rate reduction: how much may be sent for each ACK while the window shrinks from its
+//! old size to ssthresh (RFC 6937, with the rules of its successor RFC 9937).
 
 /// State of one reduction.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,8 +26,8 @@ impl Prr {
 
     /// The window after an ACK that newly delivered `delivered` bytes.
     ///
-    /// `is_safe` says that the ACK advanced SND.UNA and that no further loss was found, the
-    /// condition for growing faster than one for one (RFC 9937 §6.2: SafeACK).
+    /// `is_safe` says that the ACK advanced SND.UNA and that no further loss was found. Only then
+    /// the window may grow faster than one for one (RFC 9937 §6.2: SafeACK).
     pub fn window(
         &mut self,
         in_flight: u64,
@@ -43,9 +43,9 @@ impl Prr {
                 .div_ceil(u128::from(self.recover_fs)) as u64;
             due.saturating_sub(self.out)
         } else {
-            // RFC 9937 §6.2: what was delivered, and one segment more if the ACK is safe. RFC 6937 §3
-            // leaves the choice: its slow start bound always has the segment, its conservative one
-            // neither the segment nor the maximum.
+            // RFC 9937 §6.2: the bytes delivered, and one segment more if the ACK is safe. RFC 6937
+            // §3 leaves a choice: its slow start bound always adds the segment, its conservative
+            // bound has neither the segment nor the maximum.
             let limit = self.delivered.saturating_sub(self.out).max(delivered);
             let limit = limit + if is_safe { mss } else { 0 };
             limit.min(ssthresh - in_flight)

@@ -11,7 +11,7 @@ pub(crate) struct Rack {
     /// Transmission time and end of the most recently sent segment that was delivered.
     sent_at: Time,
     end: u64,
-    /// Its RTT.
+    /// The RTT of that segment.
     rtt: Span,
     /// Highest sequence number delivered, and what it was before the present ACK.
     fack: u64,
@@ -19,9 +19,9 @@ pub(crate) struct Rack {
     reordering_seen: bool,
     /// Multiples of a quarter of the least RTT that make the reordering window.
     multiple: u64,
-    /// Recoveries until the multiple falls back to one.
+    /// Recoveries until the multiple returns to one.
     persist: u32,
-    /// SND.NXT when the last duplicate was reported; one step per round trip.
+    /// SND.NXT when the last duplicate was reported; the multiple grows once per round trip.
     dsack_round: Option<u64>,
 }
 
@@ -40,13 +40,13 @@ impl Rack {
         }
     }
 
-    /// An ACK is about to be worked off.
+    /// Prepares for the segments of one ACK.
     pub fn start_ack(&mut self) {
         self.prior_fack = self.fack;
     }
 
-    /// §6.2 steps 1 to 3, for one newly delivered segment. One ACK delivers its segments at the
-    /// same instant, so they do not overtake each other.
+    /// §6.2 steps 1 to 3, for one newly delivered segment. Segments delivered by the same ACK do
+    /// not overtake each other.
     pub fn on_delivered(
         &mut self,
         now: Time,
@@ -57,11 +57,11 @@ impl Rack {
     ) {
         self.fack = self.fack.max(end);
         if end < self.prior_fack && !entry.was_retransmitted() {
-            // §6.2 step 3: an original that was passed by a later one
+            // §6.2 step 3: an original that a later one has overtaken
             self.reordering_seen = true;
         }
         let rtt = now.since(entry.sent_at);
-        // §6.2 step 2: an ACK of a retransmission may answer the original.
+        // §6.2 step 2: the ACK may have been sent for the original, not for the retransmission.
         if entry.was_retransmitted() && (ts_echo < entry.sent_at || rtt < min_rtt) {
             return;
         }
@@ -72,7 +72,7 @@ impl Rack {
         }
     }
 
-    /// §6.2 step 4, the part that adapts the window to duplicates.
+    /// §6.2 step 4: widens the window after a reported duplicate.
     pub fn on_dsack(&mut self, una: u64, nxt: u64) {
         if self.dsack_round.is_some_and(|round| una >= round) {
             self.dsack_round = None;
@@ -84,7 +84,7 @@ impl Rack {
         }
     }
 
-    /// §6.2 step 4: the window falls back after 16 recoveries without a duplicate.
+    /// §6.2 step 4: narrows the window after 16 recoveries without a duplicate.
     pub fn on_recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);
         if self.persist == 0 {
@@ -108,8 +108,8 @@ impl Rack {
         (sent_at, end) < (self.sent_at, self.end)
     }
 
-    /// §6.2 step 5: when a transmission that was overtaken counts as lost. The timer runs until the
-    /// latest of these.
+    /// §6.2 step 5: when an overtaken transmission counts as lost. The timer runs until the latest
+    /// of these instants.
     pub fn deadline(&self, sent_at: Time, window: Span) -> Time {
         sent_at.saturating_add(self.rtt).saturating_add(window)
     }

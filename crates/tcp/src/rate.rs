@@ -1,15 +1,15 @@
-//! Delivery rate: how fast bytes arrived at the receiver, one sample per ACK
+//! Delivery rate: how fast bytes arrive at the receiver, one sample per ACK
 //! (draft-cheng-iccrg-delivery-rate-estimation-00).
 
 use crate::scoreboard::{Entry, TxState};
 use sluice_core::{Rate, Span, Time};
 
-/// What one ACK says about the rate of delivery.
+/// The delivery rate sample of one ACK.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RateSample {
     /// Bytes delivered over [`RateSample::interval`]; zero when the ACK gives no sample.
     pub delivered: u64,
-    /// The longer of the time taken to send and the time taken to acknowledge them.
+    /// The time in which they were sent or in which they were acknowledged, whichever is longer.
     pub interval: Span,
     /// Connection-wide count of delivered bytes when the sampled segment left.
     pub prior_delivered: u64,
@@ -25,7 +25,7 @@ impl RateSample {
             return None;
         }
         let bps = u128::from(self.delivered) * 8_000_000_000 / u128::from(ns);
-        // Saturates far above any link; zero would mean "unlimited".
+        // Saturates far above any link: `u64::MAX` would mean "unlimited".
         Some(Rate::from_bps(
             u64::try_from(bps).unwrap_or(u64::MAX - 1).max(1),
         ))
@@ -42,7 +42,7 @@ pub(crate) struct RateEstimator {
     /// C.app_limited: the delivered count at which the last application-limited byte will have
     /// been acknowledged; zero when not limited.
     app_limited_until: u64,
-    /// Bytes and interval of the last sample; the division is left to those who ask.
+    /// Bytes and interval of the last sample. The division is done on request only.
     last: (u64, Span),
 }
 
@@ -51,9 +51,9 @@ pub(crate) struct RateEstimator {
 pub(crate) struct Newest(Option<(TxState, Time)>);
 
 impl RateEstimator {
-    /// §3.2: what a segment that leaves now must remember. A sample begins with it if nothing is outstanding
-    /// (SND.NXT = SND.UNA); that everything is believed to be lost would be too little, since a timeout
-    /// may be spurious.
+    /// §3.2: the state to record with a segment that is sent now. A new sample starts with the
+    /// segment if nothing is outstanding (SND.NXT = SND.UNA). It does not start if everything
+    /// outstanding is believed lost, since a timeout may be spurious.
     pub fn on_send(&mut self, now: Time, is_first: bool) -> TxState {
         if is_first {
             self.first_sent_at = now;

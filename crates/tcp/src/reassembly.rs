@@ -1,4 +1,5 @@
-//! What has arrived beyond a gap, and the report of it (SACK, RFC 2018; D-SACK, RFC 2883).
+//! Data that arrived beyond a gap, and the blocks that report them (SACK, RFC 2018; D-SACK, RFC
+//! 2883).
 
 use crate::address;
 use crate::segment::{MAX_SACK_BLOCKS, SackBlock, Segment};
@@ -34,7 +35,7 @@ impl Reassembly {
         self.out_of_order.back().map(|last| last.1)
     }
 
-    /// Whether an ACK must say something about it.
+    /// Whether the next ACK must carry blocks.
     pub fn has_report(&self) -> bool {
         self.recent_len > 0 || self.has_duplicate
     }
@@ -61,7 +62,7 @@ impl Reassembly {
         }
     }
 
-    /// Puts the blocks to report into `segment`.
+    /// Writes the blocks to report into `segment`.
     pub fn stamp(&mut self, segment: &mut Segment) {
         let mut count = 0;
         // RFC 2883 §4: the duplicate comes first, and is reported once.
@@ -86,7 +87,7 @@ impl Reassembly {
         segment.sack_count = count as u8;
     }
 
-    /// `start..end` has arrived twice.
+    /// Notes that `start..end` has arrived twice.
     pub fn note_duplicate(&mut self, start: u64, end: u64) {
         if start < end {
             self.has_duplicate = true;
@@ -95,12 +96,12 @@ impl Reassembly {
         }
     }
 
-    /// Stores `start..end` beyond the gap and puts its block first in the report.
+    /// Stores `start..end` beyond the gap; its block becomes the first of the report.
     pub fn insert(&mut self, start: u64, end: u64) {
-        // The common case extends the last range or starts a new one after it.
+        // Most often the last range is extended, or a new one starts after it.
         let mut at = self.out_of_order.len();
         while at > 0 && self.out_of_order[at - 1].1 >= start {
-            // A short walk back covers mild reordering; a far hole is searched for.
+            // A short walk back covers mild reordering; for a distant hole a search is faster.
             if self.out_of_order.len() - at >= 8 {
                 at = self.out_of_order.partition_point(|&(_, e)| e < start);
                 break;
@@ -139,8 +140,8 @@ impl Reassembly {
         self.recent_len = count as u32;
     }
 
-    /// Gives up the ranges that `nxt` has reached, where the segment at `arrived` has moved it; gives
-    /// the sequence number after them.
+    /// Removes the ranges that `nxt` has reached and returns the sequence number after them.
+    /// `arrived` is the start of the segment that has moved `nxt`.
     pub fn drain(&mut self, mut nxt: u64, arrived: u64) -> u64 {
         while let Some(&(start, end)) = self.out_of_order.front() {
             if start > nxt {

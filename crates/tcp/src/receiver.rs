@@ -1,5 +1,5 @@
 //! The receiving half: the window it offers, when it acknowledges, and the echo of congestion
-//! marks. What arrives out of order is kept in [`crate::reassembly`].
+//! marks. Data out of order are kept in [`crate::reassembly`].
 
 use crate::address;
 use crate::cc::scale;
@@ -9,14 +9,15 @@ use crate::scoreboard::DUP_THRESH;
 use crate::segment::{Flags, Segment, expand};
 use sluice_core::{Ecn, Span, Time};
 
-/// The receiving half. As in the sender, what every segment touches comes first: with what precedes it
-/// in the endpoint it fills three cache lines, up to the first fields of [`Receiver::gaps`].
+/// The receiving half. As in the sender, the fields that every segment touches come first. Together
+/// with the fields before it in the endpoint they fill three cache lines, up to the first fields of
+/// [`Receiver::gaps`].
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Receiver {
     /// RCV.NXT.
     nxt: u64,
-    /// What the application has read, as a sequence number.
+    /// The next sequence number that the application reads.
     read: u64,
     /// The right edge of the offered window, which never moves back (RFC 9293 §3.8.6.2.1).
     edge: u64,
@@ -27,11 +28,11 @@ pub(crate) struct Receiver {
     /// TS.Recent (RFC 7323 §4.3).
     ts_recent: Time,
     last_arrival: Time,
-    /// The window that is offered to a sender whose bytes are read at once.
+    /// The window that is offered if bytes are read at once.
     limit: u64,
-    /// What the buffer holds at present; [`Receiver::limit`] grows towards it.
+    /// The present size of the buffer; [`Receiver::limit`] grows towards it.
     space: u64,
-    /// When the present measurement of what arrives in an RTT began.
+    /// When the present measurement of the bytes per RTT began.
     measured_at: Time,
     /// The receiver's own estimate of the RTT, by timestamps.
     rtt: Span,
@@ -43,23 +44,23 @@ pub(crate) struct Receiver {
     reading: Reading,
     ack_now: bool,
     ecn: EcnMode,
-    /// RFC 3168 §6.1.3: repeat ECE until CWR. RFC 8257 §3.2: DCTCP.CE. Accurate ECN: the last segment was
-    /// marked.
+    /// Classic ECN: repeat ECE until CWR (RFC 3168 §6.1.3). DCTCP: DCTCP.CE (RFC 8257 §3.2).
+    /// Accurate ECN: whether the last segment was marked.
     echo: bool,
-    /// The FIN has arrived and everything before it.
+    /// Whether the FIN and everything before it have arrived.
     is_finished: bool,
     has_fin: bool,
-    /// How many arrivals the next ACK for what lies beyond a gap stands for.
+    /// How many segments beyond a gap the next ACK answers.
     compressed: u32,
-    /// An ACK number and ECE that must leave before the next ACK (RFC 8257 §3.2).
+    /// ACK number and ECE of an ACK that must be sent before the next one (RFC 8257 §3.2).
     split_ack: Option<(u64, bool)>,
-    /// What lies beyond the first gap.
+    /// Data beyond the first gap.
     gaps: Reassembly,
     /// CE-marked segments (RFC 9768 §3.2.1: r.cep starts at 5).
     ce_count: u32,
     ce_reported: u32,
-    /// RCV.NXT when ACKs for what lies beyond a gap were last counted, and how many left at once since
-    /// then.
+    /// RCV.NXT when ACKs for data beyond a gap were last counted, and how many have been sent at
+    /// once since then.
     gap_nxt: u64,
     gap_acks: u32,
     /// How long such an ACK may wait.
@@ -69,17 +70,17 @@ pub(crate) struct Receiver {
     /// Sequence number of the FIN, if `has_fin`.
     fin_at: u64,
     quick_acks: u32,
-    /// What the buffer may become.
+    /// The largest size of the buffer.
     max_space: u64,
-    /// The timestamp that the last estimate of the RTT was taken from.
+    /// The timestamp of the last RTT sample.
     last_echo: Time,
-    /// What had been read when the present measurement began.
+    /// The value of `read` when the present measurement began.
     measured_from: u64,
-    /// The most that was read in an RTT.
+    /// The most bytes that were read in an RTT.
     read_per_rtt: u64,
 }
 
-/// How the window field has to be shifted so that it can express `buffer` (RFC 7323 §2.3).
+/// The least window scale that can express `buffer` (RFC 7323 §2.3).
 pub(crate) fn window_scale(buffer: u64) -> u8 {
     (0..14)
         .find(|scale| (65_535 << scale) >= buffer)
@@ -88,7 +89,8 @@ pub(crate) fn window_scale(buffer: u64) -> u8 {
 
 /// RFC 9768 §3.2.1: the initial value of r.cep and s.cep.
 pub(crate) const CE_COUNT_START: u32 = 5;
-/// RFC 9768 §3.2.2.5.1: an ACK after so many new CE marks while there is unacknowledged data.
+/// RFC 9768 §3.2.2.5.1: an ACK is sent after so many new CE marks while there are unacknowledged
+/// data.
 const CE_PER_ACK: u32 = 2;
 /// Linux `tcp_comp_sack_nr`.
 const MOST_COMPRESSED: u32 = 44;
@@ -134,12 +136,12 @@ impl Receiver {
             rtt: Span::ZERO,
             last_echo: Time::ZERO,
             measured_from: 0,
-            // Linux: the sender's initial window comes anyway.
+            // Linux: the initial window of the sender is expected.
             read_per_rtt: 10 * u64::from(config.mss),
         }
     }
 
-    /// The peer's SYN has arrived: its first byte will be `start`.
+    /// Notes the peer's SYN: its first byte has the number `start`.
     pub fn open(&mut self, start: u64, ts: Time) {
         self.nxt = start;
         self.read = start;
@@ -149,7 +151,7 @@ impl Receiver {
         self.ts_recent = ts;
     }
 
-    /// The handshake has measured the path.
+    /// Sets the RTT that the handshake has measured.
     pub fn set_path_rtt(&mut self, rtt: Span) {
         self.path_rtt = rtt;
     }
@@ -180,7 +182,7 @@ impl Receiver {
         self.nxt
     }
 
-    /// Bytes that wait for the application.
+    /// Bytes that the application has not read.
     pub fn unread(&self) -> u64 {
         self.nxt - self.read - u64::from(self.is_finished)
     }
@@ -194,11 +196,11 @@ impl Receiver {
         self.is_finished
     }
 
-    /// The application takes up to `bytes`; returns how many there were.
+    /// Reads up to `bytes` bytes; returns how many were there.
     pub fn read(&mut self, bytes: u64) -> u64 {
         let taken = bytes.min(self.unread());
         self.read += taken;
-        // RFC 9293 §3.8.6.2.2: tell the sender once half the buffer or one segment is free.
+        // RFC 9293 §3.8.6.2.2: the window is updated once half the buffer or one segment is free.
         let gain = (self.nxt + self.window()).saturating_sub(self.edge);
         if gain >= self.least_gain() && self.edge - self.nxt < u64::from(self.mss) {
             self.ack_now = true;
@@ -206,8 +208,8 @@ impl Receiver {
         taken
     }
 
-    /// RFC 9293 §3.8.6.2.2: by how much the window must be able to open before it does. Where the
-    /// application reads at once it opens as Linux opens it ([`Receiver::grow_window`]).
+    /// RFC 9293 §3.8.6.2.2: the least step by which the window opens. If the application reads at
+    /// once, it opens as in Linux ([`Receiver::grow_window`]).
     fn least_gain(&self) -> u64 {
         match self.reading {
             Reading::Immediate => 0,
@@ -215,9 +217,9 @@ impl Receiver {
         }
     }
 
-    /// Takes a segment that occupies sequence space; returns the bytes that became readable.
+    /// Processes a segment that occupies sequence space; returns the bytes that became readable.
     ///
-    /// `timeout` tells the retransmission timeout, the measure of an idle time.
+    /// `timeout` gives the retransmission timeout: a longer pause is an idle period.
     pub fn handle(&mut self, now: Time, segment: &Segment, timeout: impl FnOnce() -> Span) -> u64 {
         let seq = expand(segment.seq, self.nxt);
         let payload_end = seq + u64::from(segment.len);
@@ -225,8 +227,8 @@ impl Receiver {
         if segment.flags.has(Flags::FIN) {
             end += 1;
         }
-        // A pause longer than the timeout starts a new burst that wants its ACKs at once, as
-        // at the start (Linux).
+        // Linux: after a pause longer than the timeout, segments are acknowledged one by one, as at
+        // the start.
         let pause = now.since(self.last_arrival);
         if pause > self.ack_delay && self.last_arrival > Time::ZERO && pause > timeout() {
             self.quick_acks_left = self.quick_acks;
@@ -238,11 +240,12 @@ impl Receiver {
         self.last_arrival = now;
         let before = self.nxt;
         if end <= self.nxt || payload_end > self.edge {
-            // RFC 9293 §3.10.7.4: an unacceptable segment is answered by an ACK. RFC 3168 §6.1.5: its
-            // ECN field means nothing, nor does it to accurate ECN (RFC 9768 §3.2).
+            // RFC 9293 §3.10.7.4: an unacceptable segment is answered by an ACK. Its ECN field is
+            // ignored (RFC 3168 §6.1.5), by accurate ECN as well (RFC 9768 §3.2).
             self.gaps.note_duplicate(seq, end.min(self.nxt));
             self.ack_now = true;
-            // Linux: ACKs were lost, or the sender believes so; the next ones leave at once.
+            // Linux: ACKs were lost, or the sender believes so; the next segments are acknowledged
+            // one by one.
             self.quick_acks_left = self.quick_acks;
             return 0;
         }
@@ -251,8 +254,8 @@ impl Receiver {
             self.has_fin = true;
             self.fin_at = payload_end;
         }
-        // RFC 7323 §4.3 (2): TS.Recent is the timestamp of the segment that the next ACK
-        // answers, so a delayed ACK echoes its first segment and a hole the one that fills it.
+        // RFC 7323 §4.3 (2): TS.Recent is the timestamp of the segment that the next ACK answers. A
+        // delayed ACK echoes its first segment, the ACK after a gap the segment that fills it.
         if segment.ts >= self.ts_recent && seq <= self.acked {
             self.ts_recent = segment.ts;
         }
@@ -273,8 +276,8 @@ impl Receiver {
                     self.schedule_gap_ack(now);
                 }
             }
-            // Linux: an application that reads up to the end of a write answers it at once, and a
-            // sender ends each super-packet like a write. What lies beyond a gap keeps it waiting.
+            // Linux: reading up to the end of a write sends an ACK at once, and a sender ends each
+            // super-packet like a write. With data beyond a gap this does not apply.
             if segment.flags.has(Flags::PSH)
                 && self.gaps.is_empty()
                 && self.reading == Reading::Immediate
@@ -313,34 +316,34 @@ impl Receiver {
         }
     }
 
-    /// Whether an ACK should leave now.
+    /// Whether an ACK is to be sent now.
     pub fn wants_ack(&self, now: Time) -> bool {
         self.ack_now || self.ack_at <= now
     }
 
-    /// Takes a segment without payload. Returns whether it must be answered: one that lies outside
-    /// the window (RFC 9293 §3.10.7.4), as the probe of a closed window does on purpose.
+    /// Processes a segment without payload. Returns whether it must be answered: one outside of the
+    /// window is (RFC 9293 §3.10.7.4), such as the probe of a closed window.
     pub fn handle_pure_ack(&mut self, segment: &Segment) -> bool {
         let seq = expand(segment.seq, self.nxt);
-        // RFC 7323 §4.3 (2): it updates TS.Recent like any other, so that a receiver that only
-        // acknowledges finds its own time in the next data and can tell the RTT.
+        // RFC 7323 §4.3 (2): it updates TS.Recent like any other segment, so the next data segment
+        // echoes the time of a receiver that only acknowledges, which gives it the RTT.
         if segment.ts >= self.ts_recent && seq <= self.acked {
             self.ts_recent = segment.ts;
         }
         seq < self.acked
     }
 
-    /// Whether an ACK with an older state must leave before anything else.
+    /// Whether an ACK with an older state must be sent before anything else.
     pub fn has_split_ack(&self) -> bool {
         self.split_ack.is_some()
     }
 
-    /// Asks for an ACK with the next poll.
+    /// Requests an ACK with the next poll.
     pub fn acknowledge(&mut self) {
         self.ack_now = true;
     }
 
-    /// Fills in everything that the receiving half says, in any segment that leaves.
+    /// Fills in the fields of the receiving half in a segment to be sent.
     pub fn stamp(&mut self, segment: &mut Segment) {
         segment.flags = segment.flags.with(Flags::ACK);
         if let Some((ack, echo)) = self.split_ack.take() {
@@ -358,8 +361,9 @@ impl Receiver {
         let unit = 1_u64 << self.scale;
         let field = (free >> self.scale).min(65_535);
         let edge = self.nxt + (field << self.scale);
-        // RFC 7323 §2.4: rounding up keeps an already offered edge from moving back. RFC 9293
-        // §3.8.6.2.2: it stays as well while it could move on by less than a segment and half the buffer.
+        // RFC 7323 §2.4: rounding up keeps an offered edge from moving back. RFC 9293 §3.8.6.2.2:
+        // the edge also stays while it could advance by less than a segment and half the buffer
+        // only.
         let field = if edge < self.edge + self.least_gain() {
             self.edge
                 .saturating_sub(self.nxt)
@@ -401,8 +405,8 @@ impl Receiver {
         self.edge = self.edge.max(self.nxt + u64::from(segment.window));
     }
 
-    /// Bytes that may arrive beyond RCV.NXT. What lies beyond a gap takes room meanwhile, so it lets the
-    /// window open by as much less; the edge that was offered stays.
+    /// Bytes that may arrive beyond RCV.NXT. Data beyond a gap take up room, so the window opens by
+    /// that much less; the edge that was offered stays.
     fn window(&self) -> u64 {
         let waiting = self.gaps.end().map_or(0, |end| end - self.nxt);
         (self.read + self.space)
@@ -410,9 +414,9 @@ impl Receiver {
             .min(self.limit)
     }
 
-    /// Linux `tcp_grow_window`: each segment that arrives, in order or not, opens the window by two, up to
-    /// the buffer, and is acknowledged at once meanwhile. What is left of the quick ACKs is made odd
-    /// for that, so an even number of them stays as it is until the window has stopped growing.
+    /// Linux `tcp_grow_window`: each segment that arrives, in order or not, opens the window by
+    /// two, up to the size of the buffer, and is acknowledged at once. For that the number of quick
+    /// ACKs left is made odd, so that it does not run out until the window has stopped growing.
     fn grow_window(&mut self, len: u64) {
         if self.limit < self.space {
             self.limit = (self.limit + 2 * len).min(self.space);
@@ -420,13 +424,14 @@ impl Receiver {
         }
     }
 
-    /// The first segment tells how much of the buffer is payload (Linux `tcp_measure_rcv_mss`): of
-    /// 2304 bytes of memory 1448 or five eighths, where half was reckoned with.
+    /// The first segment shows which share of the buffer is payload (Linux `tcp_measure_rcv_mss`):
+    /// 1448 of 2304 bytes of memory, five eighths, where half was assumed.
     fn note_overhead(&mut self) {
         self.space = self.space.max((self.space / 4 * 5).min(self.max_space));
     }
 
-    /// Linux `tcp_rcv_rtt_update`: the RTT by timestamps, at once where it is less, else smoothed.
+    /// Linux `tcp_rcv_rtt_update`: the RTT by timestamps. A smaller sample counts at once, a larger
+    /// one is smoothed.
     fn note_rtt(&mut self, now: Time, echo: Time) {
         self.last_echo = echo;
         let sample = now.since(echo);
@@ -438,9 +443,9 @@ impl Receiver {
     }
 
     /// Dynamic right-sizing (Fisk and Feng, 2001) as in Linux's `tcp_rcv_space_adjust`: once per
-    /// RTT the buffer becomes twice what was read in it, if that is the most so far, and twice what
-    /// another such growth would add, so that a sender in slow start finds room for the next round
-    /// and the one after it.
+    /// RTT the buffer is set to twice the bytes read in it, if these are the most so far, and twice
+    /// the bytes that another such growth would add. So a sender in slow start has room for the
+    /// next two rounds.
     #[cold]
     fn measure(&mut self, now: Time) {
         let read = self.read - self.measured_from;
@@ -465,9 +470,10 @@ impl Receiver {
         }
     }
 
-    /// RFC 5681 §4.2 wants an ACK at once for whatever does not fill the gap. Linux compresses them
-    /// (`tcp_comp_sack_delay_ns`, `_nr`, `_slack_ns`): after the three that make the sender repair
-    /// the loss, one waits for a twentieth of the RTT, a millisecond at most, and up to 44 arrivals.
+    /// RFC 5681 §4.2 requires an ACK at once for each segment beyond a gap. Linux compresses these
+    /// ACKs (`tcp_comp_sack_delay_ns`, `_nr`, `_slack_ns`): after the three that make the sender
+    /// repair the loss, one waits for a twentieth of the RTT, a millisecond at most, and up to 44
+    /// segments.
     fn schedule_gap_ack(&mut self, now: Time) {
         let waiting = self.nxt - self.acked;
         let is_due = self.quick_acks_left > 0
@@ -488,7 +494,7 @@ impl Receiver {
             if self.compressed == 0 {
                 let rtt = self.rtt.min(self.path_rtt);
                 let delay = self.sack_delay.min(Span::from_ns(rtt.as_ns() / 20));
-                // The timer of an idle processor ends with its slack.
+                // On an idle processor the timer expires at the end of its slack.
                 self.ack_at = self.ack_at.min(now + delay + SACK_SLACK);
             }
             self.compressed += 1;
@@ -500,15 +506,15 @@ impl Receiver {
         match self.ecn {
             EcnMode::Off => {}
             EcnMode::Classic => {
-                // RFC 3168 §6.1.3: CWR ends the echo, a CE on the same segment starts it anew.
+                // RFC 3168 §6.1.3: CWR ends the echo, and CE on the same segment starts it again.
                 if segment.flags.has(Flags::CWR) {
                     self.echo = false;
-                    // Linux: the sender's window may be a single segment now.
+                    // Linux: the sender's window may be one segment now.
                     self.ack_now |= segment.len > 0;
                 }
                 if is_ce {
                     if !self.echo {
-                        // Linux answers the first marks at once, so that the sender reacts
+                        // Linux acknowledges the first marks at once, so that the sender reacts
                         // within one RTT.
                         self.quick_acks_left = self.quick_acks_left.max(2);
                     }
@@ -516,8 +522,8 @@ impl Receiver {
                 }
             }
             EcnMode::Dctcp => {
-                // RFC 8257 §3.2: what came before a change of CE is acknowledged with the old
-                // state. Linux acknowledges the segment that brought the change at once, too.
+                // RFC 8257 §3.2: segments before a change of CE are acknowledged with the old
+                // state. Linux also acknowledges the segment with the change at once.
                 if is_ce != self.echo {
                     if self.nxt > self.acked {
                         self.split_ack = Some((self.nxt, self.echo));
@@ -529,8 +535,8 @@ impl Receiver {
             EcnMode::Accurate => {
                 if is_ce {
                     self.ce_count = self.ce_count.wrapping_add(1);
-                    // RFC 9768 §3.2.2.5.1: the first of a run of marks is told at once; every second
-                    // one, too, which makes three bits enough.
+                    // RFC 9768 §3.2.2.5.1: the first of a run of marks is reported at once, and
+                    // then every second one, so that three bits suffice.
                     if !self.echo || self.ce_count.wrapping_sub(self.ce_reported) >= CE_PER_ACK {
                         self.ack_now = true;
                     }

@@ -3,18 +3,18 @@
 
 use sluice_core::{Span, Time};
 
-/// What keeps the retransmission timeout from being too short.
+/// Lower bound of the retransmission timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtoFloor {
     /// The timeout as a whole is at least this long. RFC 6298 §2.4 asks for one second.
     Total(Span),
-    /// The variance term is at least this long, so that the timeout is never less than the
-    /// smoothed RTT plus this span. Linux does so with 200 ms.
+    /// The variance term is at least this long, so the timeout is at least the smoothed RTT plus
+    /// this span. Linux has 200 ms.
     Variance(Span),
 }
 
-/// The estimator of RFC 6298 in integers: SRTT scaled by 8 and RTTVAR by 4, so that the gains
-/// of 1/8 and 1/4 lose nothing.
+/// The estimator of RFC 6298 in integers: SRTT is scaled by 8 and RTTVAR by 4, so the gains of 1/8
+/// and 1/4 lose no bits.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct RttEstimator {
@@ -45,7 +45,7 @@ impl RttEstimator {
         }
     }
 
-    /// Takes one measurement. Retransmitted segments must not be measured (RFC 6298 §3).
+    /// Adds a sample. Retransmitted segments must not be measured (RFC 6298 §3).
     pub fn on_sample(&mut self, now: Time, rtt: Span) {
         let r = rtt.as_ns().max(1);
         self.latest = Span::from_ns(r);
@@ -80,8 +80,8 @@ impl RttEstimator {
         self.latest
     }
 
-    /// The least sample of the last five minutes (Linux `tcp_min_rtt_wlen`); [`Span::MAX`]
-    /// before the first one.
+    /// The minimum of the last five minutes (Linux `tcp_min_rtt_wlen`); [`Span::MAX`] before the
+    /// first one.
     pub fn min(&self) -> Span {
         self.min
     }
@@ -105,7 +105,7 @@ impl RttEstimator {
         Span::from_ns(u64::try_from(doubled).unwrap_or(u64::MAX)).min(self.max)
     }
 
-    /// How often the timer has expired since the last acknowledgement of new bytes.
+    /// Number of expiries since new bytes were last acknowledged.
     pub fn backoff(&self) -> u32 {
         self.backoff
     }
@@ -115,12 +115,12 @@ impl RttEstimator {
         self.backoff += 1;
     }
 
-    /// New bytes were acknowledged: the timeout falls back to its computed value.
+    /// Resets the timeout to its computed value, after new bytes were acknowledged.
     pub fn end_backoff(&mut self) {
         self.backoff = 0;
     }
 
-    /// RFC 6298 §5.7: after a SYN that had to be repeated, data starts with at least `floor`.
+    /// RFC 6298 §5.7: after a retransmitted SYN the timeout for data starts with at least `floor`.
     pub fn raise_initial(&mut self, floor: Span) {
         self.initial = self.initial.max(floor);
     }

@@ -1,14 +1,14 @@
-//! The sender's memory of what is in flight: one entry per transmitted segment.
+//! The segments in flight, as the sender remembers them: one entry per transmitted segment.
 //!
-//! Entries lie in a ring in sequence order, so acknowledging, SACKing and finding a segment are
-//! O(1) amortised whatever the window:
-//! - an entry is found by dividing the distance by the segment size; only senders that emitted
-//!   short segments fall back to a binary search;
-//! - runs of SACKed entries are skipped by path-compressed links, so SACK blocks that are
-//!   reported again and again cost the same as new ones;
+//! Entries are kept in a ring in sequence order. Acknowledging, SACKing and finding a segment take
+//! amortised constant time, whatever the window:
+//! - an entry is found by dividing the distance by the segment size; only after short segments a
+//!   binary search is needed;
+//! - runs of SACKed entries are skipped by path-compressed links, so SACK blocks that are reported
+//!   repeatedly cost no more than new ones;
 //! - loss detection needs segments in the order of transmission (RFC 8985 §5.2). First
-//!   transmissions are in sequence order, so a cursor walks them once; retransmissions queue
-//!   behind it in a list of their own.
+//!   transmissions are in sequence order, so a cursor walks them once; retransmissions have a list
+//!   of their own.
 //!
 //! `in_flight` is the pipe of RFC 6675 §4: bytes sent, less those SACKed or lost, plus
 //! retransmissions.
@@ -19,15 +19,15 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use sluice_core::Time;
 
-/// What was known about the connection when a segment left (draft-cheng-iccrg-delivery-rate-
+/// The delivery state of the connection when a segment left (draft-cheng-iccrg-delivery-rate-
 /// estimation §3.2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TxState {
     /// Bytes that had been delivered.
     pub delivered: u64,
-    /// When they had been.
+    /// When the last of them were.
     pub delivered_at: Time,
-    /// Transmission time of the first segment of that sample.
+    /// Transmission time of the first segment of the sample.
     pub first_sent_at: Time,
     /// Whether the sender had less to send than it was allowed to.
     pub app_limited: bool,
@@ -41,12 +41,13 @@ pub(crate) struct Entry {
     flags: u8,
     /// The entry after the run of SACKed entries that this one belongs to.
     skip: u32,
-    /// The low half of [`TxState::delivered`]; less than 2^32 bytes are delivered meanwhile.
+    /// The low half of [`TxState::delivered`]; less than 2^32 bytes are delivered while a segment
+    /// is outstanding.
     delivered: u32,
     /// The last transmission.
     pub sent_at: Time,
     /// How long before it the other two instants of [`TxState`] were, in units of 16 ns: 68 s at
-    /// most, beyond which a sample of the rate means nothing.
+    /// most. A rate sample over a longer time means nothing.
     delivered_ago: u32,
     first_sent_ago: u32,
 }
@@ -88,7 +89,7 @@ impl Entry {
         self.has(SACKED)
     }
 
-    /// What was known when it left, where `delivered` is what is known now.
+    /// The delivery state when it left; `delivered` is the present count.
     pub fn tx(&self, delivered: u64) -> TxState {
         let before = |units: u32| {
             let ns = self.sent_at.as_ns();
@@ -113,7 +114,7 @@ impl Entry {
     }
 }
 
-/// Names an entry; counts up and wraps.
+/// Number of an entry; counts up and wraps.
 pub(crate) type Id = u32;
 
 #[derive(Clone, Debug)]
@@ -125,20 +126,20 @@ pub(crate) struct Scoreboard {
     ring: Box<[Entry]>,
     head: Id,
     tail: Id,
-    /// First transmissions below this entry need no further look by loss detection.
+    /// Loss detection is done with the first transmissions below this entry.
     cursor: Id,
     sacked_count: u32,
     mss: u64,
     sacked_bytes: u64,
     lost_bytes: u64,
     retransmitted_bytes: u64,
-    /// What only repairs need, out of the way of the others.
+    /// Needed for repairs only, and therefore allocated apart.
     repair: Box<Repair>,
-    /// The three highest SACKed entries, highest first; what lies below the third is lost by
-    /// the DupThresh rule (RFC 6675 §4).
+    /// The three highest SACKed entries, highest first; everything below the third is lost by the
+    /// DupThresh rule (RFC 6675 §4).
     top: [Id; DUP_THRESH],
     top_len: u8,
-    /// Whether there is anything in `repair`.
+    /// Whether `repair` has entries.
     has_repaired: bool,
 }
 
@@ -146,13 +147,13 @@ pub(crate) struct Scoreboard {
 struct Repair {
     /// Retransmissions in the order in which they left.
     resent: VecDeque<(Id, Time)>,
-    /// Lost entries that wait for retransmission: first losses and lost retransmissions, each
-    /// in ascending order but for wraps of the second list.
+    /// Lost entries that wait for retransmission: first losses and lost retransmissions. Each list
+    /// is in ascending order, except where the second one wraps.
     lost: VecDeque<Id>,
     lost_again: VecDeque<Id>,
 }
 
-/// Entries that the first segment makes room for: an end that only receives has none.
+/// Entries that are allocated with the first segment; an end that only receives has none.
 const FIRST_ROOM: usize = 16;
 
 /// Segments SACKed above a hole that make it a loss (RFC 6675 §2).
@@ -179,7 +180,7 @@ impl Scoreboard {
         }
     }
 
-    /// Changes the segment size that lookups guess with.
+    /// Sets the segment size that lookups assume.
     pub fn set_mss(&mut self, mss: u32) {
         self.mss = u64::from(mss);
     }
@@ -190,7 +191,7 @@ impl Scoreboard {
             return;
         }
         visit(address(self.entry(self.head)));
-        // An ACK most often takes two segments away.
+        // Most ACKs acknowledge two segments.
         visit(address(self.entry(self.head.wrapping_add(2))));
         visit(address(self.entry(self.tail)));
         if self.is_repairing() {
@@ -237,23 +238,23 @@ impl Scoreboard {
         self.sacked_count > 0
     }
 
-    /// Whether losses or retransmissions are outstanding, so that loss detection has work even
+    /// Whether losses or retransmissions are outstanding, so that loss detection must run even
     /// without SACKed segments.
     pub fn is_repairing(&self) -> bool {
         self.retransmitted_bytes > 0 || self.lost_bytes > 0
     }
 
-    /// Whether a lost segment has not been reported yet, retransmitted or not.
+    /// Whether a lost segment has not been acknowledged yet, retransmitted or not.
     pub fn has_lost(&self) -> bool {
         self.lost_bytes > 0
     }
 
-    /// Whether a retransmission is under way.
+    /// Whether a retransmission is in flight.
     pub fn is_resending(&self) -> bool {
         self.retransmitted_bytes > 0
     }
 
-    /// How many retransmissions are under way, by full segments.
+    /// How many retransmissions are in flight, in full segments.
     pub fn resending(&self) -> u32 {
         self.retransmitted_bytes.div_ceil(self.mss) as u32
     }
@@ -285,7 +286,7 @@ impl Scoreboard {
         self.seq(id) + self.entry(id).len()
     }
 
-    /// Remembers a new segment of `len` sequence numbers at `nxt`.
+    /// Records the transmission of a new segment of `len` sequence numbers at `nxt`.
     pub fn push(&mut self, len: u16, fin: bool, now: Time, tx: TxState) -> Id {
         if self.len() as usize == self.ring.len() {
             self.grow();
@@ -307,9 +308,9 @@ impl Scoreboard {
         id
     }
 
-    /// Takes the first entry if it ends at or before `ack`.
+    /// Removes and returns the first entry if it ends at or before `ack`.
     ///
-    /// An ACK inside a segment acknowledges nothing of it: receivers take segments whole.
+    /// An ACK inside a segment acknowledges nothing of it: receivers accept segments as a whole.
     pub fn pop_acked(&mut self, ack: u64) -> Option<Entry> {
         if self.is_empty() {
             return None;
@@ -339,8 +340,8 @@ impl Scoreboard {
         Some(entry)
     }
 
-    /// Marks what lies wholly inside `start..end` and calls `on_sacked` for each newly SACKed
-    /// entry with its end.
+    /// Marks the entries wholly inside `start..end` as SACKed; calls `on_sacked` for each newly
+    /// SACKed entry, with its end.
     pub fn sack(&mut self, start: u64, end: u64, mut on_sacked: impl FnMut(&Entry, u64)) {
         let (start, end) = (start.max(self.una), end.min(self.nxt));
         if start >= end {
@@ -372,8 +373,9 @@ impl Scoreboard {
         }
     }
 
-    /// RFC 2018 §8: a receiver may drop what it has SACKed. When the first entry is SACKed but
-    /// not acknowledged at a timeout it has done so, and no SACK is trusted any more.
+    /// Forgets all SACKs if the receiver has reneged. RFC 2018 §8: a receiver may discard data that
+    /// it has SACKed. If the first entry is SACKed but not acknowledged at a timeout, it has done
+    /// so.
     pub fn forget_sacks_of_reneging_receiver(&mut self) {
         if self.is_empty() || !self.entry(self.head).is_sacked() {
             return;
@@ -389,10 +391,10 @@ impl Scoreboard {
         self.cursor = self.head;
     }
 
-    /// Gives loss detection each outstanding transmission, oldest first, until `is_lost`
-    /// answers no; those it calls lost are marked. Returns the bytes marked.
+    /// Passes each outstanding transmission to `is_lost`, oldest first, until it returns false, and
+    /// marks the others as lost. Returns the bytes marked.
     ///
-    /// `is_lost` sees the entry and the sequence number after it.
+    /// The arguments of `is_lost` are the entry and the sequence number after it.
     pub fn mark_lost_while(&mut self, mut is_lost: impl FnMut(&Entry, u64) -> bool) -> u64 {
         let mut marked = 0;
         while self.cursor != self.tail {
@@ -422,8 +424,8 @@ impl Scoreboard {
         marked
     }
 
-    /// The latest transmission of those that loss detection has still to decide about: for which
-    /// `is_overtaken` holds and that are neither SACKed nor lost.
+    /// The latest transmission that loss detection has still to decide about: one for which
+    /// `is_overtaken` holds and that is neither SACKed nor lost.
     pub fn latest_overtaken(&mut self, is_overtaken: impl Fn(Time, u64) -> bool) -> Time {
         let mut latest = Time::ZERO;
         let mut id = self.next_unsacked(self.cursor);
@@ -450,9 +452,9 @@ impl Scoreboard {
         latest
     }
 
-    /// Marks the first transmissions below the third highest SACKed segment. RFC 6675 §4 (IsLost) counts three
-    /// blocks or more than two full segments of bytes; these are segments of any size, as in Linux. Returns
-    /// the bytes marked.
+    /// Marks the first transmissions below the third highest SACKed segment. RFC 6675 §4 (IsLost)
+    /// counts three blocks, or bytes of more than two full segments; here segments of any size
+    /// count, as in Linux. Returns the bytes marked.
     pub fn mark_lost_by_dup_thresh(&mut self) -> u64 {
         if usize::from(self.top_len) < DUP_THRESH {
             return 0;
@@ -469,7 +471,7 @@ impl Scoreboard {
         marked
     }
 
-    /// Marks the first entry, SACKed or not being out of the question (a timeout says so).
+    /// Marks the first entry as lost after a timeout, unless it is SACKed.
     pub fn mark_head_lost(&mut self) {
         if self
             .head()
@@ -479,7 +481,7 @@ impl Scoreboard {
         }
     }
 
-    /// Takes back all losses that have not been retransmitted yet: they were not losses.
+    /// Takes back all lost marks after a spurious recovery.
     pub fn unmark_losses(&mut self) {
         let mut id = self.head;
         while id != self.tail {
@@ -520,7 +522,7 @@ impl Scoreboard {
         }
     }
 
-    /// Records that `id` leaves once more.
+    /// Records a retransmission of `id`.
     pub fn on_retransmit(&mut self, id: Id, now: Time, tx: TxState) {
         let entry = self.entry_mut(id);
         let len = entry.len();
@@ -535,8 +537,8 @@ impl Scoreboard {
         self.repair.resent.push_back((id, now));
     }
 
-    /// Nothing is outstanding: uses the first entries again, so that a small window stays within a
-    /// cache line or two of its ring.
+    /// Starts at the front of the ring again when nothing is outstanding, so that a small window
+    /// stays within a cache line or two.
     fn start_over(&mut self) {
         (self.head, self.tail, self.cursor) = (0, 0, 0);
         if core::mem::take(&mut self.has_repaired) {
@@ -633,7 +635,7 @@ impl Scoreboard {
         self.head.wrapping_add(low)
     }
 
-    /// The first entry from `id` on that is not SACKED, or `tail`. Shortens the links it used.
+    /// The first entry from `id` on that is not SACKED, or `tail`. Compresses the links that it followed.
     fn next_unsacked(&mut self, id: Id) -> Id {
         let mut end = id;
         while end != self.tail && self.entry(end).is_sacked() {

@@ -1,10 +1,10 @@
 //! TCP segments as headers without payload bytes, and 32-bit sequence arithmetic.
 //!
-//! A [`Segment`] holds what the wire holds: 32-bit sequence numbers that wrap, a 16-bit window
-//! that the peer scales, the nine flags and up to three SACK blocks. Payload is a length, since
-//! nobody reads it. Two liberties: the timestamp option carries whole nanoseconds instead of a
-//! 32-bit tick (RFC 7323 leaves the tick to the sender), and the IP ECN field travels inside the
-//! segment, because the host of a simulated network writes CE there.
+//! A [`Segment`] holds what a header on the wire holds: 32-bit sequence numbers that wrap, a 16-bit
+//! window that the peer scales, the nine flags and up to three SACK blocks. Payload is only a
+//! length. There are two differences: the timestamp option carries nanoseconds instead of a 32-bit
+//! tick (RFC 7323 leaves the tick to the sender), and the ECN field of the IP header is part of the
+//! segment, so that a simulated network can set CE.
 
 use sluice_core::{Ecn, Time};
 
@@ -55,7 +55,7 @@ impl Flags {
         Flags(self.0 & !(7 << 6) | ((counter & 7) as u16) << 6)
     }
 
-    /// The bits as they stand in the TCP header.
+    /// The bits as in the TCP header.
     pub const fn bits(self) -> u16 {
         self.0
     }
@@ -96,7 +96,7 @@ pub struct Segment {
     pub sack_count: u8,
     /// Timestamp value: when this segment was transmitted.
     pub ts: Time,
-    /// Timestamp echo reply; [`Time::ZERO`] when there is nothing to echo.
+    /// Timestamp echo reply; [`Time::ZERO`] if there is none.
     pub ts_echo: Time,
     /// Selective acknowledgements, the most recent first.
     pub sack: [SackBlock; MAX_SACK_BLOCKS],
@@ -154,7 +154,8 @@ impl Default for Segment {
 
 /// The 64-bit sequence number nearest to `near` whose low 32 bits are `wire`.
 ///
-/// Inside, sequence numbers never wrap; RFC 7323 §2.3 tells old from new within 2^31 bytes.
+/// An endpoint works with 64-bit sequence numbers, which never wrap; RFC 7323 §2.3 distinguishes
+/// old from new numbers within 2^31 bytes.
 pub const fn expand(wire: u32, near: u64) -> u64 {
     near.wrapping_add_signed(wire.wrapping_sub(near as u32) as i32 as i64)
 }

@@ -1,4 +1,4 @@
-//! Single rules of the specifications, as a peer sees them.
+//! Single rules of the specifications, as observed from outside.
 
 mod common;
 
@@ -61,15 +61,15 @@ fn a_clean_path_sees_nothing_twice_whatever_its_rtt_and_the_delay_of_acks() {
 
 #[test]
 fn a_segment_now_and_then_is_not_sent_twice_because_its_ack_is_delayed() {
-    // RFC 8985 §7.2: the probe of a single segment leaves time for a delayed ACK, 200 ms at worst; the timeout
-    // with Linux's floor of 200 ms above the smoothed RTT does so, too.
+    // RFC 8985 §7.2: the probe for a single segment leaves time for a delayed ACK, at most 200 ms.
+    // So does the timeout with Linux's floor of 200 ms above the smoothed RTT.
     for rtt in [2, 20, 100, 600] {
         let config = Config {
             quick_acks: 0,
             ack_delay: ms(150),
-            // Who reads at once acknowledges the end of each write at once.
+            // With immediate reading the end of each write is acknowledged at once.
             reading: Reading::Explicit,
-            // A window that opens would ask for an ACK of each segment.
+            // A growing window would request an ACK for each segment.
             initial_receive_window: Config::default().receive_buffer,
             ..reno()
         };
@@ -90,7 +90,7 @@ fn a_segment_now_and_then_is_not_sent_twice_because_its_ack_is_delayed() {
 
 #[test]
 fn two_duplicate_acks_let_two_new_segments_out_and_the_third_the_lost_one() {
-    // RFC 3042 §2, RFC 6675 §5. ACKs come 1.7 ms apart, each for one segment of the initial ten.
+    // RFC 3042 §2, RFC 6675 §5. ACKs arrive every 1.7 ms, each for one segment of the initial ten.
     let config = Config {
         loss_detection: LossDetection::DupAck,
         sack_delay: Span::ZERO,
@@ -141,25 +141,25 @@ fn a_timeout_halves_ssthresh_once_and_starts_from_one_segment() {
             timeouts.push((net.now, window.cwnd, window.ssthresh));
         }
     }
-    // Sent at 100 ms. RFC 6298 §2.2 and §5.5: 100 ms and the floor of 200 ms, then twice that.
-    // RFC 5681 §3.1: the loss window, and max(FlightSize / 2, 2 * SMSS) for the first timeout only.
+    // Sent at 100 ms. RFC 6298 §2.2 and §5.5: 100 ms plus the floor of 200 ms, then twice that. RFC
+    // 5681 §3.1: the loss window, and max(FlightSize / 2, 2 * SMSS) for the first timeout only.
     let at = |n| Time::ZERO + ms(n);
     assert_eq!(timeouts, [(at(400), 1000, 5000), (at(1000), 1000, 5000)]);
-    // The delivery rate counts from when the flight left (draft-cheng-iccrg-delivery-rate-estimation §3.2):
-    // one segment from 100 to 1100 ms.
+    // The interval of the delivery rate starts when the flight was sent
+    // (draft-cheng-iccrg-delivery-rate-estimation §3.2): one segment from 100 to 1100 ms.
     net.run_until(at(1100));
     assert_eq!(
         net.client.snapshot().delivery_rate,
         Some(Rate::from_bps(8_000))
     );
-    // Slow start from one segment: 1, 2, and 4 in the next round trips.
+    // Slow start from one segment: 1, 2 and 4 in the next round trips.
     net.run_until(at(1000 + 299));
     assert_eq!(numbers(&net)[10..], [0, 0, 1, 2, 3, 4, 5, 6]);
 }
 
 #[test]
 fn a_closed_window_is_probed_after_a_timeout_and_then_half_as_often_each_time() {
-    // Seven segments fill the buffer; nobody reads.
+    // Seven segments fill the buffer; the application does not read.
     let server = Config {
         receive_buffer: 7_000,
         reading: Reading::Explicit,
@@ -171,7 +171,7 @@ fn a_closed_window_is_probed_after_a_timeout_and_then_half_as_often_each_time() 
     net.client.write(20_000);
     net.run_until(secs(20));
     let rto = {
-        // RFC 6298 with Linux's floor: the smoothed RTT and 200 ms, for the backoff of the last probe.
+        // RFC 6298 with Linux's floor: the smoothed RTT plus 200 ms, without backoff.
         let snapshot = net.client.snapshot();
         snapshot.srtt.unwrap() + ms(200)
     };
@@ -188,7 +188,7 @@ fn a_closed_window_is_probed_after_a_timeout_and_then_half_as_often_each_time() 
         assert_eq!(at.since(last), gap);
         (last, gap) = (*at, gap * 2);
     }
-    // MUST-37: it stays open, and goes on when there is room.
+    // MUST-37: the connection stays open, and continues when there is room.
     assert_eq!(net.server.read(7_000), 7_000);
     net.run_until(secs(40));
     assert_eq!(net.server.received(), 14_000);
@@ -196,8 +196,8 @@ fn a_closed_window_is_probed_after_a_timeout_and_then_half_as_often_each_time() 
 
 #[test]
 fn a_small_segment_waits_while_anything_is_outstanding_and_a_full_one_does_not() {
-    // RFC 9293 §3.7.4 (Nagle). 300 bytes are written at 20, 300 at 22 and 800 at 23 ms; the first are acknowledged
-    // at 40, what left at 23 ms at 43.
+    // RFC 9293 §3.7.4 (Nagle). 300 bytes are written at 20, 300 at 22 and 800 at 23 ms. The first
+    // are acknowledged at 40 ms, those sent at 23 ms at 43 ms.
     let sent = |nagle| {
         let config = Config { nagle, ..reno() };
         let mut net = Net::new(&config, &config, ms(10), |_, _| Fate::Deliver);
@@ -234,7 +234,7 @@ fn an_idle_sender_halves_its_window_for_each_timeout_that_passes() {
         net.flush();
         (before.window.cwnd, net.client.snapshot().window.cwnd)
     };
-    // RFC 2861 §3.2: a half of it for each, but not below the initial window, as in Linux.
+    // RFC 2861 §3.2: half of it for each timeout, but not below the initial window, as in Linux.
     for (timeouts, halvings) in [(0, 0), (1, 1), (2, 2)] {
         let (before, after) = windows(timeouts);
         assert!(before > 80_000, "{before}");
@@ -245,8 +245,9 @@ fn an_idle_sender_halves_its_window_for_each_timeout_that_passes() {
 
 #[test]
 fn a_repeated_segment_is_measured_by_its_timestamp_only() {
-    // RFC 6298 §3, RFC 7323 §4.1. Sent at 20 ms and again at 240, after 20 ms and the floor of 200; the ACK of the
-    // delayed original comes at 245: 225 ms by its timestamp, not 5 ms.
+    // RFC 6298 §3, RFC 7323 §4.1. Sent at 20 ms and again at 240 ms, after 20 ms plus the floor of
+    // 200. The ACK of the delayed original arrives at 245 ms: an RTT of 225 ms by its timestamp,
+    // not 5 ms.
     let config = Config {
         loss_detection: LossDetection::DupAck,
         ..reno()
@@ -266,8 +267,8 @@ fn a_repeated_segment_is_measured_by_its_timestamp_only() {
     assert_eq!(snapshot.min_rtt, Some(ms(20)));
 }
 
-/// The data segments with CWR of a transfer of 60 segments of which `lost` get lost: the place of each in the
-/// order of sending and its number. And how many timeouts there were.
+/// Sends 60 segments, of which those in `lost` are lost. Returns the data segments with CWR
+/// (position in the order of sending, number) and the number of timeouts.
 fn announcements(ecn: EcnMode, lost: std::ops::RangeInclusive<u32>) -> (Vec<(usize, u32)>, u64) {
     let config = Config {
         ecn,
@@ -296,8 +297,9 @@ fn announcements(ecn: EcnMode, lost: std::ops::RangeInclusive<u32>) -> (Vec<(usi
 
 #[test]
 fn whatever_reduced_the_window_the_next_new_segment_says_so() {
-    // RFC 3168 §6.1.2: one new segment for one reduction. It comes after what was sent again, so its place in
-    // the order of sending lies behind its number. The loss of the whole initial window takes a timeout.
+    // RFC 3168 §6.1.2: one new segment per reduction. It is sent after the retransmissions, so its
+    // position in the order of sending is greater than its number. The loss of the whole initial
+    // window takes a timeout.
     for (lost, timeouts) in [(15..=15, 0), (1..=10, 1)] {
         let (seen, expired) = announcements(EcnMode::Classic, lost.clone());
         assert_eq!((seen.len(), expired), (1, timeouts), "{lost:?}: {seen:?}");
@@ -310,7 +312,7 @@ fn whatever_reduced_the_window_the_next_new_segment_says_so() {
 
 #[test]
 fn acks_that_others_have_overtaken_say_nothing_about_marks() {
-    // RFC 9768 §3.2.2.2. Every third segment is marked, every fifth ACK comes 5 ms late.
+    // RFC 9768 §3.2.2.2. Every third segment is marked, every fifth ACK is delayed by 5 ms.
     let config = Config {
         ecn: EcnMode::Accurate,
         congestion_control: cc::find("prague").unwrap(),
@@ -334,8 +336,8 @@ fn acks_that_others_have_overtaken_say_nothing_about_marks() {
 
 #[test]
 fn a_lost_syn_is_repeated_after_a_second_and_the_second_one_costs_the_initial_window() {
-    // RFC 6298 §2.1, §5.5: after 1 s and 2 s more, and one round trip. RFC 6928 §2: one segment only after more
-    // than one repetition.
+    // RFC 6298 §2.1, §5.5: after 1 s and another 2 s, and one round trip. RFC 6928 §2: an initial
+    // window of one segment after more than one retransmission.
     for (lost, seconds, window) in [(0, 0, 10), (1, 1, 10), (2, 3, 1)] {
         let mut left = lost;
         let mut net = transfer(&config("reno"), 1448, Span::from_ms(10), |up, s| {
@@ -353,7 +355,7 @@ fn a_lost_syn_is_repeated_after_a_second_and_the_second_one_costs_the_initial_wi
         assert_eq!(net.now, secs(seconds) + Span::from_ms(20));
         let snapshot = net.client.snapshot();
         assert_eq!(snapshot.window.cwnd, window * 1448);
-        // RFC 6298 §5.7: 3 s; else 20 ms and the floor of 200 ms
+        // RFC 6298 §5.7: 3 s; otherwise 20 ms plus the floor of 200 ms
         let rto = if lost > 0 { 3000 } else { 220 };
         assert_eq!(snapshot.rto, Span::from_ms(rto));
     }
@@ -368,8 +370,8 @@ fn accurate_feedback_counts_every_mark() {
     let (mut dice, marks) = (Dice(7), std::cell::Cell::new(0));
     let mut next = 1;
     let mut net = transfer(&config, 3_000_000, Span::from_ms(10), |up, s| {
-        // Every third segment of data, and every fifth ACK is lost. What is sent again because of that is
-        // outside the window, and its mark would mean nothing.
+        // Every third data segment is marked, every fifth ACK is lost. Retransmissions because of
+        // that are outside of the window, so their marks would be ignored.
         let is_new = up && s.seq >= next;
         if is_new {
             next = s.seq + s.len;
@@ -392,7 +394,7 @@ fn dctcp_acknowledges_a_change_of_marks_in_two_parts() {
     let config = Config {
         ecn: EcnMode::Dctcp,
         quick_acks: 0,
-        // A window that opens would ask for an ACK of each segment.
+        // A growing window would request an ACK for each segment.
         initial_receive_window: Config::default().receive_buffer,
         ..config("dctcp")
     };
@@ -419,9 +421,9 @@ fn dctcp_acknowledges_a_change_of_marks_in_two_parts() {
             )
         })
         .collect();
-    // The first segment is acknowledged by the server's FIN, the second at once, being the last of a
-    // super-packet. RFC 8257 §3.2: the third waits for its ACK when the marked fourth comes: it is
-    // acknowledged without ECE, the fourth with it at once, the fifth without again.
+    // The server's FIN acknowledges the first segment. The second is acknowledged at once, as the
+    // last of a super-packet. RFC 8257 §3.2: the third waits for its ACK when the marked fourth
+    // arrives. It is acknowledged without ECE, the fourth at once with ECE, the fifth without.
     assert_eq!(acks[..4], [(2, false), (3, false), (4, true), (5, false)]);
 }
 
@@ -451,7 +453,7 @@ fn the_floor_of_rfc_6298_makes_a_timeout_take_a_second() {
             .nth(1);
         line.unwrap().at
     };
-    // Sent at 20 ms. One RTT sample of 20 ms: RTO = 20 + max(floor, 4 * 10) in Linux's way
+    // Sent at 20 ms. One RTT sample of 20 ms: RTO = 20 + max(floor, 4 * 10) as in Linux
     use sluice_tcp::rtt::RtoFloor;
     let ms = Span::from_ms;
     assert_eq!(

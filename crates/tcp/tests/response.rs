@@ -1,8 +1,8 @@
 //! The average window against the loss rate follows the response functions of Reno and CUBIC.
 //!
 //! Both are derived for one loss in every 1/p segments, so exactly that is simulated: an endless
-//! sender over a path with a fixed RTT, no queue, and every (1/p)-th segment dropped. The
-//! average window is what was delivered per RTT.
+//! sender over a path with a fixed RTT and no queue, where every (1/p)-th segment is dropped. The
+//! average window is the number of segments delivered per RTT.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn average_window(
         congestion_control: cc::find(name).unwrap(),
         growth,
         receive_buffer: 1 << 30,
-        // The derivations acknowledge each segment; a delayed ACK would lengthen the RTT of
+        // The derivations assume an ACK for each segment; a delayed ACK would lengthen the RTT of
         // every odd segment by 40 ms.
         ack_every: 1,
         ..Config::default()
@@ -36,7 +36,7 @@ fn average_window(
     let start_at = sent;
     let half = Span::from_ns(rtt.as_ns() / 2);
     let mut net = Net::new(&config, &config, half, |up, s| {
-        // Only first transmissions count and get lost: retransmissions have lower numbers.
+        // Only first transmissions are counted and dropped: retransmissions have lower numbers.
         if !up || s.len == 0 || (sent > start_at && s.seq.wrapping_sub(next) as i32 > 0x4000_0000) {
             return Fate::Deliver;
         }
@@ -83,8 +83,8 @@ fn measure(name: &str, growth: Growth, rtt_ms: u64, period: u64, expected: f64) 
 fn check(name: &str, growth: Growth, rtt_ms: u64, period: u64, expected: f64) {
     let seen = measure(name, growth, rtt_ms, period, expected);
     let error = seen / expected - 1.0;
-    // The models leave out the RTT that each recovery takes at the reduced window; it weighs
-    // most where a cycle has few of them, at p = 1e-2 (a tenth of the cycle).
+    // The models ignore the RTT that each recovery takes at the reduced window. It matters most
+    // where a cycle has few RTTs, at p = 1e-2 (a tenth of the cycle).
     assert!(
         error.abs() < 0.15,
         "{name} at {rtt_ms} ms, 1/{period}: {seen:.1} instead of {expected:.1}"
@@ -111,7 +111,7 @@ fn cubic_follows_its_response_function_where_it_exceeds_reno() {
     ] {
         check("cubic", Growth::Bytes, 100, period, window);
     }
-    // In whole segments all but one.
+    // In whole segments, except for one point; see below.
     for (period, window) in [(100, 12.0), (10_000, 187.0), (100_000, 1054.0)] {
         check("cubic", Growth::Segments, 100, period, window);
     }
@@ -123,7 +123,7 @@ fn cubic_on_a_short_path_is_reno() {
     for (period, window) in [(100, 12.0), (1000, 38.0), (10_000, 120.0), (100_000, 379.0)] {
         check("cubic", Growth::Bytes, 10, period, window);
     }
-    // In whole segments all but one.
+    // In whole segments, except for one point; see below.
     for (period, window) in [(1000, 38.0), (10_000, 120.0), (100_000, 379.0)] {
         check("cubic", Growth::Segments, 10, period, window);
     }
@@ -131,9 +131,10 @@ fn cubic_on_a_short_path_is_reno() {
 
 #[test]
 fn whole_segments_lie_outside_in_two_points() {
-    // The deviation that docs/validation.md states, so that it stays true. At 1e-3 and 100 ms an aim that is a
-    // fraction ahead counts as one segment, which shows where the curve grows by less than one in an RTT. At
-    // 1e-2 and 10 ms 0.7 of 11 is 7, and Reno's window is followed up to 1/32 s late, three RTTs.
+    // Keeps the deviation as docs/validation.md states it. At 1e-3 and 100 ms a target that is a
+    // fraction of a segment ahead counts as one segment, which has an effect where the curve grows
+    // by less than one per RTT. At 1e-2 and 10 ms, 0.7 of 11 is 7, and the window follows that of
+    // Reno with a delay of up to 1/32 s, three RTTs.
     let seen = measure("cubic", Growth::Segments, 100, 1000, 38.0);
     assert!((45.0..47.0).contains(&seen), "{seen:.1}");
     let seen = measure("cubic", Growth::Segments, 10, 100, 12.0);

@@ -6,9 +6,9 @@ use common::{Fate, Line, secs, transfer};
 use sluice_core::Span;
 use sluice_tcp::{Config, Flags, Segment, cc};
 
-/// 24 segments of 1000 bytes by Reno over 100 ms of RTT; the third and the fifth are lost. Time
-/// in ms, sequence numbers from the first byte. The receiver acknowledges every second segment
-/// from the start, and what lies beyond a gap at once.
+/// 24 segments of 1000 bytes by Reno with an RTT of 100 ms; the third and the fifth are lost. Time
+/// in ms, sequence numbers from the first byte. The receiver acknowledges every second segment from
+/// the start, and segments beyond a gap at once.
 const EXPECTED: &str = "
   0 -> SYN                               | handshake: one RTT
  50 <- SYN ack 0                         |
@@ -62,7 +62,7 @@ const EXPECTED: &str = "
 
 fn describe(line: &Line) -> String {
     let s = &line.segment;
-    // Numbers count from the first byte; SYN has the one before.
+    // Numbers count from the first byte; SYN has the number before it.
     let number = |wire: u32| wire.wrapping_sub(1);
     let mut words = vec![
         (line.at.as_ns() / 1_000_000).to_string(),

@@ -38,8 +38,8 @@ fn a_clean_path_sees_no_retransmission() {
 
 #[test]
 fn slow_start_doubles_each_round_trip() {
-    // 70 segments at IW 10 need 10 + 20 + 40: three flights. The handshake takes one round
-    // trip of 100 ms, so the last data arrive at 50 + 100 * 3 ms and are acknowledged at 400.
+    // 70 segments at IW 10 need 10 + 20 + 40: three flights. The handshake takes one round trip of
+    // 100 ms, so the last data arrive at 50 + 100 * 3 ms and are acknowledged at 400 ms.
     let mut net = transfer(&config("reno"), 70 * 1448, Span::from_ms(50), |_, _| {
         Fate::Deliver
     });
@@ -60,13 +60,13 @@ fn the_last_segment_of_a_super_packet_is_pushed() {
     let data = |line: &&common::Line| line.to_server && line.segment.len > 0;
     let sent: Vec<_> = net.trace.iter().flatten().filter(data).collect();
     let is_pushed = |i: usize| sent[i].segment.flags.has(Flags::PSH);
-    // The handshake took 20 ms: 2 * 10 * 1448 bytes / 20 ms * 2^-10 s = 1414 bytes, and two segments
-    // are the least.
+    // The handshake took 20 ms: 2 * 10 * 1448 bytes / 20 ms * 2^-10 s = 1414 bytes, and the minimum
+    // is two segments.
     assert_eq!(
         (0..10).filter(|i| is_pushed(*i)).collect::<Vec<_>>(),
         [1, 3, 5, 7, 9]
     );
-    // Each ACK of a segment then lets two go.
+    // Each ACK of a segment then releases two.
     assert_eq!(
         (10..20).filter(|i| is_pushed(*i)).collect::<Vec<_>>(),
         [11, 13, 15, 17, 19]
@@ -93,7 +93,7 @@ fn one_loss_costs_one_retransmission_and_halves_reno() {
 
 #[test]
 fn a_lost_tail_is_probed_without_a_timeout() {
-    // The last segment (with FIN) is lost: nothing is SACKed, so only a probe can tell.
+    // The last segment (with FIN) is lost: nothing is SACKed, so only a probe can detect it.
     let mut first = true;
     let judge = |up: bool, s: &Segment| {
         if up && s.flags.has(Flags::FIN) && std::mem::take(&mut first) {
@@ -130,7 +130,7 @@ fn without_rack_a_lost_tail_takes_a_timeout() {
 
 #[test]
 fn the_timeout_backs_off_exponentially_until_the_peer_answers() {
-    // The path is dead from 50 ms on and alive again at 5 s.
+    // The path loses everything from 50 ms to 5 s.
     let mut net = transfer(&config("cubic"), 500_000, Span::from_ms(10), |_, _| {
         Fate::Deliver
     });
@@ -198,11 +198,11 @@ fn a_dead_peer_is_given_up() {
 
 #[test]
 fn a_delayed_burst_is_recognised_as_no_loss_and_the_window_restored() {
-    // What is sent between 300 and 700 ms arrives after 700 ms. The timeout of 20 + 200 ms
-    // expires meanwhile, and the late ACKs prove it wrong.
+    // Segments sent between 300 and 700 ms arrive after 700 ms. The timeout of 20 + 200 ms expires
+    // meanwhile, and the late ACKs show that it was spurious.
     let now = std::cell::Cell::new(0_u64);
     let now = &now;
-    // The receive buffer keeps the transfer going until then: 100 kB each 20 ms.
+    // The receive buffer makes the transfer last until then: 100 kB per 20 ms.
     let config = Config {
         receive_buffer: 100_000,
         ..config("cubic")
@@ -273,7 +273,7 @@ fn an_application_that_writes_little_never_grows_its_window() {
         net.client.write(1448);
         net.run_until(Time::ZERO + Span::from_ms(50 * i));
     }
-    // RFC 7661: one segment per round trip is no reason to go beyond the initial window.
+    // RFC 7661: one segment per round trip does not grow the window beyond its initial size.
     assert_eq!(net.client.snapshot().window.cwnd, 10 * 1448);
     assert_eq!(net.server.received(), 99 * 1448);
 }
@@ -337,9 +337,9 @@ fn sequence_numbers_may_wrap() {
 
 #[test]
 fn paced_segments_are_spread_over_the_round_trip() {
-    // A window of 100 kB (the peer's) and an RTT of 20 ms: Linux's pacing at 1.2 times that in
-    // congestion avoidance, or 2 times in slow start, leaves gaps of 65 % to 45 % of the RTT
-    // where an unpaced sender leaves nearly all of it.
+    // A peer's window of 100 kB and an RTT of 20 ms. Linux paces at 1.2 times that rate in
+    // congestion avoidance and at 2 times in slow start; an unpaced sender sends nearly the whole
+    // window in one burst.
     let longest_burst = |pacing| {
         let config = Config {
             pacing,
@@ -367,7 +367,7 @@ fn paced_segments_are_spread_over_the_round_trip() {
         longest
     };
     assert!(longest_burst(Pacing::Off) > 80_000);
-    // A burst is a millisecond's worth, here at most 100 kB * 2 / 20 = 10 kB.
+    // A burst is that of one millisecond, here at most 100 kB * 2 / 20 = 10 kB.
     assert!(longest_burst(Pacing::On) <= 10_000 + 1448);
 }
 
@@ -391,7 +391,7 @@ fn hystart_leaves_slow_start_before_the_queue_overflows() {
     let drops = |slow_start| {
         let config = Config {
             slow_start,
-            // A receiver that sizes its window by what arrives would limit the overshoot first.
+            // A receiver that adapts its window would limit the overshoot.
             initial_receive_window: 6 << 20,
             ..config("cubic")
         };
@@ -401,9 +401,9 @@ fn hystart_leaves_slow_start_before_the_queue_overflows() {
         assert!(net.run(secs(60)));
         net.queue_drops
     };
-    // Standard slow start overshoots the 208 + 200 packets that path and queue hold by as much.
-    // HyStart++ sees the RTT grow as soon as HyStart does, but goes on at a quarter of the pace for
-    // five rounds, which here is still too much.
+    // Path and queue hold 208 + 200 packets, and standard slow start overshoots by as many.
+    // HyStart++ detects the growth of the RTT as early as HyStart, but continues at a quarter of
+    // the pace for five rounds, which is too much here.
     assert!(drops(SlowStart::Standard) > 200);
     assert!(drops(SlowStart::HystartPlusPlus) < drops(SlowStart::Standard));
     assert_eq!(drops(SlowStart::Hystart), 0);
@@ -423,8 +423,8 @@ fn fate() -> impl Strategy<Value = Fate> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the network does to the first 120 segments, every byte arrives exactly once and
-    /// in order, both ends close, and nothing panics.
+    /// Whatever happens to the first 120 segments, every byte arrives exactly once and in order,
+    /// both ends close, and nothing panics.
     #[test]
     fn any_pattern_of_faults_delivers_everything(
         fates in prop::collection::vec(fate(), 120),
@@ -466,7 +466,7 @@ proptest! {
         }
     }
 
-    /// Calling the timeout handler and polling at other times than asked for changes nothing that
+    /// Calling the timeout handler and polling at other times than requested does not change what
     /// is sent.
     #[test]
     fn spurious_wake_ups_change_nothing(

@@ -6,7 +6,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sluice_core::{Rate, Span, Time};
+use sluice_core::packet::SPLIT_BELOW;
+use sluice_core::{Span, Time};
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::{NamespaceError, Privilege};
@@ -361,8 +362,6 @@ fn pool_size(scenario: &Scenario) -> PoolSize {
 
 /// Time for setting up before the clock's zero.
 const LEAD: Span = Span::from_ms(200);
-/// Super-packets are split on pipes slower than this, as CAKE does.
-const SPLIT_BELOW: Rate = Rate::from_bps(1_000_000_000);
 /// Packets for which there is room in each queue and each delay line: 128 MB of slots.
 const MOST_QUEUED: u64 = 65_536;
 

@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use sluice_core::param::Ratio;
+use sluice_core::traffic::{ObjectSize as Size, Spacing};
 use sluice_core::{Ecn, Span, Time};
 use sluice_sim::{
-    Config, ConfigError, Exchange, Link, LinkId, ListedDatagram, Ping, Route, Router, Size,
-    Spacing, Stalls, Tcp, Traffic, Udp, Web,
+    Config, ConfigError, Link, LinkId, Listed, ListedDatagram, Ping, Route, Router, Rr, Side,
+    Stalls, Tcp, Traffic, Udp, Web,
 };
 use sluice_tcp::{self as tcp, EcnMode, cc};
 
@@ -120,7 +121,7 @@ fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::
     // The client is where the payload comes from, so that every flow goes up on its own route; the
     // client of web pages is where they go.
     let mut client = flow.direction;
-    let (traffic, dscp) = match &flow.kind {
+    let (traffic, dscp): (Traffic, _) = match &flow.kind {
         FlowKind::Tcp(kind) => {
             let transfer = Tcp {
                 config: tcp(&kind.cc, kind.ecn)?,
@@ -128,7 +129,7 @@ fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::
                 repeat: kind.pause,
                 ..Tcp::default()
             };
-            (Traffic::Tcp(Box::new(transfer)), kind.dscp)
+            (transfer.into(), kind.dscp)
         }
         FlowKind::Udp(kind) => {
             let mut udp = Udp::constant(kind.rate, kind.size as u32);
@@ -140,11 +141,11 @@ fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::
                 (scenario::Spacing::RandomOnOff, (on, off)) => Spacing::RandomOnOff { on, off },
             };
             udp.ecn = if kind.ect { Ecn::Ect0 } else { Ecn::NotEct };
-            (Traffic::Udp(udp), kind.dscp)
+            (udp.into(), kind.dscp)
         }
         FlowKind::Voip(kind) => {
             let udp = Udp::constant(Voip::rate(), Voip::SIZE as u32);
-            (Traffic::Udp(udp), kind.dscp)
+            (udp.into(), kind.dscp)
         }
         FlowKind::Pcap(kind) => {
             let listed = kind.file.flow(instance.number).iter();
@@ -153,10 +154,11 @@ fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::
                 payload: u32::from(packet.payload),
                 ecn: Ecn::from_bits(packet.ecn),
             });
-            // The datagrams say rate and size themselves.
-            let mut udp = Udp::voip();
-            udp.listed = Some(listed.collect());
-            (Traffic::Udp(udp), kind.dscp)
+            let listed = Listed {
+                datagrams: listed.collect(),
+                sender: Side::Client,
+            };
+            (listed.into(), kind.dscp)
         }
         FlowKind::Ping(kind) => {
             let ping = Ping {
@@ -165,10 +167,10 @@ fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::
                 count: None,
                 is_udp: kind.protocol == Protocol::Udp,
             };
-            (Traffic::Ping(ping), kind.dscp)
+            (ping.into(), kind.dscp)
         }
         FlowKind::Rr(kind) => {
-            let exchange = Exchange {
+            let exchange = Rr {
                 config: tcp::Config {
                     // TCP_NODELAY, as programs of this kind set.
                     nagle: false,
@@ -178,7 +180,7 @@ fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::
                 response: kind.response.as_u64(),
                 think: kind.think,
             };
-            (Traffic::Exchange(Box::new(exchange)), kind.dscp)
+            (exchange.into(), kind.dscp)
         }
         FlowKind::Web(kind) => {
             client = match flow.direction {
@@ -192,7 +194,7 @@ fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::
                 size: size(kind.size),
                 request: kind.request.as_u64(),
             };
-            (Traffic::Web(Box::new(web)), kind.dscp)
+            (web.into(), kind.dscp)
         }
     };
     let addresses = match client {

@@ -8,6 +8,7 @@ use std::path::Path;
 use sluice_core::record::Fate;
 use sluice_core::{DropReason, Span, Time};
 use sluice_net::traffic::Stop;
+use sluice_tcp::cc;
 
 use crate::run::{RunError, run};
 use sluice_recording::metrics::measure;
@@ -303,12 +304,13 @@ fn an_unknown_congestion_control_is_named_with_its_place() {
     let error = simulate_in(folder.path(), &text).unwrap_err().to_string();
     // The eighth line, where the word begins: `cc = "` is six characters long.
     let place = folder.path().join("x.toml").display().to_string();
+    let known: Vec<&str> = cc::REGISTRY.iter().map(|entry| entry.name).collect();
+    let known = known.join(", ");
     assert_eq!(
         error,
         format!(
             "{place}:8:6: flow `bulk`: the simulator has no congestion control `cubik`; did you \
-             mean `cubic`? it has reno, cubic, bbr, dctcp, prague, ledbat, ledbat_5ms; `--backend live` takes what \
-             the kernel has"
+             mean `cubic`? it has {known}; `--backend live` takes what the kernel has"
         )
     );
 }

@@ -22,6 +22,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Cx, DropReason, Rate, Rng, Span, Time};
 use sluice_ipfw::show::Survey;
 use sluice_ipfw::{Firewall, Interface, Mode, Output};
@@ -82,8 +83,6 @@ impl Settings {
     }
 }
 
-/// Design, section 5: the threshold that CAKE has too.
-pub const SPLIT_BELOW: Rate = Rate::from_bps(1_000_000_000);
 /// 64 MiB of packets, and 64 MiB of super-packets: some 30 ms at 10 Gbit/s, or 0.5 s at 1 Gbit/s.
 pub const POOL: PoolSize = PoolSize {
     slots: 32_768,

@@ -25,7 +25,7 @@ fn a_router_applies_its_rules_and_pipes_in_both_directions() {
     };
     let mut echo = ping(Span::from_ms(100));
     echo.route = route.clone();
-    let udp = Flow::new(Traffic::Udp(Udp::constant(mbit(1), 972)), route);
+    let udp = Flow::new(Udp::constant(mbit(1), 972), route);
     let config = Config {
         routers: vec![router(commands)],
         ..exact(Vec::new(), vec![echo, udp], 1)
@@ -61,7 +61,7 @@ fn subscribers_behind_a_mask_get_a_pipe_each() {
         .collect();
     let config = Config {
         routers: vec![router(commands)],
-        jitter: sluice_sim::DEFAULT_JITTER,
+        jitter: HOST_JITTER,
         ..exact(links, flows, 30)
     };
     let (simulation, _) = run(&config);
@@ -88,7 +88,7 @@ fn a_router_executes_later_commands_at_their_time() {
         backward: vec![0],
         ..Route::default()
     };
-    let flow = Flow::new(Traffic::Udp(udp), route);
+    let flow = Flow::new(udp, route);
     let config = Config {
         routers: vec![rules],
         ..exact(Vec::new(), vec![flow], 4)

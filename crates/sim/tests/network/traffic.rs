@@ -6,7 +6,7 @@ use super::*;
 fn a_constant_rate_source_keeps_it_exactly() {
     // 1000-byte IP packets at 3 Mbit/s: one in 8/3 ms, 3750 in 10 s and one at the start.
     let udp = Udp::constant(mbit(3), 972);
-    let flow = Flow::new(Traffic::Udp(udp), dumbbell_route(Span::ZERO));
+    let flow = Flow::new(udp, dumbbell_route(Span::ZERO));
     let links = dumbbell(mbit(10), Span::from_ms(20), &queue("fifo"));
     let (simulation, notes) = run(&exact(links, vec![flow], 10));
     assert_eq!(simulation.totals(0).packets_sent, 3751);
@@ -25,7 +25,7 @@ fn bursts_and_poisson_sources_have_their_mean_rates() {
             spacing,
             ..Udp::constant(mbit(8), 972)
         };
-        let flow = Flow::new(Traffic::Udp(udp), dumbbell_route(Span::ZERO));
+        let flow = Flow::new(udp, dumbbell_route(Span::ZERO));
         let links = dumbbell(mbit(100), Span::from_ms(20), &queue("fifo"));
         let mut simulation = Simulation::new(&exact(links, vec![flow], 100)).unwrap();
         simulation.run(&mut ());
@@ -54,11 +54,13 @@ fn listed_datagrams_are_sent_at_their_own_instants_and_sizes() {
         datagram(5, 972, Ecn::Ect0),
         datagram(2000, 472, Ecn::Ce),
     ];
-    let mut udp = Udp::constant(mbit(1), 1);
-    udp.listed = Some(list.into());
-    let flow = Flow::new(Traffic::Udp(udp), dumbbell_route(Span::ZERO));
+    let listed = |datagrams: &[ListedDatagram]| Listed {
+        datagrams: datagrams.into(),
+        sender: Side::Client,
+    };
+    let flow = |datagrams| Flow::new(listed(datagrams), dumbbell_route(Span::ZERO));
     let links = dumbbell(mbit(1), Span::from_ms(20), &queue("fifo"));
-    let (simulation, notes) = run(&exact(links.clone(), vec![flow.clone()], 5));
+    let (simulation, notes) = run(&exact(links.clone(), vec![flow(&list)], 5));
     let totals = simulation.totals(0);
     assert_eq!((totals.packets_sent, totals.bytes_received), (3, 1516));
     let times: Vec<_> = notes
@@ -74,11 +76,7 @@ fn listed_datagrams_are_sent_at_their_own_instants_and_sizes() {
         expected.map(|(sent, received)| (at(sent), at(received)))
     );
 
-    let mut back = flow;
-    let Traffic::Udp(udp) = &mut back.traffic else {
-        unreachable!("it was made above");
-    };
-    udp.listed = Some([list[2], list[0]].into());
+    let back = flow(&[list[2], list[0]]);
     let error = Simulation::new(&exact(links, vec![back], 5)).err().unwrap();
     let text = error.to_string();
     assert!(text.starts_with("datagrams of flow 0 goes back"), "{text}");
@@ -95,7 +93,7 @@ fn the_shortest_transfer_goes_first_where_the_queue_asks_for_it() {
             tcp.bytes = Some(bytes);
             Flow {
                 start: Time::ZERO + Span::from_ms(at),
-                ..Flow::new(Traffic::Tcp(tcp.into()), dumbbell_route(Span::ZERO))
+                ..Flow::new(tcp, dumbbell_route(Span::ZERO))
             }
         };
         let mut flows = vec![sized(1_000_000, 0); 10];
@@ -116,12 +114,12 @@ fn the_shortest_transfer_goes_first_where_the_queue_asks_for_it() {
 
 #[test]
 fn a_sized_transfer_reports_its_completion_in_either_direction() {
-    for direction in [Direction::Up, Direction::Down] {
+    for sender in [Side::Client, Side::Server] {
         let links = dumbbell(mbit(100), Span::from_ms(20), &queue("fifo"));
         let mut flow = bulk("cubic");
         if let Traffic::Tcp(tcp) = &mut flow.traffic {
             tcp.bytes = Some(10 * 1448);
-            tcp.direction = direction;
+            tcp.sender = sender;
         }
         flow.start = Time::ZERO + Span::from_ms(500);
         let (simulation, notes) = run(&exact(links, vec![flow], 2));
@@ -130,7 +128,7 @@ fn a_sized_transfer_reports_its_completion_in_either_direction() {
         assert_eq!(done.start, Time::ZERO + Span::from_ms(500));
         // The handshake takes a round trip, the initial window of ten segments half of one (a
         // server waits for the client's ACK first), and 10 * 120 us of transmission.
-        let trips = if direction == Direction::Up { 30 } else { 40 };
+        let trips = if sender == Side::Client { 30 } else { 40 };
         let expected = Span::from_ms(trips) + Span::from_us(1200);
         let seen = done.end.since(done.start);
         // Transmission of the handshake's segments, under 5 us each
@@ -174,10 +172,10 @@ fn pages_are_fetched_and_their_connections_cleared_away() {
     let links = dumbbell(mbit(100), Span::from_ms(20), &queue("fq_codel"));
     let web = Web {
         objects: 4,
-        size: Size::Fixed(20_000),
+        size: ObjectSize::Fixed(20_000),
         ..Web::new(Span::from_ms(100))
     };
-    let flow = Flow::new(Traffic::Web(web.into()), dumbbell_route(Span::ZERO));
+    let flow = Flow::new(web, dumbbell_route(Span::ZERO));
     let (simulation, notes) = run(&exact(links, vec![flow], 100));
     let totals = simulation.totals(0);
     // Poisson with mean 1000; five standard deviations

@@ -1,18 +1,37 @@
-//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): a model of the path, made of
-//! the highest recent delivery rate and the lowest recent RTT, sets the pacing rate and the
-//! window. Losses matter only for one round trip.
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): a model of the path, made of the
+//! highest recent delivery rate and the lowest recent RTT, determines the pacing rate and the
+//! window. A loss has an effect for one round trip only.
 //!
 //! Fixed point: gains in 1/256, as in Linux; rates in bytes per second.
 //!
 //! Deviations:
-//! 1. no detection of token-bucket policers and no compensation for ACK aggregation (both came
-//!    to Linux after the draft);
-//! 2. the pacing rate is 1 % under the estimate (Linux), so that a queue drains;
+//! 1. no detection of token-bucket policers and no compensation for ACK aggregation (both were
+//!    added to Linux after the draft);
+//! 2. the pacing rate is 1 % below the estimate (Linux), so that a queue drains;
 //! 3. samples taken while the RTT is being probed are not flagged as application-limited; the
 //!    filter over ten round trips ignores them anyway.
 
-use super::{Ack, CongestionControl, Episode, Params, Phase, Signal, Window, scale};
+use super::{
+    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Phase, Signal, Window,
+    scale,
+};
+use crate::config::{EcnMode, SlowStart};
+use alloc::boxed::Box;
 use sluice_core::{Rate, Span, Time};
+
+/// BBR version 1.
+pub static BBR: Descriptor = Descriptor {
+    name: "bbr",
+    summary: "BBR version 1: paces at the measured bottleneck rate, ignores losses",
+    source: "draft-cardwell-iccrg-bbr-congestion-control-00",
+    ecn: EcnMode::Off,
+    paces: true,
+    slow_start: SlowStart::Standard,
+    has_abe: false,
+    has_hystart: false,
+    initial_window: INITIAL_WINDOW,
+    create: |params| Box::new(Bbr::new(params)),
+};
 
 /// The four states (§4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +118,7 @@ impl Bbr {
         }
     }
 
-    /// §4.1.1.5: application-limited samples count only if they are higher.
+    /// §4.1.1.5: an application-limited sample counts only if it is higher than the maximum.
     fn update_bandwidth(&mut self, ack: &Ack) {
         let ns = ack.rate.interval.as_ns();
         if ack.rate.delivered == 0 || ns == 0 {
@@ -165,7 +184,8 @@ impl Bbr {
         }
     }
 
-    /// §4.3.4.2 and §4.3.4.3: any phase but the draining one may be the first; the seed chooses.
+    /// §4.3.4.2 and §4.3.4.3: any phase except the draining one may be the first; the seed chooses
+    /// it.
     fn enter_probe_bw(&mut self, now: Time) {
         self.mode = Mode::ProbeBw;
         self.pacing_gain = UNIT;
@@ -267,7 +287,7 @@ impl Bbr {
     /// §4.2.3.6.
     fn set_cwnd(&mut self, ack: &Ack, window: &mut Window) {
         let target = self.inflight(self.cwnd_gain);
-        // §4.2.3.4: for the first round of a recovery only what was delivered is sent.
+        // §4.2.3.4: in the first round of a recovery only as much is sent as was delivered.
         if ack.lost > 0 {
             window.cwnd = window.cwnd.saturating_sub(ack.lost).max(self.mss);
         }
@@ -328,7 +348,7 @@ impl CongestionControl for Bbr {
     fn on_congestion(&mut self, signal: Signal, _episode: &Episode, window: &mut Window) {
         self.save_cwnd(window.cwnd);
         if signal == Signal::Timeout {
-            // Linux: the pipe must be found full anew, and the window recovers by slow start.
+            // Linux: the test for a full pipe starts again, and the window recovers by slow start.
             self.full_bandwidth = 0;
             self.conserves_packets = false;
             self.was_repairing = true;
@@ -341,7 +361,7 @@ impl CongestionControl for Bbr {
     }
 
     fn on_resume(&mut self, _now: Time, _idle: Span, _window: &mut Window) {
-        // §4.3.4.4: after idling the pipe is filled at the estimated rate.
+        // §4.3.4.4: after an idle period the pipe is filled at the estimated rate.
         self.idle_restart = true;
         if self.mode == Mode::ProbeBw {
             self.pacing_rate = scale(self.bandwidth.max(), 99, 100);
@@ -361,8 +381,8 @@ impl CongestionControl for Bbr {
     }
 }
 
-/// The maximum over the last ten rounds, by keeping the best of three sub-windows (the filter of
-/// Kathleen Nichols that Linux uses): O(1) in time and space.
+/// The maximum over the last ten rounds, from the maxima of three sub-windows (the filter of
+/// Kathleen Nichols that Linux uses): constant time and space.
 #[derive(Clone, Copy, Debug, Default)]
 struct WindowedMax {
     best: [(u64, u64); 3],
@@ -387,7 +407,7 @@ impl WindowedMax {
         }
         let age = round - self.best[0].0;
         if age > BANDWIDTH_ROUNDS {
-            // The best has aged out: the second takes its place.
+            // The best has expired; the second best takes its place.
             self.best = [self.best[1], self.best[2], sample];
             if round - self.best[0].0 > BANDWIDTH_ROUNDS {
                 self.best = [self.best[1], self.best[2], sample];

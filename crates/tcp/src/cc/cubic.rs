@@ -1,37 +1,55 @@
-//! CUBIC (RFC 9438): the window is a cubic function of the time since the last reduction,
-//! flat around the size at which the last loss occurred, and never below what Reno would have.
+//! CUBIC (RFC 9438): the window is a cubic function of the time since the last reduction, flat
+//! around the size at which the last loss occurred, and never below the window of Reno.
 //!
-//! Fixed point: time in 2^-20 s (0.95 us), windows in bytes. The cube of a time and its
-//! product with C fit 128 bits; the cube root is an exact integer root.
+//! Fixed point: time in 2^-20 s (0.95 us), windows in bytes. The cube of a time and its product
+//! with C fit 128 bits; the cube root is an exact integer root.
 //!
 //! Deviations:
 //! 1. slow start is that of [`super::hystart`], with HyStart++ only on request (RFC 9438 §4.10
 //!    recommends it);
-//! 2. the base of a reduction is the smaller of the window and FlightSize (RFC 9438 §4.6
-//!    allows the window when it was used up, and so it is taken here, as in Linux);
-//! 3. time that the application spent idle is taken out of the epoch (RFC 9438 §4.2 and §5.8), but not time in
-//!    which it sent less than the window allowed, as in Linux;
-//! 4. the target is the curve one *least* RTT ahead, as in Linux, where RFC 9438 §4.2 takes the
-//!    smoothed one: behind a full buffer of a second the two differ by a second of growth;
-//! 5. until the first loss has told W_max, a window grows by a twentieth per RTT at least, as in
-//!    Linux: a curve that starts flat at the end of slow start would probe for seconds;
-//! 6. growth counts in whole segments and computes seldom, as in Linux (see `cubic/whole.rs`), unless
-//!    [`Growth::Bytes`] asks for the formula;
-//! 7. a reduction counts in whole segments, rounded down, as Linux does: 0.7 of four is two, and a
-//!    window that is only some bytes below W_max does not release bandwidth (§4.7); a mark leaves two
-//!    segments at least, where §4.6 goes down to one;
-//! 8. an undone reduction restores W_max, but the curve begins anew (§4.9.2 restores all of it).
+//! 2. the base of a reduction is the smaller of the window and FlightSize (RFC 9438 §4.6 allows the
+//!    window when it was used up, which is done here, as in Linux);
+//! 3. idle periods of the application are excluded from the epoch (RFC 9438 §4.2 and §5.8), but not
+//!    periods in which it sends less than the window allows, as in Linux;
+//! 4. the target is the curve one *minimum* RTT ahead, as in Linux, where RFC 9438 §4.2 takes the
+//!    smoothed RTT: with a full buffer of one second the two differ by one second of growth;
+//! 5. until the first loss has determined W_max, a window grows by at least a twentieth per RTT, as
+//!    in Linux: a curve that starts flat at the end of slow start would probe for seconds;
+//! 6. growth is counted in whole segments and computed seldom, as in Linux (see `cubic/whole.rs`),
+//!    unless [`Growth::Bytes`] selects the formula;
+//! 7. a reduction is counted in whole segments, rounded down, as in Linux: 0.7 of four is two, and
+//!    a window that is only some bytes below W_max does not release bandwidth (§4.7). A mark leaves
+//!    at least two segments, where §4.6 goes down to one;
+//! 8. an undone reduction restores W_max, but the curve starts again (§4.9.2 restores all of it).
 //!
-//! Defaults: C = 0.4, beta = 0.7 (RFC 9438 §5.1, §4.6), fast convergence on (§4.7). RFC 8312 has the same
-//! formulas under §4.1 to §4.6, but W_est by time and without the bounds of the target.
+//! Defaults: C = 0.4, beta = 0.7 (RFC 9438 §5.1, §4.6), fast convergence on (§4.7). RFC 8312 has
+//! the same formulas under §4.1 to §4.6, but W_est by time and without the bounds of the target.
 
 mod whole;
 
 use super::hystart::SlowStart;
-use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale, whole};
-use crate::config::Growth;
+use super::{
+    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
+    whole,
+};
+use crate::config::{self, EcnMode, Growth};
+use alloc::boxed::Box;
 use sluice_core::{Span, Time};
 use whole::Steps;
+
+/// CUBIC.
+pub static CUBIC: Descriptor = Descriptor {
+    name: "cubic",
+    summary: "CUBIC: a cubic function of the time since the last loss; the default of Linux",
+    source: "RFC 9438",
+    ecn: EcnMode::Classic,
+    paces: false,
+    slow_start: config::SlowStart::Hystart,
+    has_abe: true,
+    has_hystart: true,
+    initial_window: INITIAL_WINDOW,
+    create: |params| Box::new(Cubic::new(params)),
+};
 
 /// State of one connection.
 #[derive(Clone, Debug)]
@@ -41,7 +59,7 @@ pub struct Cubic {
     slow_start: SlowStart,
     /// Window before the last reduction, after fast convergence (RFC 9438 §4.1.2: W_max).
     w_max: u64,
-    /// Whether a loss has told W_max; a timeout forgets it (RFC 9438 §4.8).
+    /// Whether a loss has determined W_max; a timeout resets it (RFC 9438 §4.8).
     knows_w_max: bool,
     /// Window before the last reduction (cwnd_prior).
     cwnd_prior: u64,
@@ -49,13 +67,13 @@ pub struct Cubic {
     epoch: Option<Time>,
     /// Time at which the curve reaches W_max, in 2^-20 s since the epoch (K).
     k: u64,
-    /// Window that Reno would have (W_est), and the part of it that is less than a byte.
+    /// Window of Reno (W_est), and the part of it that is less than a byte.
     w_est: u64,
     w_est_remainder: u64,
     cwnd_remainder: u64,
     growth: Growth,
     steps: Steps,
-    /// What the last reduction replaced.
+    /// The state before the last reduction.
     saved: (u64, bool, u64),
 }
 
@@ -85,8 +103,8 @@ impl Cubic {
         if self.w_max > cwnd {
             self.k = k_of(self.w_max - cwnd, self.mss);
         } else {
-            // RFC 9438 §4.8 and §4.10: after a timeout, and after a slow start that no loss ended, the
-            // curve starts at its flat point.
+            // RFC 9438 §4.8 and §4.10: after a timeout, and after a slow start that no loss ended,
+            // the curve starts at its flat point.
             self.k = 0;
             self.w_max = cwnd;
         }
@@ -177,7 +195,7 @@ impl CongestionControl for Cubic {
         self.saved = (self.w_max, self.knows_w_max, self.cwnd_prior);
         let cwnd = whole(window.cwnd.min(episode.flight), self.mss);
         self.cwnd_prior = cwnd;
-        // RFC 9438 §4.7: a flow that did not reach its old W_max gives up some more.
+        // RFC 9438 §4.7: a flow that did not reach its old W_max releases more bandwidth.
         self.w_max = if cwnd < self.w_max {
             scale(cwnd, 17, 20)
         } else {
@@ -201,7 +219,7 @@ impl CongestionControl for Cubic {
     }
 
     fn on_undo(&mut self, _window: &mut Window) {
-        // RFC 9438 §4.9.2: restores the variables of before the reduction.
+        // RFC 9438 §4.9.2: restores the variables from before the reduction.
         (self.w_max, self.knows_w_max, self.cwnd_prior) = self.saved;
         self.epoch = None;
     }
@@ -309,7 +327,7 @@ mod tests {
             cubic.on_congestion(Signal::Loss, &episode, &mut window);
             assert_eq!(window.ssthresh, expected * MSS);
         }
-        // 500 bytes less than at the last loss are the same ten segments: nothing to give up.
+        // 500 bytes less than at the last loss are the same ten segments: no bandwidth is released.
         let mut cubic = Cubic::new(&testing::PARAMS);
         let mut window = testing::window(10);
         window.cwnd += 700;
@@ -340,10 +358,10 @@ mod tests {
         cubic.w_max = 100 * MSS;
         cubic.knows_w_max = true;
         cubic.cwnd_prior = 100 * MSS;
-        // An RTT of 1 ms: the cubic function hardly moves, so W_est rules. 17 windows of
-        // acknowledgements make 9 segments, less what the growing divisor takes away:
-        // dW = 9/17 * acked / W with acked = 17 * 70 gives W^2 = 70^2 + 2 * 9/17 * 1190, and
-        // sqrt(4900 + 1260) = 78.49 segments.
+        // An RTT of 1 ms: the cubic function hardly moves, so W_est counts. 17 windows of
+        // acknowledgements add 9 segments, less the effect of the growing divisor: dW = 9/17 *
+        // acked / W with acked = 17 * 70 gives W^2 = 70^2 + 2 * 9/17 * 1190, and sqrt(4900 + 1260)
+        // = 78.49 segments.
         for _ in 0..17 * 70 {
             let ack = Ack {
                 min_rtt: Span::from_ms(1),
@@ -359,9 +377,9 @@ mod tests {
         let mut cubic = Cubic::new(&testing::PARAMS);
         let mut window = testing::window(100);
         window.ssthresh = window.cwnd;
-        // 100 segments acknowledged in one instant: the curve and Reno's estimate (9/17 of a
-        // segment) hardly move. Each adds 1/20 of a segment, 50 bytes, less what the division of
-        // a window by 20 leaves over: below 20/100000 of it.
+        // 100 segments acknowledged at one instant: the curve and Reno's estimate (9/17 of a
+        // segment) hardly move. Each adds 1/20 of a segment, 50 bytes, less the remainder of the
+        // division of a window by 20: below 20/100000 of it.
         for _ in 0..100 {
             cubic.on_ack(&testing::ack(MSS), &mut window);
         }
@@ -394,8 +412,9 @@ mod tests {
         cubic.knows_w_max = true;
         let mut window = testing::window(10);
         window.ssthresh = window.cwnd;
-        // An ACK each 40 ms, so that every one computes anew. 10 * 15/8 = 18 acknowledged are one
-        // segment of Reno's, and the 19th sees it; the curve has grown by 0.4 * 0.8^3 = 0.2.
+        // An ACK every 40 ms, so that each one computes again. 10 * 15/8 = 18 acknowledged segments
+        // add one to Reno's window, and the 19th ACK finds it; the curve has grown by 0.4 * 0.8^3 =
+        // 0.2.
         for number in 1..=19_u64 {
             let ack = Ack {
                 now: Time::ZERO + Span::from_ms(40 * number),

@@ -1,19 +1,37 @@
 //! DCTCP (RFC 8257): the window is reduced in proportion to the fraction of marked bytes.
 //!
-//! The receiver echoes each CE (RFC 8257 §3.2), the sender estimates once per window which
-//! fraction of the bytes was marked, and a marked window costs half of that estimate. Growth
+//! The receiver echoes each CE (RFC 8257 §3.2), the sender estimates once per window which fraction
+//! of the bytes was marked, and a window with marks is reduced by half of that estimate. Growth
 //! (§3.4) and the reaction to loss (§3.5) are those of Reno.
 //!
 //! Deviations:
-//! 1. bytes count as acknowledged when they are delivered, SACKed or not, as in Linux (§3.3, step 1 ignores
-//!    SACK);
+//! 1. bytes count as acknowledged when they are delivered, cumulatively or by SACK, as in Linux
+//!    (§3.3, step 1 ignores SACK);
 //! 2. SYN, pure ACKs and retransmissions are Not-ECT (§3.6 and §4.1 recommend ECT for them).
 //!
-//! Fixed point: alpha in 2^-20. Defaults: g = 1/16 (§4.2), alpha starts at 1 (§3.3), so the first mark
-//! halves the window.
+//! Fixed point: alpha in 2^-20. Defaults: g = 1/16 (§4.2), alpha starts at 1 (§3.3), so the first
+//! mark halves the window.
 
 use super::hystart::SlowStart;
-use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale};
+use super::{
+    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
+};
+use crate::config::{self, EcnMode};
+use alloc::boxed::Box;
+
+/// DCTCP.
+pub static DCTCP: Descriptor = Descriptor {
+    name: "dctcp",
+    summary: "DCTCP: reduces in proportion to the fraction of marked bytes; needs ECN",
+    source: "RFC 8257",
+    ecn: EcnMode::Dctcp,
+    paces: false,
+    slow_start: config::SlowStart::Standard,
+    has_abe: false,
+    has_hystart: false,
+    initial_window: INITIAL_WINDOW,
+    create: |params| Box::new(Dctcp::new(params)),
+};
 
 /// State of one connection.
 #[derive(Clone, Debug)]
@@ -58,7 +76,8 @@ impl Alpha {
         if self.bytes_acked > 0 {
             let marked = self.bytes_marked.min(self.bytes_acked);
             let fraction = scale(Alpha::ONE, marked, self.bytes_acked);
-            // RFC 8257 §4.2: a value whose sixteenth rounds to nothing becomes zero, which it would never reach.
+            // RFC 8257 §4.2: a value whose sixteenth rounds to zero is set to zero, which it would
+            // never reach.
             let lost = if self.value < 16 {
                 self.value
             } else {
@@ -115,7 +134,7 @@ impl CongestionControl for Dctcp {
         let base = window.cwnd.min(episode.flight);
         let reduced = match signal {
             Signal::Ecn => self.alpha.reduce(base),
-            // RFC 8257 §3.5: a loss is answered as by any other TCP.
+            // RFC 8257 §3.5: the reaction to a loss is that of any other TCP.
             Signal::Loss | Signal::Timeout => base / 2,
         };
         window.ssthresh = reduced.max(2 * self.mss);
@@ -155,14 +174,14 @@ mod tests {
         for _ in 0..200 {
             round(&mut dctcp, &mut window, 3);
         }
-        // The average settles at 0.3, less the rounding of each step (16 * 2^-20).
+        // The average converges to 0.3, less the rounding of each step (16 * 2^-20).
         assert!(dctcp.variable().1.abs_diff(300_000) < 50);
     }
 
     #[test]
     fn without_marks_alpha_reaches_zero() {
-        // 15/16 of 2^20 a round come to less than 16 after ln(2^16) / ln(16/15) = 172 rounds; the roundings
-        // (half a unit a round) keep it there some rounds longer, as 16 takes 1 away each time.
+        // Multiplied by 15/16 each round, 2^20 is below 16 after ln(2^16) / ln(16/15) = 172 rounds.
+        // Rounding (half a unit per round) delays it by some rounds.
         let mut alpha = Alpha::new();
         for _ in 0..240 {
             alpha.count(10, 0);

@@ -1,10 +1,9 @@
 //! Slow start and its early end, shared by Reno and CUBIC.
 //!
-//! HyStart++ (RFC 9406) leaves slow start when the least RTT of a round has grown, first into
-//! a conservative slow start that grows a quarter as fast, so that a false alarm costs little.
-//! The older HyStart of Linux's CUBIC (Ha and Rhee, "Taming the Elephants", 2011) goes to
-//! congestion avoidance at once, on a grown RTT or on a train of ACKs longer than half the
-//! least RTT.
+//! HyStart++ (RFC 9406) leaves slow start when the minimum RTT of a round has grown. A conservative
+//! slow start follows, which grows a quarter as fast, so that a false alarm costs little. The older
+//! HyStart of Linux's CUBIC (Ha and Rhee, "Taming the Elephants", 2011) enters congestion avoidance
+//! at once when the RTT has grown or a train of ACKs is longer than half the minimum RTT.
 
 use super::{Ack, Params, Window};
 use crate::config::SlowStart as Mode;
@@ -23,12 +22,12 @@ pub struct SlowStart {
     samples: u32,
     round_min: Span,
     last_round_min: Span,
-    /// Least RTT seen at the entry to conservative slow start; none outside of it.
+    /// Minimum RTT at the start of conservative slow start; none outside of it.
     baseline: Option<Span>,
     conservative_rounds: u32,
-    /// Bytes that a divided growth left over.
+    /// Remainder of a divided growth.
     remainder: u64,
-    /// Linux's HyStart: least RTT of the connection.
+    /// Linux's HyStart: minimum RTT of the connection.
     delay_min: Span,
 }
 
@@ -52,8 +51,8 @@ impl SlowStart {
         }
     }
 
-    /// Starts afresh, after a timeout. Neither variant acts again after the first loss
-    /// (RFC 9406 §4.3 asks for it in the initial slow start only).
+    /// Resets the state after congestion. HyStart++ does not act again after the first loss (RFC
+    /// 9406 §4.3 recommends it for the initial slow start only).
     pub fn on_congestion(&mut self) {
         self.baseline = None;
         self.remainder = 0;
@@ -62,7 +61,7 @@ impl SlowStart {
         }
     }
 
-    /// Grows the window by what `ack` delivered, up to ssthresh; returns the bytes left over
+    /// Grows the window by the bytes that `ack` delivered, up to ssthresh; returns the bytes left
     /// for congestion avoidance.
     pub fn on_ack(&mut self, ack: &Ack, window: &mut Window) -> u64 {
         match self.mode {
@@ -75,8 +74,8 @@ impl SlowStart {
         }
         let mut growth = ack.delivered;
         if self.mode == Mode::HystartPlusPlus {
-            // RFC 9406 §4.2: cwnd += min(N, L * SMSS), and a quarter of it in conservative slow start;
-            // §4.3: L = 8 unless paced.
+            // RFC 9406 §4.2: cwnd += min(N, L * SMSS), and a quarter of it in conservative slow
+            // start; §4.3: L = 8 unless paced.
             if !self.is_paced {
                 growth = growth.min(8 * self.mss);
             }
@@ -107,7 +106,7 @@ impl SlowStart {
             self.samples = 0;
             if self.baseline.is_some() {
                 self.conservative_rounds += 1;
-                // RFC 9406 §4.2: after CSS_ROUNDS rounds the pipe is taken to be full.
+                // RFC 9406 §4.2: after CSS_ROUNDS rounds slow start ends.
                 if self.conservative_rounds >= CSS_ROUNDS {
                     window.ssthresh = window.cwnd;
                     self.baseline = None;
@@ -122,7 +121,7 @@ impl SlowStart {
             return;
         }
         match self.baseline {
-            // RFC 9406 §4.2: the RTT has shrunk again, so the exit was spurious.
+            // RFC 9406 §4.2: the RTT has decreased again, so the exit was spurious.
             Some(baseline) if self.round_min < baseline => self.baseline = None,
             Some(_) => {}
             None if self.last_round_min != Span::MAX => {
@@ -153,8 +152,8 @@ impl SlowStart {
         }
         if ack.now.since(self.last_ack) <= LINUX_ACK_DELTA {
             self.last_ack = ack.now;
-            // Half of the least RTT (all of it when pacing spreads the ACKs), and as much of
-            // the time that four of the largest super-packets take to send, at most 1 ms.
+            // The minimum RTT and the time that four of the largest super-packets take to send, at
+            // most 1 ms; half of both, unless pacing spreads the ACKs.
             let burst = super::scale(4 * 65_536, ack.srtt.as_ns(), (2 * window.cwnd).max(1));
             let threshold = self.delay_min.as_ns() + burst.min(1_000_000);
             let threshold = if self.is_paced {
@@ -180,7 +179,7 @@ impl SlowStart {
     }
 }
 
-/// RFC 9406 §4.3; Linux's HyStart has the same three.
+/// RFC 9406 §4.3. The first three are the same in Linux's HyStart.
 const MIN_RTT_THRESH: Span = Span::from_ms(4);
 const MAX_RTT_THRESH: Span = Span::from_ms(16);
 const N_RTT_SAMPLE: u32 = 8;
@@ -202,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Feeds rounds of ten ACKs with the given RTT; returns the window after each.
+    /// Processes rounds of ten ACKs with the given RTTs; returns the window after each.
     fn windows(mode: Mode, rtts_ms: &[u64]) -> alloc::vec::Vec<(u64, bool)> {
         let mut slow_start = SlowStart::new(&params(mode));
         let mut window = testing::window(100);
@@ -241,7 +240,7 @@ mod tests {
         let seen = windows(Mode::HystartPlusPlus, &[20, 24, 24, 24, 24, 24, 24, 24]);
         assert_eq!(seen[0], (110, true));
         assert_eq!(seen[1], (117, true));
-        // Four more rounds of 2.5 segments, and the fifth finds the pipe full.
+        // Four more rounds of 2.5 segments; with the fifth round slow start ends.
         assert_eq!(seen[5], (127, true));
         assert!(!seen[6].1);
     }

@@ -1,30 +1,33 @@
-//! LEDBAT (RFC 6817): a scavenger, which holds the delay that it adds to a path near a target and
-//! makes way for others.
+//! LEDBAT (RFC 6817): a scavenger, which keeps the delay that it adds to a path near a target and
+//! yields to other flows.
 //!
-//! The window follows the delay of the way out: below the target it grows, above it shrinks, in
-//! proportion to the distance (RFC 6817 §2.4.2). A loss or a mark halves it, as in standard TCP. There is
-//! no slow start.
+//! The window follows the one-way delay of the data: it grows below the target and shrinks above
+//! it, in proportion to the distance (RFC 6817 §2.4.2). A loss or a mark halves it, as in standard
+//! TCP. There is no slow start.
 //!
-//! Units: bytes, nanoseconds; the fraction of a byte that a step of the window leaves is carried.
+//! Units: bytes, nanoseconds. Fractions of a byte are carried from step to step.
 //!
-//! Settled here, where RFC 6817 leaves it open or TCP differs from what it assumes:
-//! 1. the delay of a packet is the difference of the ACK's two timestamps: the receiver's clock when the
-//!    ACK left, and the sender's when the packet did (§4.1). It includes the time that a delayed ACK
-//!    waited, which FILTER() takes out;
-//! 2. FILTER() is the least of the last four delays that are not older than a round trip (§2.4.2: a MIN
-//!    filter, against delayed ACKs in TCP; §2.5: at least 4 samples, none older than an RTT);
-//! 3. several minutes without a sample enter as many empty minima (§2.4.2, the paragraph on idle times,
-//!    where the pseudocode shifts the list once);
-//! 4. proportional rate reduction takes the window down to the half, and timeouts are TCP's own (§2.4.2:
-//!    if implemented in TCP, RFC 6298), from one segment upwards as after any other ACK.
+//! Choices where RFC 6817 leaves one, or where TCP differs from what it assumes:
+//! 1. the delay of a packet is the difference of the ACK's two timestamps: the receiver's clock
+//!    when the ACK left, and the sender's when the packet did (§4.1). It includes the time of a
+//!    delayed ACK, which FILTER() removes;
+//! 2. FILTER() is the least of the last four delays that are not older than a round trip (§2.4.2: a
+//!    MIN filter, against delayed ACKs in TCP; §2.5: at least 4 samples, none older than an RTT);
+//! 3. several minutes without a sample add as many empty minima (§2.4.2, the paragraph on idle
+//!    times; the pseudocode shifts the list once);
+//! 4. proportional rate reduction halves the window, and timeouts are those of TCP (§2.4.2: if
+//!    implemented in TCP, RFC 6298). After a timeout the window grows from one segment by the same
+//!    rule.
 
-use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale};
+use super::{Ack, CongestionControl, Descriptor, Episode, Params, Signal, Window, scale};
+use crate::config::{EcnMode, SlowStart};
+use alloc::boxed::Box;
 use sluice_core::{Span, Time};
 
-/// The two parameters that flows are given.
+/// The two parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// TARGET: the queueing delay that it may add.
+    /// TARGET: the queueing delay that the flow may add.
     pub target: Span,
     /// GAIN: segments by which the window grows in a round trip without queueing delay.
     pub gain: u32,
@@ -43,12 +46,35 @@ impl Settings {
     };
 }
 
+/// LEDBAT.
+pub static LEDBAT: Descriptor = Descriptor {
+    name: "ledbat",
+    summary: "LEDBAT: adds at most 100 ms of delay and makes way for others; not in Linux",
+    source: "RFC 6817",
+    ecn: EcnMode::Classic,
+    paces: false,
+    slow_start: SlowStart::Standard,
+    has_abe: false,
+    has_hystart: false,
+    initial_window: INIT_CWND,
+    create: |params| Box::new(Ledbat::new(params, Settings::RFC_6817)),
+};
+
+/// LEDBAT as RFC 7928 wants it for tests of AQMs.
+pub static LEDBAT_5MS: Descriptor = Descriptor {
+    name: "ledbat_5ms",
+    summary: "LEDBAT with a target of 5 ms and a gain of 10; not in Linux",
+    source: "RFC 6817, RFC 7928 section 5.4",
+    create: |params| Box::new(Ledbat::new(params, Settings::RFC_7928)),
+    ..LEDBAT
+};
+
 /// State of one connection.
 #[derive(Clone, Debug)]
 pub struct Ledbat {
     mss: u64,
     settings: Settings,
-    /// base_delays: the least delay of each of the last minutes, the present one last.
+    /// base_delays: the minimum delay of each of the last minutes, the present one last.
     base_delays: [Span; BASE_HISTORY],
     /// The minute of the last of them; none before the first sample.
     minute: Option<u64>,
@@ -56,7 +82,7 @@ pub struct Ledbat {
     current_delays: [(Time, Span); CURRENT_FILTER],
     oldest: usize,
     queueing_delay: Span,
-    /// What the window has yet to change by, in bytes times bytes.
+    /// Change of the window still to be made, in bytes times bytes.
     owed: i128,
 }
 
@@ -132,8 +158,8 @@ impl CongestionControl for Ledbat {
     }
 
     fn on_congestion(&mut self, _signal: Signal, _episode: &Episode, window: &mut Window) {
-        // RFC 6817 §2.4.2: cwnd = min(cwnd, max(cwnd / 2, MIN_CWND * MSS)); §1.3: a mark is
-        // answered as a loss is.
+        // RFC 6817 §2.4.2: cwnd = min(cwnd, max(cwnd / 2, MIN_CWND * MSS)); §1.3: the reaction to a
+        // mark is that to a loss.
         let half = scale(window.cwnd, 1, 2).max(MIN_CWND * self.mss);
         window.ssthresh = half.min(window.cwnd);
         self.owed = 0;
@@ -144,22 +170,22 @@ impl CongestionControl for Ledbat {
     }
 }
 
-/// RFC 6817 §2.5: minutes of which the least delay is kept.
+/// RFC 6817 §2.5: minutes whose minimum delay is kept.
 const BASE_HISTORY: usize = 10;
 /// RFC 6817 §2.5: at least 4 samples in each RTT.
 const CURRENT_FILTER: usize = 4;
-/// RFC 6817 §2.5: segments beyond the flight that the window may be.
+/// RFC 6817 §2.5: segments by which the window may exceed the flight.
 const ALLOWED_INCREASE: u64 = 1;
 /// RFC 6817 §2.5, INIT_CWND: segments at the start.
-pub(super) const INIT_CWND: u32 = 2;
-/// RFC 6817 §2.5: the least window in segments.
+const INIT_CWND: u32 = 2;
+/// RFC 6817 §2.5: the smallest window in segments.
 const MIN_CWND: u64 = 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cc::Phase;
     use crate::cc::testing::{self, MSS};
-    use crate::cc::{Descriptor, LEDBAT, LEDBAT_5MS, Phase};
 
     const fn ms(n: u64) -> Span {
         Span::from_ms(n)
@@ -186,7 +212,7 @@ mod tests {
             let mut ledbat = Ledbat::new(&testing::PARAMS, settings);
             let mut window = testing::window(20);
             let start = window.cwnd;
-            // One round trip: the ACKs of 20 segments come together.
+            // One round trip: 20 segments are acknowledged at once.
             ledbat.on_ack(&ack(0, ms(10), 20, 1000), &mut window);
             // GAIN * 1 * 20 segments * MSS / 20 segments
             assert_eq!(window.cwnd - start, (expected - 20) * MSS);
@@ -209,7 +235,7 @@ mod tests {
     fn fractions_of_a_byte_are_carried() {
         let mut ledbat = new();
         let mut window = testing::window(1000);
-        // Each adds MSS / 1000 = 1 byte at 1000 segments, and less and less as they come: the sum of
+        // Each adds MSS / 1000 = 1 byte at 1000 segments, and less as the window grows: the sum of
         // 10^6 / cwnd from 10^6 bytes on. 500 of them: cwnd^2 grows by 2 * 500 * 10^6, so cwnd is
         // sqrt(10^12 + 10^9) = 1000499.9.
         for _ in 0..500 {
@@ -222,10 +248,10 @@ mod tests {
     fn the_window_stays_within_one_segment_of_the_flight_and_above_two() {
         let mut ledbat = new();
         let mut window = testing::window(40);
-        // flightsize + ALLOWED_INCREASE * MSS = 11 segments, of an application that sent but ten
+        // flightsize + ALLOWED_INCREASE * MSS = 11 segments, with an application that has sent ten
         ledbat.on_ack(&ack(0, ms(10), 2, 10), &mut window);
         assert_eq!(window.cwnd, 11 * MSS);
-        // Ten times the target: 11 segments less 9 for each window acknowledged, but two at least
+        // Ten times the target: 11 segments less 9 for each window acknowledged, but at least two
         ledbat.on_ack(&ack(1000, ms(1010), 11, 11), &mut window);
         assert_eq!(window.cwnd, 2 * MSS);
         ledbat.on_ack(&ack(1001, ms(1010), 2, 2), &mut window);
@@ -269,7 +295,7 @@ mod tests {
             (52, 60, 20),
             (53, 60, 20),
             (54, 60, 20),
-            // That of 51 ms is the fifth now.
+            // The delay measured at 51 ms is now the fifth last.
             (55, 60, 50),
         ] {
             ledbat.on_ack(&ack(at, ms(delay), 1, 1000), &mut window);
@@ -289,7 +315,7 @@ mod tests {
         }
         ledbat.update_base_delay(minute(10), ms(30));
         assert_eq!(base(&ledbat), Some(ms(30)));
-        // A smaller delay counts at once; after ten idle minutes the measurement begins anew.
+        // A smaller delay counts at once; after ten idle minutes the measurement starts again.
         ledbat.update_base_delay(minute(10), ms(20));
         assert_eq!(base(&ledbat), Some(ms(20)));
         ledbat.update_base_delay(minute(20), ms(90));

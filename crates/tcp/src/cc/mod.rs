@@ -1,20 +1,15 @@
-//! Congestion control: one trait, one file for each algorithm, one table of all of them.
+//! Congestion control: a trait, one file per algorithm, and a table of all algorithms.
 //!
-//! The sender keeps the window and calls the algorithm: [`CongestionControl::on_ack`] for
-//! every ACK, [`CongestionControl::on_congestion`] once per episode of loss, mark or timeout.
-//! Between the two it reduces the window by proportional rate reduction, unless the algorithm
-//! says that it owns its window. All arithmetic is in integers, so a run is the same on every
-//! machine; fractions of a byte are carried in remainders.
+//! The sender keeps the window and calls the algorithm: [`CongestionControl::on_ack`] for every
+//! ACK, [`CongestionControl::on_congestion`] once per episode of loss, mark or timeout. After the
+//! latter it reduces the window by proportional rate reduction, unless the algorithm owns its
+//! window. All arithmetic is in integers, so a run is the same on every machine; fractions of a
+//! byte are carried in remainders.
 //!
-//! A new algorithm is one file here and one line in [`REGISTRY`].
+//! A new algorithm is one file here, with its [`Descriptor`], and one line in
+//! `congestion_controls!` below.
 
-pub mod bbr;
-pub mod cubic;
-pub mod dctcp;
 pub mod hystart;
-pub mod ledbat;
-pub mod prague;
-pub mod reno;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -24,10 +19,10 @@ use alloc::boxed::Box;
 use core::fmt;
 use sluice_core::{Rate, Span, Time};
 
-/// The two numbers that every algorithm works on, in bytes.
+/// The two variables that every algorithm sets, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Congestion window: what may be in flight.
+    /// Congestion window: bytes that may be in flight.
     pub cwnd: u64,
     /// Slow start ends here; `u64::MAX` until the first signal.
     pub ssthresh: u64,
@@ -40,13 +35,13 @@ impl Window {
     }
 }
 
-/// What the sender is doing about congestion.
+/// Phase of a sender's reaction to congestion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Nothing has gone wrong since the last recovery.
+    /// No congestion since the last recovery.
     #[default]
     Open,
-    /// The window is being reduced because of marks (RFC 3168 §6.1.2).
+    /// The window is being reduced in response to marks (RFC 3168 §6.1.2).
     Reducing,
     /// Lost segments are being retransmitted (RFC 6675 §5).
     Recovery,
@@ -54,28 +49,28 @@ pub enum Phase {
     Loss,
 }
 
-/// What told of congestion.
+/// A sign of congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// A lost segment, found by loss detection.
+    /// Loss detection has found a lost segment.
     Loss,
-    /// A mark, reported by the receiver.
+    /// The receiver has reported a mark.
     Ecn,
-    /// The retransmission timer.
+    /// The retransmission timer has expired.
     Timeout,
 }
 
-/// What one ACK changed.
+/// What one ACK has changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack {
     /// When it arrived.
     pub now: Time,
-    /// What the sender is doing, after this ACK.
+    /// The phase of the sender after this ACK.
     pub phase: Phase,
     /// Whether SND.UNA advanced.
     pub has_progress: bool,
-    /// Whether everything that was outstanding at the last such ACK has been acknowledged: one
-    /// round trip has passed.
+    /// Whether everything outstanding at the last such ACK has been acknowledged, so that one round
+    /// trip has passed.
     pub is_round_start: bool,
     /// Bytes newly delivered, cumulatively or selectively.
     pub delivered: u64,
@@ -85,10 +80,10 @@ pub struct Ack {
     pub una: u64,
     /// See [`Ack::una`].
     pub nxt: u64,
-    /// RTT of the last segment acknowledged, if it was sent once only.
+    /// RTT of the newest segment delivered, unless a retransmission was delivered as well.
     pub rtt: Option<Span>,
-    /// Between the two timestamps of the ACK: the way of the segment that it echoes, and the time
-    /// that the ACK waited.
+    /// Difference of the ACK's two timestamps: the one-way delay of the segment that it echoes, and
+    /// the time that the ACK was delayed.
     pub delay: Option<Span>,
     /// Smoothed RTT; zero before the first sample.
     pub srtt: Span,
@@ -98,7 +93,7 @@ pub struct Ack {
     pub prior_in_flight: u64,
     /// See [`Ack::prior_in_flight`].
     pub in_flight: u64,
-    /// Whether the window, rather than the application or the peer, held the sender back.
+    /// Whether the window, rather than the application or the peer, limited the sender.
     pub is_cwnd_limited: bool,
     /// Whether the ACK carries ECE (classic feedback).
     pub has_ece: bool,
@@ -113,9 +108,9 @@ pub struct Ack {
 /// The connection at the moment of a congestion signal.
 #[derive(Clone, Copy, Debug)]
 pub struct Episode {
-    /// When it was noticed.
+    /// When it was detected.
     pub now: Time,
-    /// Bytes sent and not acknowledged (RFC 5681 §2: FlightSize), and not less than the window if that
+    /// Bytes sent and not acknowledged (RFC 5681 §2: FlightSize), but at least the window if that
     /// was full within the last round trip.
     pub flight: u64,
     /// Bytes in the network.
@@ -123,13 +118,13 @@ pub struct Episode {
 }
 
 impl Ack {
-    /// Whether no loss is being repaired and no reduction is under way.
+    /// Whether no loss is being repaired and the window is not being reduced.
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }
 
-    /// Whether a window may grow: the ACK acknowledges new bytes, nothing is being reduced,
-    /// and the window was used up (RFC 7661 §4.4).
+    /// Whether a window may grow: the ACK acknowledges new bytes, the window is not being reduced,
+    /// and it was fully used (RFC 7661 §4.4).
     pub fn allows_growth(&self) -> bool {
         self.has_progress && self.is_cwnd_limited && matches!(self.phase, Phase::Open | Phase::Loss)
     }
@@ -137,46 +132,48 @@ impl Ack {
 
 /// A congestion control algorithm of one connection.
 pub trait CongestionControl: fmt::Debug + Send + Sync {
-    /// Called for every ACK, last of all, in every phase.
+    /// Called for every ACK in every phase, after everything else has processed the ACK.
     fn on_ack(&mut self, ack: &Ack, window: &mut Window);
 
-    /// A new episode of congestion begins; sets ssthresh. The sender lowers the window to it.
+    /// Called at the start of an episode of congestion; sets ssthresh. The sender reduces the
+    /// window to it.
     fn on_congestion(&mut self, signal: Signal, episode: &Episode, window: &mut Window);
 
-    /// The last reduction answered a loss that was none; the sender has restored the window.
+    /// Called when the last reduction has turned out to be spurious; the sender has restored the
+    /// window.
     fn on_undo(&mut self, _window: &mut Window) {}
 
-    /// Sending resumes after `idle` without anything in flight.
+    /// Called when sending resumes after nothing was in flight for `idle`.
     fn on_resume(&mut self, _now: Time, _idle: Span, _window: &mut Window) {}
 
-    /// The rate at which it wants to send; none leaves the choice to the sender.
+    /// The rate to pace at; none leaves the choice to the sender.
     fn pacing_rate(&self) -> Option<Rate> {
         None
     }
 
-    /// How much time's worth of segments may leave in one burst when pacing.
+    /// Length of a burst when pacing, as time at the pacing rate.
     fn burst(&self) -> Span {
         Span::from_ms(1)
     }
 
-    /// Whether it sets the window itself during recovery and after marks, so that the sender
-    /// must not reduce it.
+    /// Whether the algorithm sets the window itself during recovery and after marks, so that the
+    /// sender must not reduce it.
     fn owns_window(&self) -> bool {
         false
     }
 
-    /// Whether it reacts to marks in [`CongestionControl::on_ack`] by itself.
+    /// Whether the algorithm reacts to marks in [`CongestionControl::on_ack`].
     fn handles_marks(&self) -> bool {
         false
     }
 
-    /// A variable worth plotting, with its name: CUBIC's W_max, DCTCP's alpha, BBR's rate.
+    /// A variable to plot, with its name: CUBIC's W_max, DCTCP's alpha, BBR's rate.
     fn variable(&self) -> (&'static str, u64) {
         ("none", 0)
     }
 }
 
-/// What an algorithm is made from.
+/// Arguments of [`Descriptor::create`].
 #[derive(Clone, Copy, Debug)]
 pub struct Params {
     /// Bytes of a full segment.
@@ -187,7 +184,7 @@ pub struct Params {
     pub slow_start: SlowStart,
     /// How CUBIC counts its growth.
     pub growth: Growth,
-    /// Whether marks reduce less than losses (RFC 8511).
+    /// Whether a mark reduces the window less than a loss does (RFC 8511).
     pub abe: bool,
     /// Whether the sender paces.
     pub is_paced: bool,
@@ -195,27 +192,27 @@ pub struct Params {
     pub seed: u64,
 }
 
-/// One line of the table of algorithms.
+/// An algorithm, as the registry describes it.
 pub struct Descriptor {
-    /// The name, as in scenarios and on the command line.
+    /// Its name in scenarios and on the command line.
     pub name: &'static str,
     /// One line of documentation.
     pub summary: &'static str,
-    /// Where it is specified.
+    /// Its specification.
     pub source: &'static str,
-    /// The feedback that it needs from the receiver when ECN is used.
+    /// The ECN feedback that it needs from the receiver.
     pub ecn: EcnMode,
-    /// Whether it paces by itself.
+    /// Whether it paces by default.
     pub paces: bool,
-    /// How Linux ends its slow start.
+    /// How its slow start ends in Linux.
     pub slow_start: SlowStart,
-    /// Whether [`crate::Config::abe`] concerns it.
+    /// Whether [`crate::Config::abe`] affects it.
     pub has_abe: bool,
-    /// Whether [`crate::Config::slow_start`] concerns it.
+    /// Whether [`crate::Config::slow_start`] affects it.
     pub has_hystart: bool,
-    /// Segments of the initial window, if nothing else is asked for.
+    /// Default of [`crate::Config::initial_window`] for flows with this algorithm.
     pub initial_window: u32,
-    /// Makes the state of one connection.
+    /// Creates the state of one connection.
     pub create: fn(&Params) -> Box<dyn CongestionControl>,
 }
 
@@ -225,106 +222,32 @@ impl fmt::Debug for Descriptor {
     }
 }
 
-/// NewReno.
-pub static RENO: Descriptor = Descriptor {
-    name: "reno",
-    summary: "NewReno: one segment more each round trip, half after a loss",
-    source: "RFC 5681, RFC 6582",
-    ecn: EcnMode::Classic,
-    paces: false,
-    slow_start: SlowStart::Standard,
-    has_abe: true,
-    has_hystart: true,
-    initial_window: INITIAL_WINDOW,
-    create: |params| Box::new(reno::Reno::new(params)),
-};
+/// Declares the modules of all algorithms and the table of their descriptors.
+macro_rules! congestion_controls {
+    ($($module:ident: $($descriptor:ident),+;)+) => {
+        $(
+            pub mod $module;
+            $(pub use $module::$descriptor;)+
+        )+
 
-/// CUBIC.
-pub static CUBIC: Descriptor = Descriptor {
-    name: "cubic",
-    summary: "CUBIC: a cubic function of the time since the last loss; the default of Linux",
-    source: "RFC 9438",
-    ecn: EcnMode::Classic,
-    paces: false,
-    slow_start: SlowStart::Hystart,
-    has_abe: true,
-    has_hystart: true,
-    initial_window: INITIAL_WINDOW,
-    create: |params| Box::new(cubic::Cubic::new(params)),
-};
+        /// All algorithms.
+        pub static REGISTRY: &[&Descriptor] = &[$($(&$module::$descriptor,)+)+];
+    };
+}
 
-/// BBR version 1.
-pub static BBR: Descriptor = Descriptor {
-    name: "bbr",
-    summary: "BBR version 1: paces at the measured bottleneck rate, ignores losses",
-    source: "draft-cardwell-iccrg-bbr-congestion-control-00",
-    ecn: EcnMode::Off,
-    paces: true,
-    slow_start: SlowStart::Standard,
-    has_abe: false,
-    has_hystart: false,
-    initial_window: INITIAL_WINDOW,
-    create: |params| Box::new(bbr::Bbr::new(params)),
-};
-
-/// DCTCP.
-pub static DCTCP: Descriptor = Descriptor {
-    name: "dctcp",
-    summary: "DCTCP: reduces in proportion to the fraction of marked bytes; needs ECN",
-    source: "RFC 8257",
-    ecn: EcnMode::Dctcp,
-    paces: false,
-    slow_start: SlowStart::Standard,
-    has_abe: false,
-    has_hystart: false,
-    initial_window: INITIAL_WINDOW,
-    create: |params| Box::new(dctcp::Dctcp::new(params)),
-};
-
-/// Prague.
-pub static PRAGUE: Descriptor = Descriptor {
-    name: "prague",
-    summary: "Prague: scalable control for L4S with pacing and less RTT dependence; needs ECN",
-    source: "draft-briscoe-iccrg-prague-congestion-control-04",
-    ecn: EcnMode::Accurate,
-    paces: true,
-    slow_start: SlowStart::Standard,
-    has_abe: false,
-    has_hystart: false,
-    initial_window: INITIAL_WINDOW,
-    create: |params| Box::new(prague::Prague::new(params)),
-};
-
-/// LEDBAT.
-pub static LEDBAT: Descriptor = Descriptor {
-    name: "ledbat",
-    summary: "LEDBAT: adds at most 100 ms of delay and makes way for others; not in Linux",
-    source: "RFC 6817",
-    ecn: EcnMode::Classic,
-    paces: false,
-    slow_start: SlowStart::Standard,
-    has_abe: false,
-    has_hystart: false,
-    initial_window: ledbat::INIT_CWND,
-    create: |params| Box::new(ledbat::Ledbat::new(params, ledbat::Settings::RFC_6817)),
-};
-
-/// LEDBAT as RFC 7928 wants it for tests of AQMs.
-pub static LEDBAT_5MS: Descriptor = Descriptor {
-    name: "ledbat_5ms",
-    summary: "LEDBAT with a target of 5 ms and a gain of 10; not in Linux",
-    source: "RFC 6817, RFC 7928 section 5.4",
-    create: |params| Box::new(ledbat::Ledbat::new(params, ledbat::Settings::RFC_7928)),
-    ..LEDBAT
-};
-
-/// All algorithms.
-pub static REGISTRY: &[&Descriptor] = &[&RENO, &CUBIC, &BBR, &DCTCP, &PRAGUE, &LEDBAT, &LEDBAT_5MS];
+congestion_controls! {
+    reno: RENO;
+    cubic: CUBIC;
+    bbr: BBR;
+    dctcp: DCTCP;
+    prague: PRAGUE;
+    ledbat: LEDBAT, LEDBAT_5MS;
+}
 
 /// RFC 6928 §2: ten segments.
 pub const INITIAL_WINDOW: u32 = 10;
 
-/// The algorithm called `name`.
+/// Looks up the algorithm called `name`.
 ///
 /// ```
 /// use sluice_tcp::cc;
@@ -340,8 +263,24 @@ pub(crate) const fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
     (value as u128 * numerator as u128 / denominator as u128) as u64
 }
 
-/// `window` in whole segments, rounded down, two at least (RFC 5681 §3.1, equation 4).
+/// `window` in whole segments, rounded down, at least two (RFC 5681 §3.1, equation 4).
 pub(crate) const fn whole(window: u64, mss: u64) -> u64 {
     let whole = window / mss * mss;
     if whole < 2 * mss { 2 * mss } else { whole }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_words_of_every_grammar() {
+        for (number, descriptor) in REGISTRY.iter().enumerate() {
+            let name = descriptor.name;
+            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            assert!(name.chars().all(is_plain), "{name}");
+            let first = REGISTRY.iter().position(|other| other.name == name);
+            assert_eq!(first, Some(number), "{name}");
+        }
+    }
 }

@@ -1,25 +1,41 @@
-//! Prague: scalable congestion control for L4S
-//! (draft-briscoe-iccrg-prague-congestion-control-04).
+//! Prague: scalable congestion control for L4S (draft-briscoe-iccrg-prague-congestion-control-04).
 //!
-//! As DCTCP it reduces by half the marked fraction, once per round trip; unlike DCTCP it keeps
-//! growing while it reduces, paces, needs accurate feedback (RFC 9768) and sends ECT(1). Flows
+//! Like DCTCP it reduces the window by half the marked fraction, once per round trip. Unlike DCTCP
+//! it keeps growing meanwhile, paces, needs accurate feedback (RFC 9768) and sends ECT(1). Flows
 //! with a round trip under 25 ms behave as if it were 25 ms, so that the shortest paths do not
-//! starve the others: growth is scaled by the square of the ratio, and estimate and reduction
-//! run once per virtual round trip.
+//! starve the others: growth is scaled by the square of the ratio, and alpha is updated and the
+//! window reduced once per virtual round trip.
 //!
 //! Deviations:
-//! 1. no fallback to classic behaviour when the bottleneck looks like an RFC 3168 queue (RFC 9331 §4.3,
-//!    item 3);
-//! 2. the reduced RTT dependence holds from the end of slow start on, without a transition;
-//! 3. the window is at least two segments, so it does not control below that (RFC 9331 §4.3, item 5
-//!    prefers less than one).
+//! 1. no fallback to classic behaviour if the bottleneck looks like an RFC 3168 queue (RFC 9331
+//!    §4.3, item 3);
+//! 2. RTT dependence is reduced from the end of slow start on, without a transition;
+//! 3. the window is at least two segments, where RFC 9331 §4.3, item 5 prefers control below one.
 //!
 //! Fixed point: alpha in 2^-20, spans in microseconds.
 
 use super::dctcp::Alpha;
 use super::hystart::SlowStart;
-use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale};
+use super::{
+    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
+};
+use crate::config::{self, EcnMode};
+use alloc::boxed::Box;
 use sluice_core::{Rate, Span, Time};
+
+/// Prague.
+pub static PRAGUE: Descriptor = Descriptor {
+    name: "prague",
+    summary: "Prague: scalable control for L4S with pacing and less RTT dependence; needs ECN",
+    source: "draft-briscoe-iccrg-prague-congestion-control-04",
+    ecn: EcnMode::Accurate,
+    paces: true,
+    slow_start: config::SlowStart::Standard,
+    has_abe: false,
+    has_hystart: false,
+    initial_window: INITIAL_WINDOW,
+    create: |params| Box::new(Prague::new(params)),
+};
 
 /// State of one connection.
 #[derive(Clone, Debug)]
@@ -85,8 +101,8 @@ impl CongestionControl for Prague {
         if ack.allows_growth() {
             self.grow(ack, window);
         }
-        // The response to a mark is immediate, smoothing being left to alpha (RFC 9331 §4.4), and once per
-        // round trip.
+        // The response to a mark is immediate, without smoothing other than that of alpha (RFC 9331
+        // §4.4), and happens once per round trip.
         let may_reduce = ack.una > self.reduced_end
             && (self.reduced_at == Time::ZERO || ack.now.since(self.reduced_at) >= round);
         if ack.ce_bytes > 0 && may_reduce && ack.is_open() {
@@ -106,7 +122,7 @@ impl CongestionControl for Prague {
     }
 
     fn on_congestion(&mut self, _signal: Signal, episode: &Episode, window: &mut Window) {
-        // RFC 9331 §4.3, item 2: a loss is answered like any Reno-compatible TCP answers it.
+        // RFC 9331 §4.3, item 2: the response to a loss is that of a Reno-compatible TCP.
         let base = window.cwnd.min(episode.flight);
         window.ssthresh = (base / 2).max(2 * self.mss);
         self.remainder = 0;
@@ -118,7 +134,7 @@ impl CongestionControl for Prague {
     }
 
     fn burst(&self) -> Span {
-        // RFC 9331 §4.3, item 7: bursts of 250 us at most.
+        // RFC 9331 §4.3, item 7: bursts of at most 250 us.
         Span::from_us(250)
     }
 
@@ -142,7 +158,7 @@ fn micros(span: Span) -> u128 {
     u128::from(span.as_ns() / 1000).max(1)
 }
 
-/// The RTT below which flows behave as if they had it (the draft's §2.4.4).
+/// Flows with a smaller RTT behave as if they had this one (the draft's §2.4.4).
 const VIRTUAL_RTT: Span = Span::from_ms(25);
 
 #[cfg(test)]

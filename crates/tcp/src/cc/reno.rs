@@ -1,19 +1,38 @@
 //! NewReno: additive increase, multiplicative decrease (RFC 5681, RFC 6582).
 //!
-//! Slow start adds the bytes acknowledged, congestion avoidance one segment per window of
-//! them (RFC 3465: by bytes, so delayed ACKs do not halve the growth). A loss halves the
-//! window; with `abe` a mark takes only a fifth (RFC 8511).
+//! Slow start adds the bytes acknowledged, congestion avoidance one segment per window of them (RFC
+//! 3465: by bytes, so delayed ACKs do not halve the growth). A loss halves the window; with `abe` a
+//! mark reduces it by a fifth only (RFC 8511).
 //!
 //! Deviations:
 //! 1. slow start has no limit of two segments per ACK (RFC 3465 §2.3), as in Linux;
-//! 2. the base of a reduction is the smaller of the window and FlightSize, so that neither
-//!    segments sent by limited transmit nor an unused window count (RFC 5681 §3.2, step 2); a
-//!    window that was full in the last round trip counts whole, as in Linux
+//! 2. the base of a reduction is the smaller of the window and FlightSize, so that neither segments
+//!    sent by limited transmit nor an unused part of the window count (RFC 5681 §3.2, step 2). A
+//!    window that was full in the last round trip counts as a whole, as in Linux
 //!    ([`Episode::flight`]);
-//! 3. ssthresh is rounded down to whole segments, as Linux counts.
+//! 3. ssthresh is rounded down to whole segments, as in Linux.
 
 use super::hystart::SlowStart;
-use super::{Ack, CongestionControl, Episode, Params, Signal, Window, scale, whole};
+use super::{
+    Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
+    whole,
+};
+use crate::config::{self, EcnMode};
+use alloc::boxed::Box;
+
+/// NewReno.
+pub static RENO: Descriptor = Descriptor {
+    name: "reno",
+    summary: "NewReno: one segment more each round trip, half after a loss",
+    source: "RFC 5681, RFC 6582",
+    ecn: EcnMode::Classic,
+    paces: false,
+    slow_start: config::SlowStart::Standard,
+    has_abe: true,
+    has_hystart: true,
+    initial_window: INITIAL_WINDOW,
+    create: |params| Box::new(Reno::new(params)),
+};
 
 /// State of one connection.
 #[derive(Clone, Debug)]
@@ -108,7 +127,7 @@ mod tests {
             (Signal::Timeout, false, 1000, 500),
             // An almost empty pipe: the floor of RFC 5681 equation 4
             (Signal::Timeout, false, 0, 2),
-            // RFC 8511: 0.8 for Reno after a mark, nothing gained after a loss
+            // RFC 8511: 0.8 for Reno after a mark, no difference after a loss
             (Signal::Ecn, true, 1000, 800),
             (Signal::Ecn, false, 1000, 500),
             (Signal::Loss, true, 1000, 500),

@@ -1,4 +1,4 @@
-//! What the unit tests of the algorithms share: 1000-byte segments and an ACK in the open phase.
+//! Shared by the unit tests of the algorithms: 1000-byte segments and an ACK in the open phase.
 
 use super::{Ack, Episode, Params, Phase, Window};
 use crate::config::{Growth, SlowStart};

@@ -5,13 +5,13 @@ fn receiver() -> Receiver {
     let mut receiver = Receiver::new(&Config {
         mss: 100,
         quick_acks: 0,
-        // A window that opens would ask for an ACK of each segment.
+        // A growing window would request an ACK for each segment.
         initial_receive_window: 6 << 20,
         ..Config::default()
     });
     receiver.set_path_rtt(Span::from_ms(40));
     receiver.open(1000, Time::ZERO);
-    // The handshake has offered the whole buffer.
+    // The handshake offers the whole buffer.
     let mut ack = Segment::default();
     receiver.stamp(&mut ack);
     receiver
@@ -55,10 +55,11 @@ fn quick_acks_do_not_run_out_while_the_window_opens() {
         ..Config::default()
     });
     receiver.open(0, Time::ZERO);
-    // The handshake's ACK offers the window and is one of the five.
+    // The ACK of the handshake offers the window and is one of the five.
     ack(&mut receiver);
-    // The first segment makes it 12 500 bytes, which two segments open by 2000 and 500: four are
-    // made five and four again, twice. Then the four follow, and the seventh segment waits.
+    // The first segment makes the buffer 12 500 bytes; two segments open the window by 2000 and 500
+    // bytes. Twice the four quick ACKs left become five and then four again. Four more ACKs follow,
+    // and the ACK of the seventh segment waits.
     for number in 0..7 {
         receiver.handle(NOW, &data(number * 1000, 1000), IDLE);
         assert_eq!(receiver.wants_ack(NOW), number < 6, "segment {number}");
@@ -77,8 +78,7 @@ fn segments_beyond_a_gap_open_the_window_and_take_room_in_it() {
     });
     receiver.open(0, Time::ZERO);
     assert_eq!(ack(&mut receiver).window, 10_000 >> 7);
-    // 12 500 bytes of buffer and a window of 12 000, less 2000 up to the end of what arrived:
-    // 10 500, in units of 128.
+    // A buffer of 12 500 bytes less 2000 up to the end of the segment: 10 500, in units of 128.
     receiver.handle(NOW, &data(1000, 1000), IDLE);
     assert_eq!(receiver.limit, 12_000);
     assert_eq!(ack(&mut receiver).window, 10_500 >> 7);
@@ -114,8 +114,8 @@ fn the_window_becomes_twice_what_is_read_in_an_rtt_and_twice_the_next_growth() {
     // 64 KiB of window, in units of 2^7 bytes: 6 MiB need a scale of 7.
     assert_eq!(ack(&mut receiver).window, 512);
     // 12 segments in each RTT of 10 ms, and the one that ends the first measurement, are 65 kB,
-    // where the ten of an initial window, 50 kB, were expected: 2 * 65 kB, and
-    // 2 * 130 kB * (65 - 50) / 50 for as much growth again: 208 kB.
+    // where the ten of an initial window, 50 kB, were expected: 2 * 65 kB, and 2 * 130 kB * (65 -
+    // 50) / 50 for another such growth: 208 kB.
     let mut seq = 1000;
     for round in 0..3_u64 {
         for _ in 0..12 {
@@ -127,11 +127,11 @@ fn the_window_becomes_twice_what_is_read_in_an_rtt_and_twice_the_next_growth() {
             seq += 5000;
         }
         if round == 0 {
-            // The first segment has made it five eighths of 128 KiB instead of a half.
+            // The first segment has set it to five eighths of 128 KiB instead of a half.
             assert_eq!(receiver.limit, 80 << 10);
         }
     }
-    // The window opens by two bytes for each that arrives from then on.
+    // From then on the window opens by two bytes for each that arrives.
     assert_eq!(ack(&mut receiver).window, (208_000 >> 7) as u16);
     assert_eq!(receiver.limit, 208_000);
 }
@@ -154,7 +154,7 @@ fn blocks_are_reported_latest_first_and_merge() {
         ack(&mut receiver).sacks(),
         [block(1700, 1800), block(1500, 1600), block(1300, 1400)]
     );
-    // Filling 1400..1500 joins two of them.
+    // Filling 1400..1500 merges two of them.
     receiver.handle(NOW, &data(1400, 100), IDLE);
     let report = ack(&mut receiver);
     assert_eq!(report.sacks(), [block(1300, 1600), block(1700, 1800)]);
@@ -209,7 +209,7 @@ fn after_three_acks_for_a_gap_the_others_are_compressed() {
     let report = ack(&mut receiver);
     let block = |start, end| SackBlock { start, end };
     assert_eq!(report.sacks(), [block(1100, 1600)]);
-    // 44 wait at most.
+    // At most 44 wait.
     for i in 0..44 {
         receiver.handle(NOW, &data(1600 + i * 100, 100), IDLE);
         assert!(!receiver.wants_ack(NOW));
@@ -217,7 +217,7 @@ fn after_three_acks_for_a_gap_the_others_are_compressed() {
     receiver.handle(NOW, &data(1600 + 4400, 100), IDLE);
     assert!(receiver.wants_ack(NOW));
     ack(&mut receiver);
-    // What fills the gap is acknowledged at once.
+    // A segment that fills the gap is acknowledged at once.
     receiver.handle(NOW, &data(1000, 100), IDLE);
     assert!(receiver.wants_ack(NOW));
     assert_eq!(ack(&mut receiver).ack, 1600 + 4500);
@@ -241,7 +241,8 @@ fn a_new_gap_has_three_acks_at_once_again() {
     assert!(receiver.wants_ack(NOW));
 }
 
-/// One with a buffer of ten segments, all of it offered, that the application empties when it likes.
+/// A receiver with a buffer of ten segments, all of it offered, that the application reads from
+/// explicitly.
 fn slow_reader() -> Receiver {
     let mut receiver = Receiver::new(&Config {
         mss: 100,
@@ -261,7 +262,7 @@ fn the_window_closes_and_opens_with_the_reader() {
         assert_eq!(receiver.handle(NOW, &data(1000 + i * 100, 100), IDLE), 100);
     }
     assert_eq!(ack(&mut receiver).window, 0);
-    // Less than a segment is not worth an update (RFC 9293 §3.8.6.2.2).
+    // The window is not updated for less than a segment (RFC 9293 §3.8.6.2.2).
     assert_eq!(receiver.read(50), 50);
     assert!(!receiver.wants_ack(NOW));
     assert_eq!(receiver.read(450), 450);
@@ -273,7 +274,7 @@ fn the_window_closes_and_opens_with_the_reader() {
 fn the_scale_is_the_least_that_can_express_the_buffer() {
     assert_eq!(window_scale(65_535), 0);
     assert_eq!(window_scale(65_536), 1);
-    // 65535 << 7 = 8388480 is the first to exceed 6 MiB = 6291456
+    // 65535 << 7 = 8388480 is the first value above 6 MiB = 6291456
     assert_eq!(window_scale(6 << 20), 7);
     assert_eq!(window_scale(1 << 30), 14);
 }
@@ -298,7 +299,8 @@ fn the_classic_echo_lasts_until_cwr() {
 fn the_first_of_a_run_of_marks_and_every_second_asks_for_an_ack() {
     let mut receiver = receiver();
     receiver.set_ecn(EcnMode::Accurate);
-    // RFC 9768 §3.2.1: r.cep starts at 5; three bits of it are reported, and whether an ACK leaves.
+    // RFC 9768 §3.2.1: r.cep starts at 5; an ACK reports three bits of it. Expected: those bits, if
+    // an ACK is sent.
     for (seq, is_ce, expected) in [
         (1000, false, None),
         // RFC 9768 §3.2.2.5.1: a change to CE, then two marks since the last ACK
@@ -320,7 +322,7 @@ fn the_first_of_a_run_of_marks_and_every_second_asks_for_an_ack() {
 
 #[test]
 fn a_mark_outside_the_window_means_nothing() {
-    // RFC 3168 §6.1.5, RFC 9768 §3.2: the second copy of a segment is outside.
+    // RFC 3168 §6.1.5, RFC 9768 §3.2: the second copy of a segment is outside of the window.
     for mode in [EcnMode::Classic, EcnMode::Dctcp, EcnMode::Accurate] {
         let mut receiver = receiver();
         receiver.set_ecn(mode);
@@ -337,8 +339,8 @@ fn a_mark_outside_the_window_means_nothing() {
 #[test]
 fn a_slow_reader_does_not_open_the_window_by_less_than_a_segment() {
     let mut receiver = slow_reader();
-    // RFC 9293 §3.8.6.2.2: min(half of 1000, a segment of 100) must be free before the edge at 2000 moves,
-    // whatever ACKs leave meanwhile: the fourth time 120 are free.
+    // RFC 9293 §3.8.6.2.2: min(half of 1000, a segment of 100) must be free before the edge at 2000
+    // moves, whatever ACKs are sent meanwhile. The fourth time 120 are free.
     for (number, window) in [(0, 900), (1, 800), (2, 700), (3, 600 + 120)] {
         receiver.handle(NOW, &data(1000 + number * 100, 100), IDLE);
         receiver.read(30);

@@ -77,7 +77,7 @@ fn a_lost_retransmission_is_queued_again_before_later_losses() {
     let id = board.next_lost().unwrap();
     board.on_retransmit(id, Time::from_ns(50), TxState::default());
     assert_eq!(next_lost(&mut board), 1100);
-    // First transmissions are still good, the retransmission is not.
+    // First transmissions are not lost, the retransmission is.
     let marked = board.mark_lost_while(|entry, _| entry.was_retransmitted());
     assert_eq!(marked, 100);
     assert_eq!(next_lost(&mut board), 1000);

@@ -1,4 +1,4 @@
-//! What an ACK means.
+//! Processing of ACKs.
 
 use super::{Sender, Timer};
 use crate::cc::{Ack, Phase, Signal};
@@ -8,7 +8,7 @@ use crate::scoreboard::Entry;
 use crate::segment::{Flags, Segment, expand};
 use sluice_core::{Span, Time};
 
-/// What one call of `handle_ack` gathers from the segments it delivers.
+/// Facts about the segments that one ACK newly delivers.
 struct Gathered {
     delivered: u64,
     /// Oldest and newest first transmission among them, for the RTT.
@@ -21,7 +21,7 @@ struct Gathered {
 }
 
 impl Sender {
-    /// Takes the acknowledgement, window, SACK and ECN fields of a segment.
+    /// Processes the acknowledgement, window, SACK and ECN fields of a segment.
     pub fn handle_ack(&mut self, now: Time, segment: &Segment) {
         let ack = expand(segment.ack, self.board.una());
         if ack > self.board.nxt() {
@@ -33,7 +33,7 @@ impl Sender {
         let prior_in_flight = self.board.in_flight();
         let is_quiet = ack == prior_una && segment.sack_count == 0;
         if is_quiet && self.board.is_empty() {
-            // Data from the peer while this side has nothing outstanding.
+            // A data segment while this side has nothing outstanding.
             return;
         }
         let mut gathered = Gathered {
@@ -53,7 +53,7 @@ impl Sender {
         }
         let advanced = self.board.una() > prior_una;
         if advanced {
-            // RFC 6298 §5.3: a new ACK restarts the timer; and ends the backoff.
+            // RFC 6298 §5.3: a new ACK restarts the timer, and ends the backoff.
             self.rto_base = now;
             self.rtt.end_backoff();
         }
@@ -79,8 +79,8 @@ impl Sender {
             0
         };
         self.try_undo(segment, advanced);
-        // A loss beyond the end of a recovery is one of its own (RFC 6582 §3.2, step 2), although it
-        // was found and may have been repaired before that end.
+        // A loss beyond the end of a recovery starts another one (RFC 6582 §3.2, step 2), even if
+        // it was found, and maybe repaired, before that end.
         let goes_on = self.end_episode() && self.board.has_lost();
         if lost > 0 || goes_on {
             self.on_loss_found(
@@ -132,9 +132,9 @@ impl Sender {
         }
     }
 
-    /// RFC 9293 §3.10.7.4: takes the peer's window; returns whether its right edge moved. SND.WL1 and
-    /// SND.WL2, which keep an old segment from taking the window back, are not needed: the edge of a
-    /// receiver here never moves back.
+    /// RFC 9293 §3.10.7.4: updates the peer's window; returns whether its right edge moved. SND.WL1
+    /// and SND.WL2, which keep an old segment from shrinking the window, are not needed: the edge
+    /// of a receiver here never moves back.
     fn update_window(&mut self, ack: u64, segment: &Segment) -> bool {
         if ack < self.board.una() {
             return false;
@@ -153,7 +153,7 @@ impl Sender {
         true
     }
 
-    /// Enters SACK blocks into the scoreboard; returns whether one reported a duplicate.
+    /// Enters SACK blocks into the scoreboard; returns whether one reports a duplicate.
     fn take_sacks(
         &mut self,
         now: Time,
@@ -166,8 +166,8 @@ impl Sender {
         for (i, block) in segment.sacks().iter().enumerate() {
             let start = expand(block.start, una);
             let end = expand(block.end, una);
-            // RFC 2883 §5: the first block is a duplicate if it lies below the cumulative ACK of the
-            // same segment or inside the second block.
+            // RFC 2883 §5: the first block is a duplicate if it lies below the cumulative ACK of
+            // the same segment or inside the second block.
             let inside_second = || {
                 segment.sacks().get(1).is_some_and(|second| {
                     expand(second.start, una) <= start && end <= expand(second.end, una)
@@ -205,9 +205,9 @@ impl Sender {
         gathered.note(entry);
     }
 
-    /// RFC 6298 §3: the oldest segment of the ACK, if all were sent once only. A segment that
-    /// was retransmitted may have held up the others at the receiver; then the echoed timestamp
-    /// tells (RFC 7323 §4.1). Returns the RTT of the newest, which no delayed ACK stretches.
+    /// RFC 6298 §3: measures the oldest segment of the ACK, if all were sent once only. A
+    /// retransmitted segment may have delayed the ACK of the others; then the echoed timestamp is
+    /// used (RFC 7323 §4.1). Returns the RTT of the newest segment, which no delayed ACK stretches.
     fn sample_rtt(
         &mut self,
         now: Time,
@@ -227,10 +227,10 @@ impl Sender {
         gathered.newest.map(|newest| now.since(newest))
     }
 
-    /// RFC 9768 §3.2.2.2: how many segments were marked since the last ACK, from three bits; an ACK that a
-    /// later one has overtaken says nothing. That the counter has gone round is not considered
-    /// (§3.2.2.5.2): receivers here acknowledge every second mark. The bytes are those of the newly
-    /// delivered segments at most.
+    /// RFC 9768 §3.2.2.2: derives from three bits how many segments were marked since the last ACK.
+    /// An ACK that a later one has overtaken is ignored. A wrap of the counter is not considered
+    /// (§3.2.2.5.2): receivers here acknowledge every second mark. Returns marked bytes, at most
+    /// those newly delivered.
     fn take_ce(&mut self, segment: &Segment, delivered: u64) -> u64 {
         if self.ecn != EcnMode::Accurate {
             if segment.flags.has(Flags::ECE) && self.ecn != EcnMode::Off {
@@ -244,8 +244,8 @@ impl Sender {
         (u64::from(new) * self.mss).min(delivered)
     }
 
-    /// RFC 8985 §7.4: whether the probe repaired a loss that nothing else has told of.
-    /// §7.4.2: a report of a duplicate or a plain duplicate ACK says that both copies arrived.
+    /// RFC 8985 §7.4: detects a loss that the probe has repaired and nothing else has shown.
+    /// §7.4.2: after a reported duplicate or a plain duplicate ACK both copies have arrived.
     fn end_tail_probe(&mut self, now: Time, ack: u64, both_arrived: bool) {
         let Some(probe) = self.tail_probe else {
             return;

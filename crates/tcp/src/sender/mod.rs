@@ -1,5 +1,5 @@
-//! The sending half: what may leave and when (`transmit`), what each ACK means (`ack`), and
-//! what is done about losses, marks and silence (`recovery`).
+//! The sending half: which segments may be sent when (`transmit`), the processing of ACKs (`ack`),
+//! and the reactions to losses, marks and timeouts (`recovery`).
 
 mod ack;
 mod recovery;
@@ -18,14 +18,14 @@ use crate::segment::expand;
 use alloc::boxed::Box;
 use sluice_core::{Rate, Span, Time};
 
-/// What the sender has counted since the connection opened.
+/// The counters of a sender, since the connection opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Segments with payload or FIN, first transmissions and retransmissions.
     pub segments: u64,
     /// Payload bytes in them.
     pub bytes: u64,
-    /// Segments sent again, and the payload bytes in them.
+    /// Segments retransmitted, and the payload bytes in them.
     pub retransmits: u64,
     /// See [`Counters::retransmits`].
     pub bytes_retransmitted: u64,
@@ -35,18 +35,18 @@ pub struct Counters {
     pub probes: u64,
     /// Recoveries entered.
     pub recoveries: u64,
-    /// Reductions because of marks.
+    /// Reductions in response to marks.
     pub ecn_reductions: u64,
-    /// Reductions taken back because their losses were none.
+    /// Reductions that were undone because they were spurious.
     pub undos: u64,
-    /// Segments that the receiver reported as CE-marked, as far as its feedback tells.
+    /// Segments that the receiver reported as CE-marked.
     pub ce_segments: u64,
 }
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// What expires next (RFC 8985 §5.4: one timer for all).
+/// The timer that is running (RFC 8985 §5.4: there is one for all purposes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Timer {
     Off,
@@ -60,11 +60,11 @@ enum Timer {
     Persist,
 }
 
-/// What a reduction replaced, for the case that it was spurious.
+/// The state before a reduction, to be restored if it was spurious.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     window: Window,
-    /// Retransmissions that have not been reported as duplicates.
+    /// Retransmissions that the receiver has not reported as duplicates.
     unaccounted: u32,
 }
 
@@ -78,14 +78,14 @@ struct TailProbe {
 
 /// The sending half of an endpoint.
 ///
-/// The order of the fields is that of their use: what every ACK and every segment touches
-/// comes first and together, so that among thousands of connections each event loads as few
-/// cache lines as possible. Instants that may be absent are [`Time::MAX`] for the same reason.
+/// The fields are in the order of their use: those that every ACK and every segment touch come
+/// first, so that among thousands of connections each event loads as few cache lines as possible.
+/// Absent instants are [`Time::MAX`] for the same reason.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Sender {
     // ---- every segment and every ACK ----
-    /// The sequence number after the last byte that the application has made available.
+    /// The sequence number after the last byte that the application has written.
     limit: u64,
     board: Scoreboard,
     /// The right edge of the peer's window.
@@ -93,7 +93,7 @@ pub(crate) struct Sender {
     pub window: Window,
     mss: u64,
     timer_at: Time,
-    /// When poll wants to be called although no timer runs; [`Time::MAX`] for never.
+    /// When `poll` is to be called although no timer runs; [`Time::MAX`] for never.
     wake_at: Time,
     /// When the retransmission timer was last started.
     rto_base: Time,
@@ -103,8 +103,8 @@ pub(crate) struct Sender {
     /// SND.NXT at the start of the present round trip.
     round_end: u64,
     send_buffer: u64,
-    /// Segments of the present super-packet that have left, how many it gets, and how many one may
-    /// have at most.
+    /// Segments of the present super-packet that have been sent, how many it will have, and how
+    /// many one may have at most.
     burst_len: u16,
     burst_goal: u16,
     super_packet: u16,
@@ -118,11 +118,11 @@ pub(crate) struct Sender {
     nagle: bool,
     is_paced: bool,
     is_cwnd_limited: bool,
-    /// A part of a super-packet waits for the next ACK or write.
+    /// A partial super-packet waits for the next ACK or write.
     is_deferring: bool,
-    /// A probe must leave with the next poll, whatever the window.
+    /// The next poll must send a probe, whatever the window.
     owes_probe: bool,
-    /// A probe of a closed window must leave with the next poll.
+    /// The next poll must send a probe of a closed window.
     owes_window_probe: bool,
     owes_cwr: bool,
     pub has_given_up: bool,
@@ -139,13 +139,13 @@ pub(crate) struct Sender {
     undo: Option<Undo>,
     pub counters: Counters,
     // ---- pacing, recovery, the beginning ----
-    /// When the next burst may leave, and what is left of the present one.
+    /// When the next burst may be sent, and the bytes left of the present one.
     pace_at: Time,
     burst_left: u64,
     prr: Prr,
     /// SND.NXT at the start of the episode (RFC 6675 §5, step 4.1: RecoveryPoint).
     recovery_end: u64,
-    /// When the first of the retransmissions left that are under way or belong to this episode;
+    /// When the first retransmission was sent that is in flight or belongs to this episode;
     /// [`Time::MAX`] without one (Linux `retrans_stamp`).
     first_retransmit: Time,
     max_retries: u32,
@@ -231,7 +231,7 @@ impl Sender {
         }
     }
 
-    /// The peer's SYN has told its segment size, window scale and first window.
+    /// Sets the segment size, window scale and first window from the peer's SYN.
     pub fn open(&mut self, peer_mss: u32, peer_scale: u8, window: u16, ecn: EcnMode) {
         // RFC 9293 §3.7.1: the smaller of the two sizes
         if u64::from(peer_mss) < self.mss && peer_mss >= 64 {
@@ -249,22 +249,23 @@ impl Sender {
         self.largest_window = u64::from(window);
     }
 
-    /// The window of the peer's last segment, of which an idle sender was not told.
+    /// Sets the window of the peer's last segment, which an idle sender has not processed.
     pub fn set_peer_window(&mut self, window: u16) {
         let window = u64::from(window) << self.peer_scale;
         self.largest_window = self.largest_window.max(window);
         self.edge = self.edge.max(self.board.una() + window);
     }
 
-    /// The application writes after a pause: what follows was limited by it, not by the network.
+    /// Notes a write after a pause: the application, not the network, limits the rate of the next
+    /// segments.
     pub fn on_wake(&mut self) {
         self.rate.on_app_limited(0);
     }
 
     /// The SYN or its answer had to be sent again, `retries` times.
     pub fn on_handshake_loss(&mut self, retries: u32) {
-        // RFC 5681 §3.1 starts with one segment then; RFC 6928 §2 recommends to do so only after more
-        // than one repetition, since a timeout of one second may be spurious. Linux does that.
+        // RFC 5681 §3.1 starts with one segment then; RFC 6928 §2 recommends to do so only after
+        // more than one repetition, since a timeout of one second may be spurious. Linux does that.
         if retries > 1 {
             self.window.cwnd = self.mss;
         }
@@ -272,12 +273,12 @@ impl Sender {
         self.rtt.raise_initial(Span::from_secs(3));
     }
 
-    /// Payload bytes of a full segment, as agreed.
+    /// Payload bytes of a full segment, as negotiated.
     pub fn mss(&self) -> u64 {
         self.mss
     }
 
-    /// See [`crate::Endpoint::near`]: what the answer to a segment bears.
+    /// See [`crate::Endpoint::near`]: the numbers in the answer to a segment.
     pub fn near_numbers(&self, visit: &mut impl FnMut(*const u8)) {
         visit(address(&self.limit));
     }
@@ -316,7 +317,8 @@ impl Sender {
         self.board.in_flight()
     }
 
-    /// Whether nothing is outstanding and nothing waits, so that ACKs and polls mean nothing.
+    /// Whether nothing is outstanding and nothing is to be sent, so that ACKs and polls have no
+    /// effect.
     pub fn is_idle(&self) -> bool {
         self.board.is_empty()
             && self.limit == self.board.nxt()
@@ -342,12 +344,12 @@ impl Sender {
         self.rate.last_rate()
     }
 
-    /// Bytes that have arrived at the receiver, as far as its ACKs tell.
+    /// Bytes that the receiver has acknowledged, cumulatively or selectively.
     pub fn delivered(&self) -> u64 {
         self.rate.delivered
     }
 
-    /// Makes `bytes` more available; `u64::MAX` for an endless source.
+    /// Writes `bytes` bytes; `u64::MAX` for an endless source.
     pub fn write(&mut self, bytes: u64) {
         self.is_deferring = false;
         if !self.is_closing {
@@ -369,13 +371,13 @@ impl Sender {
         self.fin_sent && self.board.is_empty()
     }
 
-    /// When `poll` or `handle_timeout` has something to do; [`Time::MAX`] for never.
+    /// When `poll` or `handle_timeout` is to be called; [`Time::MAX`] for never.
     pub fn next_timeout(&self) -> Time {
         self.timer_at.min(self.wake_at)
     }
 
-    /// RFC 3168 §6.1.2: whatever reduced the window, the next new segment says so. Accurate ECN has no
-    /// such flag (RFC 9768 §3.1.5).
+    /// RFC 3168 §6.1.2: after any reduction of the window, the next new segment carries CWR.
+    /// Accurate ECN has no such flag (RFC 9768 §3.1.5).
     fn announce_reduction(&mut self) {
         self.owes_cwr |= matches!(self.ecn, EcnMode::Classic | EcnMode::Dctcp);
     }
@@ -393,8 +395,8 @@ impl Sender {
         }
     }
 
-    /// What a reduction starts from: the window if it was full within the last round trip, since
-    /// what an ACK has just taken out of the flight has not been replaced yet; else the flight.
+    /// The base of a reduction: the window if it was full within the last round trip, since the
+    /// bytes that an ACK has just acknowledged have not been replaced yet; otherwise the flight.
     fn used_window(&self, flight: u64) -> u64 {
         if self.is_cwnd_limited {
             flight.max(self.window.cwnd)

@@ -1,4 +1,4 @@
-//! What is done about losses, marks and silence.
+//! Reactions to losses, marks and timeouts.
 
 use super::{Sender, Timer, Undo};
 use crate::cc::{Phase, Signal};
@@ -10,7 +10,7 @@ use sluice_core::{Span, Time};
 impl Sender {
     // ---- timers ------------------------------------------------------------------------
 
-    /// Chooses the timer that runs (RFC 8985 §5.4, §7.2; RFC 6298 §5).
+    /// Chooses and starts the timer (RFC 8985 §5.4, §7.2; RFC 6298 §5).
     pub(super) fn arm(&mut self, now: Time) {
         if self.board.is_empty() {
             self.set_timer(Timer::Off, Time::MAX);
@@ -20,7 +20,8 @@ impl Sender {
         let (timer, at) = if self.reordering_deadline != Time::MAX {
             (Timer::Reordering, self.reordering_deadline)
         } else if self.may_probe() {
-            // RFC 8985 §7.2: the probe leaves when the timer would have expired at the latest.
+            // RFC 8985 §7.2: the probe is sent at the latest when the retransmission timer would
+            // have expired.
             let probe_at = now.saturating_add(self.probe_timeout());
             (Timer::Probe, probe_at.min(rto_at))
         } else {
@@ -38,7 +39,7 @@ impl Sender {
             && !self.board.is_repairing()
     }
 
-    /// RFC 8985 §7.2: PTO = 2 * SRTT, and the peer's delayed ACK if one segment is out.
+    /// RFC 8985 §7.2: PTO = 2 * SRTT, plus the peer's delayed ACK if one segment is outstanding.
     fn probe_timeout(&self) -> Span {
         match self.rtt.srtt() {
             None => Span::from_secs(1),
@@ -47,7 +48,7 @@ impl Sender {
         }
     }
 
-    /// Acts on the timer if it is due.
+    /// Acts on the timer if it has expired.
     pub fn handle_timeout(&mut self, now: Time) {
         if now < self.timer_at {
             return;
@@ -84,8 +85,8 @@ impl Sender {
             self.has_given_up = true;
             return;
         }
-        // RFC 5681 §3.1: ssthresh is reduced once for a flight, not again for each backoff. A timeout in
-        // the midst of a recovery keeps what that has set, as in Linux.
+        // RFC 5681 §3.1: ssthresh is reduced once per flight, not again for each backoff. A timeout
+        // during a recovery keeps the value of the recovery, as in Linux.
         let is_new = matches!(self.phase, Phase::Open | Phase::Reducing);
         if is_new || self.board.una() >= self.recovery_end {
             self.remember_for_undo();
@@ -98,17 +99,17 @@ impl Sender {
         self.recovery_end = self.board.nxt();
         self.tail_probe = None;
         self.reordering_deadline = Time::MAX;
-        // RFC 2018 §5.1 forgets all SACKs here; RFC 6675 §5.1 tells of keeping them where reneging is
-        // noticed, as Linux does.
+        // RFC 2018 §5.1 forgets all SACKs here. RFC 6675 §5.1 allows to keep them if reneging is
+        // detected, as Linux does.
         self.board.forget_sacks_of_reneging_receiver();
-        // RFC 8985 §6.3: the first segment is lost, and all that are older than an RTT.
+        // RFC 8985 §6.3: the first segment is lost, and so are all that are older than an RTT.
         self.board.mark_head_lost();
         let window = self.reordering_window();
         let (rack, is_rack) = (&self.rack, self.detection == LossDetection::RackTlp);
         self.board
             .mark_lost_while(|entry, _| !is_rack || rack.deadline(entry.sent_at, window) <= now);
-        // RFC 5681 §3.1: the loss window is one segment, beside what may still be in flight, which that
-        // document takes for lost and RACK does not.
+        // RFC 5681 §3.1: the loss window is one segment, in addition to segments that may still be
+        // in flight: the RFC considers them lost, RACK does not.
         self.window.cwnd = self.board.in_flight() + self.mss;
         self.rtt.back_off();
         self.rto_base = now;
@@ -127,7 +128,8 @@ impl Sender {
         )
     }
 
-    /// Marks losses and sets the deadline of those that may become some; returns the bytes.
+    /// Marks lost segments and sets the deadline of those that may be lost; returns the bytes
+    /// marked.
     pub(super) fn detect_losses(&mut self, now: Time) -> u64 {
         self.reordering_deadline = Time::MAX;
         match self.detection {
@@ -156,7 +158,7 @@ impl Sender {
     }
 
     fn remember_for_undo(&mut self) {
-        // A retransmission that is still under way belongs to this episode, too.
+        // A retransmission that is still in flight also belongs to this episode.
         self.undo = Some(Undo {
             window: self.window,
             unaccounted: self.board.resending(),
@@ -180,7 +182,7 @@ impl Sender {
                     .on_congestion(Signal::Loss, &episode, &mut self.window);
                 self.announce_reduction();
             }
-            // The reduction for a mark in the same window is enough (RFC 3168 §6.1.2).
+            // The window has been reduced for a mark in the same round trip (RFC 3168 §6.1.2).
             Phase::Reducing => {}
             Phase::Recovery | Phase::Loss => {
                 if self.phase == Phase::Recovery && !self.cc.owns_window() && delivered > 0 {
@@ -217,8 +219,8 @@ impl Sender {
         self.reduce(delivered, advanced);
     }
 
-    /// RFC 9937 §6.2. The proportional part is rounded up to whole segments, as Linux counts: a
-    /// segment leaves with the first byte that is due of it.
+    /// RFC 9937 §6.2. The proportional part is rounded up to whole segments, as in Linux: a segment
+    /// is sent when its first byte is allowed.
     pub(super) fn reduce(&mut self, delivered: u64, is_safe: bool) {
         let (in_flight, ssthresh) = (self.board.in_flight(), self.window.ssthresh);
         let cwnd = self
@@ -231,7 +233,8 @@ impl Sender {
         };
     }
 
-    /// Ends the episode once everything sent before it has been acknowledged; whether it did.
+    /// Ends the episode once everything sent before it has been acknowledged; returns whether it
+    /// ended.
     pub(super) fn end_episode(&mut self) -> bool {
         let una = self.board.una();
         let is_over = match self.phase {
@@ -242,7 +245,7 @@ impl Sender {
                 return false;
             }
             Phase::Recovery | Phase::Loss => una >= self.recovery_end,
-            // One segment more, so that the receiver has seen CWR.
+            // One more segment, so that the receiver has seen CWR.
             Phase::Reducing => una > self.recovery_end || self.board.is_empty(),
         };
         if !is_over {
@@ -251,7 +254,7 @@ impl Sender {
         if self.phase != Phase::Reducing {
             self.rack.on_recovered();
         }
-        // RFC 9937 §6.4: cwnd = ssthresh; after a timeout slow start goes on from where it is.
+        // RFC 9937 §6.4: cwnd = ssthresh. After a timeout slow start continues instead.
         if self.phase != Phase::Loss && !self.cc.owns_window() {
             self.window.cwnd = self.window.ssthresh;
         }
@@ -259,11 +262,11 @@ impl Sender {
         true
     }
 
-    /// Takes a reduction back when its losses turn out to be none: by timestamps (RFC 3522 §3.2, step 4: the
-    /// ACK echoes a segment sent before the first retransmission) or because every retransmission was
-    /// reported as a duplicate (RFC 3708 §3). Like Linux it leaves out step 5 of the one, which looks for
-    /// duplicates, and restores the whole window, where RFC 4015 §3.4 sends one initial window at most at
-    /// once and keeps the reduction if the ACK carries ECE.
+    /// Undoes a reduction whose losses turn out to be spurious: by timestamps (RFC 3522 §3.2, step
+    /// 4: the ACK echoes a segment sent before the first retransmission) or because every
+    /// retransmission was reported as a duplicate (RFC 3708 §3). Like Linux it omits step 5 of RFC
+    /// 3522, which looks for duplicates, and restores the whole window. RFC 4015 §3.4 sends at most
+    /// one initial window at once, and keeps the reduction if the ACK carries ECE.
     pub(super) fn try_undo(&mut self, segment: &Segment, advanced: bool) {
         let Some(undo) = self.undo else { return };
         if self.first_retransmit == Time::MAX {

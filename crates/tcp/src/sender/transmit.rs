@@ -1,4 +1,4 @@
-//! What may leave, and when.
+//! Which segments may be sent, and when.
 
 use super::{Sender, TailProbe, Timer};
 use crate::cc::Phase;
@@ -8,7 +8,7 @@ use crate::segment::{Flags, Segment};
 use sluice_core::{Ecn, Rate, Span, Time};
 
 impl Sender {
-    /// Puts the next segment's sequence number, length and flags into `out`, if one may leave.
+    /// Fills in sequence number, length and flags of the next segment, if one may be sent.
     pub fn poll(&mut self, now: Time, out: &mut Segment) -> bool {
         self.wake_at = Time::MAX;
         if self.owes_window_probe {
@@ -34,9 +34,9 @@ impl Sender {
         let Some((len, fin)) = self.next_new(now) else {
             return false;
         };
-        // RFC 6675 §5 (C): a segment leaves when the pipe has room for it. Segments SACKed
-        // have left the pipe, so the first two duplicate ACKs let new segments out, which is
-        // limited transmit (RFC 3042 §2; with SACK RFC 6675 §5, step 3).
+        // RFC 6675 §5 (C): a segment is sent when the pipe has room for it. SACKed segments have
+        // left the pipe, so each of the first two duplicate ACKs releases a new segment: limited
+        // transmit (RFC 3042 §2; with SACK RFC 6675 §5, step 3).
         if !self.has_room(len) {
             self.is_cwnd_limited = true;
             return false;
@@ -48,13 +48,14 @@ impl Sender {
         true
     }
 
-    /// Whether the window takes a segment more; FIN at the end of a full one does not count.
+    /// Whether the window has room for one more segment; a FIN at the end of a full one does not
+    /// count.
     fn has_room(&self, len: u64) -> bool {
         self.board.in_flight() + len.min(self.mss) <= self.window.cwnd
     }
 
-    /// The length of the next new segment in sequence space and whether FIN ends it, if the
-    /// application, the peer's window and the rules against small segments let it go.
+    /// The length of the next new segment in sequence space and whether a FIN ends it, if the
+    /// application, the peer's window and the rules against small segments allow one.
     fn next_new(&mut self, now: Time) -> Option<(u64, bool)> {
         let nxt = self.board.nxt();
         let available = self.limit - nxt.min(self.limit);
@@ -71,8 +72,8 @@ impl Sender {
         let room = self.edge.saturating_sub(nxt).min(buffered);
         let len = available.min(self.mss).min(room);
         if len < self.mss && len < available {
-            // RFC 9293 §3.8.6.2.1: a window that cannot take a full segment is used only if
-            // it is at least half the largest one; else the persist timer decides.
+            // RFC 9293 §3.8.6.2.1: a window without room for a full segment is used only if it is
+            // at least half the largest one; otherwise the persist timer decides.
             if len == 0 || len < self.largest_window / 2 {
                 if self.board.is_empty() && self.timer == Timer::Off && buffered >= self.mss {
                     let at = now.saturating_add(self.rtt.rto());
@@ -107,7 +108,7 @@ impl Sender {
         if self.ends_super_packet() || self.board.nxt() >= self.limit {
             out.flags = out.flags.with(Flags::PSH);
         }
-        // RFC 3168 §6.1.2: CWR goes with the first new data after the reduction.
+        // RFC 3168 §6.1.2: the first new data after a reduction carry CWR.
         if self.owes_cwr {
             self.owes_cwr = false;
             out.flags = out.flags.with(Flags::CWR);
@@ -121,12 +122,12 @@ impl Sender {
         id
     }
 
-    /// Decides how many segments the next super-packet gets, as Linux does: up to half of the window,
-    /// so that two are in flight. Answers no if a part of one should rather wait for the next ACK and
-    /// leave whole (`tcp_tso_should_defer`).
+    /// Decides how many segments the next super-packet will have, as Linux does: up to half of the
+    /// window, so that two are in flight. Returns false if a partial one should wait for the next
+    /// ACK (`tcp_tso_should_defer`).
     fn starts_super_packet(&mut self, now: Time) -> bool {
         if self.is_paced {
-            // The burst of the pacing is the super-packet.
+            // With pacing a burst is a super-packet.
             self.burst_goal = self.super_packet;
             return true;
         }
@@ -145,9 +146,9 @@ impl Sender {
         true
     }
 
-    /// Linux's `tcp_tso_should_defer` for less than a whole super-packet: it waits if another one
-    /// left within the last millisecond, less than a third of the window is free, and the next ACK is
-    /// expected within a millisecond (half of the RTT on a shorter path).
+    /// Linux's `tcp_tso_should_defer`: a partial super-packet waits if another one was sent within
+    /// the last millisecond, less than a third of the window is free, and the next ACK is expected
+    /// within a millisecond (half of the RTT on a shorter path).
     fn defers(&mut self, now: Time, room: u64, by_peer: u64) -> bool {
         let queued = self.limit.saturating_sub(self.board.nxt());
         let window = self
@@ -173,8 +174,9 @@ impl Sender {
         true
     }
 
-    /// Whether the segment just sent is the last of several that Linux would hand to the device as
-    /// one; it sets PSH there. Receivers acknowledge it at once, so it sets the rhythm of ACKs.
+    /// Whether the segment just sent is the last of several that Linux would pass to the device as
+    /// one. It carries PSH there. Receivers acknowledge it at once, so it determines when ACKs are
+    /// sent.
     fn ends_super_packet(&mut self) -> bool {
         self.burst_len += 1;
         let ends_burst = || {
@@ -190,9 +192,9 @@ impl Sender {
         is_last && is_several
     }
 
-    /// Segments of a super-packet, as Linux chooses them once a round trip (`tcp_tso_autosize`):
-    /// what the pacing rate sends in 1 ms, more where the RTT is below some ms, two at least, 64 KiB
-    /// at most.
+    /// Chooses the size of super-packets, once per round trip as Linux does (`tcp_tso_autosize`):
+    /// what the pacing rate sends in 1 ms, more if the RTT is below some milliseconds, at least two
+    /// segments, at most 64 KiB.
     pub fn size_super_packet(&mut self) {
         let Some(rate) = self.pacing_rate() else {
             return;
@@ -214,8 +216,8 @@ impl Sender {
         if entry.is_fin() {
             out.flags = out.flags.with(Flags::FIN);
         }
-        // RFC 3168 §6.1.5: retransmissions are Not-ECT. Packets for L4S are ECT(1) (RFC 9331 §4.1), these,
-        // too (RFC 8311 §4.3 allows it to experiments).
+        // RFC 3168 §6.1.5: retransmissions are Not-ECT. Packets for L4S are ECT(1) (RFC 9331 §4.1),
+        // including retransmissions (RFC 8311 §4.3 allows it for experiments).
         if self.ecn == EcnMode::Accurate {
             out.ecn = Ecn::Ect1;
         }
@@ -232,7 +234,7 @@ impl Sender {
         self.on_sent(now, entry.len(), u64::from(out.len));
     }
 
-    /// The transmission time to remember. Several segments leave at one instant of virtual time,
+    /// The transmission time to record. Several segments are sent at one instant of virtual time,
     /// and loss detection orders transmissions by time (RFC 8985 §5.2), so each gets its own
     /// nanosecond.
     fn stamp(&mut self, now: Time) -> Time {
@@ -249,8 +251,8 @@ impl Sender {
         if self.is_paced {
             self.pace(now, len);
         }
-        // RFC 7661 §4.5.3 in the manner of Linux: the window counts as used when it was full at
-        // least once in the last round trip.
+        // RFC 7661 §4.5.3, as in Linux: the window counts as used if it was full at least once in
+        // the last round trip.
         let is_full = self.board.in_flight() + self.mss > self.window.cwnd;
         let flight = self.board.flight();
         if is_full
@@ -264,8 +266,8 @@ impl Sender {
         self.arm(now);
     }
 
-    /// RFC 2861 §3.1, as Linux does it: an idle sender halves its window for each timeout that
-    /// has passed, down to the initial window.
+    /// RFC 2861 §3.1, as in Linux: an idle sender halves its window for each timeout that has
+    /// passed, down to the initial window.
     fn resume(&mut self, now: Time) {
         if self.last_sent == Time::ZERO {
             return;
@@ -288,7 +290,7 @@ impl Sender {
         self.window.cwnd = self.window.cwnd.max(restart);
     }
 
-    /// RFC 8985 §7.3: a new segment if there is one, else the last one again.
+    /// RFC 8985 §7.3: sends a new segment if there is one, otherwise the last one again.
     fn send_probe(&mut self, now: Time, out: &mut Segment) -> bool {
         let Some(last) = self.board.last() else {
             return false;
@@ -309,14 +311,14 @@ impl Sender {
             end: self.board.nxt(),
             is_retransmission,
         });
-        // RFC 8985 §7.3: the retransmission timer starts afresh after the probe.
+        // RFC 8985 §7.3: the retransmission timer is restarted after the probe.
         self.rto_base = now;
         self.arm(now);
         true
     }
 
-    /// RFC 9293 §3.8.6.1: asks for the window with a segment that the peer must answer, or
-    /// uses a small window that has been open for a timeout.
+    /// RFC 9293 §3.8.6.1: probes the window with a segment that the peer must answer, or uses a
+    /// small window that has been open for a timeout.
     fn send_window_probe(&mut self, now: Time, out: &mut Segment) -> bool {
         let nxt = self.board.nxt();
         let room = self.edge.saturating_sub(nxt);
@@ -373,11 +375,12 @@ impl Sender {
     }
 }
 
-/// How recent the last super-packet and how near the next ACK must be for a part to wait.
+/// A partial super-packet waits only if the last one was sent, and the next ACK is expected, within
+/// this span.
 const DEFER_LIMIT: Span = Span::from_ms(1);
 
-/// What leaves at once when pacing: `span`'s worth, between one segment and 64 KiB, but two
-/// segments from 1.2 Mbit/s on (draft-cardwell-iccrg-bbr-congestion-control-00 §4.2.2).
+/// Bytes of a burst when pacing: those of `span`, between one segment and 64 KiB, but two segments
+/// from 1.2 Mbit/s on (draft-cardwell-iccrg-bbr-congestion-control-00 §4.2.2).
 fn burst(rate: Rate, span: Span, mss: u64) -> u64 {
     let bps = rate.as_bps();
     if bps < 1_200_000 {

@@ -1,5 +1,5 @@
-//! A deterministic network of two endpoints for the tests: one link each way with a rate, a
-//! queue and a delay, and a judge that decides what happens to each segment.
+//! A deterministic network of two endpoints for the tests: a link in each direction with a rate, a
+//! queue and a delay, and a judge that decides the fate of each segment.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use sluice_core::{Ecn, Rate, Span, Time};
@@ -7,19 +7,19 @@ use sluice_tcp::{Config, Endpoint, Segment};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What happens to a segment on its way.
+/// The fate of a segment in the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Deliver,
     Drop,
-    /// Arrives this much later than it should.
+    /// Arrives later by this span.
     Late(Span),
-    /// Arrives twice, the second time this much later.
+    /// Arrives twice, the second time later by this span.
     Twice(Span),
     Mark,
 }
 
-/// A segment in the air: arrival, order of sending, to the server?
+/// A segment in flight.
 struct InFlight {
     at: Time,
     order: u64,
@@ -53,19 +53,19 @@ pub struct Line {
     pub fate: Fate,
 }
 
-/// Decides about a segment on its way, to the server (true) or to the client.
+/// Decides about a segment to the server (true) or to the client.
 type Judge<'a> = Box<dyn FnMut(bool, &Segment) -> Fate + 'a>;
 
-/// Client, server and what lies between.
+/// Client, server and the network between them.
 pub struct Net<'a> {
     pub now: Time,
     pub client: Endpoint,
     pub server: Endpoint,
     /// One-way delay.
     pub delay: Span,
-    /// Rate towards the server; the way back is never a bottleneck.
+    /// Rate towards the server; the other direction is not limited.
     pub rate: Rate,
-    /// Segments that may wait for the rate; more are dropped.
+    /// Segments that the queue holds; more are dropped.
     pub queue_limit: usize,
     free_at: Time,
     departures: std::collections::VecDeque<Time>,
@@ -73,10 +73,10 @@ pub struct Net<'a> {
     air: BinaryHeap<Reverse<InFlight>>,
     judge: Judge<'a>,
     pub trace: Option<Vec<Line>>,
-    /// Called after each event.
+    /// Events handled so far.
     pub events: u64,
     pub queue_drops: u64,
-    /// Wakes both ends at this interval although nobody asked.
+    /// Calls the timeout handlers of both ends at this interval, due or not.
     pub spurious: Option<Span>,
 }
 
@@ -159,7 +159,7 @@ impl<'a> Net<'a> {
         }));
     }
 
-    /// Lets both sides send what they can now.
+    /// Lets both ends send what they can.
     pub fn flush(&mut self) {
         while let Some(segment) = self.client.poll_transmit(self.now) {
             self.send(true, segment);
@@ -169,7 +169,7 @@ impl<'a> Net<'a> {
         }
     }
 
-    /// Handles the next event; false when there is none before `until`.
+    /// Handles the next event; returns false if there is none before `until`.
     pub fn step(&mut self, until: Time) -> bool {
         let arrival = self.air.peek().map_or(Time::MAX, |Reverse(f)| f.at);
         let timer = self.client.next_timeout().min(self.server.next_timeout());

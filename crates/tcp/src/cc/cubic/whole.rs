@@ -1,28 +1,28 @@
 //! CUBIC's growth in whole segments: one more for each `count` segments acknowledged, as Linux
 //! computes it (`bictcp_update`, `tcp_cong_avoid_ai`).
 //!
-//! The aim is a whole number of segments and the quotient is rounded down, which makes growth
-//! faster; it is computed anew only when the window has changed or 1/32 s has passed; Reno's window
-//! grows by 8/15 of a segment per window for ever (RFC 8312 §4.2 with 9/17; RFC 9438 §4.3 has 1 from
+//! The target is a whole number of segments and the quotient is rounded down, which makes growth
+//! faster. It is computed again only when the window has changed or 1/32 s has passed. Reno's
+//! window always grows by 8/15 of a segment per window (RFC 8312 §4.2: 9/17; RFC 9438 §4.3: 1 from
 //! W_max on), and the window follows when Reno's is a whole segment ahead.
 
 use super::{Cubic, ticks};
 use crate::cc::Ack;
 use sluice_core::{Span, Time};
 
-/// What is counted between two growths.
+/// State between two growth steps.
 #[derive(Clone, Debug)]
 pub(super) struct Steps {
     /// Segments to be acknowledged for one more (`cnt`).
     count: u64,
     /// Bytes acknowledged towards it (`snd_cwnd_cnt`).
     credit: u64,
-    /// The window in segments, and when it was, at the last computation.
+    /// The window in segments at the last computation, and when that was.
     computed: (u64, Time),
     /// Bytes acknowledged towards the next segment of Reno's window, and that window in segments.
     reno_credit: u64,
     reno: u64,
-    /// Least RTT of data, but for the first second after a reduction (`delay_min`).
+    /// Minimum RTT, without the samples of the first second of an epoch (`delay_min`).
     min_rtt: Span,
 }
 
@@ -38,14 +38,14 @@ impl Steps {
         }
     }
 
-    /// Takes a sample of the RTT, `epoch` being the start of the present congestion avoidance.
+    /// Adds an RTT sample; `epoch` is the start of the present congestion avoidance.
     pub fn on_rtt(&mut self, now: Time, rtt: Span, epoch: Option<Time>) {
         if rtt < self.min_rtt && epoch.is_none_or(|epoch| now.since(epoch) >= SETTLING) {
             self.min_rtt = rtt;
         }
     }
 
-    /// The window shrinks.
+    /// Called when the window is reduced.
     pub fn on_congestion(&mut self) {
         self.credit = 0;
     }
@@ -64,7 +64,7 @@ impl Cubic {
         let steps = &mut self.steps;
         let step = steps.count * self.mss;
         if steps.credit >= step {
-            // What was gathered while growth was slower is good for one segment.
+            // The credit gathered while growth was slower counts for one segment.
             steps.credit = 0;
             cwnd += self.mss;
         }
@@ -122,7 +122,7 @@ impl Cubic {
     }
 }
 
-/// How old a computation may be (`HZ / 32`).
+/// Greatest age of a computation (`HZ / 32`).
 const INTERVAL: Span = Span::from_ns(1_000_000_000 / 32);
-/// RTT samples of the first second of an epoch do not count for the least one.
+/// RTT samples of the first second of an epoch do not count for the minimum.
 const SETTLING: Span = Span::from_secs(1);

@@ -1,6 +1,6 @@
 //! What packets carry: the host's side of a packet handle's slot.
 
-use crate::ahead::{Cause, Expected};
+use crate::prefetch::{Cause, Expected};
 use sluice_core::prefetch;
 use sluice_core::{Ecn, Time};
 use sluice_tcp::{Flags, SackBlock, Segment};
@@ -9,8 +9,8 @@ use sluice_tcp::{Flags, SackBlock, Segment};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
     pub flow: u32,
-    /// The route of the flow, one of [`crate::Simulation::ways`].
-    pub way: u32,
+    /// The route of the flow, one of [`crate::network::Network::paths`].
+    pub path: u32,
     pub hash: u32,
     /// Bytes on the link.
     pub len: u32,
@@ -56,6 +56,16 @@ pub(crate) struct Datagram {
     pub reached: Time,
 }
 
+impl Datagram {
+    pub const fn new(sequence: u64, sent: Time) -> Self {
+        Datagram {
+            sequence,
+            sent,
+            reached: Time::MAX,
+        }
+    }
+}
+
 /// What hosts read of most segments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Head {
@@ -81,18 +91,18 @@ struct Options {
 /// the processor.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Parcel {
+struct StoredPacket {
     tag: Tag,
     head: Head,
 }
 
-const _: () = assert!(size_of::<Parcel>() == 64);
+const _: () = assert!(size_of::<StoredPacket>() == 64);
 
 /// All packets on their way, by slot. Slots are used again, the last freed first, so the memory
 /// that is touched stays as small as the number of packets in flight.
 #[derive(Debug, Default)]
-pub(crate) struct Hold {
-    parcels: Vec<Parcel>,
+pub(crate) struct Packets {
+    stored: Vec<StoredPacket>,
     transits: Vec<Transit>,
     /// Of segments with SYN or SACK blocks.
     options: Vec<Options>,
@@ -100,7 +110,7 @@ pub(crate) struct Hold {
     free: Vec<u32>,
 }
 
-impl Hold {
+impl Packets {
     pub fn put_segment(&mut self, tag: Tag, segment: &Segment) -> u32 {
         let head = Head {
             ts: segment.ts,
@@ -130,7 +140,7 @@ impl Hold {
     }
 
     pub fn tag(&self, slot: u32) -> &Tag {
-        &self.parcels[slot as usize].tag
+        &self.stored[slot as usize].tag
     }
 
     pub fn transit(&self, slot: u32) -> &Transit {
@@ -143,7 +153,7 @@ impl Hold {
 
     /// Has the packet in `slot` fetched.
     pub fn fetch(&self, slot: u32) {
-        prefetch::index(&self.parcels, slot as usize);
+        prefetch::index(&self.stored, slot as usize);
         self.fetch_transit(slot);
     }
 
@@ -155,7 +165,7 @@ impl Hold {
     /// Has what else the host at the end of the way is going to need fetched; tells for which end of
     /// which connection it is. None for a datagram.
     pub fn expected(&self, slot: u32) -> Option<Expected> {
-        let Parcel { tag, head } = &self.parcels[slot as usize];
+        let StoredPacket { tag, head } = &self.stored[slot as usize];
         if tag.connection == NOT_TCP {
             return None;
         }
@@ -175,7 +185,7 @@ impl Hold {
 
     /// The segment in `slot`, with the ECN field that it has by now.
     pub fn segment(&self, slot: u32) -> Segment {
-        let Parcel { head, .. } = &self.parcels[slot as usize];
+        let StoredPacket { head, .. } = &self.stored[slot as usize];
         let mut segment = Segment {
             seq: head.seq,
             ack: head.ack,
@@ -202,7 +212,7 @@ impl Hold {
 
     /// Copies what is in `slot` to another one.
     pub fn copy(&mut self, slot: u32) -> u32 {
-        let Parcel { tag, head } = self.parcels[slot as usize];
+        let StoredPacket { tag, head } = self.stored[slot as usize];
         let copy = self.put(tag, head);
         self.transits[copy as usize] = self.transits[slot as usize];
         self.options[copy as usize] = self.options[slot as usize];
@@ -218,11 +228,11 @@ impl Hold {
 
     /// Packets on their way.
     pub fn len(&self) -> usize {
-        self.parcels.len() - self.free.len()
+        self.stored.len() - self.free.len()
     }
 
     fn put(&mut self, tag: Tag, head: Head) -> u32 {
-        let parcel = Parcel { tag, head };
+        let packet = StoredPacket { tag, head };
         let transit = Transit {
             flow: tag.flow,
             links_left: NOT_STARTED,
@@ -231,19 +241,15 @@ impl Hold {
             ecn: tag.ecn,
         };
         if let Some(slot) = self.free.pop() {
-            self.parcels[slot as usize] = parcel;
+            self.stored[slot as usize] = packet;
             self.transits[slot as usize] = transit;
             return slot;
         }
-        self.parcels.push(parcel);
+        self.stored.push(packet);
         self.transits.push(transit);
         self.options.push(Options::default());
-        self.datagrams.push(Datagram {
-            sequence: 0,
-            sent: Time::ZERO,
-            reached: Time::MAX,
-        });
-        u32::try_from(self.parcels.len() - 1).expect("fewer than 2^32 packets are in flight")
+        self.datagrams.push(Datagram::new(0, Time::ZERO));
+        u32::try_from(self.stored.len() - 1).expect("fewer than 2^32 packets are in flight")
     }
 }
 

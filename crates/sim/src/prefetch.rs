@@ -5,10 +5,10 @@
 //! next slot of the calendar while the present one is worked off; some events before its turn the connection
 //! that an event is for; then what that points to. Nothing is decided here: a run is the same without it.
 
-use crate::calendar::What;
-use crate::cargo::Transit;
+use crate::calendar::CalendarEvent;
 use crate::config::LinkId;
-use crate::simulation::{Simulation, kind};
+use crate::network::{Network, kind};
+use crate::packets::Transit;
 use crate::stage::Engine;
 use sluice_core::prefetch;
 
@@ -38,22 +38,22 @@ const FAR: usize = 10;
 /// The same for what the connection points to.
 const NEAR: usize = 4;
 
-impl Simulation {
+impl Network {
     /// Has what later events need fetched, before the next one is taken.
     pub(crate) fn warm(&mut self) {
         if self.ready_at.len() <= FEW_FLOWS {
             return;
         }
         if let Some(slot) = self.leaving.take() {
-            let Transit { flow, .. } = *self.hold.transit(slot);
+            let Transit { flow, .. } = *self.packets.transit(slot);
             prefetch::index(&self.ready_at, flow as usize);
         }
         // Two for one, so that all of the next slot are through before its turn.
         for _ in 0..2 {
-            if let Some(what) = self.calendar.preview()
-                && what.kind == kind::DELIVER
+            if let Some(event) = self.calendar.preview()
+                && event.kind == kind::DELIVER
             {
-                self.hold.fetch(what.index);
+                self.packets.fetch(event.index);
             }
         }
         let is_new = self.calendar.is_slot_new();
@@ -73,9 +73,9 @@ impl Simulation {
     /// For which end of which connection the event is that is taken after `others` others, if it is in the
     /// present slot.
     fn expected(&self, others: usize) -> Option<Expected> {
-        let What { kind, index } = self.calendar.soon(others)?;
+        let CalendarEvent { kind, index } = self.calendar.soon(others)?;
         match kind {
-            kind::DELIVER => self.hold.expected(index),
+            kind::DELIVER => self.packets.expected(index),
             kind::TIMER => Some(Expected {
                 connection: index / 2,
                 to_server: index % 2 == 1,
@@ -87,8 +87,8 @@ impl Simulation {
 
     fn fetch_far(&self, expected: Expected) {
         let connection = &self.connections[expected.connection as usize];
-        let (way, hash) = connection.far(expected, &mut prefetch::address);
-        let links = &self.ways[way as usize].links[usize::from(!expected.to_server)];
+        let (path, hash) = connection.far(expected, &mut prefetch::address);
+        let links = &self.paths[path as usize].links[usize::from(!expected.to_server)];
         if expected.cause != Cause::Timer
             && let Some(link) = links.first()
             && let Engine::Link(link) = &self.stages[*link].engine
@@ -103,7 +103,7 @@ impl Simulation {
         if self.ready_at.len() <= FEW_FLOWS {
             return;
         }
-        self.hold.fetch_transit(slot);
+        self.packets.fetch_transit(slot);
         if let Engine::Link(link) = &self.stages[link].engine {
             link.queue().prefetch_dequeue();
         }

@@ -1,0 +1,246 @@
+//! Kinds of traffic: what a flow sends, and the applications at its two ends.
+//!
+//! A kind is one file in `traffic/` and one line in `traffic!` below. The file holds a struct with
+//! the settings, which implements [`Kind`], and a struct with the state of a running flow, which
+//! implements [`Source`] and acts on the network through a [`Host`]. No other file of this crate
+//! distinguishes kinds.
+
+use crate::check::ConfigError;
+use crate::config::{FlowId, Side};
+use crate::connection::{Connection, ConnectionId};
+use crate::estimate::{Demand, Outlook};
+use crate::network::Network;
+use crate::observe::{Completion, Observer};
+use crate::packets::{Datagram, Tag};
+use sluice_core::{Ecn, Rng, Time};
+
+/// The settings of a kind of traffic.
+pub(crate) trait Kind {
+    /// The state of a flow of this kind.
+    type Source: Source;
+
+    /// Protocol number that the rules of a router see.
+    fn protocol(&self) -> u8;
+
+    /// Whether `flow` can be simulated with these settings.
+    fn check(&self, flow: FlowId) -> Result<(), ConfigError>;
+
+    /// Upper bounds of what a flow costs, good to a small factor.
+    fn demand(&self, outlook: &Outlook<'_>) -> Demand;
+
+    /// The source of a flow that has not started.
+    fn source(&self) -> Self::Source;
+}
+
+/// A running flow: the applications at both ends, and the clock of the one that sends.
+pub(crate) trait Source {
+    /// The flow starts.
+    fn start(&mut self, host: &mut Host<'_, impl Observer>);
+
+    /// The instant last given to [`Host::wake_at`] has come. Not called after the flow has stopped.
+    fn wake(&mut self, host: &mut Host<'_, impl Observer>);
+
+    /// The flow stops. Packets under way still arrive.
+    fn stop(&mut self, host: &mut Host<'_, impl Observer>) {
+        let _ = host;
+    }
+
+    /// A datagram of the flow has arrived at the end that `tag` names. Only called for kinds that
+    /// send datagrams.
+    fn on_datagram(&mut self, tag: &Tag, datagram: Datagram, host: &mut Host<'_, impl Observer>) {
+        let _ = (tag, datagram, host);
+    }
+
+    /// A segment has arrived at an end that is watching, or whose peer has closed. Only called for
+    /// kinds that open connections.
+    fn on_segment(&mut self, id: ConnectionId, host: &mut Host<'_, impl Observer>) {
+        let _ = (id, host);
+    }
+
+    /// Whether [`Observer::on_tcp`] reports an open connection of the flow.
+    fn is_reported(&self, connection: &Connection) -> bool {
+        let _ = connection;
+        false
+    }
+}
+
+/// The network as the source of one flow sees it.
+pub(crate) struct Host<'a, O> {
+    pub network: &'a mut Network,
+    pub flow: u32,
+    pub observer: &'a mut O,
+}
+
+impl<O: Observer> Host<'_, O> {
+    pub fn now(&self) -> Time {
+        self.network.now
+    }
+
+    /// The randomness of the flow.
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.network.flows[self.flow as usize].rng
+    }
+
+    /// Has [`Source::wake`] called at `at`.
+    pub fn wake_at(&mut self, at: Time) {
+        self.network.schedule_source(at, self.flow);
+    }
+
+    /// Sends a datagram with `payload` bytes to the server or to the client.
+    pub fn send_datagram(&mut self, to_server: bool, payload: u32, ecn: Ecn, datagram: Datagram) {
+        let ip_len = payload + DATAGRAM_HEADERS;
+        self.network
+            .send_datagram(self.flow, to_server, ip_len, ecn, datagram, self.observer);
+    }
+
+    /// Bytes of payload in a datagram that has arrived.
+    pub fn payload_of(&self, tag: &Tag) -> u32 {
+        tag.len - self.network.frame_overhead - DATAGRAM_HEADERS
+    }
+
+    /// Opens a connection whose `sender` sends the data that count. `is_watching` says which ends
+    /// have [`Source::on_segment`] called for every segment: the client, the server.
+    pub fn connect(
+        &mut self,
+        config: &sluice_tcp::Config,
+        sender: Side,
+        is_watching: [bool; 2],
+    ) -> ConnectionId {
+        self.network.connect(self.flow, config, sender, is_watching)
+    }
+
+    pub fn connection(&mut self, id: ConnectionId) -> &mut Connection {
+        self.network.connection(id)
+    }
+
+    /// Whether `id` still is a connection of this flow.
+    pub fn is_open(&self, id: ConnectionId) -> bool {
+        self.network.flows[self.flow as usize].open.contains(&id)
+    }
+
+    /// Lets an end of a connection send what it can.
+    pub fn pump(&mut self, id: ConnectionId, side: Side) {
+        self.network.pump(id, side == Side::Server, self.observer);
+    }
+
+    /// Counts a payload that has arrived in datagrams.
+    pub fn count_received(&mut self, bytes: u32) {
+        self.network.flows[self.flow as usize].totals.bytes_received += u64::from(bytes);
+    }
+
+    /// Counts what was completed, and returns how many were before it.
+    pub fn count_completion(&mut self) -> u64 {
+        let completions = &mut self.network.flows[self.flow as usize].totals.completions;
+        *completions += 1;
+        *completions - 1
+    }
+
+    /// Reports a transfer, a page or an exchange that is complete.
+    pub fn report(&mut self, completion: &Completion) {
+        self.observer.on_complete(self.flow as usize, completion);
+    }
+}
+
+/// Bytes of an IPv4 and a UDP header, and of an IPv4 and an ICMP header.
+const DATAGRAM_HEADERS: u32 = 28;
+/// Most payload of a datagram, so that it fits an IP packet with its headers.
+const MAX_PAYLOAD: u32 = 65_000;
+
+fn check_payload(flow: FlowId, payload: u32) -> Result<(), ConfigError> {
+    if payload > MAX_PAYLOAD {
+        return Err(ConfigError::Payload { flow, payload });
+    }
+    Ok(())
+}
+
+fn check_tcp(flow: FlowId, config: &sluice_tcp::Config) -> Result<(), ConfigError> {
+    config
+        .validate()
+        .map_err(|error| ConfigError::Tcp { flow, error })
+}
+
+/// Declares the modules of all kinds, what a flow sends, and the source of a running flow.
+macro_rules! traffic {
+    ($($module:ident::$name:ident,)+) => {
+        $(mod $module; pub use $module::$name;)+
+
+        /// What a flow sends.
+        #[derive(Clone, Debug)]
+        pub enum Traffic {
+            $(#[doc = concat!("See [`", stringify!($name), "`].")] $name(Box<$name>),)+
+        }
+
+        $(impl From<$name> for Traffic {
+            fn from(kind: $name) -> Traffic {
+                Traffic::$name(Box::new(kind))
+            }
+        })+
+
+        impl Traffic {
+            pub(crate) fn protocol(&self) -> u8 {
+                match self { $(Traffic::$name(kind) => kind.protocol(),)+ }
+            }
+
+            pub(crate) fn check(&self, flow: FlowId) -> Result<(), ConfigError> {
+                match self { $(Traffic::$name(kind) => kind.check(flow),)+ }
+            }
+
+            pub(crate) fn demand(&self, outlook: &Outlook<'_>) -> Demand {
+                match self { $(Traffic::$name(kind) => kind.demand(outlook),)+ }
+            }
+
+            pub(crate) fn source(&self) -> AnySource {
+                match self { $(Traffic::$name(kind) => AnySource::$name(kind.source()),)+ }
+            }
+        }
+
+        /// The source of a flow of any kind.
+        pub(crate) enum AnySource {
+            $($name(<$name as Kind>::Source),)+
+        }
+
+        impl Source for AnySource {
+            fn start(&mut self, host: &mut Host<'_, impl Observer>) {
+                match self { $(AnySource::$name(source) => source.start(host),)+ }
+            }
+
+            fn wake(&mut self, host: &mut Host<'_, impl Observer>) {
+                match self { $(AnySource::$name(source) => source.wake(host),)+ }
+            }
+
+            fn stop(&mut self, host: &mut Host<'_, impl Observer>) {
+                match self { $(AnySource::$name(source) => source.stop(host),)+ }
+            }
+
+            fn on_datagram(
+                &mut self,
+                tag: &Tag,
+                datagram: Datagram,
+                host: &mut Host<'_, impl Observer>,
+            ) {
+                match self {
+                    $(AnySource::$name(source) => source.on_datagram(tag, datagram, host),)+
+                }
+            }
+
+            fn on_segment(&mut self, id: ConnectionId, host: &mut Host<'_, impl Observer>) {
+                match self { $(AnySource::$name(source) => source.on_segment(id, host),)+ }
+            }
+
+            fn is_reported(&self, connection: &Connection) -> bool {
+                match self { $(AnySource::$name(source) => source.is_reported(connection),)+ }
+            }
+        }
+    };
+}
+
+traffic! {
+    tcp::Tcp,
+    udp::Udp,
+    listed::Listed,
+    ping::Ping,
+    rr::Rr,
+    web::Web,
+}
+
+pub use listed::ListedDatagram;

@@ -1,0 +1,201 @@
+//! A TCP transfer: endless, or a number of bytes, once or again and again.
+
+use super::{Host, Kind, Source, check_tcp};
+use crate::check::ConfigError;
+use crate::config::{FlowId, Side};
+use crate::connection::{Connection, ConnectionId};
+use crate::estimate::{Demand, Outlook};
+use crate::observe::{Completion, Observer};
+use sluice_core::{Span, Time};
+use sluice_ipfw::headers;
+use sluice_tcp as tcp;
+
+/// One TCP connection at a time.
+#[derive(Clone, Debug, Default)]
+pub struct Tcp {
+    /// Settings of both ends.
+    pub config: tcp::Config,
+    /// The end that sends the data.
+    pub sender: Side,
+    /// How much; without a number as much as fits between start and stop.
+    pub bytes: Option<u64>,
+    /// An application that writes this many bytes at this interval, instead of everything at
+    /// once.
+    pub writes: Option<(u64, Span)>,
+    /// When all `bytes` have arrived, wait so long and send as many over a new connection.
+    pub repeat: Option<Span>,
+}
+
+impl Tcp {
+    /// An endless transfer with the named congestion control, without ECN unless it needs it.
+    pub fn bulk(congestion_control: &'static tcp::cc::Descriptor) -> Self {
+        let ecn = match congestion_control.ecn {
+            tcp::EcnMode::Classic => tcp::EcnMode::Off,
+            needed => needed,
+        };
+        Tcp {
+            config: tcp::Config {
+                congestion_control,
+                ecn,
+                initial_window: congestion_control.initial_window,
+                ..tcp::Config::default()
+            },
+            ..Tcp::default()
+        }
+    }
+}
+
+impl Kind for Tcp {
+    type Source = Transfer;
+
+    fn protocol(&self) -> u8 {
+        headers::TCP
+    }
+
+    fn check(&self, flow: FlowId) -> Result<(), ConfigError> {
+        let zero = |what| Err(ConfigError::Zero { flow, what });
+        if self.repeat.is_some() && self.bytes.is_none_or(|bytes| bytes == 0) {
+            return zero("the bytes of a transfer that is repeated");
+        }
+        if let Some((bytes, interval)) = self.writes
+            && (bytes == 0 || interval == Span::ZERO)
+        {
+            return zero("a write and the interval between writes");
+        }
+        check_tcp(flow, &self.config)
+    }
+
+    fn demand(&self, outlook: &Outlook<'_>) -> Demand {
+        let demand = Demand {
+            connections: 1,
+            ..Demand::default()
+        };
+        // Without a rate the receive buffer limits what passes in a round trip.
+        let round_trip = outlook.round_trip().as_ns().max(1);
+        let by_window = u128::from(self.config.receive_buffer)
+            * u128::from(outlook.duration().as_ns())
+            / u128::from(round_trip);
+        let by_window = u64::try_from(by_window).unwrap_or(u64::MAX);
+        let own = self.bytes.unwrap_or(u64::MAX).min(by_window);
+        match outlook.bottleneck(self.sender) {
+            Some((link, capacity)) if own > capacity => Demand {
+                filled: Some(link),
+                ..demand
+            },
+            _ => Demand {
+                packets: own / u64::from(self.config.mss) * 2 + 20,
+                ..demand
+            },
+        }
+    }
+
+    fn source(&self) -> Transfer {
+        Transfer {
+            tcp: Box::new(self.clone()),
+            connection: None,
+            start: Time::ZERO,
+            written: 0,
+            is_complete: true,
+        }
+    }
+}
+
+/// The present transfer of a flow.
+pub(crate) struct Transfer {
+    tcp: Box<Tcp>,
+    connection: Option<ConnectionId>,
+    start: Time,
+    /// Bytes that an application with a clock has written.
+    written: u64,
+    is_complete: bool,
+}
+
+impl Source for Transfer {
+    fn start(&mut self, host: &mut Host<'_, impl Observer>) {
+        self.start = host.now();
+        self.written = 0;
+        self.is_complete = false;
+        let sender = self.tcp.sender;
+        let id = host.connect(&self.tcp.config, sender, [false, false]);
+        self.connection = Some(id);
+        let end = host.connection(id).end(sender);
+        match (self.tcp.bytes, self.tcp.writes) {
+            (_, Some(_)) => {}
+            (Some(bytes), None) => {
+                end.tcp.write(bytes);
+                end.close();
+            }
+            (None, None) => end.tcp.write_forever(),
+        }
+        host.pump(id, Side::Client);
+        if self.tcp.writes.is_some() {
+            self.write_more(host);
+        }
+    }
+
+    fn wake(&mut self, host: &mut Host<'_, impl Observer>) {
+        if self.is_complete {
+            self.start(host);
+        } else {
+            self.write_more(host);
+        }
+    }
+
+    fn stop(&mut self, host: &mut Host<'_, impl Observer>) {
+        if let Some(id) = self.connection.filter(|id| host.is_open(*id)) {
+            host.connection(id).end(self.tcp.sender).close();
+            host.pump(id, self.tcp.sender);
+        }
+    }
+
+    fn on_segment(&mut self, id: ConnectionId, host: &mut Host<'_, impl Observer>) {
+        let now = host.now();
+        let receiver = self.tcp.sender.other();
+        let end = host.connection(id).end(receiver);
+        if self.connection != Some(id) || self.is_complete || !end.tcp.is_received() {
+            return;
+        }
+        self.is_complete = true;
+        end.close();
+        let bytes = end.tcp.received();
+        let completion = Completion {
+            sequence: host.count_completion(),
+            start: self.start,
+            end: now,
+            bytes,
+        };
+        host.report(&completion);
+        if let Some(pause) = self.tcp.repeat {
+            host.wake_at(now + pause);
+        }
+        host.pump(id, receiver);
+    }
+
+    fn is_reported(&self, connection: &Connection) -> bool {
+        // A connection of a repeated transfer that is only closing is not the present one.
+        self.tcp.repeat.is_none() || !connection.has_closed(self.tcp.sender.other())
+    }
+}
+
+impl Transfer {
+    /// The application with a clock writes its next bytes.
+    fn write_more(&mut self, host: &mut Host<'_, impl Observer>) {
+        let Some((bytes, interval)) = self.tcp.writes else {
+            return;
+        };
+        let Some(id) = self.connection.filter(|id| host.is_open(*id)) else {
+            return;
+        };
+        let left = self.tcp.bytes.map_or(u64::MAX, |all| all - self.written);
+        let bytes = bytes.min(left);
+        self.written += bytes;
+        let end = host.connection(id).end(self.tcp.sender);
+        end.tcp.write(bytes);
+        if bytes == left {
+            end.close();
+        } else {
+            host.wake_at(host.now() + interval);
+        }
+        host.pump(id, self.tcp.sender);
+    }
+}

@@ -1,0 +1,123 @@
+//! Datagrams in one direction, at a rate that nothing slows down.
+
+use super::{Host, Kind, Source, check_payload};
+use crate::check::ConfigError;
+use crate::config::{FlowId, Side};
+use crate::estimate::{Demand, Outlook};
+use crate::observe::{self, Observer};
+use crate::packets::{Datagram, Tag};
+use sluice_core::traffic::{Departures, Spacing};
+use sluice_core::{Ecn, Rate, Span};
+use sluice_ipfw::headers;
+
+/// Datagrams in one direction.
+#[derive(Clone, Debug)]
+pub struct Udp {
+    /// Rate of the IP packets (payload plus 28 bytes) while sending.
+    pub rate: Rate,
+    /// Bytes of UDP payload in each.
+    pub payload: u32,
+    /// How they are spaced.
+    pub spacing: Spacing,
+    /// The end that sends them.
+    pub sender: Side,
+    /// ECN field of the packets.
+    pub ecn: Ecn,
+}
+
+impl Udp {
+    /// A constant rate from the client to the server.
+    pub fn constant(rate: Rate, payload: u32) -> Self {
+        Udp {
+            rate,
+            payload,
+            spacing: Spacing::Constant,
+            sender: Side::Client,
+            ecn: Ecn::NotEct,
+        }
+    }
+}
+
+impl Kind for Udp {
+    type Source = Stream;
+
+    fn protocol(&self) -> u8 {
+        headers::UDP
+    }
+
+    fn check(&self, flow: FlowId) -> Result<(), ConfigError> {
+        let zero = |what| Err(ConfigError::Zero { flow, what });
+        if self.rate.is_unlimited() {
+            return zero("the interval between datagrams");
+        }
+        if let Spacing::OnOff { on, .. } | Spacing::RandomOnOff { on, .. } = self.spacing
+            && on == Span::ZERO
+        {
+            return zero("the length of a burst");
+        }
+        check_payload(flow, self.payload)
+    }
+
+    fn demand(&self, outlook: &Outlook<'_>) -> Demand {
+        let bytes = self.rate.bytes_in(outlook.duration());
+        let sent = bytes / u64::from(self.payload + super::DATAGRAM_HEADERS);
+        Demand {
+            packets: (sent as f64 * self.spacing.duty_cycle()) as u64 + 1,
+            ..Demand::default()
+        }
+    }
+
+    fn source(&self) -> Stream {
+        Stream {
+            udp: self.clone(),
+            departures: None,
+            sent: 0,
+        }
+    }
+}
+
+/// A running flow.
+pub(crate) struct Stream {
+    udp: Udp,
+    /// None before the start.
+    departures: Option<Departures>,
+    sent: u64,
+}
+
+impl Source for Stream {
+    fn start(&mut self, host: &mut Host<'_, impl Observer>) {
+        let bytes = u64::from(self.udp.payload + super::DATAGRAM_HEADERS);
+        let (spacing, rate, now) = (self.udp.spacing, self.udp.rate, host.now());
+        self.departures = Some(Departures::new(spacing, rate, bytes, now, host.rng()));
+        self.wake(host);
+    }
+
+    fn wake(&mut self, host: &mut Host<'_, impl Observer>) {
+        let now = host.now();
+        let Some(departures) = &mut self.departures else {
+            return;
+        };
+        let next = departures.after(now, host.rng());
+        host.wake_at(next);
+        let datagram = Datagram::new(self.sent, now);
+        self.sent += 1;
+        let to_server = self.udp.sender == Side::Client;
+        host.send_datagram(to_server, self.udp.payload, self.udp.ecn, datagram);
+    }
+
+    fn on_datagram(&mut self, tag: &Tag, datagram: Datagram, host: &mut Host<'_, impl Observer>) {
+        receive(tag, datagram, host);
+    }
+}
+
+/// Counts and reports a datagram that has arrived.
+pub(super) fn receive(tag: &Tag, datagram: Datagram, host: &mut Host<'_, impl Observer>) {
+    host.count_received(host.payload_of(tag));
+    let arrival = observe::Datagram {
+        sequence: datagram.sequence,
+        sent: datagram.sent,
+        received: host.now(),
+        is_marked: tag.ecn == Ecn::Ce,
+    };
+    host.observer.on_datagram(host.flow as usize, &arrival);
+}
