@@ -1,7 +1,7 @@
 //! Datagrams with the kernel's receive timestamps.
 #![allow(unsafe_code)]
 
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockReading, Stamps};
 use crate::sys;
 use sluice_core::Time;
 use socket2::Socket;
@@ -13,6 +13,7 @@ pub(super) struct TimedReceiver {
     buffers: Box<[[u8; BUFFER_LEN]]>,
     controls: Box<[Control]>,
     overflowed: u32,
+    stamps: Stamps,
 }
 
 /// What came with a datagram.
@@ -59,6 +60,7 @@ impl TimedReceiver {
             buffers: vec![[0; BUFFER_LEN]; BATCH].into(),
             controls: vec![Control([0; CONTROL_LEN]); BATCH].into(),
             overflowed: 0,
+            stamps: Stamps::new(ClockReading::take()),
         }
     }
 
@@ -126,7 +128,7 @@ impl TimedReceiver {
                 std::ptr::null_mut(),
             )
         })? as usize;
-        let offset_ns = clock.realtime_offset_ns();
+        self.stamps.look();
         for (header, buffer) in headers.iter().zip(&self.buffers).take(count) {
             let length = header.msg_len as usize;
             let told = Told::by(&header.msg_hdr);
@@ -134,7 +136,7 @@ impl TimedReceiver {
             let arrival = Arrival {
                 time: told
                     .stamp_ns
-                    .map(|stamp| clock.at_realtime(stamp, offset_ns)),
+                    .map(|stamp| clock.at_monotonic(self.stamps.monotonic_ns(stamp))),
                 departed: told.departed,
                 ecn: told.class & 3,
                 length,
