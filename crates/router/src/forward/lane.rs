@@ -1,7 +1,7 @@
 //! One lane: what queues packets together.
 
 use sluice_core::{Cx, Ecn, Packet, Rng, Span, Time};
-use sluice_net::frame::{self, Checksums, FlowHasher, Link, SuperPacket, View};
+use sluice_net::frame::{self, FlowHasher, Link, SuperPacket, View};
 use sluice_net::port::{Pool, Slot};
 
 use super::host::Host;
@@ -228,10 +228,8 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
                 self.counts.lose(LostFrame::NoSlot, 1);
                 continue;
             };
-            let (gather, room) = pool.frame_and_room(slot, to);
-            match whole.write_segment(index, gather, Checksums::Partial, room) {
-                Some((length, vnet)) => {
-                    pool.set_frame(to, length, vnet);
+            match pool.write_segment(slot, whole, index, to) {
+                Some(length) => {
                     let segment = Packet {
                         slot: to.number(),
                         len: length - u32::from(view.network),
