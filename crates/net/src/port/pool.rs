@@ -87,6 +87,9 @@ struct Frame {
     watcher: u8,
 }
 
+/// There is one per slot, and each packet touches its own several times.
+const _: () = assert!(size_of::<Frame>() == 40);
+
 impl Pool {
     /// Allocates the memory; it is resident at once.
     ///

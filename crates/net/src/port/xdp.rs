@@ -17,14 +17,16 @@ mod ring;
 mod socket;
 
 use super::pool::SLOT_LEN;
+use super::promiscuous;
 use super::trains::Trains;
-use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
+use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::frame::{Link, open_checksum, parse_head};
 use crate::namespace::{
     Interface, LinkError, Links, Namespace, NamespaceError, OffloadError, remedy,
 };
 use absence::Exchange;
 use socket::{Connected, Inward, Outward, connect, statistics, wake_receive, wake_transmit};
+use socket2::Socket;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -44,6 +46,9 @@ pub struct XdpOptions {
     /// one super-packet through a packet socket, where the interface neither takes them apart nor queues by
     /// itself: what arrives is the same, at less cost.
     pub trains: bool,
+    /// Ask the interface for frames for all addresses: without, a network card passes on only those for its own,
+    /// which is too little for a bridge.
+    pub promiscuous: bool,
 }
 
 impl Default for XdpOptions {
@@ -54,6 +59,7 @@ impl Default for XdpOptions {
             ready: 1024,
             mode: None,
             trains: true,
+            promiscuous: true,
         }
     }
 }
@@ -155,6 +161,8 @@ pub struct XdpPort {
     counters: Counters,
     next_look_ns: u64,
     links: Option<Links>,
+    /// The socket that keeps the interface promiscuous, if there is one, and whether it is.
+    promiscuous: (Option<Socket>, Promiscuity),
 }
 
 /// What a port is of its interface.
@@ -223,6 +231,10 @@ impl XdpPort {
             .enter(|| connect(link.index, memory, options, PATIENCE))?
             .map_err(error)?;
         pool.set_registered(&inward.socket);
+        let promiscuous = match options.promiscuous {
+            true => make_promiscuous(namespace, &link),
+            false => (None, Promiscuity::NotAsked),
+        };
         let mut port = XdpPort {
             trains: open_trains(namespace, &link, &Counters::default(), options, mode),
             descriptor: Arc::clone(&inward.socket),
@@ -248,6 +260,7 @@ impl XdpPort {
             counters: Counters::default(),
             next_look_ns: 0,
             links: None,
+            promiscuous,
         };
         port.refill(pool);
         Ok(port)
@@ -288,6 +301,7 @@ impl XdpPort {
             ready: 0,
             counters: Counters::default(),
             links: None,
+            promiscuous: (None, Promiscuity::NotAsked),
             ..receiving
         };
         Ok((receiving, sending))
@@ -499,6 +513,10 @@ impl Port for XdpPort {
         matches!(self.part, Part::Whole | Part::Receives(_))
     }
 
+    fn promiscuity(&self) -> Promiscuity {
+        self.promiscuous.1.clone()
+    }
+
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
         self.assert_pool(pool);
         self.collect_sent(pool);
@@ -568,6 +586,21 @@ impl Port for XdpPort {
 impl AsFd for XdpPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+}
+
+/// Makes an interface promiscuous, by a socket that is to be kept.
+fn make_promiscuous(namespace: &Namespace, link: &Interface) -> (Option<Socket>, Promiscuity) {
+    match promiscuous::socket(namespace) {
+        Ok(socket) => {
+            let promiscuity =
+                Promiscuity::ask_and_verify(&socket, namespace, &link.name, link.index);
+            (Some(socket), promiscuity)
+        }
+        Err(error) => {
+            let why = format!("cannot open a packet socket (needs CAP_NET_RAW): {error}");
+            (None, Promiscuity::Refused(why))
+        }
     }
 }
 

@@ -565,25 +565,31 @@ impl Loop {
         let counters: Vec<_> = (0..self.choices.len())
             .map(|port| self.forwarder.counters(port))
             .collect();
-        let ports = self.choices.iter().zip(counters).map(|(choice, counters)| {
-            let lost = Loss::ALL
-                .into_iter()
-                .map(|loss| (loss.name(), counters.lost(loss)));
-            PortStatus {
-                name: choice.name.clone(),
-                kind: choice.kind.clone(),
-                reason: choice.reason.clone(),
-                received: counters.received,
-                received_bytes: counters.received_bytes,
-                sent: counters.sent,
-                sent_bytes: counters.sent_bytes,
-                sent_trains: counters.sent_trains,
-                lost: lost
-                    .filter(|(_, n)| *n > 0)
-                    .map(|(k, n)| (k.to_owned(), n))
-                    .collect(),
-            }
-        });
+        let opened = self.forwarder.ports().iter().zip(counters);
+        let ports = self
+            .choices
+            .iter()
+            .zip(opened)
+            .map(|(choice, (port, counters))| {
+                let lost = Loss::ALL
+                    .into_iter()
+                    .map(|loss| (loss.name(), counters.lost(loss)));
+                PortStatus {
+                    name: choice.name.clone(),
+                    kind: choice.kind.clone(),
+                    reason: choice.reason.clone(),
+                    promiscuous: port.promiscuity().is_on(),
+                    received: counters.received,
+                    received_bytes: counters.received_bytes,
+                    sent: counters.sent,
+                    sent_bytes: counters.sent_bytes,
+                    sent_trains: counters.sent_trains,
+                    lost: lost
+                        .filter(|(_, n)| *n > 0)
+                        .map(|(k, n)| (k.to_owned(), n))
+                        .collect(),
+                }
+            });
         let lane = &self.forwarder.lanes()[LANE];
         let (counts, lateness) = (lane.counts(), lane.lateness());
         let dropped = DropReason::ALL

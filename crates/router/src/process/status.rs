@@ -53,6 +53,9 @@ pub struct PortStatus {
     /// Why that kind.
     #[serde(default)]
     pub reason: String,
+    /// Whether its interface passes on frames for all addresses; nothing where there is no filter.
+    #[serde(default)]
+    pub promiscuous: Option<bool>,
     /// Frames that came in.
     pub received: u64,
     /// Their bytes.
@@ -114,6 +117,19 @@ impl fmt::Display for Status {
                 port.lost.values().sum::<u64>()
             )?;
         }
+        for (is_on, text) in [
+            (true, "promiscuous:"),
+            (false, "not promiscuous, frames may be lost unseen:"),
+        ] {
+            let ports = self
+                .ports
+                .iter()
+                .filter(|port| port.promiscuous == Some(is_on));
+            let names: Vec<&str> = ports.map(|port| port.name.as_str()).collect();
+            if !names.is_empty() {
+                writeln!(f, "{text} {}", names.join(", "))?;
+            }
+        }
         writeln!(
             f,
             "up {:.1} s, {} packets through the rules, {} sent, {} past them, {} dropped, {} commands",
@@ -145,6 +161,36 @@ impl fmt::Display for Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_summary_says_which_ports_are_promiscuous() {
+        let port = |name: &str, promiscuous| PortStatus {
+            name: name.into(),
+            promiscuous,
+            ..PortStatus::default()
+        };
+        let status = Status {
+            ports: vec![
+                port("eth0", Some(true)),
+                port("tap:t0", None),
+                port("xdp:eth1", Some(false)),
+                port("eth2", Some(true)),
+            ],
+            ..Status::default()
+        };
+        let text = status.to_string();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("promiscuous"))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "promiscuous: eth0, eth2",
+                "not promiscuous, frames may be lost unseen: xdp:eth1"
+            ]
+        );
+    }
 
     #[test]
     fn the_line_tells_rates_since_the_last_one() {
