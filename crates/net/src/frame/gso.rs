@@ -65,6 +65,10 @@ pub enum GsoError {
     /// A segment size of zero, or one that makes packets longer than IP can say.
     #[error("segment size 0 or above what an IP packet of 65535 bytes holds")]
     SegmentSize,
+    /// Segments so small that one frame would be tens of thousands of packets: no sender asks for that, but for
+    /// harm.
+    #[error("segment size {0} is below {LEAST_SEGMENT}")]
+    TinySegments(u16),
 }
 
 impl SuperPacket {
@@ -105,6 +109,10 @@ impl SuperPacket {
         let segment_len = u32::from(header_len - view.network) + u32::from(vnet.gso_size);
         if segment_len > u32::from(u16::MAX) {
             return Err(GsoError::SegmentSize);
+        }
+        let segments = payload_len.div_ceil(u32::from(vnet.gso_size));
+        if vnet.gso_size < LEAST_SEGMENT && (is_tcp || segments > MOST_DATAGRAMS) {
+            return Err(GsoError::TinySegments(vnet.gso_size));
         }
         Ok(SuperPacket {
             network: view.network,
@@ -253,6 +261,11 @@ fn rewrite_tcp(tcp: &mut [u8], index: u32, gso_size: u32, is_last: bool) {
     }
 }
 
+/// Linux sends no smaller ones over TCP (`net.ipv4.tcp_min_snd_mss`).
+const LEAST_SEGMENT: u16 = 48;
+/// Datagrams are of any size, but Linux sends so many in one super-packet at most (`UDP_MAX_SEGMENTS` of
+/// linux/udp.h).
+const MOST_DATAGRAMS: u32 = 128;
 const FIN: u8 = 1;
 const PSH: u8 = 8;
 const CWR: u8 = 128;

@@ -1,7 +1,7 @@
 //! One lane: what queues packets together.
 
 use sluice_core::{Cx, Ecn, Packet, Rng, Span, Time};
-use sluice_net::frame::{self, FlowHasher, Link, SuperPacket, View};
+use sluice_net::frame::{self, FlowHasher, GsoError, Link, SuperPacket, View};
 use sluice_net::port::{Pool, Slot};
 
 use super::host::Host;
@@ -159,6 +159,10 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
                 // At most 65535 bytes of payload in segments of at least one.
                 packet.segments = whole.segments() as u16;
                 self.enqueue(packet, &view, &key, pool);
+            }
+            Err(GsoError::TinySegments(_)) => {
+                self.counts.lose(LostFrame::TinySegments, 1);
+                pool.free(slot);
             }
             Err(_) => self.enqueue(packet, &view, &key, pool),
         }

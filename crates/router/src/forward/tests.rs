@@ -337,6 +337,29 @@ fn super_packets_are_split_below_the_threshold_only() {
     }
 }
 
+/// Whether it would be split or not.
+#[test]
+fn a_super_packet_of_tiny_segments_is_lost_and_counted() {
+    for rate in [1_000_000, 1_000_000_000] {
+        let params = PipeParams {
+            rate: Rate::from_bps(rate),
+            ..PipeParams::default()
+        };
+        let mut bench = bench(&params, "fifo", 100);
+        let vnet = VnetHeader {
+            gso_type: 5, // UDP
+            gso_size: 1,
+            ..VnetHeader::default()
+        };
+        bench.deliver(vec![(udp(1000), vnet), plain(udp(1))]);
+        bench.run_until(1);
+        let counts = bench.forwarder.lanes()[0].counts();
+        assert_eq!(counts.lost(LostFrame::TinySegments), 1);
+        assert_eq!((counts.split, counts.whole, counts.admitted), (0, 0, 1));
+        bench.assert_conserved();
+    }
+}
+
 #[test]
 fn a_mark_is_written_into_the_header() {
     // Whoever waits at all is marked; the first of the batch finds the link idle.
