@@ -63,9 +63,10 @@ pub struct Args {
     #[arg(long, value_name = "PACKETS", default_value_t = POOL.slots,
           value_parser = clap::value_parser!(u32).range(1024..=4_194_304))]
     room: u32,
-    /// Seed of everything that is drawn
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Seed of everything that is drawn, hash keys included: who knows it can aim flows at one queue
+    /// [default: random; 1 if all ports are files]
+    #[arg(long)]
+    seed: Option<u64>,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
@@ -124,7 +125,6 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let engine = sluice_ipfw::Settings {
         accepts_by_default: args.accept,
         compat: args.compat,
-        seed: args.seed,
         ..sluice_ipfw::Settings::default()
     };
     if let Some(path) = &args.check {
@@ -150,6 +150,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         config: args.config.clone(),
         socket: Some(args.socket.clone().unwrap_or_else(default_socket)),
         engine,
+        seed: args.seed,
         split_below: args.split_below,
         spin: match args.spin {
             SpinWord::None => Spin::None,

@@ -26,8 +26,12 @@ pub struct Settings {
     /// Whether dummynet is followed where we knowingly differ; the variable
     /// `net.inet.ip.dummynet.compat` changes it later.
     pub compat: bool,
-    /// Seed of what is not drawn per packet: hash keys, the links' streams of randomness.
+    /// Seed of what is not drawn per packet: the links' streams of randomness, and the key of hashes if there is none.
     pub seed: u64,
+    /// Key of hashes over what strangers choose, such as addresses. Who knows it can aim all flows at one place of a
+    /// table, so a router among strangers needs one that is drawn anew. Drawn from the seed if `None`, for runs
+    /// that repeat.
+    pub hash_key: Option<u64>,
     /// Seconds from the epoch of dates to the origin of virtual time, for the dates of `-t`.
     pub origin_s: u64,
 }
@@ -146,7 +150,8 @@ impl Firewall {
     pub fn new(settings: &Settings) -> Self {
         let variables = Variables::starting(settings.compat);
         let mut rng = Rng::from_seed(settings.seed);
-        let hash = KeyedHash(rng.next_u64());
+        let drawn = rng.next_u64();
+        let hash = KeyedHash(settings.hash_key.unwrap_or(drawn));
         let switches = Switches::of(&variables);
         Firewall {
             layout: Layout::default(),

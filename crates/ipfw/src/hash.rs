@@ -1,7 +1,7 @@
 //! Hashing for tables whose keys a stranger may choose.
 //!
-//! Folded multiplication under a secret drawn from the engine's seed: the same on every machine for
-//! a seed, and not to be foreseen by who does not know it.
+//! Folded multiplication under a key, the host's or one drawn from the engine's seed: the same on every machine for
+//! a key, and not to be foreseen by who does not know it.
 
 use std::hash::{BuildHasher, Hasher};
 
