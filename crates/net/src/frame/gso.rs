@@ -262,7 +262,7 @@ fn rewrite_tcp(tcp: &mut [u8], index: u32, gso_size: u32, is_last: bool) {
 }
 
 /// Linux sends no smaller ones over TCP (`net.ipv4.tcp_min_snd_mss`).
-const LEAST_SEGMENT: u16 = 48;
+pub(super) const LEAST_SEGMENT: u16 = 48;
 /// Datagrams are of any size, but Linux sends so many in one super-packet at most (`UDP_MAX_SEGMENTS` of
 /// linux/udp.h).
 const MOST_DATAGRAMS: u32 = 128;
