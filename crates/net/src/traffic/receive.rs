@@ -162,7 +162,8 @@ struct Told {
 impl Told {
     fn by(header: &libc::msghdr) -> Told {
         let mut told = Told::default();
-        // SAFETY: recvmmsg filled the header, and its control room has not been touched since.
+        // SAFETY: recvmmsg filled the header, and says in it how much of the control room, which has not been touched
+        // since.
         for (level, kind, payload) in unsafe { sys::control_messages(header) } {
             match (level, kind) {
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
@@ -171,10 +172,12 @@ impl Told {
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     told.overflowed = payload.first_chunk().copied().map(u32::from_ne_bytes);
                 }
-                (libc::IPPROTO_IP, libc::IP_TOS) => told.class = payload[0],
+                (libc::IPPROTO_IP, libc::IP_TOS) => {
+                    told.class = payload.first().copied().unwrap_or(0)
+                }
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                    let int = payload.first_chunk().expect("the class of IPv6 is an int");
-                    told.class = libc::c_int::from_ne_bytes(*int) as u8;
+                    let int = payload.first_chunk().copied();
+                    told.class = int.map_or(0, libc::c_int::from_ne_bytes) as u8;
                 }
                 (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
                     // struct sock_extended_err: `ee_data` is the number of the packet.

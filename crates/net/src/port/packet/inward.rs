@@ -318,6 +318,12 @@ impl Inward {
             self.rooms[message] = Some((slot, large));
             return;
         }
+        if received.is_control_cut {
+            // Without its tag it would go to another network.
+            into.counters.lose(Loss::Other, 1);
+            self.rooms[message] = Some((slot, large));
+            return;
+        }
         let length = (received.length - self.vnet_len) as u32;
         if !into.pool.set_received(slot, length, self.vnet_len, large) {
             self.large.extend(large);
