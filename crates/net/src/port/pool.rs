@@ -82,6 +82,8 @@ struct Frame {
     arrival: Time,
     has_arrival: bool,
     is_held: bool,
+    /// The kernel may write to the slot, or reads it, at any time.
+    is_lent: bool,
     /// The slot holds the headers only; the rest is elsewhere.
     is_cut: bool,
     watcher: u8,
@@ -133,6 +135,7 @@ impl Pool {
             arrival: Time::ZERO,
             has_arrival: false,
             is_held: false,
+            is_lent: false,
             is_cut: false,
             watcher: NOBODY,
         };
@@ -167,6 +170,7 @@ impl Pool {
     pub fn free(&mut self, slot: Slot) {
         let frame = &mut self.frames[slot.index()];
         assert!(frame.is_held, "a slot is freed once");
+        assert!(!frame.is_lent, "a slot that the kernel has is not freed");
         frame.is_held = false;
         let watcher = std::mem::replace(&mut frame.watcher, NOBODY);
         if watcher != NOBODY {
@@ -264,10 +268,20 @@ impl Pool {
         }
     }
 
+    /// Leaves a slot to the kernel, until [`Pool::take_back`]: what touches its bytes meanwhile panics.
+    pub(super) fn lend(&mut self, slot: Slot) {
+        self.frames[slot.index()].is_lent = true;
+    }
+
+    /// Ends [`Pool::lend`]: the kernel does not use the slot any more.
+    pub(super) fn take_back(&mut self, slot: Slot) {
+        self.frames[slot.index()].is_lent = false;
+    }
+
     /// The whole room of an empty slot, to write a frame of up to [`HEAD_LEN`] bytes into;
     /// [`Pool::set_frame`] then says how many.
     pub fn room_mut(&mut self, slot: Slot) -> &mut [u8] {
-        let start = slot.index() * SLOT_LEN + usize::from(START);
+        let start = self.base(slot) + usize::from(START);
         &mut self.slots[start..start + HEAD_LEN]
     }
 
@@ -301,7 +315,7 @@ impl Pool {
         // fit has a part in a large slot.
         let start = self.frames[from.index()].start.min(START);
         let room_len = SLOT_LEN - usize::from(start);
-        let room = to.index() * SLOT_LEN + usize::from(start);
+        let room = self.base(to) + usize::from(start);
         let (head, tail) = (self.head_range(from), self.tail_range(from));
         let (head, room) = self.slots.pair(head, room..room + room_len);
         if length as usize <= room_len {
@@ -346,14 +360,13 @@ impl Pool {
 
     /// A second frame of the same bytes, offload state and arrival, if there is room for it.
     pub fn copy(&mut self, slot: Slot) -> Option<Slot> {
-        let frame = self.frames[slot.index()];
+        let (frame, head) = (self.frames[slot.index()], self.head_range(slot));
         let is_long = frame.large != NONE;
         if is_long && self.free_large.is_empty() {
             return None;
         }
         let to = self.allocate()?;
-        let head = self.head_range(slot);
-        let base = to.index() * SLOT_LEN + usize::from(frame.start);
+        let base = self.base(to) + usize::from(frame.start);
         self.slots.copy_within(head, base);
         let large = if is_long {
             let large = self.free_large.pop().expect("a large slot is free");
@@ -405,7 +418,7 @@ impl Pool {
         vnet_len: usize,
         large: Option<u32>,
     ) -> (&mut [u8], &mut [u8]) {
-        let start = slot.index() * SLOT_LEN + usize::from(START);
+        let start = self.base(slot) + usize::from(START);
         let rest = match large {
             Some(large) => large as usize * LARGE_LEN..(large as usize + 1) * LARGE_LEN,
             None => 0..0,
@@ -425,7 +438,7 @@ impl Pool {
         vnet_len: usize,
         large: Option<u32>,
     ) -> bool {
-        let start = slot.index() * SLOT_LEN + usize::from(START);
+        let start = self.base(slot) + usize::from(START);
         let frame = &mut self.frames[slot.index()];
         frame.length = length;
         frame.start = START;
@@ -523,11 +536,11 @@ impl Pool {
 
     /// Puts a tag that the kernel had taken out back behind the addresses.
     pub(super) fn insert_tag(&mut self, slot: Slot, protocol: u16, tci: u16) {
+        let base = self.base(slot);
         let frame = &mut self.frames[slot.index()];
         if frame.length < 12 {
             return;
         }
-        let base = slot.index() * SLOT_LEN;
         let start = base + usize::from(frame.start);
         self.slots.copy_within(start..start + 12, start - TAG_LEN);
         self.slots[start + 8..start + 10].copy_from_slice(&protocol.to_be_bytes());
@@ -560,10 +573,19 @@ impl Pool {
         &mut self.slots[range.start + header_len..range.end]
     }
 
+    /// Where a slot starts whose bytes are about to be touched. Every access comes by here, also with a number that
+    /// somebody made up, so that there is never a reference to bytes that the kernel writes.
+    fn base(&self, slot: Slot) -> usize {
+        assert!(
+            !self.frames[slot.index()].is_lent,
+            "what the kernel has is not touched"
+        );
+        slot.index() * SLOT_LEN
+    }
+
     fn head_range(&self, slot: Slot) -> std::ops::Range<usize> {
         let frame = &self.frames[slot.index()];
-        let base = slot.index() * SLOT_LEN;
-        let start = base + usize::from(frame.start);
+        let start = self.base(slot) + usize::from(frame.start);
         start..start + usize::from(frame.head_len)
     }
 
@@ -600,7 +622,8 @@ fn areas(size: PoolSize, pools: usize) -> Result<(Area, Area), PoolError> {
 }
 
 impl Slot {
-    /// The slot of this number, as given by [`Slot::number`].
+    /// The slot of this number, as given by [`Slot::number`]. Any other number is of a slot that is somebody else's, or
+    /// of none; the pool panics rather than touch one that the kernel has.
     pub const fn from_number(number: u32) -> Slot {
         Slot(number)
     }
@@ -676,6 +699,39 @@ mod tests {
         let slot = pool.allocate().unwrap();
         pool.free(slot);
         pool.free(slot);
+    }
+
+    /// By any way that leads to its bytes.
+    #[test]
+    fn a_slot_that_the_kernel_has_cannot_be_touched() {
+        type Touch = fn(&mut Pool, Slot);
+        let touches: [Touch; 11] = [
+            |pool, slot| drop(pool.head(slot).to_vec()),
+            |pool, slot| pool.head_mut(slot).fill(1),
+            |pool, slot| pool.parts_mut(slot).0.fill(1),
+            |pool, slot| pool.room_mut(slot).fill(1),
+            |pool, slot| pool.flip(slot, 0, 1),
+            |pool, slot| pool.free(slot),
+            |pool, slot| pool.insert_tag(slot, 0x8100, 1),
+            |pool, slot| pool.payload_mut(slot, 4).fill(1),
+            |pool, slot| assert_ne!(pool.copy(slot), Some(slot)),
+            |pool, slot| drop(pool.send_parts(slot, 0)),
+            |pool, slot| drop(pool.receive_rooms(slot, 0, None)),
+        ];
+        let mut pool = pool();
+        let slot = pool.allocate().unwrap();
+        pool.set_frame(slot, 60, VnetHeader::default());
+        // As from a number that was made up.
+        let made_up = Slot::from_number(slot.number());
+        pool.lend(slot);
+        for (number, touch) in touches.into_iter().enumerate() {
+            let touched = std::panic::AssertUnwindSafe(|| touch(&mut pool, made_up));
+            assert!(std::panic::catch_unwind(touched).is_err(), "way {number}");
+        }
+        pool.take_back(slot);
+        assert_eq!(pool.head(slot), [0; 60]);
+        pool.free(slot);
+        assert_eq!(pool.available(), 2);
     }
 
     #[test]

@@ -330,7 +330,7 @@ impl XdpPort {
             let number = (address as usize - self.base) / SLOT_LEN;
             if self.lent[number] == Lent::Sending {
                 self.lent[number] = Lent::No;
-                pool.free(Slot::from_number(number as u32));
+                take_back_and_free(pool, number);
             }
         }
         if any {
@@ -378,6 +378,7 @@ impl XdpPort {
                 options: 0,
             });
             self.lent[slot.number() as usize] = Lent::Sending;
+            pool.lend(*slot);
             self.counters.sent += 1;
             self.counters.sent_bytes += place.len() as u64;
             taken += 1;
@@ -427,6 +428,7 @@ impl XdpPort {
             let Some(slot) = pool.allocate() else { break };
             let number = slot.number() as usize;
             self.lent[number] = Lent::Ready;
+            pool.lend(slot);
             let address = self.base + number * SLOT_LEN;
             inward.fill.produce(address as u64);
             filled += 1;
@@ -475,6 +477,7 @@ impl Port for XdpPort {
             );
             self.lent[number] = Lent::No;
             let slot = Slot::from_number(number as u32);
+            pool.take_back(slot);
             if !pool.set_written(slot, start, frame.len as usize) {
                 self.counters.lose(Loss::Oversize, 1);
                 pool.free(slot);
@@ -576,7 +579,7 @@ impl Port for XdpPort {
         let is_closed = receiver.is_none_or(|receiver| receiver.strong_count() == 0);
         for (number, lent) in self.lent.iter_mut().enumerate() {
             if std::mem::replace(lent, Lent::No) != Lent::No && is_closed {
-                pool.free(Slot::from_number(number as u32));
+                take_back_and_free(pool, number);
             }
         }
         self.ready = 0;
@@ -587,6 +590,13 @@ impl AsFd for XdpPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// Frees a slot that the kernel had.
+fn take_back_and_free(pool: &mut Pool, number: usize) {
+    let slot = Slot::from_number(number as u32);
+    pool.take_back(slot);
+    pool.free(slot);
 }
 
 /// Makes an interface promiscuous, by a socket that is to be kept.

@@ -73,6 +73,7 @@ impl XdpPort {
                     self.counters.lose(Loss::Down, 1);
                 }
             }
+            pool.take_back(slot);
             pool.free(slot);
         }
         // What has come back meanwhile is found at once.
