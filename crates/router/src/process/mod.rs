@@ -12,7 +12,7 @@ mod status;
 pub use config::{Config, ConfigError, at, check};
 pub use ports::{PortError, PortKind, PortSpec, PortSpecError};
 pub use ruled::Ruled;
-pub use status::{PortStatus, Status};
+pub use status::{PortStatus, Status, StatusAsked};
 
 use std::io;
 use std::path::PathBuf;
@@ -308,6 +308,14 @@ impl Router {
                 unreachable!("a question for the status has it as answer")
             }
         }
+    }
+
+    /// Asks how it is, without waiting for the answer.
+    ///
+    /// # Errors
+    /// When too many orders wait for the loop, or it has ended.
+    pub fn ask_status(&self) -> Result<StatusAsked, Refused> {
+        StatusAsked::of(&self.orders)
     }
 
     /// Takes the configuration in again, whole or not at all, and reads the interfaces' addresses

@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::control::{Answered, Orders, Pending, Refused, Work};
+
 /// How a router is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -69,6 +71,32 @@ pub struct PortStatus {
     pub sent_trains: u64,
     /// Frames that the port or the kernel lost, by reason.
     pub lost: BTreeMap<String, u64>,
+}
+
+/// A question for the status that the loop has not answered yet, perhaps.
+pub struct StatusAsked(Pending<Status>);
+
+impl StatusAsked {
+    /// Asks the loop that takes these orders.
+    ///
+    /// # Errors
+    /// As for [`Orders::post`].
+    pub fn of(orders: &Orders<Status>) -> Result<StatusAsked, Refused> {
+        orders.post(Work::Status).map(StatusAsked)
+    }
+
+    /// The status, once the loop has answered. Never waits.
+    ///
+    /// # Errors
+    /// When the loop has ended.
+    pub fn poll(&self) -> Result<Option<Status>, Refused> {
+        Ok(self.0.poll()?.map(|answer| match answer {
+            Answered::Status(status) => *status,
+            Answered::Commands(..) | Answered::Survey(_) | Answered::Done => {
+                unreachable!("a question for the status has it as answer")
+            }
+        }))
+    }
 }
 
 impl Status {
