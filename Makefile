@@ -44,7 +44,7 @@ golden: $(WEB) ## write scenarios/golden anew; the changelog must then say why
 	UPDATE_EXPECT=1 $(CARGO) test --locked --workspace --exclude sluice-py --test golden -q -- --nocapture
 
 test-live: $(WEB) ## live runs in namespaces of their own
-	$(CARGO) test --locked -p sluice-router --test bridge --test attach --test faults -q -- --test-threads 1
+	$(CARGO) test --locked -p sluice-router --test bridge --test attach --test faults --test jumbo -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-cli --test live --test router -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-bench --test overload -q
 

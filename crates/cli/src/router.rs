@@ -15,6 +15,7 @@ use sluice_net::port::{PoolSize, Spin};
 use sluice_router::control::{Refused, Remark, default_socket};
 use sluice_router::process::{
     self, ConfigError, POOL, PortKind, PortSpec, Router, Settings, StartError, Status,
+    StatusAsked,
 };
 
 /// What to route, and how.
@@ -64,9 +65,10 @@ pub struct Args {
     #[arg(long, value_name = "PACKETS", default_value_t = POOL.slots,
           value_parser = clap::value_parser!(u32).range(1024..=4_194_304))]
     room: u32,
-    /// Seed of everything that is drawn
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// Seed of everything that is drawn, hash keys included: who knows it can aim flows at one queue
+    /// [default: random; 1 if all ports are files]
+    #[arg(long)]
+    seed: Option<u64>,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
@@ -125,7 +127,6 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let engine = sluice_ipfw::Settings {
         accepts_by_default: args.accept,
         compat: args.compat,
-        seed: args.seed,
         ..sluice_ipfw::Settings::default()
     };
     if let Some(path) = &args.check {
@@ -151,6 +152,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         config: args.config.clone(),
         socket: Some(args.socket.clone().unwrap_or_else(default_socket)),
         engine,
+        seed: args.seed,
         split_below: args.split_below,
         spin: match args.spin {
             SpinWord::None => Spin::None,
@@ -168,7 +170,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let signals = catch_signals()?;
     let router = Router::start(&settings)?;
     announce(args, &settings, &router);
-    attend(args, &router, &signals)?;
+    attend(args, &router, &signals);
     conclude(args, &router.stop())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -255,7 +257,7 @@ fn announce(args: &Args, settings: &Settings, router: &Router) {
 }
 
 /// Draws the status, and does what signals say, until one says to end.
-fn attend(args: &Args, router: &Router, signals: &Receiver<i32>) -> Result<(), Error> {
+fn attend(args: &Args, router: &Router, signals: &Receiver<i32>) {
     let is_shown = !args.quiet && io::stderr().is_terminal();
     let target = if is_shown {
         ProgressDrawTarget::stderr()
@@ -264,25 +266,65 @@ fn attend(args: &Args, router: &Router, signals: &Receiver<i32>) -> Result<(), E
     };
     let style = ProgressStyle::with_template("{wide_msg}").expect("the template is a constant");
     let bar = ProgressBar::with_draw_target(None, target).with_style(style);
-    let mut last = router.status()?;
-    let mut looks = 0;
+    let mut line = StatusLine::default();
     loop {
         match signals.recv_timeout(LOOK) {
             Ok(SIGHUP) => bar.suspend(|| reload(args, router)),
             Ok(_) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) if router.has_ended() => break,
             Err(RecvTimeoutError::Timeout) => {
-                looks += 1;
-                if is_shown && looks % LOOKS == 0 {
-                    let status = router.status()?;
-                    bar.set_message(status.line(&last));
-                    last = status;
+                if is_shown && let Some(text) = line.look(|| router.ask_status()) {
+                    bar.set_message(text);
                 }
             }
         }
     }
     bar.finish_and_clear();
-    Ok(())
+}
+
+/// What the status line says.
+#[derive(Default)]
+struct StatusLine {
+    looks: u64,
+    /// A question that is not answered yet, and at which look it was asked.
+    asked: Option<(StatusAsked, u64)>,
+    last: Option<Status>,
+}
+
+impl StatusLine {
+    /// To be called every [`LOOK`]: what the line says from now on, if something else. Never waits: while the loop
+    /// carries out a long command, the line says so.
+    fn look(&mut self, ask: impl FnOnce() -> Result<StatusAsked, Refused>) -> Option<String> {
+        self.looks += 1;
+        let Some((asked, since)) = &self.asked else {
+            if self.looks.is_multiple_of(LOOKS) {
+                // Refused where clients' commands wait: they will be done by the next time.
+                self.asked = ask().ok().map(|asked| (asked, self.looks));
+            }
+            return None;
+        };
+        let waited = self.looks - since;
+        match asked.poll() {
+            Ok(None) if waited.is_multiple_of(LOOKS) => {
+                let seconds = waited / LOOKS;
+                Some(format!(
+                    "carrying out a command for {seconds} s; nothing is forwarded meanwhile"
+                ))
+            }
+            Ok(None) => None,
+            Ok(Some(status)) => {
+                self.asked = None;
+                let text = self.last.as_ref().map(|last| status.line(last));
+                self.last = Some(status);
+                text
+            }
+            // Whoever watches over the loop sees that too.
+            Err(_) => {
+                self.asked = None;
+                None
+            }
+        }
+    }
 }
 
 fn reload(args: &Args, router: &Router) {
@@ -310,3 +352,40 @@ fn conclude(args: &Args, status: &Status) -> Result<(), Error> {
 const LOOK: Duration = Duration::from_millis(100);
 /// The status line is drawn at every so many looks: once a second.
 const LOOKS: u64 = 10;
+
+#[cfg(test)]
+mod tests {
+    use sluice_router::control::{Answered, inbox};
+
+    use super::*;
+
+    /// For longer than the 30 s after which other questions are given up.
+    #[test]
+    fn a_loop_that_is_busy_for_long_ends_nothing() {
+        let (mut inbox, orders) = inbox::<Status>().unwrap();
+        let mut line = StatusLine::default();
+        let mut looks = |count: u64| -> Vec<String> {
+            let look = |_| line.look(|| StatusAsked::of(&orders));
+            (0..count).filter_map(look).collect()
+        };
+        // Asked after a second; a minute more.
+        let said = looks(610);
+        let busy = |seconds| {
+            format!("carrying out a command for {seconds} s; nothing is forwarded meanwhile")
+        };
+        assert_eq!(said, (1..=60).map(busy).collect::<Vec<_>>());
+        let mut answer = |sent| {
+            let order = inbox.take().expect("it was asked once");
+            assert!(inbox.take().is_none(), "and not again");
+            let status = Status {
+                uptime_ns: sent * 1_000_000_000,
+                ..Status::default()
+            };
+            order.answer(Answered::Status(Box::new(status)));
+        };
+        answer(61);
+        assert_eq!(looks(11), [""; 0], "there is nothing to compare with");
+        answer(62);
+        assert_eq!(looks(10), ["dropped 0"]);
+    }
+}

@@ -28,7 +28,7 @@ struct Running {
     /// What it said when it started.
     heard: String,
     folder: tempfile::TempDir,
-    _namespace: Namespace,
+    namespace: Namespace,
 }
 
 impl Running {
@@ -63,7 +63,7 @@ impl Running {
             stderr,
             heard: String::new(),
             folder,
-            _namespace: namespace,
+            namespace,
         };
         running.heard = running.hear("sluice: routing em0 - em1");
         running
@@ -383,6 +383,30 @@ fn cores_idle_as_they_did_however_the_router_ends() {
     let running = Running::start(None, &["--accept"]);
     assert_eq!(in_force(), before, "nobody has asked");
     assert_eq!(running.end()["cpu_latency_ns"], Value::Null);
+}
+
+#[test]
+fn interfaces_are_promiscuous_as_long_as_the_router_lives() {
+    let is_promiscuous = |running: &Running| {
+        let mut links = running.namespace.links().unwrap();
+        ["em0", "em1"].map(|name| links.interface(name).unwrap().is_promiscuous)
+    };
+    let mut running = Running::start(None, &["--accept"]);
+    assert_eq!(is_promiscuous(&running), [true; 2]);
+    assert!(!running.heard.contains("promiscuous"), "{}", running.heard);
+    running.signal(Signal::KILL);
+    let mut child = running.child.take().expect("it runs");
+    assert!(!child.wait().unwrap().success());
+    assert_eq!(
+        is_promiscuous(&running),
+        [false; 2],
+        "the kernel has taken it back"
+    );
+
+    let status = Running::start(None, &["--accept"]).end();
+    for port in 0..2 {
+        assert_eq!(status["ports"][port]["promiscuous"], true, "{status}");
+    }
 }
 
 #[test]

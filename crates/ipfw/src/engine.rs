@@ -26,8 +26,13 @@ pub struct Settings {
     /// Whether the engine follows dummynet where Sluice deliberately differs. The variable
     /// `net.inet.ip.dummynet.compat` changes this later.
     pub compat: bool,
-    /// Seed of everything that is not drawn per packet: hash keys and the links' random streams.
+    /// Seed of what is not drawn per packet: the links' random streams, and the hash key if
+    /// `hash_key` is `None`.
     pub seed: u64,
+    /// Key of the hashes over fields that strangers choose, such as addresses. A sender that knows
+    /// the key can aim all its flows at one bucket, so a router on a real network needs a random
+    /// one. `None` derives the key from the seed, so that runs repeat.
+    pub hash_key: Option<u64>,
     /// Seconds from the Unix epoch to the origin of virtual time, for the dates of `-t`.
     pub origin_s: u64,
 }
@@ -148,7 +153,8 @@ impl Firewall {
     pub fn new(settings: &Settings) -> Self {
         let variables = Variables::starting(settings.compat);
         let mut rng = Rng::from_seed(settings.seed);
-        let hash = KeyedHash(rng.next_u64());
+        let drawn = rng.next_u64();
+        let hash = KeyedHash(settings.hash_key.unwrap_or(drawn));
         let switches = Switches::of(&variables);
         Firewall {
             layout: Layout::default(),

@@ -1,7 +1,7 @@
 //! Hashing for tables whose keys an attacker may choose.
 //!
-//! Folded multiplication under a secret that is drawn from the engine's seed: the same on every
-//! machine for a given seed, and unpredictable without it.
+//! Folded multiplication under a secret key, given by the host or drawn from the engine's seed: the
+//! same on every machine for a given key, and unpredictable without it.
 
 use std::hash::{BuildHasher, Hasher};
 

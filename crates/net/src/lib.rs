@@ -17,4 +17,4 @@ pub mod port;
 mod sys;
 pub mod traffic;
 
-pub use clock::{Clock, RealTimeError, precise_wakeups, real_time};
+pub use clock::{Clock, ClockReading, RealTimeError, Stamps, precise_wakeups, real_time};

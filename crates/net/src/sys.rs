@@ -142,14 +142,50 @@ fn grant_buffer(
         .or_else(|_| set_option(socket, libc::SOL_SOCKET, ask, &bytes))
 }
 
-/// Sets an option whose value is a plain struct of integers.
-pub(crate) fn set_option<T: Copy>(
+/// A value that the kernel may read byte by byte.
+///
+/// # Safety
+/// It consists of integers only, without pointers, which the kernel would follow, and without padding, whose bytes may
+/// be anything.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: an integer.
+unsafe impl Plain for i32 {}
+// SAFETY: an integer.
+unsafe impl Plain for u32 {}
+// SAFETY: integers without anything between them.
+unsafe impl<const N: usize> Plain for [u32; N] {}
+// SAFETY: an i32, two u16 and eight bytes, which are all of it.
+unsafe impl Plain for libc::packet_mreq {}
+const _: () = assert!(size_of::<libc::packet_mreq>() == 4 + 2 * 2 + 8);
+// SAFETY: four u32, which are all of it.
+unsafe impl Plain for libc::tpacket_req {}
+const _: () = assert!(size_of::<libc::tpacket_req>() == 4 * 4);
+
+/// Sets an option of a socket.
+pub(crate) fn set_option<T: Plain>(
     socket: &impl AsFd,
     level: libc::c_int,
     name: libc::c_int,
     value: &T,
 ) -> io::Result<()> {
-    // SAFETY: `value` is valid for reading `size_of::<T>()` bytes.
+    // SAFETY: it holds no addresses.
+    unsafe { set_option_with_addresses(socket, level, name, value) }
+}
+
+/// Sets an option of a socket whose value holds addresses.
+///
+/// # Safety
+/// What the kernel does with the memory at these addresses, now and later, must be allowed for whoever calls; `T` has no
+/// padding.
+pub(crate) unsafe fn set_option_with_addresses<T: Copy>(
+    socket: &impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: `value` is valid for reading `size_of::<T>()` bytes, each of which is set; for the rest the caller has
+    // answered.
     check(unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
@@ -314,27 +350,40 @@ pub(crate) fn discard(socket: &impl AsFd, most: usize) -> io::Result<usize> {
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
-/// The control messages of a received message: level, type and payload of each.
+/// The control messages of a received message: level, type and payload of each. One that claims to be longer than the
+/// control buffer ends with it; one that claims to be shorter than its own header ends the list.
 ///
 /// # Safety
-/// `header` must be as the kernel left it, and its control buffer alive and unchanged for
-/// as long as it is borrowed.
+/// `header`'s control buffer must be as long as it says, initialised, and alive and unchanged for as long as it is
+/// borrowed.
 pub(crate) unsafe fn control_messages(
     header: &libc::msghdr,
 ) -> impl Iterator<Item = (libc::c_int, libc::c_int, &[u8])> {
-    // SAFETY: the buffer holds whole control messages, by the caller's promise.
-    let mut next = unsafe { libc::CMSG_FIRSTHDR(header) };
+    let mut rest: &[u8] = match header.msg_control.is_null() {
+        true => &[],
+        // SAFETY: the buffer is as long as the header says, by the caller's promise.
+        false => unsafe {
+            std::slice::from_raw_parts(header.msg_control.cast(), header.msg_controllen)
+        },
+    };
     std::iter::from_fn(move || {
-        // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR give null or a whole header inside of the
-        // buffer, and `cmsg_len` counts it and its payload.
-        unsafe {
-            let message = next.as_ref()?;
-            let length = message.cmsg_len - libc::CMSG_LEN(0) as usize;
-            let payload = std::slice::from_raw_parts(libc::CMSG_DATA(next), length);
-            next = libc::CMSG_NXTHDR(header, next);
-            Some((message.cmsg_level, message.cmsg_type, payload))
-        }
+        let (message, behind) = next_control_message(rest)?;
+        rest = behind;
+        Some(message)
     })
+}
+
+/// Level, type and payload of the first control message in `bytes`, and what comes behind it.
+fn next_control_message(bytes: &[u8]) -> Option<((libc::c_int, libc::c_int, &[u8]), &[u8])> {
+    const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
+    let header = bytes.get(..HEADER_LEN)?;
+    // SAFETY: there are as many bytes, and every one of a `cmsghdr` is part of an integer.
+    let header = unsafe { header.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
+    let payload = bytes.get(HEADER_LEN..header.cmsg_len.min(bytes.len()))?;
+    // cmsg(3): messages are aligned as a `size_t` is.
+    let next = header.cmsg_len.checked_next_multiple_of(size_of::<usize>());
+    let behind = next.and_then(|next| bytes.get(next..)).unwrap_or(&[]);
+    Some(((header.cmsg_level, header.cmsg_type, payload), behind))
 }
 
 /// Asks for the instant at which the kernel took each packet from its device, in
@@ -363,7 +412,10 @@ pub(crate) fn stamp_ns(payload: &[u8]) -> Option<u64> {
         i64::from_ne_bytes(*seconds),
         i64::from_ne_bytes(*nanoseconds),
     );
-    u64::try_from(seconds * 1_000_000_000 + nanoseconds).ok()
+    let total = seconds
+        .checked_mul(1_000_000_000)?
+        .checked_add(nanoseconds)?;
+    u64::try_from(total).ok()
 }
 
 /// A descriptor that nothing ever happens to.
@@ -462,5 +514,78 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and nobody holds a clone of it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A control buffer of 64 bytes, aligned as its messages are.
+    #[repr(C, align(8))]
+    struct Buffer([u8; 64]);
+
+    /// The messages of a buffer whose first `length` bytes the kernel is said to have filled.
+    fn messages(buffer: &mut Buffer, length: usize) -> Vec<(i32, i32, Vec<u8>)> {
+        // SAFETY: all-zero bytes are a valid msghdr.
+        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+        header.msg_control = buffer.0.as_mut_ptr().cast();
+        header.msg_controllen = length;
+        // SAFETY: the buffer outlives the iterator and has at least `length` bytes.
+        let messages = unsafe { control_messages(&header) };
+        messages
+            .map(|(level, kind, payload)| (level, kind, payload.to_vec()))
+            .collect()
+    }
+
+    /// `struct cmsghdr`: the length with the header's 16 bytes, level, type.
+    fn put(buffer: &mut Buffer, at: usize, length: usize, payload: &[u8]) {
+        let bytes = &mut buffer.0[at..];
+        bytes[..8].copy_from_slice(&length.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&1i32.to_ne_bytes());
+        bytes[12..16].copy_from_slice(&2i32.to_ne_bytes());
+        bytes[16..16 + payload.len()].copy_from_slice(payload);
+    }
+
+    #[test]
+    fn control_messages_end_where_their_buffer_does() {
+        let mut buffer = Buffer([0; 64]);
+        put(&mut buffer, 0, 20, &[1, 2, 3, 4]);
+        put(&mut buffer, 24, 24, &[5; 8]);
+        let first = (1, 2, vec![1, 2, 3, 4]);
+        assert_eq!(
+            messages(&mut buffer, 48),
+            [first.clone(), (1, 2, vec![5; 8])]
+        );
+        // The second is cut in its payload, or in its header.
+        assert_eq!(
+            messages(&mut buffer, 44),
+            [first.clone(), (1, 2, vec![5; 4])]
+        );
+        assert_eq!(messages(&mut buffer, 36), [first.clone()]);
+        assert_eq!(messages(&mut buffer, 15), []);
+        assert_eq!(messages(&mut buffer, 0), []);
+        // It claims to be longer than the buffer, to be without end, or shorter than its header.
+        for claimed in [41, 64, usize::MAX] {
+            put(&mut buffer, 24, claimed, &[5; 8]);
+            let found = messages(&mut buffer, 48);
+            assert_eq!(found, [first.clone(), (1, 2, vec![5; 8])], "{claimed}");
+        }
+        for claimed in [0, 15] {
+            put(&mut buffer, 24, claimed, &[5; 8]);
+            assert_eq!(messages(&mut buffer, 48), [first.clone()], "{claimed}");
+        }
+    }
+
+    #[test]
+    fn a_stamp_that_is_none_is_not_read_as_one() {
+        let stamp = |seconds: i64, nanoseconds: i64| {
+            stamp_ns(&[seconds.to_ne_bytes(), nanoseconds.to_ne_bytes()].concat())
+        };
+        assert_eq!(stamp(3, 7), Some(3_000_000_007));
+        for seconds in [i64::MIN, -1, i64::MAX] {
+            assert_eq!(stamp(seconds, 0), None);
+        }
+        assert_eq!(stamp_ns(&[0; 15]), None);
     }
 }

@@ -5,7 +5,7 @@ mod common;
 
 use common::segments::{PLAIN, flow};
 use sluice_net::Clock;
-use sluice_net::frame::{Checksums, FlowHasher, Link, SuperPacket, VnetHeader, parse_head, set_ce};
+use sluice_net::frame::{FlowHasher, Link, SuperPacket, VnetHeader, parse_head, set_ce};
 use sluice_net::namespace::Offloads;
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::{Interest, PacketPort, Pool, PoolSize, Port, Spin, Waiter, Watch};
@@ -83,11 +83,7 @@ fn a_running_packet_path_allocates_nothing() {
             let packet = SuperPacket::new(&view, &vnet).unwrap();
             for index in 0..packet.segments() {
                 let room = pool.allocate().unwrap();
-                let (parts, out) = pool.frame_and_room(slot, room);
-                let (length, vnet) = packet
-                    .write_segment(index, parts, Checksums::Partial, out)
-                    .unwrap();
-                pool.set_frame(room, length, vnet);
+                pool.write_segment(slot, &packet, index, room).unwrap();
                 batch.push(room);
             }
             pool.free(slot);

@@ -2,7 +2,10 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 /// A file under a temporary name (`NAME.part`), or a device, which is written to directly. What is
 /// dropped unfinished is removed.
@@ -18,7 +21,14 @@ impl Part {
         let is_device = fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
         let temporary = (!is_device).then(|| temporary(path));
         let file = match &temporary {
-            Some(temporary) => File::create(temporary)?,
+            // What others send is nobody else's business, and a link may lead to a file of theirs.
+            Some(temporary) => File::options()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+                .open(temporary)?,
             None => File::options().write(true).open(path)?,
         };
         Ok(Part {
@@ -90,4 +100,28 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
             // What is left of a full disk helps nobody.
             let _ = fs::remove_file(&part);
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_recording_is_its_owner_s_and_is_not_led_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flows.parquet");
+        let part = Part::create(&path).unwrap();
+        part.finish().unwrap();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+
+        let precious = folder.path().join("precious");
+        fs::write(&precious, "precious").unwrap();
+        symlink(&precious, temporary(&path)).unwrap();
+        let error = Part::create(&path).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::FilesystemLoop);
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    }
 }

@@ -6,9 +6,11 @@ use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sluice_net::namespace::{Mac, Namespace, Offloads, VethEnd, create_veth};
+use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::{PacketPort, Pool, PoolSize, Port, Slot};
 use sluice_router::control::{How, Request, Texts, ask};
 use sluice_router::process::{PortSpec, Router, Settings};
 
@@ -99,6 +101,157 @@ fn an_interface_is_attached_to_by_what_serves_it_best_unless_said_otherwise() {
         ),
     }
     assert_eq!(chosen[1].kind, "packet", "what was asked for is taken");
+}
+
+/// Before the router's `br0`, which passes on only what is for its own address unless it is promiscuous, as network
+/// cards do, a host with `eth0`; behind `em1` another.
+struct Filtered {
+    left: Namespace,
+    middle: Namespace,
+    right: Namespace,
+}
+
+impl Filtered {
+    fn new() -> Filtered {
+        let site = Filtered {
+            left: Namespace::create("left").expect("the test may make namespaces"),
+            middle: Namespace::create("middle").unwrap(),
+            right: Namespace::create("right").unwrap(),
+        };
+        let end = |namespace, name, number| VethEnd {
+            namespace,
+            name,
+            mac: Mac([2, 0, 0, 0, 0, number]),
+        };
+        create_veth(end(&site.left, "eth0", 1), end(&site.middle, "m0", 2)).unwrap();
+        create_veth(end(&site.right, "eth0", 3), end(&site.middle, "em1", 4)).unwrap();
+        for namespace in [&site.left, &site.middle, &site.right] {
+            namespace.silence_ipv6().unwrap();
+        }
+        for (host, name, number) in [(&site.left, "m0", 2), (&site.right, "em1", 3)] {
+            host.set_offloads("eth0", NONE).unwrap();
+            site.middle.set_offloads(name, NONE).unwrap();
+            let mut links = host.links().unwrap();
+            links.set_up("eth0", true).unwrap();
+            let address = IpAddr::from([10, 9, 1, number]);
+            links.add_address("eth0", address, 24).unwrap();
+            site.middle.links().unwrap().set_up(name, true).unwrap();
+        }
+        site.make_bridge();
+        site
+    }
+
+    /// The bridge device `br0` over the wire to the left host.
+    fn make_bridge(&self) {
+        let mut links = self.middle.links().unwrap();
+        links.create_bridge("br0", &["m0"]).unwrap();
+    }
+
+    fn is_promiscuous(&self) -> bool {
+        let link = self.middle.links().unwrap().interface("br0");
+        link.is_ok_and(|link| link.is_promiscuous)
+    }
+
+    /// Of 5 datagrams from left to right how many arrive within half a second after the last.
+    fn arrived(&self) -> usize {
+        let receiver = |address: &'static str| {
+            move || {
+                let socket = UdpSocket::bind(address).unwrap();
+                socket
+                    .set_read_timeout(Some(Duration::from_millis(500)))
+                    .unwrap();
+                socket
+            }
+        };
+        let to = self.right.enter(receiver("10.9.1.3:7")).unwrap();
+        let from = self.left.enter(receiver("10.9.1.2:7")).unwrap();
+        for _ in 0..5 {
+            from.send_to(b"hello", "10.9.1.3:7").unwrap();
+            sleep(Duration::from_millis(20));
+        }
+        let mut bytes = [0; 16];
+        // And back, to the address that the interface's filter knows as little.
+        (0..5)
+            .take_while(|_| {
+                let heard = to.recv_from(&mut bytes);
+                heard.is_ok_and(|(length, sender)| {
+                    to.send_to(&bytes[..length], sender).unwrap();
+                    from.recv(&mut bytes).is_ok()
+                })
+            })
+            .count()
+    }
+}
+
+#[test]
+fn a_bridge_gets_the_frames_for_others_past_a_filter_of_addresses() {
+    let site = Filtered::new();
+    for left in ["packet:br0", "xdp:br0"] {
+        assert!(!site.is_promiscuous(), "before {left}");
+        let mut settings = settings(&site.middle, left, "packet:em1");
+        settings.engine.accepts_by_default = true;
+        let router = Router::start(&settings).unwrap();
+        assert_eq!(router.port_remarks(), [""; 0], "{left}");
+        assert!(site.is_promiscuous(), "{left}");
+        let status = router.status().unwrap();
+        let promiscuous = status.ports.iter().map(|port| port.promiscuous);
+        assert_eq!(promiscuous.collect::<Vec<_>>(), [Some(true); 2], "{left}");
+        assert_eq!(site.arrived(), 5, "{left}");
+
+        // Made anew it is another interface, and does not remember who asked.
+        site.middle.links().unwrap().remove("br0").unwrap();
+        sleep(Duration::from_millis(300));
+        site.make_bridge();
+        let made = Instant::now();
+        while !site.is_promiscuous() && made.elapsed() < Duration::from_secs(5) {
+            sleep(Duration::from_millis(5));
+        }
+        let took = made.elapsed();
+        assert!(took < Duration::from_millis(200), "{left}: {took:?}");
+        assert_eq!(site.arrived(), 5, "{left}, made anew");
+        let status = router.stop();
+        assert_eq!(status.ports[0].promiscuous, Some(true), "{left}: {status}");
+        assert!(!site.is_promiscuous(), "after {left}");
+    }
+}
+
+#[test]
+fn a_filter_of_addresses_keeps_from_a_port_that_does_not_ask_what_is_for_others() {
+    let site = Filtered::new();
+    let mut pool = Pool::new(PoolSize {
+        slots: 64,
+        large: 1,
+    })
+    .unwrap();
+    // Known to the sender, so that nothing is broadcast.
+    let mut links = site.left.links().unwrap();
+    let other = IpAddr::from([10, 9, 1, 9]);
+    let mac = Mac([2, 0, 0, 0, 0, 9]);
+    links.add_neighbour("eth0", other, mac).unwrap();
+    for (promiscuous, expected) in [(false, 0), (true, 5)] {
+        let options = PacketOptions {
+            promiscuous,
+            ..PacketOptions::default()
+        };
+        let mut port = PacketPort::open(&site.middle, "br0", options).unwrap();
+        assert_eq!(port.promiscuity().is_on(), promiscuous.then_some(true));
+        site.left
+            .enter(|| {
+                let socket = UdpSocket::bind("10.9.1.2:7").unwrap();
+                for _ in 0..5 {
+                    socket.send_to(b"hello", (other, 7)).unwrap();
+                }
+            })
+            .unwrap();
+        // A veth hands a frame over within the call that sends it, or soon after.
+        sleep(Duration::from_millis(100));
+        let mut slots = Vec::new();
+        while port.receive(&mut pool, &mut slots) > 0 {}
+        let is_for_other = |slot: &&Slot| pool.head(**slot)[..6] == mac.0;
+        assert_eq!(slots.iter().filter(is_for_other).count(), expected);
+        slots.into_iter().for_each(|slot| pool.free(slot));
+        port.release(&mut pool);
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -167,6 +168,40 @@ fn the_socket_is_its_owners_alone_and_goes_with_the_router() {
     assert!(!stale.exists());
     drop(served);
     assert!(!path.exists());
+}
+
+/// A socket that nobody listens at yet must not be taken for a dead router's.
+#[test]
+fn of_routers_that_start_together_one_has_the_socket() {
+    const ROUTERS: usize = 8;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    for round in 0..100 {
+        // Every other time there is one of a dead router.
+        if round % 2 == 0 {
+            drop(UnixListener::bind(&path).unwrap());
+        }
+        let start = Barrier::new(ROUTERS);
+        let (opened, refused): (Vec<_>, Vec<_>) = thread::scope(|scope| {
+            let open = || {
+                let (inbox, orders) = inbox::<u32>().unwrap();
+                start.wait();
+                Listener::open(&path, orders, SHORT).map(|listener| (listener, inbox))
+            };
+            let threads: Vec<_> = (0..ROUTERS).map(|_| scope.spawn(open)).collect();
+            let results = threads.into_iter().map(|thread| thread.join().unwrap());
+            results.partition(Result::is_ok)
+        });
+        assert_eq!(opened.len(), 1, "round {round}");
+        for refused in refused {
+            let error = refused.err().unwrap();
+            assert!(matches!(error, ServeError::Taken(_)), "{error}");
+        }
+        // It is the one that clients find.
+        UnixStream::connect(&path).unwrap();
+        drop(opened);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
 }
 
 #[test]

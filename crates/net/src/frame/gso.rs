@@ -12,7 +12,7 @@
 //! A jumbogram (RFC 2675, as Linux frames super-packets above 64 KB on IPv6) is not split: its
 //! hop-by-hop header says a length that no segment has.
 
-use super::checksum::{Sum, pseudo_header};
+use super::checksum::{Sum, complete_checksum, pseudo_header};
 use super::view::{IPV4, TCP, Transport, UDP, View};
 use super::vnet::{GsoKind, VnetHeader};
 
@@ -65,6 +65,10 @@ pub enum GsoError {
     /// A segment size of zero, or one that makes packets longer than IP can say.
     #[error("segment size 0 or above what an IP packet of 65535 bytes holds")]
     SegmentSize,
+    /// Segments so small that one frame would be tens of thousands of packets: no sender asks for that, but for
+    /// harm.
+    #[error("segment size {0} is below {LEAST_SEGMENT}")]
+    TinySegments(u16),
 }
 
 impl SuperPacket {
@@ -106,6 +110,10 @@ impl SuperPacket {
         if segment_len > u32::from(u16::MAX) {
             return Err(GsoError::SegmentSize);
         }
+        let segments = payload_len.div_ceil(u32::from(vnet.gso_size));
+        if vnet.gso_size < LEAST_SEGMENT && (is_tcp || segments > MOST_DATAGRAMS) {
+            return Err(GsoError::TinySegments(vnet.gso_size));
+        }
         Ok(SuperPacket {
             network: view.network,
             transport: view.transport_at,
@@ -140,9 +148,15 @@ impl SuperPacket {
 
     /// Bytes of segment `index`, link header included.
     pub fn segment_len(&self, index: u32) -> u32 {
+        self.header_len() + self.payload(index).len() as u32
+    }
+
+    /// Where in the frame the payload of segment `index` lies.
+    pub fn payload(&self, index: u32) -> std::ops::Range<usize> {
         let start = index * u32::from(self.gso_size);
-        let payload = (self.payload_len - start).min(u32::from(self.gso_size));
-        self.header_len() + payload
+        let end = (start + u32::from(self.gso_size)).min(self.payload_len);
+        let header_len = usize::from(self.header_len);
+        header_len + start as usize..header_len + end as usize
     }
 
     /// Writes segment `index` to the start of `out`; its length and the offload header to send
@@ -157,17 +171,33 @@ impl SuperPacket {
         out: &mut [u8],
     ) -> Option<(u32, VnetHeader)> {
         let length = self.segment_len(index);
-        let header_len = usize::from(self.header_len);
-        let payload_at = header_len + index as usize * usize::from(self.gso_size);
         let out = out.get_mut(..length as usize)?;
-        let (headers, payload) = out.split_at_mut(header_len);
-        headers.copy_from_slice(frame.head.get(..header_len)?);
-        frame.copy(payload_at, payload)?;
+        let (headers, payload) = out.split_at_mut(usize::from(self.header_len));
+        frame.copy(self.payload(index).start, payload)?;
+        let vnet = self.write_headers(index, frame.head, headers)?;
+        let vnet = match checksums {
+            Checksums::Partial => vnet,
+            Checksums::Complete => {
+                complete_checksum(headers, payload, &vnet);
+                VnetHeader::default()
+            }
+        };
+        Some((length, vnet))
+    }
+
+    /// Writes the headers of segment `index` to the start of `out`, those of the whole being at the start of `head`;
+    /// the offload header to send the segment with, whose checksum is left open. `None` when either is too short.
+    ///
+    /// `index` is below [`SuperPacket::segments`].
+    pub fn write_headers(&self, index: u32, head: &[u8], out: &mut [u8]) -> Option<VnetHeader> {
+        let header_len = usize::from(self.header_len);
+        let headers = out.get_mut(..header_len)?;
+        headers.copy_from_slice(head.get(..header_len)?);
 
         let is_last = index + 1 == self.segments();
         let (link_and_network, transport) = headers.split_at_mut(usize::from(self.transport));
         let network = &mut link_and_network[usize::from(self.network)..];
-        let transport_len = (transport.len() + payload.len()) as u16;
+        let transport_len = (transport.len() + self.payload(index).len()) as u16;
         if self.is_v4 {
             rewrite_v4(network, index, transport_len);
         } else {
@@ -184,38 +214,16 @@ impl SuperPacket {
             transport[4..6].copy_from_slice(&transport_len.to_be_bytes());
             6
         };
-
-        transport[csum_offset..csum_offset + 2].fill(0);
-        let mut sum = pseudo_header(
-            network,
-            self.is_v4,
-            if self.is_tcp { TCP } else { UDP },
-            transport_len,
-        );
-        let (field, vnet) = match checksums {
-            Checksums::Partial => {
-                let vnet = VnetHeader {
-                    flags: VnetHeader::NEEDS_CSUM,
-                    hdr_len: self.header_len,
-                    csum_start: self.transport,
-                    csum_offset: csum_offset as u16,
-                    ..VnetHeader::default()
-                };
-                (sum.folded(), vnet)
-            }
-            Checksums::Complete => {
-                sum.add(transport);
-                sum.add(payload);
-                // RFC 768: a computed zero is sent as all ones.
-                let field = match sum.finish() {
-                    0 if !self.is_tcp => 0xffff,
-                    checksum => checksum,
-                };
-                (field, VnetHeader::default())
-            }
-        };
-        transport[csum_offset..csum_offset + 2].copy_from_slice(&field.to_be_bytes());
-        Some((length, vnet))
+        let protocol = if self.is_tcp { TCP } else { UDP };
+        let sum = pseudo_header(network, self.is_v4, protocol, transport_len);
+        transport[csum_offset..csum_offset + 2].copy_from_slice(&sum.folded().to_be_bytes());
+        Some(VnetHeader {
+            flags: VnetHeader::NEEDS_CSUM,
+            hdr_len: self.header_len,
+            csum_start: self.transport,
+            csum_offset: csum_offset as u16,
+            ..VnetHeader::default()
+        })
     }
 }
 
@@ -253,6 +261,11 @@ fn rewrite_tcp(tcp: &mut [u8], index: u32, gso_size: u32, is_last: bool) {
     }
 }
 
+/// Linux sends no smaller ones over TCP (`net.ipv4.tcp_min_snd_mss`).
+pub(super) const LEAST_SEGMENT: u16 = 48;
+/// Datagrams are of any size, but Linux sends so many in one super-packet at most (`UDP_MAX_SEGMENTS` of
+/// linux/udp.h).
+const MOST_DATAGRAMS: u32 = 128;
 const FIN: u8 = 1;
 const PSH: u8 = 8;
 const CWR: u8 = 128;

@@ -201,7 +201,7 @@ proptest! {
         let mut marked = bytes.clone();
         set_ce(&mut marked, &view);
         prop_assert!(u32::from(view.network) + view.ip_len <= (frame_len as u32).max(u32::from(view.network)));
-        let vnet = VnetHeader { gso_type: 1, gso_size: 1, ..VnetHeader::default() };
+        let vnet = VnetHeader { gso_type: 1, gso_size: 48, ..VnetHeader::default() };
         if let Ok(packet) = SuperPacket::new(&view, &vnet) {
             let gather = Gather { head: &bytes, tail: &[] };
             packet.write_segment(packet.segments() - 1, gather, Checksums::Complete, &mut [0; 256]);
@@ -216,7 +216,7 @@ proptest! {
         let view = parse(&bytes);
         set_ce(&mut bytes, &view);
         for gso_type in [1, 4, 5] {
-            let vnet = VnetHeader { gso_type, gso_size: 7, ..VnetHeader::default() };
+            let vnet = VnetHeader { gso_type, gso_size: 48, ..VnetHeader::default() };
             if let Ok(packet) = SuperPacket::new(&view, &vnet) {
                 for index in 0..packet.segments() {
                     packet.write_segment(index, Gather { head: &bytes, tail: &[] }, Checksums::Complete, &mut [0; 512]);

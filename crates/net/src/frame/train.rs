@@ -8,6 +8,7 @@
 //! the damage.
 
 use super::checksum::{Sum, pseudo_header};
+use super::gso::LEAST_SEGMENT;
 use super::view::{IPV4, TCP, Transport, View};
 use super::vnet::VnetHeader;
 
@@ -141,6 +142,8 @@ impl Train {
         let total = u32::from(first.header_len) + self.payload_len + u32::from(next.payload_len);
         let fits = !self.is_complete
             && total <= MOST_LEN
+            // A super-packet of smaller ones is refused by whoever takes it apart.
+            && first.payload_len >= LEAST_SEGMENT
             && (first.network, first.transport, first.header_len)
                 == (next.network, next.transport, next.header_len)
             && next.payload_len <= first.payload_len

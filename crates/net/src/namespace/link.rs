@@ -51,6 +51,8 @@ pub struct Interface {
     pub mtu: u32,
     /// Whether it is switched on.
     pub is_up: bool,
+    /// Whether somebody has asked it for frames for all addresses.
+    pub is_promiscuous: bool,
     /// Its kind, such as `veth`, if it is made of software; a device of its own has none.
     pub kind: Option<String>,
     /// Whether packets pass a queueing discipline before it, as before devices of their own.
@@ -177,6 +179,7 @@ impl Links {
             mac: None,
             mtu: 0,
             is_up: link.header.flags.contains(LinkFlags::Up),
+            is_promiscuous: false,
             kind: None,
             has_queue: true,
             traffic: InterfaceTraffic::default(),
@@ -184,6 +187,7 @@ impl Links {
         for attribute in link.attributes {
             match attribute {
                 LinkAttribute::Mtu(mtu) => interface.mtu = mtu,
+                LinkAttribute::Promiscuity(sockets) => interface.is_promiscuous = sockets > 0,
                 LinkAttribute::Qdisc(name) => interface.has_queue = name != "noqueue",
                 LinkAttribute::Stats64(counters) => {
                     interface.traffic = InterfaceTraffic {

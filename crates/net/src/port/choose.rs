@@ -126,6 +126,7 @@ pub fn open(
     if choice.kind == Kind::Xdp {
         let xdp = XdpOptions {
             batch: options.batch,
+            promiscuous: options.promiscuous,
             ..XdpOptions::default()
         };
         match XdpPort::open(namespace, interface, pool, xdp) {

@@ -31,6 +31,8 @@ pub(super) struct Received {
     pub length: usize,
     /// Whether some did not fit.
     pub is_truncated: bool,
+    /// Whether control messages did not fit: a tag may be missing.
+    pub is_control_cut: bool,
     /// A tag that the kernel had taken out: protocol and TCI.
     pub tag: Option<(u16, u16)>,
     /// CLOCK_REALTIME when the kernel took the frame from the device.
@@ -169,7 +171,8 @@ impl Messages {
     pub(super) fn received(&self, index: usize) -> Received {
         let header = &self.headers[index];
         let (mut tag, mut stamp_ns) = (None, None);
-        // SAFETY: recvmmsg filled the header, and its control room has not been touched since.
+        // SAFETY: recvmmsg filled the header, and says in it how much of the control room, which has not been touched
+        // since.
         for (level, kind, payload) in unsafe { sys::control_messages(&header.msg_hdr) } {
             match (level, kind) {
                 (libc::SOL_PACKET, libc::PACKET_AUXDATA) => tag = taken_tag(payload),
@@ -180,6 +183,7 @@ impl Messages {
         Received {
             length: header.msg_len as usize,
             is_truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            is_control_cut: header.msg_hdr.msg_flags & libc::MSG_CTRUNC != 0,
             tag,
             stamp_ns,
         }
@@ -235,7 +239,42 @@ pub(super) const TAG_8021Q: u16 = 0x8100;
 
 #[cfg(test)]
 mod tests {
-    use super::expected_after;
+    use super::{Messages, expected_after};
+    use crate::sys;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn control_messages_without_room_are_noticed() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut messages = Messages::new(1);
+        let mut receive = || {
+            let address = receiver.local_addr().unwrap();
+            sender.send_to(b"hello", address).unwrap();
+            let mut room = [0; 16];
+            messages.clear();
+            // SAFETY: the room is valid until the message is received.
+            unsafe { messages.push(&mut room, &mut []) };
+            assert_eq!(messages.receive(receiver.as_fd()).unwrap(), 1);
+            messages.received(0)
+        };
+        assert!(!receive().is_control_cut);
+        // 32 bytes for addresses (28 in eights), 32 for those of before, 24 each for the other three: 136 of 104.
+        for option in [
+            libc::IP_PKTINFO,
+            libc::IP_RECVORIGDSTADDR,
+            libc::IP_RECVTOS,
+            libc::IP_RECVTTL,
+            libc::IP_RECVFRAGSIZE,
+        ] {
+            sys::set_option(&receiver, libc::IPPROTO_IP, option, &1i32).unwrap();
+        }
+        sys::set_option(&receiver, libc::SOL_SOCKET, libc::SO_TIMESTAMP, &1i32).unwrap();
+        let received = receive();
+        assert!(received.is_control_cut);
+        assert_eq!((received.length, received.is_truncated), (5, false));
+    }
 
     #[test]
     fn a_batch_grows_while_it_is_full_and_shrinks_to_what_comes() {

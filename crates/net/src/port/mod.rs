@@ -13,6 +13,7 @@ pub mod nfqueue;
 pub mod packet;
 pub mod pcap;
 mod pool;
+mod promiscuous;
 mod trains;
 pub mod tun;
 mod wait;
@@ -23,6 +24,7 @@ pub use nfqueue::NfqueuePort;
 pub use packet::PacketPort;
 pub use pcap::PcapPort;
 pub use pool::{HEAD_LEN, Pool, PoolError, PoolSize, Slot};
+pub use promiscuous::Promiscuity;
 pub use tun::TunPort;
 pub use wait::{Interest, Spin, Waiter, Wake, Watch};
 pub use warmth::Warmth;
@@ -79,6 +81,11 @@ pub trait Port: AsFd {
 
     /// Says what time it is from now on, for ports whose time need not be the machine's.
     fn set_time(&mut self, _now: Time) {}
+
+    /// Whether the interface passes on frames for all addresses, as a bridge needs it.
+    fn promiscuity(&self) -> Promiscuity {
+        Promiscuity::NotAsked
+    }
 }
 
 /// When a frame arrives at a port.
@@ -135,6 +142,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn set_time(&mut self, now: Time) {
         (**self).set_time(now);
+    }
+
+    fn promiscuity(&self) -> Promiscuity {
+        (**self).promiscuity()
     }
 }
 

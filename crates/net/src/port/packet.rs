@@ -10,7 +10,7 @@ mod ring;
 
 use super::messages::Messages;
 use super::trains::Trains;
-use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
+use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::clock::Clock;
 use crate::frame::{Link, VnetHeader};
 use crate::namespace::{LinkError, Links, Namespace, NamespaceError, remedy};
@@ -45,6 +45,9 @@ pub struct PacketOptions {
     /// Take frames in. A port that only sends spares the kernel the copies for it: with one for each
     /// way, two threads can share an interface.
     pub receives: bool,
+    /// Ask the interface for frames for all addresses, if the port receives: without, a network card passes on only
+    /// those for its own, which is too little for a bridge.
+    pub promiscuous: bool,
     /// Share what arrives with the other ports of this group on the interface, each flow's packets
     /// always with the same one: so several workers take from one interface.
     pub fanout: Option<u16>,
@@ -65,6 +68,7 @@ impl Default for PacketOptions {
             bypass_qdisc: true,
             trains: true,
             receives: true,
+            promiscuous: true,
             fanout: None,
             timestamps: None,
         }
@@ -119,6 +123,7 @@ pub struct PacketPort {
     /// On interfaces where they pay.
     trains: Option<Trains>,
     sends_trains: bool,
+    promiscuity: Promiscuity,
     inward: Inward,
     outgoing: Messages,
     counters: Counters,
@@ -177,6 +182,10 @@ impl PacketPort {
             let value = i32::from(group) | (libc::PACKET_FANOUT_HASH as i32) << 16;
             switch(libc::PACKET_FANOUT, value, "join the group")?;
         }
+        let promiscuity = match options.receives && options.promiscuous {
+            true => Promiscuity::ask_and_verify(&socket, namespace, interface, link.index),
+            false => Promiscuity::NotAsked,
+        };
         Ok(PacketPort {
             socket,
             interface: interface.to_owned(),
@@ -197,6 +206,7 @@ impl PacketPort {
                 .then(|| Trains::open(namespace, &link, &Counters::default()))
                 .flatten(),
             sends_trains: options.trains,
+            promiscuity,
             inward,
             outgoing: Messages::new(options.batch.max(1)),
             counters: Counters::default(),
@@ -280,6 +290,9 @@ impl PacketPort {
                 return;
             }
             self.index = link.index;
+            if self.promiscuity != Promiscuity::NotAsked {
+                self.promiscuity = Promiscuity::ask(&self.socket, link.index);
+            }
         }
         self.capabilities.mtu = link.mtu;
         if link.is_up {
@@ -368,6 +381,10 @@ impl Port for PacketPort {
 
     fn wants_looks(&self) -> bool {
         self.absence.is_some() || self.inward.wants_looks()
+    }
+
+    fn promiscuity(&self) -> Promiscuity {
+        self.promiscuity.clone()
     }
 
     fn release(&mut self, pool: &mut Pool) {

@@ -32,6 +32,7 @@ use sluice_core::{Span, Time};
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Why files cannot be a port.
@@ -451,7 +452,20 @@ impl Output {
             path: path.to_owned(),
             source,
         };
-        let file = File::create(path).map_err(fail)?;
+        let is_device = fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
+        let file = match is_device {
+            // /dev/stdout is a link.
+            true => File::options().write(true).open(path),
+            // What others send is nobody else's business, and a link may lead to a file of theirs.
+            false => File::options()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .mode(0o600)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(path),
+        };
+        let file = file.map_err(fail)?;
         let link = match link {
             Link::Ethernet => link_type::ETHERNET,
             Link::Ip => link_type::RAW,

@@ -5,10 +5,14 @@
 //! costs 2 KiB while it waits, all headers are always in the slot, and how many
 //! super-packets can be held is a number of its own.
 //!
+//! A segment of a super-packet that does not fit a slot either has its headers in a slot of its own and its payload
+//! where the super-packet had it: the segments share the large slot, each with bytes of its own, and the last of them
+//! frees it. So jumbo segments take no more memory than the super-packet did, and their payload is not copied.
+//!
 //! The slots are one page-aligned area of equal chunks with room before each frame, which is
 //! also the shape that AF_XDP wants.
 
-use crate::frame::{Gather, VnetHeader, complete_checksum};
+use crate::frame::{Checksums, Gather, SuperPacket, VnetHeader, complete_checksum};
 use crate::sys::Area;
 use sluice_core::Time;
 use std::io;
@@ -56,6 +60,8 @@ pub struct Pool {
     frames: Box<[Frame]>,
     free: Vec<u32>,
     free_large: Vec<u32>,
+    /// Frames that have a part in a large slot, by its number.
+    sharers: Box<[u16]>,
     /// Watched slots that were freed, by watcher.
     abandoned: Vec<Vec<Slot>>,
     /// An AF_XDP socket that has registered the slots as its memory, while it is open. Pools of
@@ -69,13 +75,22 @@ struct Frame {
     length: u32,
     large: u32,
     start: u16,
+    /// Bytes in the slot; of a frame with a large slot, the others follow there from `tail_at` on.
+    head_len: u16,
+    tail_at: u16,
     vnet: VnetHeader,
-    arrival: Option<Time>,
+    arrival: Time,
+    has_arrival: bool,
     is_held: bool,
+    /// The kernel may write to the slot, or reads it, at any time.
+    is_lent: bool,
     /// The slot holds the headers only; the rest is elsewhere.
     is_cut: bool,
     watcher: u8,
 }
+
+/// There is one per slot, and each packet touches its own several times.
+const _: () = assert!(size_of::<Frame>() == 40);
 
 impl Pool {
     /// Allocates the memory; it is resident at once.
@@ -114,9 +129,13 @@ impl Pool {
             length: 0,
             large: NONE,
             start: START,
+            head_len: 0,
+            tail_at: 0,
             vnet: VnetHeader::default(),
-            arrival: None,
+            arrival: Time::ZERO,
+            has_arrival: false,
             is_held: false,
+            is_lent: false,
             is_cut: false,
             watcher: NOBODY,
         };
@@ -127,6 +146,7 @@ impl Pool {
             // The lowest are taken first and taken again soon, while they are in the cache.
             free: (0..size.slots).rev().collect(),
             free_large: (0..size.large).rev().collect(),
+            sharers: vec![0; size.large as usize].into(),
             abandoned: Vec::new(),
             registered,
         }
@@ -138,24 +158,30 @@ impl Pool {
         let frame = &mut self.frames[index as usize];
         frame.length = 0;
         frame.start = START;
+        frame.head_len = 0;
         frame.vnet = VnetHeader::default();
-        frame.arrival = None;
+        frame.has_arrival = false;
         frame.is_held = true;
         frame.is_cut = false;
         Some(Slot(index))
     }
 
-    /// Gives a slot back, with the large one attached to it.
+    /// Gives a slot back, with the large one attached to it unless other segments have a part in that.
     pub fn free(&mut self, slot: Slot) {
         let frame = &mut self.frames[slot.index()];
         assert!(frame.is_held, "a slot is freed once");
+        assert!(!frame.is_lent, "a slot that the kernel has is not freed");
         frame.is_held = false;
         let watcher = std::mem::replace(&mut frame.watcher, NOBODY);
         if watcher != NOBODY {
             self.abandoned[usize::from(watcher)].push(slot);
         }
         if frame.large != NONE {
-            self.free_large.push(frame.large);
+            let sharers = &mut self.sharers[frame.large as usize];
+            *sharers -= 1;
+            if *sharers == 0 {
+                self.free_large.push(frame.large);
+            }
             frame.large = NONE;
         }
         self.free.push(slot.0);
@@ -181,7 +207,7 @@ impl Pool {
         self.frames[slot.index()].length as usize
     }
 
-    /// The first bytes of the frame: all of it, or [`HEAD_LEN`] and a few.
+    /// The first bytes of the frame: all of it, or the headers and some payload.
     pub fn head(&self, slot: Slot) -> &[u8] {
         &self.slots[self.head_range(slot)]
     }
@@ -216,12 +242,14 @@ impl Pool {
 
     /// When the kernel got the frame, if its port says so.
     pub fn arrival(&self, slot: Slot) -> Option<Time> {
-        self.frames[slot.index()].arrival
+        let frame = &self.frames[slot.index()];
+        frame.has_arrival.then_some(frame.arrival)
     }
 
     /// Says when the frame arrived; for segments, when their super-packet did.
     pub fn set_arrival(&mut self, slot: Slot, time: Time) {
-        self.frames[slot.index()].arrival = Some(time);
+        let frame = &mut self.frames[slot.index()];
+        (frame.arrival, frame.has_arrival) = (time, true);
     }
 
     /// Changes the offload state of the frame.
@@ -240,10 +268,20 @@ impl Pool {
         }
     }
 
+    /// Leaves a slot to the kernel, until [`Pool::take_back`]: what touches its bytes meanwhile panics.
+    pub(super) fn lend(&mut self, slot: Slot) {
+        self.frames[slot.index()].is_lent = true;
+    }
+
+    /// Ends [`Pool::lend`]: the kernel does not use the slot any more.
+    pub(super) fn take_back(&mut self, slot: Slot) {
+        self.frames[slot.index()].is_lent = false;
+    }
+
     /// The whole room of an empty slot, to write a frame of up to [`HEAD_LEN`] bytes into;
     /// [`Pool::set_frame`] then says how many.
     pub fn room_mut(&mut self, slot: Slot) -> &mut [u8] {
-        let start = slot.index() * SLOT_LEN + usize::from(START);
+        let start = self.base(slot) + usize::from(START);
         &mut self.slots[start..start + HEAD_LEN]
     }
 
@@ -256,39 +294,94 @@ impl Pool {
         let frame = &mut self.frames[slot.index()];
         frame.length = length;
         frame.start = START;
+        frame.head_len = length as u16;
         frame.vnet = vnet;
     }
 
-    /// The frame in `from`, in two parts, and the room of the empty slot `to`: for writing a
-    /// segment of the one into the other.
-    pub fn frame_and_room(&mut self, from: Slot, to: Slot) -> (Gather<'_>, &mut [u8]) {
+    /// Makes the empty slot `to` segment `index` of `whole`, which is the super-packet in `from`; its length. `None`
+    /// if the frame is shorter than its headers say; then `to` stays empty.
+    ///
+    /// The segment's checksum is left open ([`Checksums::Partial`]). Costs a copy of what fits a slot. The payload of
+    /// a longer segment stays where it is, and `from` is not to be changed any more.
+    pub fn write_segment(
+        &mut self,
+        from: Slot,
+        whole: &SuperPacket,
+        index: u32,
+        to: Slot,
+    ) -> Option<u32> {
+        let length = whole.segment_len(index);
+        // With as much room as the super-packet has, whose tag may have been put back in front: so what does not
+        // fit has a part in a large slot.
+        let start = self.frames[from.index()].start.min(START);
+        let room_len = SLOT_LEN - usize::from(start);
+        let room = self.base(to) + usize::from(start);
         let (head, tail) = (self.head_range(from), self.tail_range(from));
-        let start = to.index() * SLOT_LEN + usize::from(START);
-        let (head, room) = self.slots.pair(head, start..start + HEAD_LEN);
-        let tail = &self.large[tail];
-        (Gather { head, tail }, room)
+        let (head, room) = self.slots.pair(head, room..room + room_len);
+        if length as usize <= room_len {
+            let frame = Gather {
+                head,
+                tail: &self.large[tail],
+            };
+            let (_, vnet) = whole.write_segment(index, frame, Checksums::Partial, room)?;
+            let frame = &mut self.frames[to.index()];
+            frame.length = length;
+            frame.start = start;
+            frame.head_len = length as u16;
+            frame.vnet = vnet;
+            return Some(length);
+        }
+        let (header_len, payload) = (whole.header_len() as usize, whole.payload(index));
+        let near = payload.start.min(head.len())..payload.end.min(head.len());
+        let far = payload.start.max(head.len())..payload.end.max(head.len());
+        if far.end > head.len() + tail.len() {
+            return None;
+        }
+        let vnet = whole.write_headers(index, head, room)?;
+        let head_len = header_len + near.len();
+        let tail_at = far.start - head.len();
+        room.get_mut(header_len..head_len)?
+            .copy_from_slice(&head[near]);
+        let Frame {
+            large,
+            tail_at: base,
+            ..
+        } = self.frames[from.index()];
+        *self.sharers.get_mut(large as usize)? += 1;
+        let frame = &mut self.frames[to.index()];
+        frame.length = length;
+        frame.large = large;
+        frame.start = start;
+        frame.head_len = head_len as u16;
+        frame.tail_at = base + tail_at as u16;
+        frame.vnet = vnet;
+        Some(length)
     }
 
     /// A second frame of the same bytes, offload state and arrival, if there is room for it.
     pub fn copy(&mut self, slot: Slot) -> Option<Slot> {
-        let frame = self.frames[slot.index()];
+        let (frame, head) = (self.frames[slot.index()], self.head_range(slot));
         let is_long = frame.large != NONE;
         if is_long && self.free_large.is_empty() {
             return None;
         }
         let to = self.allocate()?;
-        let head = self.head_range(slot);
-        let base = to.index() * SLOT_LEN + usize::from(frame.start);
+        let base = self.base(to) + usize::from(frame.start);
         self.slots.copy_within(head, base);
         let large = if is_long {
             let large = self.free_large.pop().expect("a large slot is free");
             let tail = self.tail_range(slot);
             self.large.copy_within(tail, large as usize * LARGE_LEN);
+            self.sharers[large as usize] = 1;
             large
         } else {
             NONE
         };
-        self.frames[to.index()] = Frame { large, ..frame };
+        self.frames[to.index()] = Frame {
+            large,
+            tail_at: 0,
+            ..frame
+        };
         Some(to)
     }
 
@@ -325,7 +418,7 @@ impl Pool {
         vnet_len: usize,
         large: Option<u32>,
     ) -> (&mut [u8], &mut [u8]) {
-        let start = slot.index() * SLOT_LEN + usize::from(START);
+        let start = self.base(slot) + usize::from(START);
         let rest = match large {
             Some(large) => large as usize * LARGE_LEN..(large as usize + 1) * LARGE_LEN,
             None => 0..0,
@@ -345,7 +438,7 @@ impl Pool {
         vnet_len: usize,
         large: Option<u32>,
     ) -> bool {
-        let start = slot.index() * SLOT_LEN + usize::from(START);
+        let start = self.base(slot) + usize::from(START);
         let frame = &mut self.frames[slot.index()];
         frame.length = length;
         frame.start = START;
@@ -354,9 +447,13 @@ impl Pool {
             None => VnetHeader::default(),
         };
         if length as usize <= HEAD_LEN {
+            frame.head_len = length as u16;
             return false;
         }
-        frame.large = large.expect("only a frame that has room is received");
+        let large = large.expect("only a frame that has room is received");
+        (frame.head_len, frame.tail_at) = (HEAD_LEN as u16, 0);
+        frame.large = large;
+        self.sharers[large as usize] = 1;
         true
     }
 
@@ -366,6 +463,7 @@ impl Pool {
         let frame = &mut self.frames[slot.index()];
         frame.length = length;
         frame.start = START;
+        frame.head_len = head.len() as u16;
         frame.vnet = VnetHeader::default();
         frame.is_cut = head.len() < length as usize;
     }
@@ -422,6 +520,7 @@ impl Pool {
         let frame = &mut self.frames[slot.index()];
         frame.length = length as u32;
         frame.start = start as u16;
+        frame.head_len = length as u16;
         frame.vnet = VnetHeader::default();
         true
     }
@@ -437,17 +536,18 @@ impl Pool {
 
     /// Puts a tag that the kernel had taken out back behind the addresses.
     pub(super) fn insert_tag(&mut self, slot: Slot, protocol: u16, tci: u16) {
+        let base = self.base(slot);
         let frame = &mut self.frames[slot.index()];
         if frame.length < 12 {
             return;
         }
-        let base = slot.index() * SLOT_LEN;
         let start = base + usize::from(frame.start);
         self.slots.copy_within(start..start + 12, start - TAG_LEN);
         self.slots[start + 8..start + 10].copy_from_slice(&protocol.to_be_bytes());
         self.slots[start + 10..start + 12].copy_from_slice(&tci.to_be_bytes());
         frame.start -= TAG_LEN as u16;
         frame.length += TAG_LEN as u32;
+        frame.head_len += TAG_LEN as u16;
         if frame.vnet.needs_checksum() {
             frame.vnet.csum_start += TAG_LEN as u16;
         }
@@ -473,12 +573,20 @@ impl Pool {
         &mut self.slots[range.start + header_len..range.end]
     }
 
+    /// Where a slot starts whose bytes are about to be touched. Every access comes by here, also with a number that
+    /// somebody made up, so that there is never a reference to bytes that the kernel writes.
+    fn base(&self, slot: Slot) -> usize {
+        assert!(
+            !self.frames[slot.index()].is_lent,
+            "what the kernel has is not touched"
+        );
+        slot.index() * SLOT_LEN
+    }
+
     fn head_range(&self, slot: Slot) -> std::ops::Range<usize> {
         let frame = &self.frames[slot.index()];
-        let base = slot.index() * SLOT_LEN;
-        let start = base + usize::from(frame.start);
-        let end = (start + frame.length as usize).min(base + SLOT_LEN);
-        start..end
+        let start = self.base(slot) + usize::from(frame.start);
+        start..start + usize::from(frame.head_len)
     }
 
     fn tail_range(&self, slot: Slot) -> std::ops::Range<usize> {
@@ -486,8 +594,8 @@ impl Pool {
         if frame.large == NONE {
             return 0..0;
         }
-        let base = frame.large as usize * LARGE_LEN;
-        base..base + frame.length as usize - (SLOT_LEN - usize::from(frame.start))
+        let start = frame.large as usize * LARGE_LEN + usize::from(frame.tail_at);
+        start..start + frame.length as usize - usize::from(frame.head_len)
     }
 }
 
@@ -514,7 +622,8 @@ fn areas(size: PoolSize, pools: usize) -> Result<(Area, Area), PoolError> {
 }
 
 impl Slot {
-    /// The slot of this number, as given by [`Slot::number`].
+    /// The slot of this number, as given by [`Slot::number`]. Any other number is of a slot that is somebody else's, or
+    /// of none; the pool panics rather than touch one that the kernel has.
     pub const fn from_number(number: u32) -> Slot {
         Slot(number)
     }
@@ -542,6 +651,8 @@ const TAG_LEN: usize = 4;
 const NONE: u32 = u32::MAX;
 const NOBODY: u8 = u8::MAX;
 
+#[cfg(test)]
+mod segments;
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -588,6 +699,39 @@ mod tests {
         let slot = pool.allocate().unwrap();
         pool.free(slot);
         pool.free(slot);
+    }
+
+    /// By any way that leads to its bytes.
+    #[test]
+    fn a_slot_that_the_kernel_has_cannot_be_touched() {
+        type Touch = fn(&mut Pool, Slot);
+        let touches: [Touch; 11] = [
+            |pool, slot| drop(pool.head(slot).to_vec()),
+            |pool, slot| pool.head_mut(slot).fill(1),
+            |pool, slot| pool.parts_mut(slot).0.fill(1),
+            |pool, slot| pool.room_mut(slot).fill(1),
+            |pool, slot| pool.flip(slot, 0, 1),
+            |pool, slot| pool.free(slot),
+            |pool, slot| pool.insert_tag(slot, 0x8100, 1),
+            |pool, slot| pool.payload_mut(slot, 4).fill(1),
+            |pool, slot| assert_ne!(pool.copy(slot), Some(slot)),
+            |pool, slot| drop(pool.send_parts(slot, 0)),
+            |pool, slot| drop(pool.receive_rooms(slot, 0, None)),
+        ];
+        let mut pool = pool();
+        let slot = pool.allocate().unwrap();
+        pool.set_frame(slot, 60, VnetHeader::default());
+        // As from a number that was made up.
+        let made_up = Slot::from_number(slot.number());
+        pool.lend(slot);
+        for (number, touch) in touches.into_iter().enumerate() {
+            let touched = std::panic::AssertUnwindSafe(|| touch(&mut pool, made_up));
+            assert!(std::panic::catch_unwind(touched).is_err(), "way {number}");
+        }
+        pool.take_back(slot);
+        assert_eq!(pool.head(slot), [0; 60]);
+        pool.free(slot);
+        assert_eq!(pool.available(), 2);
     }
 
     #[test]

@@ -17,14 +17,16 @@ mod ring;
 mod socket;
 
 use super::pool::SLOT_LEN;
+use super::promiscuous;
 use super::trains::Trains;
-use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
+use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::frame::{Link, open_checksum, parse_head};
 use crate::namespace::{
     Interface, LinkError, Links, Namespace, NamespaceError, OffloadError, remedy,
 };
 use absence::Exchange;
 use socket::{Connected, Inward, Outward, connect, statistics, wake_receive, wake_transmit};
+use socket2::Socket;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -44,6 +46,9 @@ pub struct XdpOptions {
     /// one super-packet through a packet socket, where the interface neither takes them apart nor queues by
     /// itself: what arrives is the same, at less cost.
     pub trains: bool,
+    /// Ask the interface for frames for all addresses: without, a network card passes on only those for its own,
+    /// which is too little for a bridge.
+    pub promiscuous: bool,
 }
 
 impl Default for XdpOptions {
@@ -54,6 +59,7 @@ impl Default for XdpOptions {
             ready: 1024,
             mode: None,
             trains: true,
+            promiscuous: true,
         }
     }
 }
@@ -155,6 +161,8 @@ pub struct XdpPort {
     counters: Counters,
     next_look_ns: u64,
     links: Option<Links>,
+    /// The socket that keeps the interface promiscuous, if there is one, and whether it is.
+    promiscuous: (Option<Socket>, Promiscuity),
 }
 
 /// What a port is of its interface.
@@ -223,6 +231,10 @@ impl XdpPort {
             .enter(|| connect(link.index, memory, options, PATIENCE))?
             .map_err(error)?;
         pool.set_registered(&inward.socket);
+        let promiscuous = match options.promiscuous {
+            true => make_promiscuous(namespace, &link),
+            false => (None, Promiscuity::NotAsked),
+        };
         let mut port = XdpPort {
             trains: open_trains(namespace, &link, &Counters::default(), options, mode),
             descriptor: Arc::clone(&inward.socket),
@@ -248,6 +260,7 @@ impl XdpPort {
             counters: Counters::default(),
             next_look_ns: 0,
             links: None,
+            promiscuous,
         };
         port.refill(pool);
         Ok(port)
@@ -288,6 +301,7 @@ impl XdpPort {
             ready: 0,
             counters: Counters::default(),
             links: None,
+            promiscuous: (None, Promiscuity::NotAsked),
             ..receiving
         };
         Ok((receiving, sending))
@@ -316,7 +330,7 @@ impl XdpPort {
             let number = (address as usize - self.base) / SLOT_LEN;
             if self.lent[number] == Lent::Sending {
                 self.lent[number] = Lent::No;
-                pool.free(Slot::from_number(number as u32));
+                take_back_and_free(pool, number);
             }
         }
         if any {
@@ -364,6 +378,7 @@ impl XdpPort {
                 options: 0,
             });
             self.lent[slot.number() as usize] = Lent::Sending;
+            pool.lend(*slot);
             self.counters.sent += 1;
             self.counters.sent_bytes += place.len() as u64;
             taken += 1;
@@ -413,6 +428,7 @@ impl XdpPort {
             let Some(slot) = pool.allocate() else { break };
             let number = slot.number() as usize;
             self.lent[number] = Lent::Ready;
+            pool.lend(slot);
             let address = self.base + number * SLOT_LEN;
             inward.fill.produce(address as u64);
             filled += 1;
@@ -461,6 +477,7 @@ impl Port for XdpPort {
             );
             self.lent[number] = Lent::No;
             let slot = Slot::from_number(number as u32);
+            pool.take_back(slot);
             if !pool.set_written(slot, start, frame.len as usize) {
                 self.counters.lose(Loss::Oversize, 1);
                 pool.free(slot);
@@ -497,6 +514,10 @@ impl Port for XdpPort {
     /// Nothing tells that an interface has gone: to poll(2) the socket is as silent as before.
     fn wants_looks(&self) -> bool {
         matches!(self.part, Part::Whole | Part::Receives(_))
+    }
+
+    fn promiscuity(&self) -> Promiscuity {
+        self.promiscuous.1.clone()
     }
 
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
@@ -558,7 +579,7 @@ impl Port for XdpPort {
         let is_closed = receiver.is_none_or(|receiver| receiver.strong_count() == 0);
         for (number, lent) in self.lent.iter_mut().enumerate() {
             if std::mem::replace(lent, Lent::No) != Lent::No && is_closed {
-                pool.free(Slot::from_number(number as u32));
+                take_back_and_free(pool, number);
             }
         }
         self.ready = 0;
@@ -568,6 +589,28 @@ impl Port for XdpPort {
 impl AsFd for XdpPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+}
+
+/// Frees a slot that the kernel had.
+fn take_back_and_free(pool: &mut Pool, number: usize) {
+    let slot = Slot::from_number(number as u32);
+    pool.take_back(slot);
+    pool.free(slot);
+}
+
+/// Makes an interface promiscuous, by a socket that is to be kept.
+fn make_promiscuous(namespace: &Namespace, link: &Interface) -> (Option<Socket>, Promiscuity) {
+    match promiscuous::socket(namespace) {
+        Ok(socket) => {
+            let promiscuity =
+                Promiscuity::ask_and_verify(&socket, namespace, &link.name, link.index);
+            (Some(socket), promiscuity)
+        }
+        Err(error) => {
+            let why = format!("cannot open a packet socket (needs CAP_NET_RAW): {error}");
+            (None, Promiscuity::Refused(why))
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Datagrams with the kernel's receive timestamps.
 #![allow(unsafe_code)]
 
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockReading, Stamps};
 use crate::sys;
 use sluice_core::Time;
 use socket2::Socket;
@@ -13,6 +13,7 @@ pub(super) struct TimedReceiver {
     buffers: Box<[[u8; BUFFER_LEN]]>,
     controls: Box<[Control]>,
     overflowed: u32,
+    stamps: Stamps,
 }
 
 /// What came with a datagram.
@@ -59,6 +60,7 @@ impl TimedReceiver {
             buffers: vec![[0; BUFFER_LEN]; BATCH].into(),
             controls: vec![Control([0; CONTROL_LEN]); BATCH].into(),
             overflowed: 0,
+            stamps: Stamps::new(ClockReading::take()),
         }
     }
 
@@ -126,7 +128,7 @@ impl TimedReceiver {
                 std::ptr::null_mut(),
             )
         })? as usize;
-        let offset_ns = clock.realtime_offset_ns();
+        self.stamps.look();
         for (header, buffer) in headers.iter().zip(&self.buffers).take(count) {
             let length = header.msg_len as usize;
             let told = Told::by(&header.msg_hdr);
@@ -134,7 +136,7 @@ impl TimedReceiver {
             let arrival = Arrival {
                 time: told
                     .stamp_ns
-                    .map(|stamp| clock.at_realtime(stamp, offset_ns)),
+                    .map(|stamp| clock.at_monotonic(self.stamps.monotonic_ns(stamp))),
                 departed: told.departed,
                 ecn: told.class & 3,
                 length,
@@ -160,7 +162,8 @@ struct Told {
 impl Told {
     fn by(header: &libc::msghdr) -> Told {
         let mut told = Told::default();
-        // SAFETY: recvmmsg filled the header, and its control room has not been touched since.
+        // SAFETY: recvmmsg filled the header, and says in it how much of the control room, which has not been touched
+        // since.
         for (level, kind, payload) in unsafe { sys::control_messages(header) } {
             match (level, kind) {
                 (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
@@ -169,10 +172,12 @@ impl Told {
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     told.overflowed = payload.first_chunk().copied().map(u32::from_ne_bytes);
                 }
-                (libc::IPPROTO_IP, libc::IP_TOS) => told.class = payload[0],
+                (libc::IPPROTO_IP, libc::IP_TOS) => {
+                    told.class = payload.first().copied().unwrap_or(0)
+                }
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                    let int = payload.first_chunk().expect("the class of IPv6 is an int");
-                    told.class = libc::c_int::from_ne_bytes(*int) as u8;
+                    let int = payload.first_chunk().copied();
+                    told.class = int.map_or(0, libc::c_int::from_ne_bytes) as u8;
                 }
                 (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
                     // struct sock_extended_err: `ee_data` is the number of the packet.

@@ -2,7 +2,7 @@
 
 use super::Topology;
 use sluice_net::Clock;
-use sluice_net::frame::{Checksums, Link, SuperPacket, parse_head};
+use sluice_net::frame::{Link, SuperPacket, parse_head};
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::{
     Counters, Interest, PacketPort, Pool, PoolSize, Port, Slot, Spin, Waiter, Watch,
@@ -126,11 +126,7 @@ fn split(pool: &mut Pool, slot: Slot, link: Link, into: &mut Vec<Slot>) -> u64 {
     };
     for index in 0..packet.segments() {
         let Some(room) = pool.allocate() else { break };
-        let (frame, out) = pool.frame_and_room(slot, room);
-        let (length, vnet) = packet
-            .write_segment(index, frame, Checksums::Partial, out)
-            .unwrap();
-        pool.set_frame(room, length, vnet);
+        pool.write_segment(slot, &packet, index, room).unwrap();
         into.push(room);
     }
     pool.free(slot);

@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
+};
 use std::time::Duration;
 
 use sluice_ipfw::show::Survey;
@@ -153,6 +155,20 @@ impl<T> Orders<T> {
     /// # Errors
     /// [`Refused`].
     pub fn order(&self, work: Work, patience: Duration) -> Result<Answered<T>, Refused> {
+        let Pending(answered) = self.post(work)?;
+        answered
+            .recv_timeout(patience)
+            .map_err(|error| match error {
+                RecvTimeoutError::Timeout => Refused::Late,
+                RecvTimeoutError::Disconnected => Refused::Ended,
+            })
+    }
+
+    /// Has the loop do something, and leaves it to the caller when to look for the answer.
+    ///
+    /// # Errors
+    /// [`Refused`], but not [`Refused::Late`].
+    pub fn post(&self, work: Work) -> Result<Pending<T>, Refused> {
         let (answer, answered) = sync_channel(1);
         self.orders
             .try_send(Order { work, answer })
@@ -161,12 +177,24 @@ impl<T> Orders<T> {
                 TrySendError::Disconnected(_) => Refused::Ended,
             })?;
         self.bell.ring();
-        answered
-            .recv_timeout(patience)
-            .map_err(|error| match error {
-                RecvTimeoutError::Timeout => Refused::Late,
-                RecvTimeoutError::Disconnected => Refused::Ended,
-            })
+        Ok(Pending(answered))
+    }
+}
+
+/// An answer that may still be to come.
+pub struct Pending<T>(Receiver<Answered<T>>);
+
+impl<T> Pending<T> {
+    /// The answer, once it has come. Never waits.
+    ///
+    /// # Errors
+    /// [`Refused::Ended`].
+    pub fn poll(&self) -> Result<Option<Answered<T>>, Refused> {
+        match self.0.try_recv() {
+            Ok(answer) => Ok(Some(answer)),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(Refused::Ended),
+        }
     }
 }
 
@@ -219,6 +247,23 @@ mod tests {
 
     fn is_ringing<T>(inbox: &mut Inbox<T>) -> bool {
         inbox.bell.read(&mut [0]).is_ok()
+    }
+
+    #[test]
+    fn an_answer_can_be_looked_for_without_waiting() {
+        let (mut inbox, orders) = inbox::<u32>().unwrap();
+        let pending = orders.post(status()).unwrap();
+        assert!(pending.poll().unwrap().is_none());
+        let order = inbox.take().unwrap();
+        assert!(pending.poll().unwrap().is_none());
+        order.answer(Answered::Status(Box::new(7)));
+        let Some(Answered::Status(seven)) = pending.poll().unwrap() else {
+            panic!("the answer is what was sent");
+        };
+        assert_eq!(*seven, 7);
+        let pending = orders.post(status()).unwrap();
+        drop(inbox);
+        assert_eq!(pending.poll().err(), Some(Refused::Ended));
     }
 
     #[test]

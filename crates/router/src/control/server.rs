@@ -1,9 +1,9 @@
 //! The listening end.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use serde::Serialize;
@@ -87,6 +88,8 @@ impl Listener {
                 source,
             }
         };
+        // Until it listens, the socket looks like one that a dead router left behind.
+        let lock = Lock::beside(path).map_err(error("lock"))?;
         clear(path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(error("create"))?;
         let address = SockAddr::unix(path).map_err(error("name"))?;
@@ -95,6 +98,7 @@ impl Listener {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(error("protect"))?;
         socket.listen(BACKLOG).map_err(error("listen at"))?;
         let found = fs::symlink_metadata(path).map_err(error("find"))?;
+        drop(lock);
         let is_closing = Arc::new(AtomicBool::new(false));
         let closing = Arc::clone(&is_closing);
         let listener = UnixListener::from(std::os::fd::OwnedFd::from(socket));
@@ -129,6 +133,46 @@ impl Drop for Listener {
         if let Some(thread) = self.thread.take().filter(|_| is_woken && is_own) {
             let _ = thread.join();
         }
+    }
+}
+
+/// Keeps others from opening a socket at the same path at the same time.
+struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+impl Lock {
+    /// Waits for others who are about to open it, which takes them milliseconds.
+    fn beside(socket: &Path) -> io::Result<Lock> {
+        let mut path = socket.as_os_str().to_owned();
+        path.push(".lock");
+        let path = PathBuf::from(path);
+        loop {
+            // Nobody else may hold it for ever, nor lead it elsewhere.
+            let file = File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+                .open(&path)?;
+            flock(&file, FlockOperation::LockExclusive)?;
+            // Whoever held it before has removed it, and a third may lock another one by now.
+            let held = file.metadata()?;
+            let is_same =
+                |found: fs::Metadata| (found.dev(), found.ino()) == (held.dev(), held.ino());
+            if fs::symlink_metadata(&path).is_ok_and(is_same) {
+                return Ok(Lock { path, _file: file });
+            }
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While it is still locked. What cannot be removed is an empty file that the next one locks.
+        let _ = fs::remove_file(&self.path);
     }
 }
 

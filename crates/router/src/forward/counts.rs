@@ -14,15 +14,18 @@ pub enum LostFrame {
     Blocked,
     /// It is not IP, and no port leads on.
     NoExit,
+    /// It is a super-packet of far more segments than a sender makes.
+    TinySegments,
 }
 
 impl LostFrame {
     /// Every cause, in the order of the counters.
-    pub const ALL: [LostFrame; 4] = [
+    pub const ALL: [LostFrame; 5] = [
         LostFrame::Malformed,
         LostFrame::NoSlot,
         LostFrame::Blocked,
         LostFrame::NoExit,
+        LostFrame::TinySegments,
     ];
 
     /// The cause as one word.
@@ -32,13 +35,14 @@ impl LostFrame {
             LostFrame::NoSlot => "no_slot",
             LostFrame::Blocked => "port_blocked",
             LostFrame::NoExit => "no_exit",
+            LostFrame::TinySegments => "tiny_segments",
         }
     }
 }
 
 /// What one lane has done. `received` frames of its ports are
-/// `whole + plain + bypassed + split + lost(Malformed) + lost(NoExit)`; the `admitted` packets, which
-/// segments are too, are `sent + dropped + held + lost(Blocked)`, unless a link copied some.
+/// `whole + plain + bypassed + split + lost(Malformed) + lost(NoExit) + lost(TinySegments)`; the `admitted` packets,
+/// which segments are too, are `sent + dropped + held + lost(Blocked)`, unless a link copied some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
     /// Super-packets that were split, and are gone with that.

@@ -1,7 +1,7 @@
 //! One lane: what queues packets together.
 
 use sluice_core::{Cx, Ecn, Packet, Rng, Span, Time};
-use sluice_net::frame::{self, Checksums, FlowHasher, Link, SuperPacket, View};
+use sluice_net::frame::{self, FlowHasher, GsoError, Link, SuperPacket, View};
 use sluice_net::port::{Pool, Slot};
 
 use super::host::Host;
@@ -160,6 +160,10 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
                 packet.segments = whole.segments() as u16;
                 self.enqueue(packet, &view, &key, pool);
             }
+            Err(GsoError::TinySegments(_)) => {
+                self.counts.lose(LostFrame::TinySegments, 1);
+                pool.free(slot);
+            }
             Err(_) => self.enqueue(packet, &view, &key, pool),
         }
     }
@@ -228,10 +232,8 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
                 self.counts.lose(LostFrame::NoSlot, 1);
                 continue;
             };
-            let (gather, room) = pool.frame_and_room(slot, to);
-            match whole.write_segment(index, gather, Checksums::Partial, room) {
-                Some((length, vnet)) => {
-                    pool.set_frame(to, length, vnet);
+            match pool.write_segment(slot, whole, index, to) {
+                Some(length) => {
                     let segment = Packet {
                         slot: to.number(),
                         len: length - u32::from(view.network),

@@ -1,6 +1,6 @@
 //! The loop over ports in memory.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -15,6 +15,8 @@ use sluice_net::port::{Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin,
 
 use super::*;
 
+mod clock_steps;
+
 type Frames = Rc<RefCell<VecDeque<(Vec<u8>, VnetHeader)>>>;
 type Bytes = Rc<RefCell<Vec<Vec<u8>>>>;
 
@@ -24,6 +26,8 @@ struct ListPort {
     outgoing: Bytes,
     /// How many frames it sends before it would have to wait.
     room: usize,
+    /// When its frames arrive by their stamps; they have none if nothing is said.
+    stamp: Rc<Cell<Option<Time>>>,
     /// Never readable: the loop is driven without waiting for it.
     descriptor: UnixStream,
 }
@@ -55,6 +59,9 @@ impl Port for ListPort {
             let slot = pool.allocate().expect("the test's pool is large enough");
             pool.room_mut(slot)[..bytes.len()].copy_from_slice(&bytes);
             pool.set_frame(slot, bytes.len() as u32, vnet);
+            if let Some(stamp) = self.stamp.get() {
+                pool.set_arrival(slot, stamp);
+            }
             into.push(slot);
             count += 1;
         }
@@ -89,6 +96,9 @@ struct Bench {
     forwarder: Forwarder<ListPort, Piped>,
     incoming: Frames,
     outgoing: Bytes,
+    /// What the frames that come are stamped with.
+    stamp: Rc<Cell<Option<Time>>>,
+    clock: Clock,
     _far_ends: Vec<UnixStream>,
 }
 
@@ -102,7 +112,8 @@ fn bench(params: &PipeParams, queue: &str, room: usize) -> Bench {
 }
 
 fn bench_with(spin: Spin, params: &PipeParams, queue: &str, room: usize) -> Bench {
-    let (incoming, outgoing) = (Rc::default(), Rc::default());
+    let (incoming, outgoing, stamp) = (Rc::default(), Rc::default(), Rc::default());
+    let clock = Clock::start();
     let mut far_ends = Vec::new();
     let mut port = |incoming: &Rc<_>, outgoing: &Rc<_>| {
         let (near, far) = UnixStream::pair().expect("a pair of sockets");
@@ -111,6 +122,7 @@ fn bench_with(spin: Spin, params: &PipeParams, queue: &str, room: usize) -> Benc
             incoming: Rc::clone(incoming),
             outgoing: Rc::clone(outgoing),
             room,
+            stamp: Rc::clone(&stamp),
             descriptor: near,
         }
     };
@@ -119,7 +131,7 @@ fn bench_with(spin: Spin, params: &PipeParams, queue: &str, room: usize) -> Benc
         port(&Rc::default(), &outgoing),
     ];
     let pool = Pool::new(SIZE).expect("memory for 64 slots");
-    let mut forwarder = Forwarder::new(ports, pool, Clock::start(), spin);
+    let mut forwarder = Forwarder::new(ports, pool, clock, spin);
     let queue = Spec::parse(queue).expect("the queue is written right");
     let split_below = Rate::from_bps(1_000_000_000);
     let piped = Piped::new(params, Vec::new(), &queue, 1, split_below);
@@ -133,6 +145,8 @@ fn bench_with(spin: Spin, params: &PipeParams, queue: &str, room: usize) -> Benc
         forwarder,
         incoming,
         outgoing,
+        stamp,
+        clock,
         _far_ends: far_ends,
     }
 }
@@ -319,6 +333,29 @@ fn super_packets_are_split_below_the_threshold_only() {
         bench.run_until(expected.len());
         let lengths: Vec<usize> = bench.outgoing.borrow().iter().map(Vec::len).collect();
         assert_eq!(lengths, expected, "{rate} bit/s");
+        bench.assert_conserved();
+    }
+}
+
+/// Whether it would be split or not.
+#[test]
+fn a_super_packet_of_tiny_segments_is_lost_and_counted() {
+    for rate in [1_000_000, 1_000_000_000] {
+        let params = PipeParams {
+            rate: Rate::from_bps(rate),
+            ..PipeParams::default()
+        };
+        let mut bench = bench(&params, "fifo", 100);
+        let vnet = VnetHeader {
+            gso_type: 5, // UDP
+            gso_size: 1,
+            ..VnetHeader::default()
+        };
+        bench.deliver(vec![(udp(1000), vnet), plain(udp(1))]);
+        bench.run_until(1);
+        let counts = bench.forwarder.lanes()[0].counts();
+        assert_eq!(counts.lost(LostFrame::TinySegments), 1);
+        assert_eq!((counts.split, counts.whole, counts.admitted), (0, 0, 1));
         bench.assert_conserved();
     }
 }

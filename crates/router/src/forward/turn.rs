@@ -57,9 +57,23 @@ struct Note {
 }
 
 impl Outbox {
+    pub(super) fn new(capacity: usize) -> Self {
+        Outbox {
+            slots: Vec::with_capacity(capacity),
+            notes: Vec::with_capacity(capacity),
+        }
+    }
+
     pub(super) fn push(&mut self, slot: Slot, lane: usize, due: Option<(Time, u32)>) {
         self.slots.push(slot);
         self.notes.push(Note { lane, due });
+    }
+
+    /// Takes out what was pushed: each slot, and when it was due, if it was queued.
+    #[cfg(test)]
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (Slot, Option<(Time, u32)>)> {
+        let dues = self.notes.drain(..).map(|note| note.due);
+        self.slots.drain(..).zip(dues)
     }
 }
 
@@ -73,13 +87,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         assert!(ports.len() < 64, "readiness is a mask of 64 bits");
         Forwarder {
             lane_of: vec![None; ports.len()],
-            outboxes: ports
-                .iter()
-                .map(|_| Outbox {
-                    slots: Vec::with_capacity(BATCH),
-                    notes: Vec::with_capacity(BATCH),
-                })
-                .collect(),
+            outboxes: ports.iter().map(|_| Outbox::new(BATCH)).collect(),
             ports,
             pool,
             lanes: Vec::new(),
@@ -292,7 +300,8 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             let now = self.clock.now();
             self.lanes[lane].prefetch_admit(&self.received, number, &self.pool);
             for slot in self.received.drain(..) {
-                let arrival = self.pool.arrival(slot).unwrap_or(now);
+                // Whatever a port's stamps say: the queues would wait for an instant to come.
+                let arrival = self.pool.arrival(slot).map_or(now, |stamp| stamp.min(now));
                 let (pool, outboxes) = (&mut self.pool, &mut self.outboxes);
                 self.lanes[lane].admit(slot, number, arrival, pool, outboxes);
             }

@@ -12,7 +12,7 @@ mod status;
 pub use config::{Config, ConfigError, at, check};
 pub use ports::{PortError, PortKind, PortSpec, PortSpecError};
 pub use ruled::Ruled;
-pub use status::{PortStatus, Status};
+pub use status::{PortStatus, Status, StatusAsked};
 
 use std::io;
 use std::path::PathBuf;
@@ -50,8 +50,11 @@ pub struct Settings {
     pub config: Option<PathBuf>,
     /// Where it takes commands; nowhere if none.
     pub socket: Option<PathBuf>,
-    /// The engine. The origin of its time is set at the start.
+    /// The engine. The origin of its time, its seed and the key of its hashes are set at the start.
     pub engine: sluice_ipfw::Settings,
+    /// Seed of everything that is drawn, the keys of hashes included. If `None`, they are random, so that no
+    /// sender can foresee them; between files, where no sender reacts and what is written is to repeat, it is 1.
+    pub seed: Option<u64>,
     /// Super-packets are split while any link is slower than this.
     pub split_below: Rate,
     /// How due instants are met.
@@ -74,6 +77,7 @@ impl Settings {
             config: None,
             socket: None,
             engine: sluice_ipfw::Settings::default(),
+            seed: None,
             split_below: SPLIT_BELOW,
             spin: Spin::default(),
             core: None,
@@ -128,6 +132,9 @@ pub enum StartError {
     /// The bell.
     #[error("cannot open a pair of sockets: {0}")]
     Bell(io::Error),
+    /// The keys of hashes.
+    #[error("the kernel gives no random numbers: {0}")]
+    Random(io::Error),
 }
 
 /// What one loop watches, with room for its bell.
@@ -214,7 +221,7 @@ impl Router {
         let (inbox, orders) = inbox().map_err(StartError::Bell)?;
         let stop = Stop::new();
         let plan = Plan {
-            engine,
+            engine: with_seed(engine, settings.seed, opened.time)?,
             interfaces,
             choices: opened.choices.clone(),
             config,
@@ -302,6 +309,14 @@ impl Router {
         }
     }
 
+    /// Asks how it is, without waiting for the answer.
+    ///
+    /// # Errors
+    /// When too many orders wait for the loop, or it has ended.
+    pub fn ask_status(&self) -> Result<StatusAsked, Refused> {
+        StatusAsked::of(&self.orders)
+    }
+
     /// Takes the configuration in again, whole or not at all, and reads the interfaces' addresses
     /// again. Packets inside stay.
     ///
@@ -366,6 +381,33 @@ fn check_ports(ports: &[PortSpec]) -> Result<(), StartError> {
         }
     }
     Ok(())
+}
+
+/// The engine's settings with a seed and, unless it follows from that, a key of hashes.
+fn with_seed(
+    engine: sluice_ipfw::Settings,
+    seed: Option<u64>,
+    time: PortTime,
+) -> Result<sluice_ipfw::Settings, StartError> {
+    let (seed, hash_key) = match (seed, time) {
+        (Some(seed), _) => (seed, None),
+        (None, PortTime::Files) => (1, None),
+        // Two numbers: what links draw can be observed, and says nothing about the key.
+        (None, _) => (random()?, Some(random()?)),
+    };
+    Ok(sluice_ipfw::Settings {
+        seed,
+        hash_key,
+        ..engine
+    })
+}
+
+fn random() -> Result<u64, StartError> {
+    let mut bytes = [0; 8];
+    // Up to 256 bytes come whole: getrandom(2).
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| StartError::Random(error.into()))?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// The ports' interfaces with the addresses that they have now. One whose addresses cannot be read is
@@ -433,7 +475,7 @@ impl Loop {
         forwarder.keep_warm(plan.warmth);
         let lane = LaneOptions {
             from: &all,
-            seed: plan.engine.seed,
+            seed: plan.engine.hash_key.unwrap_or(plan.engine.seed),
             rng: Rng::from_seed(plan.engine.seed),
         };
         forwarder.add_lane(ruled, (), lane);
@@ -564,25 +606,31 @@ impl Loop {
         let counters: Vec<_> = (0..self.choices.len())
             .map(|port| self.forwarder.counters(port))
             .collect();
-        let ports = self.choices.iter().zip(counters).map(|(choice, counters)| {
-            let lost = Loss::ALL
-                .into_iter()
-                .map(|loss| (loss.name(), counters.lost(loss)));
-            PortStatus {
-                name: choice.name.clone(),
-                kind: choice.kind.clone(),
-                reason: choice.reason.clone(),
-                received: counters.received,
-                received_bytes: counters.received_bytes,
-                sent: counters.sent,
-                sent_bytes: counters.sent_bytes,
-                sent_trains: counters.sent_trains,
-                lost: lost
-                    .filter(|(_, n)| *n > 0)
-                    .map(|(k, n)| (k.to_owned(), n))
-                    .collect(),
-            }
-        });
+        let opened = self.forwarder.ports().iter().zip(counters);
+        let ports = self
+            .choices
+            .iter()
+            .zip(opened)
+            .map(|(choice, (port, counters))| {
+                let lost = Loss::ALL
+                    .into_iter()
+                    .map(|loss| (loss.name(), counters.lost(loss)));
+                PortStatus {
+                    name: choice.name.clone(),
+                    kind: choice.kind.clone(),
+                    reason: choice.reason.clone(),
+                    promiscuous: port.promiscuity().is_on(),
+                    received: counters.received,
+                    received_bytes: counters.received_bytes,
+                    sent: counters.sent,
+                    sent_bytes: counters.sent_bytes,
+                    sent_trains: counters.sent_trains,
+                    lost: lost
+                        .filter(|(_, n)| *n > 0)
+                        .map(|(k, n)| (k.to_owned(), n))
+                        .collect(),
+                }
+            });
         let lane = &self.forwarder.lanes()[LANE];
         let (counts, lateness) = (lane.counts(), lane.lateness());
         let dropped = DropReason::ALL
@@ -619,3 +667,63 @@ const INSTANTS: usize = 256;
 const LOOK_EVERY: Span = Span::from_ms(50);
 /// All ports share one lane: one engine has all rules.
 const LANE: usize = 0;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::net::Ipv4Addr;
+
+    use sluice_net::frame::{FlowHasher, Link, parse_head};
+
+    use super::*;
+
+    fn hash_key(seed: Option<u64>, time: PortTime) -> u64 {
+        let engine = with_seed(sluice_ipfw::Settings::default(), seed, time).unwrap();
+        engine.hash_key.unwrap_or(engine.seed)
+    }
+
+    /// The flow of UDP from port 7 of `source` to port 9 of 10.0.0.2 in one of 1024 queues.
+    fn bucket(hasher: &FlowHasher, source: u32) -> u32 {
+        let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
+        packet.extend(Ipv4Addr::from(source).octets());
+        packet.extend([10, 0, 0, 2, 0, 7, 0, 9, 0, 8, 0, 0]);
+        hasher.flow(&parse_head(&packet, packet.len(), Link::Ip)) % 1024
+    }
+
+    #[test]
+    fn flows_crafted_for_a_known_seed_spread_under_a_key_that_is_not_known() {
+        let known = FlowHasher::new(1);
+        let crafted: Vec<u32> = (0x0b00_0000..)
+            .filter(|source| bucket(&known, *source) == 0)
+            .take(1024)
+            .collect();
+        let filled = |key| {
+            let hasher = FlowHasher::new(key);
+            let buckets = crafted.iter().map(|source| bucket(&hasher, *source));
+            buckets.collect::<BTreeSet<_>>().len()
+        };
+        assert_eq!(filled(hash_key(Some(1), PortTime::Machine)), 1);
+        // Thrown at random 1024 flows fill 1024 * (1 - 1/e) = 647 buckets, with a deviation of 10.
+        for time in [PortTime::Machine, PortTime::Played] {
+            let filled = filled(hash_key(None, time));
+            assert!(filled >= 500, "{filled}");
+        }
+    }
+
+    #[test]
+    fn seeds_are_random_but_where_they_are_given_or_files_are_to_repeat() {
+        let engine = |seed, time| with_seed(sluice_ipfw::Settings::default(), seed, time).unwrap();
+        let random = [0; 4].map(|_| engine(None, PortTime::Machine));
+        let mut numbers: BTreeSet<u64> = random.iter().map(|engine| engine.seed).collect();
+        numbers.extend(random.iter().filter_map(|engine| engine.hash_key));
+        assert_eq!(numbers.len(), 8, "{numbers:?}");
+        for (seed, time, expected) in [
+            (None, PortTime::Files, 1),
+            (Some(7), PortTime::Files, 7),
+            (Some(7), PortTime::Machine, 7),
+        ] {
+            let engine = engine(seed, time);
+            assert_eq!((engine.seed, engine.hash_key), (expected, None));
+        }
+    }
+}

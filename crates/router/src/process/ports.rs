@@ -11,7 +11,7 @@ use sluice_net::port::choose::{self, ChooseError, Kind};
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::pcap::{PcapError, PcapSpec, PcapSpecError, Speed};
 use sluice_net::port::tun::{TunError, TunOptions};
-use sluice_net::port::{PcapPort, Pool, Port, TunPort};
+use sluice_net::port::{PcapPort, Pool, Port, Promiscuity, TunPort};
 
 use super::{PortChoice, StartError};
 
@@ -276,7 +276,7 @@ pub(super) fn open(
             port.begin(first_ns, start);
         }
     }
-    let remarks = played.iter().flat_map(|(_, port)| port.remarks()).collect();
+    let mut remarks: Vec<String> = played.iter().flat_map(|(_, port)| port.remarks()).collect();
     let mut played = played.into_iter();
     let mut all: Vec<Box<dyn Port + Send>> = Vec::with_capacity(specs.len());
     let mut choices = Vec::with_capacity(specs.len());
@@ -292,6 +292,12 @@ pub(super) fn open(
         } else {
             spec.open(namespace, pool, clock)?
         };
+        if let Promiscuity::Refused(why) = opened.port.promiscuity() {
+            remarks.push(format!(
+                "{spec}: the kernel refuses promiscuous mode: {why}. Frames for addresses that are not the \
+                 interface's own may be lost before they get here, and no counter shows them"
+            ));
+        }
         all.push(opened.port);
         choices.push(PortChoice {
             name: spec.to_string(),

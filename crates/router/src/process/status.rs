@@ -5,6 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::control::{Answered, Orders, Pending, Refused, Work};
+
 /// How a router is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -53,6 +55,9 @@ pub struct PortStatus {
     /// Why that kind.
     #[serde(default)]
     pub reason: String,
+    /// Whether its interface passes on frames for all addresses; nothing where there is no filter.
+    #[serde(default)]
+    pub promiscuous: Option<bool>,
     /// Frames that came in.
     pub received: u64,
     /// Their bytes.
@@ -66,6 +71,32 @@ pub struct PortStatus {
     pub sent_trains: u64,
     /// Frames that the port or the kernel lost, by reason.
     pub lost: BTreeMap<String, u64>,
+}
+
+/// A question for the status that the loop has not answered yet, perhaps.
+pub struct StatusAsked(Pending<Status>);
+
+impl StatusAsked {
+    /// Asks the loop that takes these orders.
+    ///
+    /// # Errors
+    /// As for [`Orders::post`].
+    pub fn of(orders: &Orders<Status>) -> Result<StatusAsked, Refused> {
+        orders.post(Work::Status).map(StatusAsked)
+    }
+
+    /// The status, once the loop has answered. Never waits.
+    ///
+    /// # Errors
+    /// When the loop has ended.
+    pub fn poll(&self) -> Result<Option<Status>, Refused> {
+        Ok(self.0.poll()?.map(|answer| match answer {
+            Answered::Status(status) => *status,
+            Answered::Commands(..) | Answered::Survey(_) | Answered::Done => {
+                unreachable!("a question for the status has it as answer")
+            }
+        }))
+    }
 }
 
 impl Status {
@@ -114,6 +145,19 @@ impl fmt::Display for Status {
                 port.lost.values().sum::<u64>()
             )?;
         }
+        for (is_on, text) in [
+            (true, "promiscuous:"),
+            (false, "not promiscuous, frames may be lost unseen:"),
+        ] {
+            let ports = self
+                .ports
+                .iter()
+                .filter(|port| port.promiscuous == Some(is_on));
+            let names: Vec<&str> = ports.map(|port| port.name.as_str()).collect();
+            if !names.is_empty() {
+                writeln!(f, "{text} {}", names.join(", "))?;
+            }
+        }
         writeln!(
             f,
             "up {:.1} s, {} packets through the rules, {} sent, {} past them, {} dropped, {} commands",
@@ -145,6 +189,36 @@ impl fmt::Display for Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_summary_says_which_ports_are_promiscuous() {
+        let port = |name: &str, promiscuous| PortStatus {
+            name: name.into(),
+            promiscuous,
+            ..PortStatus::default()
+        };
+        let status = Status {
+            ports: vec![
+                port("eth0", Some(true)),
+                port("tap:t0", None),
+                port("xdp:eth1", Some(false)),
+                port("eth2", Some(true)),
+            ],
+            ..Status::default()
+        };
+        let text = status.to_string();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("promiscuous"))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "promiscuous: eth0, eth2",
+                "not promiscuous, frames may be lost unseen: xdp:eth1"
+            ]
+        );
+    }
 
     #[test]
     fn the_line_tells_rates_since_the_last_one() {

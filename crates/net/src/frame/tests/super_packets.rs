@@ -4,7 +4,7 @@ use super::*;
 
 proptest! {
     #[test]
-    fn segments_reassemble_and_verify(sample in sample(9000), gso_size in 1u16..1500, cut in 120usize..3000, partial in any::<bool>(), ecn_bits in 0u8..4) {
+    fn segments_reassemble_and_verify(sample in sample(9000), gso_size in prop_oneof![48u16..1500, 1500u16..9100], cut in 120usize..3000, partial in any::<bool>(), ecn_bits in 0u8..4) {
         let bytes = frame(&sample);
         let view = parse(&bytes);
         let gso_type = match (sample.tcp, sample.v6) { (true, false) => 1, (true, true) => 4, _ => 5 };
@@ -18,7 +18,7 @@ proptest! {
         let mut payload = Vec::new();
         let mut wire_len = 0;
         for index in 0..packet.segments() {
-            let mut out = [0; 2048];
+            let mut out = [0; 10_000];
             let (length, vnet) = packet.write_segment(index, Gather { head, tail }, checksums, &mut out).unwrap();
             prop_assert_eq!(length, packet.segment_len(index));
             wire_len += length;
@@ -100,6 +100,42 @@ fn what_cannot_be_split_is_refused() {
     assert_eq!(refused(3, 100), GsoError::Kind(3));
     assert_eq!(refused(1, 100), GsoError::Headers);
     assert_eq!(refused(5, 0), GsoError::SegmentSize);
+    // 300 bytes of payload are 150 datagrams of 2.
+    assert_eq!(refused(5, 2), GsoError::TinySegments(2));
+}
+
+#[test]
+fn no_frame_stands_for_tens_of_thousands_of_packets() {
+    let vnet = |gso_type, gso_size| VnetHeader {
+        gso_type,
+        gso_size,
+        ..VnetHeader::default()
+    };
+    // The longest IPv4 packet has 65 535 - 40 bytes of TCP payload.
+    let bytes = tcp_frame(65_495);
+    let view = parse(&bytes);
+    for size in 1..48 {
+        let error = SuperPacket::new(&view, &vnet(1, size)).unwrap_err();
+        assert_eq!(error, GsoError::TinySegments(size));
+    }
+    let error = GsoError::TinySegments(47).to_string();
+    assert_eq!(error, "segment size 47 is below 48");
+    let packet = SuperPacket::new(&view, &vnet(1, 48)).unwrap();
+    // 65 495 / 48 = 1364.5
+    assert_eq!(packet.segments(), 1365);
+
+    // Datagrams may be small, if they are as few as Linux makes them.
+    let udp = |payload: usize| {
+        let mut bytes = Vec::new();
+        PacketBuilder::ethernet2([1; 6], [2; 6])
+            .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+            .udp(7, 9)
+            .write(&mut bytes, &vec![0; payload])
+            .unwrap();
+        SuperPacket::new(&parse(&bytes), &vnet(5, 10)).map(|packet| packet.segments())
+    };
+    assert_eq!(udp(1280), Ok(128));
+    assert_eq!(udp(1281), Err(GsoError::TinySegments(10)));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::super::messages::{Messages, expected_after};
 use super::super::{Counters, Loss, Pool, Slot};
 use super::ring::Ring;
 use super::{LOOK_EVERY_NS, PacketOptions};
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockReading, Stamps};
 use crate::frame::VnetHeader;
 use crate::sys;
 use socket2::Socket;
@@ -16,7 +16,8 @@ pub(super) struct Inward {
     ring: Option<Ring>,
     messages: Messages,
     vnet_len: usize,
-    timestamps: Option<Clock>,
+    /// The clock of arrivals, if they are noted, and the kernel's.
+    stamps: Option<(Clock, Stamps)>,
     /// Most frames of one call.
     most: usize,
     /// Most frames of the next one.
@@ -39,8 +40,8 @@ struct Intake<'a> {
     pool: &'a mut Pool,
     counters: &'a mut Counters,
     slots: &'a mut Vec<Slot>,
-    /// The clock of their arrivals, and how far it is from the kernel's, once there are any.
-    stamps: Option<(Clock, i128)>,
+    /// What their stamps mean, once there are any.
+    stamps: Option<(Clock, Stamps)>,
 }
 
 /// A frame that lies in its slot.
@@ -61,7 +62,9 @@ impl Inward {
             ring,
             messages: Messages::new(most),
             vnet_len: options.vnet_len(),
-            timestamps: options.timestamps,
+            stamps: options
+                .timestamps
+                .map(|clock| (clock, Stamps::new(ClockReading::take()))),
             most,
             batch: most,
             slots: Vec::with_capacity(most),
@@ -264,9 +267,11 @@ impl Inward {
         fetched.map(|_| arrived)
     }
 
-    fn stamps(&self, count: usize) -> Option<(Clock, i128)> {
-        let clock = self.timestamps.filter(|_| count > 0)?;
-        Some((clock, clock.realtime_offset_ns()))
+    /// What the stamps of `count` frames mean that have arrived before.
+    fn stamps(&mut self, count: usize) -> Option<(Clock, Stamps)> {
+        let (_, stamps) = self.stamps.as_mut().filter(|_| count > 0)?;
+        stamps.look();
+        self.stamps
     }
 
     /// How many frames to take: what there is room for, or a whole batch to be dropped.
@@ -313,6 +318,12 @@ impl Inward {
             self.rooms[message] = Some((slot, large));
             return;
         }
+        if received.is_control_cut {
+            // Without its tag it would go to another network.
+            into.counters.lose(Loss::Other, 1);
+            self.rooms[message] = Some((slot, large));
+            return;
+        }
         let length = (received.length - self.vnet_len) as u32;
         if !into.pool.set_received(slot, length, self.vnet_len, large) {
             self.large.extend(large);
@@ -345,8 +356,8 @@ impl Intake<'_> {
         if let Some((protocol, tci)) = taken.tag {
             self.pool.insert_tag(slot, protocol, tci);
         }
-        if let Some(((clock, offset_ns), stamp_ns)) = self.stamps.zip(taken.stamp_ns) {
-            let arrival = clock.at_realtime(stamp_ns, offset_ns);
+        if let (Some((clock, stamps)), Some(stamp_ns)) = (&self.stamps, taken.stamp_ns) {
+            let arrival = clock.at_monotonic(stamps.monotonic_ns(stamp_ns));
             self.pool.set_arrival(slot, arrival);
         }
         self.counters.received += 1;

@@ -354,3 +354,30 @@ fn pcapng_is_played_and_several_link_types_in_it_are_refused() {
         "{message}"
     );
 }
+
+#[test]
+fn what_is_written_is_its_owner_s_and_is_not_led_elsewhere() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcap");
+    let open = |path: &Path| {
+        let spec = spec(None, Some(path), Speed::Full);
+        PcapPort::open(&spec, Some(Link::Ethernet), Clock::start())
+    };
+    open(&path).unwrap();
+    let mode = fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let precious = folder.path().join("precious");
+    fs::write(&precious, "precious").unwrap();
+    let link = folder.path().join("link.pcap");
+    symlink(&precious, &link).unwrap();
+    let error = open(&link).err().unwrap();
+    assert!(matches!(error, PcapError::Create { .. }), "{error}");
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    // A device may be behind a link, as /dev/stdout is.
+    let device = folder.path().join("device");
+    symlink("/dev/null", &device).unwrap();
+    open(&device).unwrap();
+}

@@ -7,7 +7,7 @@
 use super::socket::{Connected, Outward, connect, wake_receive};
 use super::{Lent, Part, XdpPort, open_trains};
 use crate::namespace::Interface;
-use crate::port::{Loss, Pool, Port as _, Slot};
+use crate::port::{Loss, Pool, Port as _, Promiscuity, Slot};
 use crate::sys;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -73,6 +73,7 @@ impl XdpPort {
                     self.counters.lose(Loss::Down, 1);
                 }
             }
+            pool.take_back(slot);
             pool.free(slot);
         }
         // What has come back meanwhile is found at once.
@@ -136,6 +137,9 @@ impl XdpPort {
         self.inward = Some(inward);
         self.mode = mode;
         self.capabilities.mtu = link.mtu;
+        if let (Some(socket), promiscuity) = &mut self.promiscuous {
+            *promiscuity = Promiscuity::ask(socket, link.index);
+        }
         match &self.part {
             Part::Receives(exchange) => drop(exchange.swap(Some((outward, link)))),
             _ => {

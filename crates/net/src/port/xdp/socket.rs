@@ -101,7 +101,13 @@ fn connect_as(
             flags: 0,
             tx_metadata_len: 0,
         };
-        sys::set_option(&receiver, libc::SOL_XDP, libc::XDP_UMEM_REG, &region).map_err(at(
+        let name = libc::XDP_UMEM_REG;
+        // SAFETY: the kernel may write to slots that it has been lent only (`Pool::lend`), which nobody touches
+        // meanwhile. The pages stay its own as long as it needs them, also when the pool is gone.
+        #[allow(unsafe_code)]
+        let registered =
+            unsafe { sys::set_option_with_addresses(&receiver, libc::SOL_XDP, name, &region) };
+        registered.map_err(at(
             "register the packet memory (needs CAP_IPC_LOCK or `ulimit -l`)",
         ))?;
     }
