@@ -194,7 +194,7 @@ fn copy_workspace(root: &Path, copy: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn target_folder(root: &Path) -> Result<PathBuf, String> {
+pub fn target_folder(root: &Path) -> Result<PathBuf, String> {
     let mut metadata = Command::new(env!("CARGO"));
     metadata.args([
         "metadata",
@@ -225,10 +225,10 @@ fn run(command: &mut Command) -> Result<String, String> {
     Err(format!("{command:?} failed:\n{said}{complained}"))
 }
 
-fn read(path: &Path) -> Result<String, String> {
+pub fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn write(path: &Path, text: &str) -> Result<(), String> {
+pub fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }

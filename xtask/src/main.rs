@@ -1,6 +1,7 @@
-//! Checks of the workspace that no compiler makes: `cargo xtask layers`, `cargo xtask contributing`.
+//! Checks of the workspace that no compiler makes: `cargo xtask layers`, `cargo xtask contributing`,
+//! `cargo xtask tutorials`.
 //!
-//! The layers are those of `docs/architecture.md`. A crate may depend on what its arrows lead to,
+//! The layers are those of `docs/explanation/architecture.md`. A crate may depend on what its arrows lead to,
 //! directly or through others; every other dependency inside the workspace is a failure, also one
 //! that only tests use.
 
@@ -10,6 +11,7 @@ use std::process::{Command, ExitCode};
 use serde::Deserialize;
 
 mod contributing;
+mod tutorials;
 
 /// `crate -> crates that it may build on`, as drawn in the architecture.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -68,8 +70,18 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        Some("tutorials") => match tutorials::check() {
+            Ok(commands) => {
+                println!("tutorials: {commands} commands, all as printed");
+                ExitCode::SUCCESS
+            }
+            Err(problem) => {
+                eprintln!("tutorials: {problem}");
+                ExitCode::FAILURE
+            }
+        },
         _ => {
-            eprintln!("usage: cargo xtask layers | contributing");
+            eprintln!("usage: cargo xtask layers | contributing | tutorials");
             ExitCode::from(2)
         }
     }

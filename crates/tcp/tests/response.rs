@@ -131,7 +131,7 @@ fn cubic_on_a_short_path_is_reno() {
 
 #[test]
 fn whole_segments_lie_outside_in_two_points() {
-    // The deviation that docs/validation.md states, so that it stays true. At 1e-3 and 100 ms an aim that is a
+    // The deviation that docs/explanation/validation.md states, so that it stays true. At 1e-3 and 100 ms an aim that is a
     // fraction ahead counts as one segment, which shows where the curve grows by less than one in an RTT. At
     // 1e-2 and 10 ms 0.7 of 11 is 7, and Reno's window is followed up to 1/32 s late, three RTTs.
     let seen = measure("cubic", Growth::Segments, 100, 1000, 38.0);
