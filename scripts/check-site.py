@@ -2,9 +2,10 @@
 """Check the built documentation site, without a network: `check-site.py SITE`.
 
 Every link leads to a file of the site and, with a `#`, to an element in it. Every page is at most two clicks from the
-first one. No page loads anything from outside.
+first one. No page loads anything from outside. Every path of the source that a page names exists.
 """
 
+import re
 import sys
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -17,6 +18,12 @@ LOADS = {("img", "src"), ("script", "src"), ("link", "href"), ("iframe", "src"),
 # Not pages for readers: mdBook's own, and the contents that every page shows at its side.
 NO_PAGES = {"404.html", "toc.html"}
 MOST_CLICKS = 2
+# Paths of the source in fixed type. Capitals stand for names; the past is not checked.
+SOURCE = re.compile(r"(?:bench|crates|docs|fuzz|python|scenarios|scripts|web|xtask)/[^\s*{}:]*")
+HISTORY = ("notebook/", "changelog.html")
+# What the examples of CONTRIBUTING.md and of the tutorials add.
+ADDED = {"crates/core/src/aqm/bound.rs", "docs/algorithms/bound.md"}
+ROOT = Path(__file__).parent.parent
 
 
 @dataclass
@@ -26,6 +33,8 @@ class Page(HTMLParser):
     links: list[tuple[int, str]] = field(default_factory=list)
     loads: list[tuple[int, str]] = field(default_factory=list)
     anchors: set[str] = field(default_factory=set)
+    paths: list[tuple[int, str]] = field(default_factory=list)
+    open_tags: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Start the parser."""
@@ -33,6 +42,8 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Note what the element leads to."""
+        if tag in {"code", "pre"}:
+            self.open_tags.append(tag)
         for name, value in attrs:
             if name == "id" and value:
                 self.anchors.add(value)
@@ -40,6 +51,16 @@ class Page(HTMLParser):
                 self.links.append((self.getpos()[0], value))
             elif value and (tag, name) in LOADS:
                 self.loads.append((self.getpos()[0], value))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Leave fixed type."""
+        if self.open_tags and tag == self.open_tags[-1]:
+            self.open_tags.pop()
+
+    def handle_data(self, data: str) -> None:
+        """Note paths in fixed type, but not in blocks, which may make what they name."""
+        if self.open_tags == ["code"] and SOURCE.fullmatch(data) and not re.search("[A-Z]{3}", data):
+            self.paths.append((self.getpos()[0], data))
 
 
 def read(path: Path) -> Page:
@@ -80,6 +101,10 @@ def check(site: Path) -> list[str]:
                     problems.append(f"{name}:{line}: {url}: {target} has no element `{anchor}`")
             elif (line, url) in page.links and target.endswith(".md"):
                 problems.append(f"{name}:{line}: {url} is a source of the site, not a page")
+        if not name.startswith(HISTORY):
+            paths = ((line, path) for line, path in page.paths if path not in ADDED)
+            missing = [(line, path) for line, path in paths if not (ROOT / path).exists()]
+            problems += [f"{name}:{line}: the source has no `{path}`" for line, path in missing]
     for _, url in contents:
         leads["index.html"].add(unquote(urlsplit(url).path))
     clicks = {"index.html": 0}

@@ -36,7 +36,7 @@ pub fn check() -> Result<usize, String> {
         symlink(root.join("scenarios"), folder.join("scenarios"))
             .map_err(|error| format!("{}: {error}", folder.display()))?;
         let start = Instant::now();
-        let count = follow(&page, &folder, &target.join("debug"))?;
+        let count = follow(&page, &folder, &target.join("debug"), &[])?;
         if count > 0 {
             let name = page.strip_prefix(&root).unwrap_or(&page);
             let took = start.elapsed().as_secs_f64();
@@ -67,10 +67,16 @@ fn pages(root: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(pages)
 }
 
-/// Does what `page` prints, in `folder` and with the programs of `programs`; returns the number of commands.
-pub fn follow(page: &Path, folder: &Path, programs: &Path) -> Result<usize, String> {
+/// Does what `page` prints, in `folder`, with the programs of `programs` and these environment variables;
+/// returns the number of commands.
+pub fn follow(
+    page: &Path,
+    folder: &Path,
+    programs: &Path,
+    variables: &[(&str, &Path)],
+) -> Result<usize, String> {
     let steps = steps(&read(page)?).map_err(|error| format!("{}:{error}", page.display()))?;
-    let mut shell = Shell::start(folder, programs)?;
+    let mut shell = Shell::start(folder, programs, variables)?;
     let mut commands = 0;
     for (at, step) in steps.iter().enumerate() {
         match step {
@@ -218,13 +224,14 @@ struct Shell {
 }
 
 impl Shell {
-    fn start(folder: &Path, programs: &Path) -> Result<Shell, String> {
+    fn start(folder: &Path, programs: &Path, variables: &[(&str, &Path)]) -> Result<Shell, String> {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut child = Command::new("bash")
             .args(["--noprofile", "--norc"])
             .current_dir(folder)
             .env("PATH", format!("{}:{path}", programs.display()))
             .env("SLUICE_SOCKET", folder.join("sluice.sock"))
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0)
@@ -290,7 +297,8 @@ impl Drop for Shell {
 }
 
 const MARK: &str = "--- end of the command, status";
-const LONGEST: Duration = Duration::from_secs(120);
+/// One command of a tutorial builds the workspace.
+const LONGEST: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests {
@@ -335,7 +343,7 @@ mod tests {
     #[test]
     fn a_shell_keeps_its_state_and_tells_failures() {
         let folder = std::env::temp_dir();
-        let mut shell = Shell::start(&folder, &folder).unwrap();
+        let mut shell = Shell::start(&folder, &folder, &[]).unwrap();
         assert_eq!(shell.run("x=5").unwrap(), (String::new(), 0));
         assert_eq!(shell.run("echo $x; false").unwrap(), ("5\n".to_owned(), 1));
         assert_eq!(shell.run("echo $?").unwrap(), ("1\n".to_owned(), 0));
