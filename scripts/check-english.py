@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Look for words of the old style: `check-english.py PATH...`.
 
-`english.txt` beside this script has a pattern and what to write instead in each line; `english-not-yet.txt` the paths
-that are not clean yet. That list only shrinks: a path on it that has become clean has to go. In Markdown, blocks of
-code and words in backticks are not looked at; in sources only comments and strings are.
+Each line of `english.txt` has a pattern and what to write instead. `english-not-yet.txt` lists the
+paths that are not clean yet. That list only shrinks: a path that has become clean has to go. In
+Markdown, code is not checked; in sources, only comments and strings are.
 """
 
 import re
@@ -43,7 +43,8 @@ def prose(path: Path) -> str:
     if path.suffix == ".md":
         text = re.sub(r"^```.*?^```", blank, text, flags=re.DOTALL | re.MULTILINE)
         return re.sub(r"`[^`\n]*`|\]\([^)\s]*\)", blank, text)
-    marks = r"//[^\n]*|\"(?:[^\"\\]|\\.)*\"" if path.suffix in {".rs", ".ts", ".mjs"} else r"#[^\n]*|\"[^\"]*\""
+    is_c_like = path.suffix in {".rs", ".ts", ".mjs"}
+    marks = r"//[^\n]*|\"(?:[^\"\\]|\\.)*\"" if is_c_like else r"#[^\n]*|\"[^\"]*\""
     kept = [" " if char != "\n" else char for char in text]
     for match in re.finditer(marks, text):
         kept[match.start() : match.end()] = match[0]
@@ -78,7 +79,8 @@ def main() -> int:
             if path.suffix not in ENDINGS or not path.is_file():
                 continue
             found = problems(path, words)
-            above = next((entry for skipped, entry in not_yet.items() if path.is_relative_to(skipped)), None)
+            skips = (entry for skipped, entry in not_yet.items() if path.is_relative_to(skipped))
+            above = next(skips, None)
             if above is None:
                 wrong += found
                 count += 1

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Check the built documentation site, without a network: `check-site.py SITE`.
 
-Every link leads to a file of the site and, with a `#`, to an element in it. Every page is at most two clicks from the
-first one. No page loads anything from outside. Every path of the source that a page names exists.
+Every link leads to a file of the site and, with a `#`, to an element in it. Every page is at most
+two clicks from the first one. No page loads anything from outside. Every path of the source that a
+page names exists.
 """
 
 import re
@@ -12,10 +13,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-# Attributes that lead a reader somewhere, and attributes that load something.
-LINKS = {("a", "href")}
+# Attributes that load something.
 LOADS = {("img", "src"), ("script", "src"), ("link", "href"), ("iframe", "src"), ("source", "src")}
-# Not pages for readers: mdBook's own, and the contents that every page shows at its side.
+# Not pages for readers: the error page, and the contents that every page shows at its side.
 NO_PAGES = {"404.html", "toc.html"}
 MOST_CLICKS = 2
 # Paths of the source in fixed type. Capitals stand for names; the past is not checked.
@@ -47,7 +47,7 @@ class Page(HTMLParser):
         for name, value in attrs:
             if name == "id" and value:
                 self.anchors.add(value)
-            elif value and (tag, name) in LINKS:
+            elif value and (tag, name) == ("a", "href"):
                 self.links.append((self.getpos()[0], value))
             elif value and (tag, name) in LOADS:
                 self.loads.append((self.getpos()[0], value))
@@ -59,7 +59,11 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         """Note paths in fixed type, but not in blocks, which may make what they name."""
-        if self.open_tags == ["code"] and SOURCE.fullmatch(data) and not re.search("[A-Z]{3}", data):
+        if (
+            self.open_tags == ["code"]
+            and SOURCE.fullmatch(data)
+            and not re.search("[A-Z]{3}", data)
+        ):
             self.paths.append((self.getpos()[0], data))
 
 
@@ -77,7 +81,7 @@ def check(site: Path) -> list[str]:
         return [f"{site} has no index.html"]
     problems: list[str] = []
     leads: dict[str, set[str]] = {name: set() for name in pages}
-    # mdBook writes the contents once and shows them at the side of every page: the script has the same links.
+    # mdBook writes the contents once, and a script with the same links shows them on every page.
     contents = pages["toc.html"].links if "toc.html" in pages else []
     for name, page in pages.items():
         for line, url in page.links + page.loads:

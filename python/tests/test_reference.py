@@ -11,8 +11,9 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "python.md"
 HEAD = """# Python
 
-`pip install .` in the source tree builds the package `sluice` (Python 3.11 or newer). This page is made from its
-signatures and docstrings by `UPDATE_EXPECT=1 pytest python/tests/test_reference.py`; do not edit.
+`pip install .` in the source tree builds the package `sluice` (Python 3.11 or newer). This page is
+made from its signatures and docstrings by `UPDATE_EXPECT=1 pytest python/tests/test_reference.py`;
+do not edit.
 
 ```python
 {example}
