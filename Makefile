@@ -83,8 +83,8 @@ test-exports: $(WEB) ## flent and tshark read what is exported; keeps artifacts/
 docs: ## build the documentation site (target/site), without a network once mdBook is there
 	@scripts/setup.sh docs
 	@rm -rf $(SITE)
-	$(MDBOOK) build
-	python3 scripts/check-site.py $(SITE)
+	MDBOOK_LOG=warn $(MDBOOK) build
+	@python3 scripts/check-site.py $(SITE)
 
 test-docs: docs $(WEB) ## the site has no dead link; tutorials and guides do what they print
 	$(CARGO) build --locked -q -p sluice-cli

@@ -297,8 +297,8 @@ impl Drop for Shell {
 }
 
 const MARK: &str = "--- end of the command, status";
-/// One command of a tutorial builds the workspace.
-const LONGEST: Duration = Duration::from_secs(600);
+/// One command of a tutorial builds the workspace, perhaps on a busy machine.
+const LONGEST: Duration = Duration::from_secs(1800);
 
 #[cfg(test)]
 mod tests {
