@@ -230,7 +230,6 @@ impl Shell {
             .args(["--noprofile", "--norc"])
             .current_dir(folder)
             .env("PATH", format!("{}:{path}", programs.display()))
-            .env("SLUICE_SOCKET", folder.join("sluice.sock"))
             .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
