@@ -6,11 +6,13 @@ VENV   := .venv/bin
 SLUICE := target/release/sluice
 WEB    := web/dist/report.html
 FIRST  := scenarios/first-light.toml
+SITE   := target/site
+MDBOOK := target/tools/bin/mdbook
 RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build test lint fmt bench golden test-rust test-golden test-contributing test-live sanitize test-web test-python test-report test-exports reproduction reproduction-sim clean
+.PHONY: help demo build docs test lint fmt bench golden test-rust test-golden test-contributing test-live sanitize test-web test-python test-report test-exports test-docs reproduction reproduction-sim clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -28,7 +30,7 @@ $(WEB): $(shell git ls-files -co --exclude-standard web | grep -v '^web/test')
 	@scripts/setup.sh web
 	cd web && npm run --silent build
 
-test: lint test-rust test-golden test-contributing test-live test-web test-python test-report test-exports ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports
+test: lint test-rust test-golden test-contributing test-live test-web test-python test-report test-exports test-docs ## everything that CI runs: lint, unit, property, golden, live, web, Python, report, exports, docs
 
 test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
@@ -78,6 +80,16 @@ test-exports: $(WEB) ## flent and tshark read what is exported; keeps artifacts/
 	$(CARGO) build --locked -q -p sluice-cli
 	scripts/test-exports.sh target/debug/sluice
 
+docs: ## build the documentation site (target/site), without a network once mdBook is there
+	@scripts/setup.sh docs
+	@rm -rf $(SITE)
+	MDBOOK_LOG=warn $(MDBOOK) build
+	@python3 scripts/check-site.py $(SITE)
+
+test-docs: docs $(WEB) ## the site has no dead link; tutorials and guides do what they print
+	$(CARGO) build --locked -q -p sluice-cli
+	$(CARGO) xtask tutorials
+
 lint: $(WEB) ## formatters, linters and the layer check
 	@scripts/setup.sh web python
 	@echo "rustfmt --check"; rustfmt --edition 2024 --check $(RUST)
@@ -85,14 +97,15 @@ lint: $(WEB) ## formatters, linters and the layer check
 	$(CARGO) xtask layers
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps -q
 	cd web && npm run --silent lint
-	$(VENV)/ruff check -q python bench && $(VENV)/ruff format -q --check python bench
+	$(VENV)/ruff check -q python bench scripts && $(VENV)/ruff format -q --check python bench scripts
 	$(VENV)/mypy --no-error-summary
+	scripts/check-english.py docs README.md CONTRIBUTING.md CHANGELOG.md
 
 fmt: ## format everything
 	@scripts/setup.sh web python
 	@rustfmt --edition 2024 $(RUST)
 	cd web && npm run --silent fmt
-	$(VENV)/ruff check -q --fix python bench && $(VENV)/ruff format -q python bench
+	$(VENV)/ruff check -q --fix python bench scripts && $(VENV)/ruff format -q python bench scripts
 
 reproduction: build ## run the published experiments on both backends and make docs/reproduction.md
 	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds

@@ -4,7 +4,7 @@ Usage: compare.py SIMULATED LIVE [LIVE ...]
 
 Each is the folder of one run of the same scenario (`sluice run FILE --backend sim -o SIMULATED`).
 A figure of the simulator is held against the median of the live runs, within the bounds of
-docs/validation.md; the exit code says how many are outside.
+docs/explanation/validation.md; the exit code says how many are outside.
 """
 
 from __future__ import annotations

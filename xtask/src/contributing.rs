@@ -1,6 +1,6 @@
 //! The example of `CONTRIBUTING.md` works as it is printed there.
 //!
-//! The workspace is copied, the example's file and its registry line are put in, and nothing else is
+//! The workspace is copied, the tutorial that makes the same AQM is followed in it, and nothing else is
 //! changed. Then the command line, a scenario, a replay, the generated reference and the tests that run
 //! over the registry must all know the new AQM. The copy is built in the workspace's own target folder,
 //! so that no library is built a second time; another version keeps its crates apart from the workspace's.
@@ -9,6 +9,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::tutorials;
 
 /// The name that the example's AQM has.
 const NAME: &str = "bound";
@@ -37,9 +39,22 @@ pub fn check() -> Result<String, String> {
     copy_workspace(&root, &copy)?;
     let page = read(&root.join("CONTRIBUTING.md"))?;
     let (file, line) = example(&page)?;
-    write(&copy.join(format!("crates/core/src/aqm/{NAME}.rs")), file)?;
-    register(&copy.join("crates/core/src/aqm.rs"), line)?;
     rename_version(&copy.join("Cargo.toml"))?;
+    // The tutorial makes the same AQM, step by step, and builds it.
+    let tutorial = root.join(tutorials::IN_A_COPY);
+    let variables = [
+        ("CARGO_TARGET_DIR", &*target),
+        ("CARGO_NET_OFFLINE", Path::new("true")),
+    ];
+    tutorials::follow(&tutorial, &copy, &target.join("debug"), &variables)?;
+    if read(&copy.join(format!("crates/core/src/aqm/{NAME}.rs")))? != file
+        || !read(&copy.join("crates/core/src/aqm.rs"))?.contains(line)
+    {
+        return Err(format!(
+            "{} and CONTRIBUTING.md do not have the same example",
+            tutorials::IN_A_COPY
+        ));
+    }
 
     let cargo = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO"));
@@ -142,16 +157,6 @@ fn example(page: &str) -> Result<(&str, &str), String> {
         .ok_or("CONTRIBUTING.md has no example".to_string())
 }
 
-/// Puts the line behind the others of `aqms!`.
-fn register(path: &Path, line: &str) -> Result<(), String> {
-    let text = read(path)?;
-    let (before, table) = text
-        .rsplit_once("aqms! {\n")
-        .ok_or("`aqms!` is not found")?;
-    let (lines, after) = table.split_once('}').ok_or("`aqms!` does not end")?;
-    write(path, &format!("{before}aqms! {{\n{lines}{line}}}{after}"))
-}
-
 /// Gives the copy's crates a version of their own: cargo takes crates at the same place of two
 /// workspaces for the same.
 fn rename_version(path: &Path) -> Result<(), String> {
@@ -195,7 +200,7 @@ fn copy_workspace(root: &Path, copy: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn target_folder(root: &Path) -> Result<PathBuf, String> {
+pub fn target_folder(root: &Path) -> Result<PathBuf, String> {
     let mut metadata = Command::new(env!("CARGO"));
     metadata.args([
         "metadata",
@@ -226,10 +231,10 @@ fn run(command: &mut Command) -> Result<String, String> {
     Err(format!("{command:?} failed:\n{said}{complained}"))
 }
 
-fn read(path: &Path) -> Result<String, String> {
+pub fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn write(path: &Path, text: &str) -> Result<(), String> {
+pub fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -1,6 +1,6 @@
 //! Checks of the workspace that no compiler makes, and the pages that it generates: `cargo xtask --help`.
 //!
-//! The layers are those of `docs/architecture.md`. A crate may depend on what its arrows lead to,
+//! The layers are those of `docs/explanation/architecture.md`. A crate may depend on what its arrows lead to,
 //! directly or through others; every other dependency inside the workspace is a failure, also one
 //! that only tests use.
 
@@ -13,6 +13,7 @@ use serde::Deserialize;
 mod contributing;
 mod reproduce;
 mod reproduction;
+mod tutorials;
 
 /// `crate -> crates that it may build on`, as drawn in the architecture.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -57,6 +58,8 @@ enum Task {
     Layers,
     /// Build the example of CONTRIBUTING.md in a copy of the source
     Contributing,
+    /// Run the commands of the tutorials and guides as they are printed
+    Tutorials,
     /// Write the page that puts published figures beside those of our runs
     Reproduce(reproduce::Args),
 }
@@ -65,6 +68,10 @@ fn main() -> ExitCode {
     let (name, outcome) = match Task::parse() {
         Task::Layers => ("layers", layers()),
         Task::Contributing => ("contributing", contributing::check()),
+        Task::Tutorials => (
+            "tutorials",
+            tutorials::check().map(|n| format!("{n} commands, all as printed")),
+        ),
         Task::Reproduce(args) => ("reproduce", reproduce::run(&args)),
     };
     match outcome {

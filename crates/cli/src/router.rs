@@ -374,7 +374,7 @@ mod tests {
             format!("carrying out a command for {seconds} s; nothing is forwarded meanwhile")
         };
         assert_eq!(said, (1..=60).map(busy).collect::<Vec<_>>());
-        let mut answer = |sent| {
+        let mut answer = |sent: u64| {
             let order = inbox.take().expect("it was asked once");
             assert!(inbox.take().is_none(), "and not again");
             let status = Status {

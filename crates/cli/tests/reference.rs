@@ -1,7 +1,8 @@
-//! The reference pages that are made from the registry are up to date.
+//! The reference pages that are made from the registry and from the command line are up to date.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p sluice-cli --test reference` writes them anew.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::Command;
 
@@ -133,6 +134,86 @@ fn the_reference_of_parameters_is_up_to_date() {
         }
     }
     expect_file!["../../../docs/algorithms/parameters.md"].assert_eq(&page);
+}
+
+/// What `sluice WORDS --help` prints.
+fn help(words: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .args(words)
+        .arg("--help")
+        .env_remove("SLUICE_SOCKET")
+        .output()
+        .expect("the command runs");
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).expect("help is text");
+    let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+    lines.join("\n").trim().to_owned()
+}
+
+#[test]
+fn the_reference_of_the_command_line_is_up_to_date() {
+    let all = help(&[]);
+    let mut page = format!(
+        "# Command line\n\n\
+         Made from the options that the program declares by `UPDATE_EXPECT=1 cargo test -p sluice-cli --test \
+         reference`;\ndo not edit. [Runs and folders](suite.md) lists exit statuses.\n\n\
+         ## sluice\n\n```text\n{all}\n```\n"
+    );
+    let commands = all
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        // The words of a subcommand are indented by two; what continues its text, by more.
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
+        .filter(|word| !word.is_empty() && *word != "help");
+    for name in commands {
+        let _ = write!(
+            page,
+            "\n## sluice {name}\n\n```text\n{}\n```\n",
+            help(&[name])
+        );
+    }
+    assert!(page.contains("\n## sluice replay\n"), "{page}");
+    expect_file!["../../../docs/command-line.md"].assert_eq(&page);
+}
+
+/// The page of a router's status names every key of the status, and no other.
+#[test]
+fn the_reference_of_the_router_status_is_complete() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // A capture without packets: magic number, version 2.4, zone, accuracy, snap length, Ethernet.
+    let words: [u32; 6] = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 1];
+    let capture: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    std::fs::write(folder.path().join("in.pcap"), capture).expect("writable");
+    let output = Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .current_dir(folder.path())
+        .args(["router", "pcap:in.pcap::full", "pcap::out.pcap:full"])
+        .args(["--accept", "--quiet", "--json", "--socket", "socket"])
+        .output()
+        .expect("the command runs");
+    assert!(output.status.success(), "{output:?}");
+    let status: Json = serde_json::from_slice(&output.stdout).expect("it prints JSON");
+    let keys = |json: &Json| -> BTreeSet<String> {
+        json.as_object()
+            .expect("an object")
+            .keys()
+            .cloned()
+            .collect()
+    };
+    let page = include_str!("../../../docs/router-status.md");
+    let (all, port) = page
+        .split_once("Each entry of `ports`:")
+        .expect("the page has two tables");
+    let port = port.split("\n## ").next().expect("a part");
+    let named = |table: &str| -> BTreeSet<String> {
+        let keys = table.lines().filter_map(|line| line.strip_prefix("| `"));
+        keys.filter_map(|line| line.split('`').next())
+            .map(str::to_owned)
+            .collect()
+    };
+    assert_eq!(named(all), keys(&status));
+    assert_eq!(named(port), keys(&status["ports"][0]));
 }
 
 /// Whether somebody has written a page about it, which the index then leads to.

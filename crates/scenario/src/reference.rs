@@ -200,7 +200,7 @@ Paths are relative to the scenario's own file. What the files say is kept in the
 
 const HOSTS: &str = "\
 Simulated hosts take no time to compute. Real ones wake up late, now and then very late; live runs have the hosts
-of their machine, whatever stands here. How much this matters is in [validation.md](validation.md).";
+of their machine, whatever stands here. How much this matters is in [Validation](explanation/validation.md).";
 
 const HOP: &str = "\
 Each `[[hop]]` is one more link of the path, with the same keys as `[link]` and queues of its own: packets that go

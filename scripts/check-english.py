@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""Look for words of the old style: `check-english.py PATH...`.
+
+Each line of `english.txt` has a pattern and what to write instead. `english-not-yet.txt` lists the
+paths that are not clean yet. That list only shrinks: a path that has become clean has to go. In
+Markdown, code is not checked; in sources, only comments and strings are.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+ENDINGS = {".md", ".rs", ".py", ".ts", ".toml", ".pyi", ".sh", ".mjs"}
+
+
+def entries(path: Path) -> list[str]:
+    """Read a list: a line each, without comments."""
+    lines = (line.strip() for line in path.read_text().splitlines())
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def patterns() -> list[tuple[re.Pattern[str], str]]:
+    """Read the words and what is better."""
+    found = []
+    for line in entries(HERE / "english.txt"):
+        pattern, _, better = line.partition(" -> ")
+        # A word may be broken over a line's end.
+        spread = pattern.replace(" ", r"\s+")
+        found.append((re.compile(rf"\b(?:{spread})\b", re.IGNORECASE), better))
+    return found
+
+
+def blank(match: re.Match[str]) -> str:
+    """Keep the length and the lines of what is not looked at."""
+    return re.sub(r"[^\n]", " ", match[0])
+
+
+def prose(path: Path) -> str:
+    """Return the file's text with code blanked out."""
+    text = path.read_text()
+    if path.suffix == ".md":
+        text = re.sub(r"^```.*?^```", blank, text, flags=re.DOTALL | re.MULTILINE)
+        return re.sub(r"`[^`\n]*`|\]\([^)\s]*\)", blank, text)
+    is_c_like = path.suffix in {".rs", ".ts", ".mjs"}
+    marks = r"//[^\n]*|\"(?:[^\"\\]|\\.)*\"" if is_c_like else r"#[^\n]*|\"[^\"]*\""
+    kept = [" " if char != "\n" else char for char in text]
+    for match in re.finditer(marks, text):
+        kept[match.start() : match.end()] = match[0]
+    return re.sub(r"`[^`\n]*`", blank, "".join(kept))
+
+
+def problems(path: Path, words: list[tuple[re.Pattern[str], str]]) -> list[str]:
+    """Return each word of the old style with its place."""
+    text = prose(path)
+    found = []
+    for pattern, better in words:
+        for match in pattern.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            column = match.start() - text.rfind("\n", 0, match.start())
+            name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+            phrase = " ".join(match[0].split())
+            found.append(f"{name}:{line}:{column}: `{phrase}`: {better}")
+    return found
+
+
+def main() -> int:
+    """Check the paths that are named."""
+    words = patterns()
+    not_yet = {(ROOT / entry).resolve(): entry for entry in entries(HERE / "english-not-yet.txt")}
+    still: set[str] = set()
+    wrong: list[str] = []
+    count = 0
+    for name in sys.argv[1:]:
+        top = Path(name).resolve()
+        files = [top] if top.is_file() else sorted(top.rglob("*"))
+        for path in files:
+            if path.suffix not in ENDINGS or not path.is_file():
+                continue
+            found = problems(path, words)
+            skips = (entry for skipped, entry in not_yet.items() if path.is_relative_to(skipped))
+            above = next(skips, None)
+            if above is None:
+                wrong += found
+                count += 1
+            elif found:
+                still.add(above)
+    for path, entry in not_yet.items():
+        asked = any(path.is_relative_to(Path(name).resolve()) for name in sys.argv[1:])
+        if asked and entry not in still:
+            wrong.append(f"scripts/english-not-yet.txt: `{entry}` is clean: remove the line")
+    for line in wrong:
+        print(line, file=sys.stderr)
+    if not wrong:
+        print(f"english: {count} files")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
