@@ -1,52 +1,15 @@
 //! Checks of the workspace that no compiler makes: `cargo xtask layers`, `cargo xtask contributing`.
-//!
-//! The layers are those of `docs/architecture.md`. A crate may depend on what its arrows lead to,
-//! directly or through others; every other dependency inside the workspace is a failure, also one
-//! that only tests use.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::process::{Command, ExitCode};
-
-use serde::Deserialize;
+use std::process::ExitCode;
 
 mod contributing;
-
-/// `crate -> crates that it may build on`, as drawn in the architecture.
-const ARROWS: &[(&str, &[&str])] = &[
-    ("sluice-core", &[]),
-    ("sluice-ipfw", &["sluice-core"]),
-    ("sluice-tcp", &["sluice-core"]),
-    ("sluice-net", &["sluice-core"]),
-    ("sluice-sim", &["sluice-ipfw", "sluice-tcp"]),
-    ("sluice-router", &["sluice-net", "sluice-ipfw"]),
-    ("sluice-lab", &["sluice-sim", "sluice-router"]),
-    ("sluice-cli", &["sluice-lab", "sluice-router"]),
-    ("sluice-py", &["sluice-lab"]),
-    ("xtask", &[]),
-];
-
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    name: String,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Deserialize)]
-struct Dependency {
-    name: String,
-    path: Option<String>,
-}
+mod layers;
 
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
-        Some("layers") => match layers() {
-            Ok(crates) => {
-                println!("layers: {crates} crates, every dependency is an arrow of the design");
+        Some("layers") => match layers::check() {
+            Ok(checked) => {
+                println!("layers: {checked}");
                 ExitCode::SUCCESS
             }
             Err(problems) => {
@@ -72,99 +35,5 @@ fn main() -> ExitCode {
             eprintln!("usage: cargo xtask layers | contributing");
             ExitCode::from(2)
         }
-    }
-}
-
-fn layers() -> Result<usize, Vec<String>> {
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "metadata",
-            "--no-deps",
-            "--format-version",
-            "1",
-            "--offline",
-        ])
-        .output()
-        .map_err(|error| vec![format!("cannot run cargo metadata: {error}")])?;
-    let metadata: Metadata = serde_json::from_slice(&output.stdout)
-        .map_err(|error| vec![format!("cargo metadata is not readable: {error}")])?;
-    let problems = violations(&metadata);
-    if problems.is_empty() {
-        Ok(metadata.packages.len())
-    } else {
-        Err(problems)
-    }
-}
-
-fn violations(metadata: &Metadata) -> Vec<String> {
-    let arrows: BTreeMap<&str, &[&str]> = ARROWS.iter().copied().collect();
-    let mut problems = Vec::new();
-    for package in &metadata.packages {
-        if !arrows.contains_key(package.name.as_str()) {
-            problems.push(format!("{} has no place in the layers", package.name));
-            continue;
-        }
-        let below = reachable(&arrows, &package.name);
-        for dependency in package.dependencies.iter().filter(|d| d.path.is_some()) {
-            if !below.contains(dependency.name.as_str()) {
-                problems.push(format!(
-                    "{} must not know {}",
-                    package.name, dependency.name
-                ));
-            }
-        }
-    }
-    problems
-}
-
-fn reachable<'a>(arrows: &BTreeMap<&'a str, &'a [&'a str]>, from: &str) -> BTreeSet<&'a str> {
-    let mut found = BTreeSet::new();
-    let mut open: Vec<&str> = arrows.get(from).copied().unwrap_or_default().to_vec();
-    while let Some(name) = open.pop() {
-        if let Some((name, below)) = arrows.get_key_value(name)
-            && found.insert(*name)
-        {
-            open.extend(*below);
-        }
-    }
-    found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn package(name: &str, on: &str) -> Metadata {
-        Metadata {
-            packages: vec![Package {
-                name: name.into(),
-                dependencies: vec![Dependency {
-                    name: on.into(),
-                    path: Some("x".into()),
-                }],
-            }],
-        }
-    }
-
-    #[test]
-    fn an_arrow_that_is_not_drawn_is_found() {
-        assert_eq!(
-            violations(&package("sluice-core", "sluice-net")),
-            ["sluice-core must not know sluice-net"]
-        );
-        assert_eq!(
-            violations(&package("sluice-tcp", "sluice-ipfw")),
-            ["sluice-tcp must not know sluice-ipfw"]
-        );
-        assert_eq!(
-            violations(&package("new", "sluice-core")),
-            ["new has no place in the layers"]
-        );
-    }
-
-    #[test]
-    fn a_drawn_arrow_passes_also_through_others() {
-        assert!(violations(&package("sluice-lab", "sluice-tcp")).is_empty());
-        assert!(violations(&package("sluice-cli", "sluice-core")).is_empty());
     }
 }

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use sluice_core::Span;
+use sluice_core::{Span, Stop};
 use sluice_lab::bench::{self, BenchError, CONTENDERS, METRICS, Plan, Progress, Section};
 use sluice_net::namespace::{Privilege, PrivilegeError, enter_user_namespace};
 use sluice_net::port::Spin;
-use sluice_net::traffic::Stop;
 
 /// What to measure.
 #[derive(Debug, clap::Args)]

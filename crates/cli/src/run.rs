@@ -5,7 +5,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use sluice_core::Span;
+use sluice_core::{Span, Stop};
 use sluice_lab::agreement;
 use sluice_lab::expect::Outcome;
 use sluice_lab::index::write_index;
@@ -16,7 +16,6 @@ use sluice_lab::suite::{Backends, Executed, Failure, Options, PlanError, Request
 use sluice_lab::table;
 use sluice_net::cores::{IdleLimit, IdleLimitError};
 use sluice_net::namespace::{Privilege, PrivilegeError, enter_user_namespace};
-use sluice_net::traffic::Stop;
 
 use crate::progress::Bars;
 

@@ -29,10 +29,12 @@ pub mod registry;
 pub mod rng;
 pub mod sched;
 pub mod spelling;
+pub mod stop;
 pub mod units;
 
 pub use event::{Backlog, Cx, DropCounter, DropReason, Event, Sink};
 pub use packet::{Ecn, Packet};
 pub use rng::Rng;
 pub use sched::{Discipline, Wake};
+pub use stop::Stop;
 pub use units::{Bytes, Rate, Span, Time};

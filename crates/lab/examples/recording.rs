@@ -6,10 +6,10 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use sluice_core::Stop;
 use sluice_lab::recording::{End, Environment, RunWriter};
 use sluice_lab::scenario::{Backend, Scenario};
 use sluice_lab::simulated;
-use sluice_net::traffic::Stop;
 
 /// The second of the scenarios that are compared with ns-3.
 const SCENARIO: &str = "

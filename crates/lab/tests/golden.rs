@@ -11,12 +11,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
+use sluice_core::Stop;
 use sluice_lab::figures::figures_of;
 use sluice_lab::results::VariantResult;
 use sluice_lab::scenario::Backend;
 use sluice_lab::suite::{Backends, Options, Request, execute};
 use sluice_lab::table;
-use sluice_net::traffic::Stop;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -2,9 +2,8 @@
 //!
 //! Part of `make test-live`: it needs root or unprivileged user namespaces, and fails without.
 
-use sluice_core::Span;
+use sluice_core::{Span, Stop};
 use sluice_lab::bench::overload;
-use sluice_net::traffic::Stop;
 
 #[test]
 fn an_overload_is_bounded_and_every_packet_explained() {

@@ -6,13 +6,13 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sluice_core::{Rate, Span, Time};
+use sluice_core::{Rate, Span, Stop, Time};
+use sluice_load::tcp;
+use sluice_load::{Identity, TrafficError};
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::{NamespaceError, Privilege};
 use sluice_net::port::{Pool, PoolError, PoolSize, Spin};
-use sluice_net::traffic::tcp;
-use sluice_net::traffic::{Identity, Stop, TrafficError};
 
 use super::chain::Way;
 use super::hosts::{self, FlowReport, Source};

@@ -8,7 +8,7 @@ use std::{cell::Cell, fmt};
 
 use sluice_core::link::TextError;
 use sluice_core::{Ecn, Packet, Rng, Time};
-use sluice_net::capture::is_capture;
+use sluice_wire::capture::is_capture;
 
 use super::capture::{Capture, CaptureError};
 use super::csv::CsvTrace;

@@ -5,8 +5,7 @@ mod settings;
 use std::path::Path;
 
 use sluice_core::record::Fate;
-use sluice_core::{DropReason, Span, Time};
-use sluice_net::traffic::Stop;
+use sluice_core::{DropReason, Span, Stop, Time};
 
 use crate::metrics::Summary;
 use crate::recording::{Recording, Transfer};

@@ -19,11 +19,11 @@ mod socket;
 use super::pool::SLOT_LEN;
 use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
-use crate::frame::{Link, open_checksum, parse_head};
 use crate::namespace::{
     Interface, LinkError, Links, Namespace, NamespaceError, OffloadError, remedy,
 };
 use absence::Exchange;
+use sluice_wire::frame::{Link, open_checksum, parse_head};
 use socket::{Connected, Inward, Outward, connect, statistics, wake_receive, wake_transmit};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -4,7 +4,7 @@ use std::path::Path;
 use crate::recording::Recording;
 use crate::scenario::{FlowKind, Scenario, Variant};
 use crate::suite::{Options, Request, execute};
-use sluice_net::traffic::Stop;
+use sluice_core::Stop;
 
 /// A pcap file of IPv4 packets without link header (type 101): microseconds, source port, bytes, ECN. Only
 /// the headers are in it, as with a snap length of 28.
