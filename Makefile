@@ -51,14 +51,14 @@ test-live: $(WEB) ## live runs in namespaces of their own
 	$(CARGO) test --locked -p sluice-bench --test overload -q
 
 sanitize: ## AddressSanitizer over ports and frames, live (root), and Miri over what makes no system calls; 2 GB in target/asan, target/miri
-	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(CARGO) test --locked -q -p sluice-net -p sluice-router \
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(CARGO) test --locked -q -p sluice-wire -p sluice-net -p sluice-load -p sluice-router \
 		--target x86_64-unknown-linux-gnu --target-dir target/asan \
 		--lib --test ports --test xdp --test nfqueue --test forward --test hostile --test pcap --test faults -- --test-threads 1
-	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 $(CARGO) +nightly miri test --locked -q -p sluice-net \
+	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 $(CARGO) +nightly miri test --locked -q -p sluice-wire -p sluice-net \
 		--target-dir target/miri --lib -- $(MIRI)
 
-# The parts of crates/net around `unsafe` that make no system call but mmap; the test of all 2^23 headers would
-# take days.
+# Frames, and what lies around `unsafe` in crates/net without a system call but mmap; the test of all 2^23
+# headers would take days.
 MIRI = frame:: port::pool:: port::trains:: port::xdp::ring:: port::packet::ring:: port::nfqueue::message:: \
 	--skip ce_matches_recomputation_for_every_word_and_checksum --skip any_bytes_end_the_reading
 

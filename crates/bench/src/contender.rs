@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use sluice_core::link::PipeParams;
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::registry::Spec;
-use sluice_core::{Rng, Span};
+use sluice_core::{Rng, Span, Stop};
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::Offloads;
@@ -18,7 +18,6 @@ use sluice_net::port::{
     Counters, Interest, NfqueuePort, PacketPort, Pool, PoolSize, Port, Spin, TunPort, Waiter,
     Warmth, Watch, XdpPort,
 };
-use sluice_net::traffic::Stop;
 use sluice_router::forward::{
     Forwarder, LaneCounts, LaneOptions, Lateness, Piped, PortNumber, Queueing,
 };

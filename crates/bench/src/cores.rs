@@ -7,12 +7,11 @@ use serde::Serialize;
 use sluice_core::link::PipeParams;
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::registry::Spec;
-use sluice_core::{Rate, Rng, Span};
+use sluice_core::{Rate, Rng, Span, Stop};
 use sluice_net::Clock;
 use sluice_net::namespace::Offloads;
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::{PacketPort, Pool};
-use sluice_net::traffic::Stop;
 use sluice_router::forward::{
     Forwarder, LaneCounts, LaneOptions, Piped, Queueing, SharedLink, SharedPipe,
 };

@@ -5,12 +5,11 @@
 //! same rounds, and each way of meeting deadlines stands beside kernel forwarding under the same condition.
 
 use serde::Serialize;
-use sluice_core::Span;
 use sluice_core::link::PipeParams;
+use sluice_core::{Span, Stop};
 use sluice_net::cores::{IdleLimit, IdleLimitError};
 use sluice_net::namespace::Offloads;
 use sluice_net::port::Spin;
-use sluice_net::traffic::Stop;
 
 use super::figures::{Figures, median};
 use super::network::Network;

@@ -33,7 +33,8 @@ pub use shaped::{Accounts, overload};
 pub use text::{json, text};
 
 use machine::Ticks;
-use sluice_core::Span;
+use sluice_core::{Span, Stop};
+use sluice_load::TrafficError;
 use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError};
 use sluice_net::namespace::{LinkError, NamespaceError, OffloadError, Privilege, SysctlError};
 use sluice_net::port::nfqueue::NfqueueError;
@@ -41,7 +42,6 @@ use sluice_net::port::packet::PacketError;
 use sluice_net::port::tun::TunError;
 use sluice_net::port::xdp::XdpError;
 use sluice_net::port::{PoolError, Spin};
-use sluice_net::traffic::{Stop, TrafficError};
 
 /// A part of the bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,8 +1,8 @@
 //! Every contender, round by round.
 
-use sluice_core::Span;
+use sluice_core::{Span, Stop};
+use sluice_load::tcp;
 use sluice_net::namespace::Namespace;
-use sluice_net::traffic::{Stop, tcp};
 
 use super::contender::{CONTENDERS, Contender};
 use super::figures::{Figures, METRICS, WITH_OFFLOADS, median};

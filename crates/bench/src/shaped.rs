@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use sluice_core::link::PipeParams;
-use sluice_core::{DropReason, Rate, Span, Time};
+use sluice_core::{DropReason, Rate, Span, Stop, Time};
+use sluice_load::ping::Ping;
+use sluice_load::udp::UdpFlow;
 use sluice_net::Clock;
 use sluice_net::namespace::{Offloads, Privilege};
 use sluice_net::port::{Loss, Spin};
-use sluice_net::traffic::Stop;
-use sluice_net::traffic::ping::Ping;
-use sluice_net::traffic::udp::UdpFlow;
 use sluice_router::forward::LostFrame;
 
 use super::contender::LoopReport;

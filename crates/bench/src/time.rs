@@ -4,13 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use sluice_core::link::PipeParams;
-use sluice_core::{Rate, Rng, Span, Time};
+use sluice_core::{Rate, Rng, Span, Stop, Time};
+use sluice_load::udp::{Spacing, UdpFlow, UdpSample};
 use sluice_net::Clock;
 use sluice_net::cores::{self, Stay};
 use sluice_net::namespace::Offloads;
 use sluice_net::port::{Pool, Spin};
-use sluice_net::traffic::Stop;
-use sluice_net::traffic::udp::{Spacing, UdpFlow, UdpSample};
 
 use super::contender::{Loop, LoopReport, POOL, Pipes, SEED, packet_ports};
 use super::figures::{Figures, median, slope};

@@ -1,13 +1,13 @@
 //! The traffic of a bench, and what it measures.
 
 use rustix::time::{ClockId, clock_gettime};
-use sluice_core::{Rate, Span, Time};
+use sluice_core::{Rate, Span, Stop, Time};
+use sluice_load::Running;
+use sluice_load::bulk::Bulk;
+use sluice_load::ping::{Ping, PingReport};
+use sluice_load::tcp::{Goodput, TcpFlow, TcpReport};
+use sluice_load::udp::{UdpFlow, UdpReport};
 use sluice_net::Clock;
-use sluice_net::traffic::bulk::Bulk;
-use sluice_net::traffic::ping::{Ping, PingReport};
-use sluice_net::traffic::tcp::{Goodput, TcpFlow, TcpReport};
-use sluice_net::traffic::udp::{UdpFlow, UdpReport};
-use sluice_net::traffic::{Running, Stop};
 
 use super::BenchError;
 use super::figures::{median, quantile, slope};

@@ -4,7 +4,7 @@
 
 use sluice_bench::overload;
 use sluice_core::Span;
-use sluice_net::traffic::Stop;
+use sluice_core::Stop;
 
 #[test]
 fn an_overload_is_bounded_and_every_packet_explained() {

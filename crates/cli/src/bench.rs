@@ -5,10 +5,9 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use sluice_bench::{self as bench, BenchError, CONTENDERS, METRICS, Plan, Progress, Section};
-use sluice_core::Span;
+use sluice_core::{Span, Stop};
 use sluice_net::namespace::{Privilege, PrivilegeError, enter_user_namespace};
 use sluice_net::port::Spin;
-use sluice_net::traffic::Stop;
 
 /// What to measure.
 #[derive(Debug, clap::Args)]

@@ -14,8 +14,7 @@ use sluice_core::{Rate, Span};
 use sluice_net::port::{PoolSize, Spin};
 use sluice_router::control::{Refused, Remark, default_socket};
 use sluice_router::process::{
-    self, ConfigError, POOL, PortKind, PortSpec, Router, Settings, StartError, Status,
-    StatusAsked,
+    self, ConfigError, POOL, PortKind, PortSpec, Router, Settings, StartError, Status, StatusAsked,
 };
 
 /// What to route, and how.

@@ -5,13 +5,12 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use sluice_core::Span;
+use sluice_core::{Span, Stop};
 use sluice_lab::agreement;
 use sluice_lab::suite::{Backends, Executed, Failure, Options, PlanError, Request, Suite, execute};
 use sluice_lab::table;
 use sluice_net::cores::{IdleLimit, IdleLimitError};
 use sluice_net::namespace::{Privilege, PrivilegeError, enter_user_namespace};
-use sluice_net::traffic::Stop;
 use sluice_recording::expect::Outcome;
 use sluice_recording::results::VariantResult;
 use sluice_recording::{RecordError, settle_abandoned};

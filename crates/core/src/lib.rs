@@ -32,6 +32,7 @@ pub mod registry;
 pub mod rng;
 pub mod sched;
 pub mod spelling;
+pub mod stop;
 pub mod traffic;
 pub mod units;
 
@@ -39,4 +40,5 @@ pub use event::{Backlog, Cx, DropCounter, DropReason, Event, Sink};
 pub use packet::{Ecn, Packet};
 pub use rng::Rng;
 pub use sched::{Discipline, Wake};
+pub use stop::Stop;
 pub use units::{Bytes, Rate, Span, Time};

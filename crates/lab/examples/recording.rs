@@ -6,8 +6,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use sluice_core::Stop;
 use sluice_lab::simulated;
-use sluice_net::traffic::Stop;
 use sluice_recording::{End, Environment, RunWriter};
 use sluice_scenario::{Backend, Scenario};
 

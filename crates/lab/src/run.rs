@@ -6,13 +6,12 @@
 
 use std::path::Path;
 
-use sluice_core::{Span, Time};
-use sluice_net::traffic::ping::PingReport;
-use sluice_net::traffic::rr::RrReport;
-use sluice_net::traffic::tcp::TcpReport;
-use sluice_net::traffic::udp::UdpReport;
-use sluice_net::traffic::web::WebReport;
-use sluice_net::traffic::{self, Stop};
+use sluice_core::{Span, Stop, Time};
+use sluice_load::ping::PingReport;
+use sluice_load::rr::RrReport;
+use sluice_load::tcp::TcpReport;
+use sluice_load::udp::UdpReport;
+use sluice_load::web::WebReport;
 
 use crate::live::{self, FlowReport, Listener, LiveError, Observation};
 use crate::simulated::{self, SimError};
@@ -390,7 +389,7 @@ fn write_pages(writer: &mut RunWriter, flow: u32, report: &WebReport) -> Result<
 fn write_transfers(
     writer: &mut RunWriter,
     flow: u32,
-    transfers: &[traffic::Transfer],
+    transfers: &[sluice_load::Transfer],
 ) -> Result<(), RecordError> {
     for (seq, transfer) in (0..).zip(transfers) {
         writer.transfer(&Transfer {

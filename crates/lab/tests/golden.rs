@@ -11,9 +11,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
+use sluice_core::Stop;
 use sluice_lab::suite::{Backends, Options, Request, execute};
 use sluice_lab::table;
-use sluice_net::traffic::Stop;
 use sluice_recording::figures::figures_of;
 use sluice_recording::results::VariantResult;
 use sluice_scenario::Backend;

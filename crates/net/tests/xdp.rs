@@ -2,20 +2,15 @@
 
 mod common;
 
-use common::forwarder::{Forwarder, Mode};
+use common::Topology;
 use common::segments::{PLAIN, V6, flow};
 use common::wire::{self, frame, put, put_all, receive, receive_for, take_first};
-use common::{H2, H2_V6, H3, H3_V6, Topology};
-use sluice_core::{Span, Time};
-use sluice_net::Clock;
+use sluice_core::Span;
 use sluice_net::namespace::{Namespace, Offloads};
 use sluice_net::port::choose::{self, Kind, choose};
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::xdp::{XdpError, XdpMode, XdpOptions};
 use sluice_net::port::{Loss, PacketPort, Pool, PoolSize, Port, XdpPort};
-use sluice_net::traffic::Stop;
-use sluice_net::traffic::ping::Ping;
-use sluice_net::traffic::tcp::TcpFlow;
 
 fn size(slots: u32) -> PoolSize {
     PoolSize { slots, large: 1 }
@@ -347,41 +342,6 @@ fn what_finds_no_slot_is_counted() {
         "{counters:?}"
     );
     assert_eq!(counters.lost_total(), counters.lost(Loss::NoSlot));
-}
-
-#[test]
-fn tcp_crosses_although_the_hosts_leave_their_checksums_open() {
-    for offloads in [Offloads::OFF, Offloads::ON] {
-        let topology = Topology::new(offloads);
-        for (from, to) in [(H2, H3), (H2_V6, H3_V6)] {
-            let mut pool = pool(4096);
-            let options = XdpOptions::default();
-            let inner = XdpPort::open(&topology.router, "r2", &mut pool, options).unwrap();
-            let outer = XdpPort::open(&topology.router, "r3", &mut pool, options).unwrap();
-            let forwarder = Forwarder::between_on(pool, size(4096), [inner, outer], Mode::Whole);
-            let (clock, stop) = (Clock::start(), Stop::new());
-            let start = Time::from_ns(5_000_000);
-            let ping = Ping {
-                count: Some(20),
-                ..Ping::new(from, to, Span::from_ms(5), start)
-            };
-            let tcp = TcpFlow {
-                bytes: Some(20_000_000),
-                stop: Some(start + Span::from_secs(30)),
-                ..TcpFlow::new(from, to, start)
-            };
-            let (h2, h3) = (&topology.h2, &topology.h3);
-            // One after the other: a flow without a limit fills the 256 places of a virtual interface's ring
-            // now and then, and what finds none is lost before the port.
-            let ping = ping.start(h2, h3, &clock, &stop).unwrap().join().unwrap();
-            let tcp = tcp.start(h2, h3, &clock, &stop).unwrap().join().unwrap();
-            let outcome = forwarder.finish();
-            assert!(tcp.finished.is_some(), "{outcome:?}");
-            assert_eq!(ping.lost(), 0);
-            assert_eq!(outcome.slots_missing, 0, "every slot came back");
-            assert!(outcome.ports[0].received > 20_000_000 / 1448);
-        }
-    }
 }
 
 #[test]

@@ -10,13 +10,12 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
-use sluice_core::{Rate, Span, Time};
+use sluice_core::{Rate, Span, Stop, Time};
+use sluice_load::ping::{Ping, PingReport};
+use sluice_load::tcp::{TcpFlow, TcpReport};
+use sluice_load::udp::{Spacing, UdpFlow, UdpReport};
 use sluice_net::Clock;
 use sluice_net::namespace::{Mac, Namespace, Privilege, VethEnd, create_veth};
-use sluice_net::traffic::Stop;
-use sluice_net::traffic::ping::{Ping, PingReport};
-use sluice_net::traffic::tcp::{TcpFlow, TcpReport};
-use sluice_net::traffic::udp::{Spacing, UdpFlow, UdpReport};
 use sluice_router::control::{How, Reply, Request, Texts, ask};
 use sluice_router::process::{Router, Settings};
 
@@ -110,7 +109,7 @@ impl Network {
         self.clock.now() + Span::from_ms(300)
     }
 
-    fn ping(&self, start: Time, count: u64) -> sluice_net::traffic::Running<PingReport> {
+    fn ping(&self, start: Time, count: u64) -> sluice_load::Running<PingReport> {
         let ping = Ping {
             count: Some(count),
             linger: Span::from_ms(500),
@@ -127,7 +126,7 @@ impl Network {
         length: Span,
         mbit: u64,
         spacing: Spacing,
-    ) -> sluice_net::traffic::Running<UdpReport> {
+    ) -> sluice_load::Running<UdpReport> {
         let udp = UdpFlow {
             spacing,
             stop: Some(start + length),
@@ -144,12 +143,7 @@ impl Network {
             .unwrap()
     }
 
-    fn tcp(
-        &self,
-        source: IpAddr,
-        start: Time,
-        length: Span,
-    ) -> sluice_net::traffic::Running<TcpReport> {
+    fn tcp(&self, source: IpAddr, start: Time, length: Span) -> sluice_load::Running<TcpReport> {
         let tcp = TcpFlow {
             stop: Some(start + length),
             congestion_control: Some("cubic".into()),

@@ -2,9 +2,9 @@
 
 use std::fs::{self, File};
 
-use sluice_net::capture::{Writer, link_type};
 use sluice_net::cores;
 use sluice_router::process::{Router, Settings, StartError};
+use sluice_wire::capture::{Writer, link_type};
 
 /// A router between two files, the first of which has no packets: its header says how they would start.
 fn settings(folder: &tempfile::TempDir, core: usize) -> Settings {

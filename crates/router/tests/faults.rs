@@ -15,10 +15,9 @@ use std::time::{Duration, Instant};
 
 use sluice_core::link::PipeParams;
 use sluice_core::registry::Spec;
-use sluice_core::{Rate, Rng, Span};
+use sluice_core::{Rate, Rng, Span, Stop};
+use sluice_load::ping::{Ping, PingReport};
 use sluice_net::Clock;
-use sluice_net::frame::Link;
-use sluice_net::frame::VnetHeader;
 use sluice_net::namespace::{Mac, Namespace, Privilege, VethEnd, create_veth};
 use sluice_net::port::nfqueue::{Hook, NfqueueOptions, Traffic};
 use sluice_net::port::packet::PacketOptions;
@@ -27,10 +26,10 @@ use sluice_net::port::xdp::XdpOptions;
 use sluice_net::port::{
     Counters, Loss, NfqueuePort, PacketPort, Pool, PoolSize, Port, Spin, TunPort, XdpPort,
 };
-use sluice_net::traffic::Stop;
-use sluice_net::traffic::ping::{Ping, PingReport};
 use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Piped, Queueing};
 use sluice_router::process::Ruled;
+use sluice_wire::frame::Link;
+use sluice_wire::frame::VnetHeader;
 
 const H2: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 25, 0, 2));
 const H3: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 25, 0, 3));
@@ -139,7 +138,7 @@ impl Site {
     }
 
     /// Echo requests from h2 to h3 every 5 ms, from 300 ms from now on.
-    fn ping(&self, clock: &Clock, count: u64) -> sluice_net::traffic::Running<PingReport> {
+    fn ping(&self, clock: &Clock, count: u64) -> sluice_load::Running<PingReport> {
         let start = clock.now() + Span::from_ms(300);
         let ping = Ping {
             count: Some(count),

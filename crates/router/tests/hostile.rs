@@ -14,12 +14,12 @@ use sluice_core::link::PipeParams;
 use sluice_core::registry::Spec;
 use sluice_core::{Cx, Packet, Rate, Rng, Span, Time};
 use sluice_net::Clock;
-use sluice_net::frame::{Link, View, VnetHeader};
 use sluice_net::port::{Arrival, Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin};
 use sluice_router::forward::{
     Departure, FileTime, Forwarder, LaneCounts, LaneOptions, LostFrame, Piped, PortNumber, Queueing,
 };
 use sluice_router::process::Ruled;
+use sluice_wire::frame::{Link, View, VnetHeader};
 use zoo::{Beast, Fate};
 
 type Frames = VecDeque<(Vec<u8>, VnetHeader)>;

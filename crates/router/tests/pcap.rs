@@ -7,12 +7,12 @@ use sluice_core::link::PipeParams;
 use sluice_core::registry::Spec;
 use sluice_core::{DropReason, Rate, Rng, Span, Time};
 use sluice_net::Clock;
-use sluice_net::capture::{Reader, Writer, link_type};
-use sluice_net::frame::Link;
 use sluice_net::port::pcap::Speed;
 use sluice_net::port::{Loss, PcapPort, Pool, PoolSize, Spin};
 use sluice_router::forward::{FileTime, Forwarder, LaneCounts, LaneOptions, Piped};
 use sluice_router::process::{Router, Settings};
+use sluice_wire::capture::{Reader, Writer, link_type};
+use sluice_wire::frame::Link;
 
 /// 2023-11-14T22:13:20Z.
 const EPOCH_NS: i128 = 1_700_000_000_000_000_000;

@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::Path;
 
-use sluice_net::traffic::Stop;
+use sluice_core::Stop;
 
 use super::*;
 use crate::suite::{Options, Request, execute};

@@ -3,9 +3,9 @@
 use sluice_core::record::PacketRecord;
 use sluice_core::{Backlog, Cx, Packet, Rate, Time};
 use sluice_ipfw::{Headers, InterfaceId};
-use sluice_net::frame::View;
 use sluice_router::forward::{Departure, PortNumber, Queueing};
 use sluice_router::process::Ruled;
+use sluice_wire::frame::View;
 
 use super::chain::{Recorded, Sample};
 use crate::packet_rows::{RuleRows, Witness};

@@ -10,8 +10,8 @@ use sluice_core::event::StateValue;
 use sluice_core::link::{Link, PipeParams};
 use sluice_core::record::PacketRecord;
 use sluice_core::{Backlog, Cx, Packet, Rate, Rng, Span, Time, Wake};
-use sluice_net::frame::{Addresses, View};
 use sluice_router::forward::{Departure, PortNumber, Queueing};
+use sluice_wire::frame::{Addresses, View};
 
 use super::topology::way_of;
 use crate::packet_rows::{LinkRows, Witness};

@@ -1,13 +1,13 @@
 //! The traffic of a live run: each flow of the scenario as sources on the hosts.
 
-use sluice_core::Time;
+use sluice_core::{Stop, Time};
+use sluice_load::ping::{self, Ping, PingReport};
+use sluice_load::rr::{RrFlow, RrReport};
+use sluice_load::tcp::{Ecn, TcpFlow, TcpReport};
+use sluice_load::udp::{self, UdpFlow, UdpReport};
+use sluice_load::web::{self, WebFlow, WebReport};
+use sluice_load::{Identity, Running, TrafficError};
 use sluice_net::Clock;
-use sluice_net::traffic::ping::{self, Ping, PingReport};
-use sluice_net::traffic::rr::{RrFlow, RrReport};
-use sluice_net::traffic::tcp::{Ecn, TcpFlow, TcpReport};
-use sluice_net::traffic::udp::{self, UdpFlow, UdpReport};
-use sluice_net::traffic::web::{self, WebFlow, WebReport};
-use sluice_net::traffic::{Identity, Running, Stop, TrafficError};
 
 use super::topology::{Host, Topology};
 use sluice_scenario::{

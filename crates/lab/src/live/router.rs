@@ -15,12 +15,11 @@ use std::sync::mpsc::Sender;
 
 use sluice_core::event::StateValue;
 use sluice_core::record::PacketRecord;
-use sluice_core::{Backlog, DropReason, Event, Packet, Rate, Rng, Span, Time};
+use sluice_core::{Backlog, DropReason, Event, Packet, Rate, Rng, Span, Stop, Time};
 use sluice_net::Clock;
-use sluice_net::frame::{Addresses, Transport, View};
 use sluice_net::port::{Loss, PacketPort, Pool, Port, Spin};
-use sluice_net::traffic::Stop;
 use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Observer};
+use sluice_wire::frame::{Addresses, Transport, View};
 
 use super::bridge::Bridge;
 use super::chain::{Chain, Recorded, Sample, Way, way_in};

@@ -7,13 +7,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sluice_core::packet::SPLIT_BELOW;
-use sluice_core::{Span, Time};
+use sluice_core::{Span, Stop, Time};
+use sluice_load::{Identity, TrafficError, tcp};
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::{NamespaceError, Privilege};
 use sluice_net::port::{Pool, PoolError, PoolSize, Spin};
-use sluice_net::traffic::tcp;
-use sluice_net::traffic::{Identity, Stop, TrafficError};
 
 use super::chain::Way;
 use super::hosts::{self, FlowReport, Source};

@@ -7,7 +7,7 @@ use sluice_core::event::StateValue;
 use sluice_core::link::Outlet;
 use sluice_core::record::{self, PacketRecord, REPLAY_COLUMNS};
 use sluice_core::{Ecn, Packet, Time};
-use sluice_net::capture::{self, link_type};
+use sluice_wire::capture::{self, link_type};
 
 use super::sheet::Sheet;
 use super::summary::{Summary, Tally};

@@ -9,8 +9,7 @@ mod recorder;
 #[cfg(test)]
 mod tests;
 
-use sluice_core::{Span, Time, spelling};
-use sluice_net::traffic::Stop;
+use sluice_core::{Span, Stop, Time, spelling};
 use sluice_sim::{ConfigError, Simulation};
 use sluice_tcp::cc;
 

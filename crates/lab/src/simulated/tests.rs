@@ -5,9 +5,9 @@ mod settings;
 
 use std::path::Path;
 
+use sluice_core::Stop;
 use sluice_core::record::Fate;
 use sluice_core::{DropReason, Span, Time};
-use sluice_net::traffic::Stop;
 use sluice_tcp::cc;
 
 use crate::run::{RunError, run};

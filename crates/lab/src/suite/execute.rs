@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::SystemTime;
 
-use sluice_core::Span;
-use sluice_net::traffic::Stop;
+use sluice_core::{Span, Stop};
 
 use super::plan::{Experiment, Failure, Planned, Suite};
 use crate::agreement::agreements;

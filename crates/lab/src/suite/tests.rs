@@ -2,7 +2,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use sluice_net::traffic::Stop;
+use sluice_core::Stop;
 
 use sluice_recording::results::VariantResult;
 use sluice_recording::{Pages, PagesError, Recording};

@@ -2,7 +2,7 @@
 //!
 //! The host owns the bytes: a [`Port`] receives a batch of frames into slots of the host's
 //! [`Pool`] and transmits slots from it. With offloads on a frame may be a super-packet; its
-//! [`VnetHeader`](crate::frame::VnetHeader) travels with the slot.
+//! [`VnetHeader`](sluice_wire::frame::VnetHeader) travels with the slot.
 //!
 //! Nothing is lost silently. Whatever a port cannot deliver is counted under a [`Loss`], and
 //! the packet path returns no `Result`.
@@ -30,8 +30,8 @@ pub use wait::{Interest, Spin, Waiter, Wake, Watch};
 pub use warmth::Warmth;
 pub use xdp::XdpPort;
 
-use crate::frame::Link;
 use sluice_core::Time;
+use sluice_wire::frame::Link;
 use std::os::fd::AsFd;
 
 /// A place where frames enter and leave. One file per kind.

@@ -20,15 +20,15 @@ mod spec;
 pub use spec::{PcapSpec, PcapSpecError, Speed};
 
 use super::{Arrival, Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Slot};
-use crate::capture::{ReadError, Reader, Record, Writer, link_type};
 use crate::clock::Clock;
-use crate::frame::{Checksums, Gather, Link, SuperPacket, VnetHeader, parse_head};
 use crate::sys;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
 };
 use sluice_core::{Span, Time};
+use sluice_wire::capture::{ReadError, Reader, Record, Writer, link_type};
+use sluice_wire::frame::{Checksums, Gather, Link, SuperPacket, VnetHeader, parse_head};
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -12,9 +12,9 @@
 //! The slots are one page-aligned area of equal chunks with room before each frame, which is
 //! also the shape that AF_XDP wants.
 
-use crate::frame::{Checksums, Gather, SuperPacket, VnetHeader, complete_checksum};
 use crate::sys::Area;
 use sluice_core::Time;
+use sluice_wire::frame::{Checksums, Gather, SuperPacket, VnetHeader, complete_checksum};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -1,7 +1,7 @@
 //! Trains on the way out: segments of a flow that leave together cross into the kernel as one
 //! super-packet, and the kernel takes it apart again before the interface sees it.
 //!
-//! What arrives is the same, byte for byte ([`Train`](crate::frame::Train)), but an allocation, a way through the stack
+//! What arrives is the same, byte for byte ([`Train`](sluice_wire::frame::Train)), but an allocation, a way through the stack
 //! and, on a virtual interface, a call of the receiving host's stack are paid once per train and not once
 //! per packet. That is for interfaces that get single packets because they have no segmentation of
 //! their own: where there is one, hosts hand over super-packets anyway, and a neighbour on a virtual
@@ -16,10 +16,10 @@ mod tests;
 
 use super::messages::Messages;
 use super::{Counters, Loss, Pool, Slot, packet};
-use crate::frame::VnetHeader;
 use crate::namespace::{DeviceSettings, Interface, Links, Namespace, Offloads};
 use crate::sys;
 use batch::Batch;
+use sluice_wire::frame::VnetHeader;
 use socket2::{Domain, Socket, Type};
 use std::os::fd::AsFd;
 

@@ -7,9 +7,9 @@
 
 use super::pool::LARGE_LEN;
 use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
-use crate::frame::{Link, VnetHeader};
 use crate::namespace::{LinkError, Namespace, NamespaceError, remedy};
 use crate::sys;
+use sluice_wire::frame::{Link, VnetHeader};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};

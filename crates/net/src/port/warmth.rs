@@ -10,9 +10,9 @@
 
 use super::packet::{PacketOptions, PacketPort};
 use super::{Pool, PoolSize, Port as _, Spin};
-use crate::frame::{Sum, VnetHeader};
 use crate::namespace::Namespace;
 use sluice_core::{Span, Time};
+use sluice_wire::frame::{Sum, VnetHeader};
 use std::error::Error;
 use std::net::Ipv4Addr;
 

@@ -20,11 +20,11 @@ use super::pool::SLOT_LEN;
 use super::promiscuous;
 use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
-use crate::frame::{Link, open_checksum, parse_head};
 use crate::namespace::{
     Interface, LinkError, Links, Namespace, NamespaceError, OffloadError, remedy,
 };
 use absence::Exchange;
+use sluice_wire::frame::{Link, open_checksum, parse_head};
 use socket::{Connected, Inward, Outward, connect, statistics, wake_receive, wake_transmit};
 use socket2::Socket;
 use std::io;

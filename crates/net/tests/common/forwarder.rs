@@ -1,13 +1,14 @@
 //! The least router that uses the ports: frames from one to the other, both ways, one thread.
 
 use super::Topology;
+use sluice_core::Stop;
 use sluice_net::Clock;
-use sluice_net::frame::{Link, SuperPacket, parse_head};
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::{
     Counters, Interest, PacketPort, Pool, PoolSize, Port, Slot, Spin, Waiter, Watch,
 };
-use sluice_net::traffic::Stop;
+use sluice_wire::frame::{Checksums, Link, SuperPacket, parse_head};
+use sluice_wire::frame::{Link, SuperPacket, parse_head};
 use std::thread::JoinHandle;
 
 /// What becomes of super-packets.

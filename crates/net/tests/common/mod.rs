@@ -5,6 +5,7 @@
 #![allow(dead_code)] // Each test file uses its part.
 
 pub mod forwarder;
+pub mod queue;
 pub mod segments;
 pub mod wire;
 

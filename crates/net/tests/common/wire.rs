@@ -3,9 +3,9 @@
 use super::{mac, require_privilege};
 use sluice_core::{Span, Time};
 use sluice_net::Clock;
-use sluice_net::frame::VnetHeader;
 use sluice_net::namespace::{Namespace, VethEnd, create_veth};
 use sluice_net::port::{Interest, Pool, Port, Slot, Spin, Waiter, Watch};
+use sluice_wire::frame::VnetHeader;
 use std::os::fd::AsFd;
 
 /// A namespace with both.

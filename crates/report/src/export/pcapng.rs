@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 
 use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Ecn, Time};
-use sluice_net::capture::{Annotated, AnnotatedWriter, link_type};
-use sluice_net::frame::Sum;
+use sluice_wire::capture::{Annotated, AnnotatedWriter, link_type};
+use sluice_wire::frame::Sum;
 
 use super::{ExportError, write_whole};
 use sluice_recording::{NO_FLOW, PacketRow, Recording};

@@ -1,7 +1,7 @@
 //! What a lane counts: every frame that came in is in exactly one place.
 
 use sluice_core::{DropReason, Span};
-use sluice_net::frame::Fault;
+use sluice_wire::frame::Fault;
 
 /// Why a frame was lost to neither a queue nor a port's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,8 +1,8 @@
 //! The loop's end of the queues: it owns the bytes.
 
 use sluice_core::{DropReason, Event, Packet, Sink, Time};
-use sluice_net::frame::{self, Link, View};
 use sluice_net::port::{Pool, Slot};
+use sluice_wire::frame::{self, Link, View};
 
 use super::{LaneCounts, Observer};
 

@@ -1,8 +1,8 @@
 //! One lane: what queues packets together.
 
 use sluice_core::{Cx, Ecn, Packet, Rng, Span, Time};
-use sluice_net::frame::{self, FlowHasher, GsoError, Link, SuperPacket, View};
 use sluice_net::port::{Pool, Slot};
+use sluice_wire::frame::{self, FlowHasher, GsoError, Link, SuperPacket, View};
 
 use super::host::Host;
 use super::turn::Outbox;

@@ -35,7 +35,7 @@ pub use shared::{SharedLink, SharedPipe};
 pub use turn::{FileTime, Forwarder, LaneOptions};
 
 use sluice_core::{Cx, DropReason, Event, Packet, Span, Time};
-use sluice_net::frame::View;
+use sluice_wire::frame::View;
 
 /// A port, by its place in the list given to [`Forwarder::new`].
 pub type PortNumber = usize;

@@ -3,7 +3,7 @@
 use sluice_core::link::{Pipe, PipeParams};
 use sluice_core::registry::Spec;
 use sluice_core::{Cx, Packet, Rate, Time, Wake};
-use sluice_net::frame::View;
+use sluice_wire::frame::View;
 
 use super::{Departure, PortNumber, Queueing};
 

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_core::sched::Discipline;
 use sluice_core::{Cx, Packet, Rate, Span, Time, Wake};
-use sluice_net::frame::View;
+use sluice_wire::frame::View;
 
 use super::{Departure, PortNumber, Queueing};
 

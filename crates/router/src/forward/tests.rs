@@ -10,8 +10,8 @@ use sluice_core::link::PipeParams;
 use sluice_core::registry::Spec;
 use sluice_core::{DropReason, Rate, Rng, Span, Time};
 use sluice_net::Clock;
-use sluice_net::frame::{Link, VnetHeader};
 use sluice_net::port::{Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin, Warmth};
+use sluice_wire::frame::{Link, VnetHeader};
 
 use super::*;
 

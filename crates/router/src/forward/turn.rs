@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 
 use sluice_core::{Cx, Rng, Span, Time};
 use sluice_net::Clock;
-use sluice_net::frame::FlowHasher;
 use sluice_net::port::{Counters, Interest, Pool, Port, Slot, Spin, Waiter, Warmth, Watch};
+use sluice_wire::frame::FlowHasher;
 
 use super::{Lane, LaneCounts, Lateness, LostFrame, Observer, PortNumber, Queueing};
 

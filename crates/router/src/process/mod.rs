@@ -23,14 +23,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluice_core::packet::SPLIT_BELOW;
-use sluice_core::{Cx, DropReason, Rate, Rng, Span, Time};
+use sluice_core::{Cx, DropReason, Rate, Rng, Span, Stop, Time};
 use sluice_ipfw::show::Survey;
 use sluice_ipfw::{Firewall, Interface, Mode, Output};
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError, Stay};
 use sluice_net::namespace::{Namespace, NamespaceError};
 use sluice_net::port::{Loss, Pool, PoolError, PoolSize, Port, Spin, Warmth};
-use sluice_net::traffic::Stop;
 
 use crate::control::{
     Answered, Bell, Given, Inbox, Limits, Listener, Order, Orders, Refused, Remark, ServeError,
@@ -673,7 +672,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::net::Ipv4Addr;
 
-    use sluice_net::frame::{FlowHasher, Link, parse_head};
+    use sluice_wire::frame::{FlowHasher, Link, parse_head};
 
     use super::*;
 

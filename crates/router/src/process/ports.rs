@@ -5,13 +5,14 @@ use std::str::FromStr;
 
 use sluice_core::{Span, Time};
 use sluice_net::Clock;
-use sluice_net::frame::Link;
 use sluice_net::namespace::{LinkError, Namespace};
 use sluice_net::port::choose::{self, ChooseError, Kind};
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::pcap::{PcapError, PcapSpec, PcapSpecError, Speed};
 use sluice_net::port::tun::{TunError, TunOptions};
 use sluice_net::port::{PcapPort, Pool, Port, Promiscuity, TunPort};
+
+use sluice_wire::frame::Link;
 
 use super::{PortChoice, StartError};
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use sluice_core::{Cx, Packet, Rate, Time, Wake};
 use sluice_ipfw::{Direction, Disposition, Firewall, Fragment, Headers, InterfaceId};
-use sluice_net::frame::{Addresses, Transport, View};
+use sluice_wire::frame::{Addresses, Transport, View};
 
 use crate::forward::{Departure, PortNumber, Queueing};
 
@@ -192,7 +192,7 @@ fn headers(recv: InterfaceId, view: &View, head: &[u8]) -> Headers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_net::frame::{Link, parse_head};
+    use sluice_wire::frame::{Link, parse_head};
 
     #[test]
     fn headers_are_those_of_the_packet() {

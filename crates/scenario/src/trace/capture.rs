@@ -10,8 +10,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use sluice_core::{Ecn, Time};
-use sluice_net::capture::{ReadError, Reader, link_type};
-use sluice_net::frame::{Addresses, FlowHasher, Link, Transport, View, parse_head, set_ce};
+use sluice_wire::capture::{ReadError, Reader, link_type};
+use sluice_wire::frame::{Addresses, FlowHasher, Link, Transport, View, parse_head, set_ce};
 
 use super::{Arrival, Hash, TraceError};
 

@@ -12,7 +12,7 @@ use std::{cell::Cell, fmt};
 
 use sluice_core::link::TextError;
 use sluice_core::{Ecn, Packet, Rng, Time};
-use sluice_net::capture::is_capture;
+use sluice_wire::capture::is_capture;
 
 pub use capture::{Capture, CaptureError, Frame};
 pub(crate) use traffic::{CapturedPacket, Traffic};

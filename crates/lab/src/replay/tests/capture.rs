@@ -5,8 +5,8 @@ use std::io::Cursor;
 use std::path::PathBuf;
 
 use sluice_core::Ecn;
-use sluice_net::capture::{Writer, link_type};
 use sluice_scenario::trace::Capture;
+use sluice_wire::capture::{Writer, link_type};
 
 use super::*;
 

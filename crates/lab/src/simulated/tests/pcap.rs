@@ -2,8 +2,8 @@
 
 use std::fs::File;
 
-use sluice_net::capture::Writer;
 use sluice_recording::metrics::measure;
+use sluice_wire::capture::Writer;
 
 use super::simulate_in;
 

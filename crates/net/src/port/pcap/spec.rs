@@ -1,7 +1,7 @@
 //! How a user names captures as a port.
 
 use super::{PcapError, link_of, open, read_error};
-use crate::frame::Link;
+use sluice_wire::frame::Link;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,8 +1,8 @@
 //! Segments of super-packets that are longer than a slot.
 
 use super::*;
-use crate::frame::{Link, parse_head};
 use etherparse::PacketBuilder;
+use sluice_wire::frame::{Link, parse_head};
 
 /// What precedes the payload.
 #[derive(Clone, Copy, Debug)]

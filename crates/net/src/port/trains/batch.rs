@@ -1,8 +1,8 @@
 //! Which frames of a batch leave together.
 
 use super::Trains;
-use crate::frame::{Addresses, Link, Segment, Train, View, parse_head};
 use crate::port::{Pool, Slot};
+use sluice_wire::frame::{Addresses, Link, Segment, Train, View, parse_head};
 
 /// A batch, sorted into messages in the order of their first frames.
 pub(super) struct Batch {

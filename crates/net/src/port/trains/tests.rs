@@ -5,10 +5,10 @@
 mod segments;
 
 use super::batch::Batch;
-use crate::frame::{Checksums, Gather, Link, SuperPacket, VnetHeader, parse, parse_head};
 use crate::port::{Pool, PoolSize, Slot};
 use proptest::prelude::*;
 use segments::{ACK, CWR, ECE, FIN, PLAIN, PSH, RST, SYN, Shape, URG, flow, segment};
+use sluice_wire::frame::{Checksums, Gather, Link, SuperPacket, VnetHeader, parse, parse_head};
 
 const TAGS: &[[u8; 4]] = &[[0x81, 0, 0, 7]];
 

@@ -1,7 +1,7 @@
 //! CLOCK_REALTIME, which the kernel stamps frames with, is stepped while frames wait.
 
-use sluice_net::frame::{FlowHasher, View};
 use sluice_net::{ClockReading, Stamps};
+use sluice_wire::frame::{FlowHasher, View};
 
 use super::super::turn::Outbox;
 use super::*;

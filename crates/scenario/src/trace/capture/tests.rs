@@ -2,7 +2,7 @@ use std::fs;
 use std::io::Cursor;
 use std::path::PathBuf;
 
-use sluice_net::capture::Writer;
+use sluice_wire::capture::Writer;
 
 use super::super::{Hash, Trace};
 use super::*;

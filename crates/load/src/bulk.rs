@@ -3,17 +3,16 @@
 //! So do the field's load generators (iperf3 up to 3.15, netperf): a host has one core for its traffic, and what
 //! is measured is the path between the hosts and not how many cores their programs use. Each thread waits
 //! until some of its connections are ready, and gives every one of those one block of 128 KiB, a real copy
-//! both ways. [`TcpFlow`](super::tcp::TcpFlow) is for flows that have a thread, a start and samples of their own.
+//! both ways. [`TcpFlow`](crate::tcp::TcpFlow) is for flows that have a thread, a start and samples of their own.
 
-use super::tcp::{Client, Ecn, Goodput, connect, is_transient, listening};
-use super::tcp_info::TcpInfo;
-use super::{
-    Context, Identity, Running, STOP_CHECK, Side, Stop, TrafficError, check_families, start_pair,
+use crate::tcp::{Client, Ecn, Goodput, connect, is_transient, listening};
+use crate::{
+    Context, Identity, Running, STOP_CHECK, Side, TrafficError, check_families, start_pair,
 };
-use crate::clock::{Clock, precise_wakeups};
-use crate::namespace::Namespace;
-use crate::sys;
-use sluice_core::{Span, Time};
+use sluice_core::{Span, Stop, Time};
+use sluice_net::namespace::Namespace;
+use sluice_net::socket::{TcpInfo, poll};
+use sluice_net::{Clock, precise_wakeups};
 use socket2::Socket;
 use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr};
@@ -141,7 +140,7 @@ impl Bulk {
             }
             watch(&mut polls, &sockets, libc::POLLOUT);
             let timeout = self.stop.since(now).min(STOP_CHECK);
-            sys::poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns())));
+            poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns())));
             let mut ready = polls.iter().map(|poll| poll.revents != 0);
             sockets.retain(|socket| {
                 if ready.next() != Some(true) {
@@ -215,7 +214,7 @@ impl Bulk {
                 });
             }
             let timeout = next.since(now).min(STOP_CHECK);
-            if sys::poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns()))) == 0 {
+            if poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns()))) == 0 {
                 continue;
             }
             last_arrival = now;
@@ -297,5 +296,5 @@ fn watch<'a>(
 
 /// Bytes of one write or read: what iperf3 takes.
 const BLOCK_LEN: usize = 128 << 10;
-/// How long after the sender's abort the receiver waits for more, as in [`super::tcp`].
+/// How long after the sender's abort the receiver waits for more, as in [`crate::tcp`].
 const GRACE: Span = Span::from_secs(2);

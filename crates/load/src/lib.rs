@@ -12,24 +12,18 @@
 
 pub mod bulk;
 pub mod ping;
-mod receive;
 pub mod rr;
 pub mod tcp;
-mod tcp_info;
 pub mod udp;
 pub mod web;
 
-use crate::clock::Clock;
-use crate::namespace::{Namespace, NamespaceError};
-use sluice_core::{Rng, Span, Time};
+use sluice_core::{Rng, Span, Stop, Time};
+use sluice_net::Clock;
+use sluice_net::namespace::{Namespace, NamespaceError};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// A request to end early, shared by everything that should end together.
-#[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
 
 /// What a source's packets look like on the way there; on the way back both ends are exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,23 +110,6 @@ pub enum TrafficError {
         /// The kernel's answer.
         source: io::Error,
     },
-}
-
-impl Stop {
-    /// Not stopped.
-    pub fn new() -> Stop {
-        Stop::default()
-    }
-
-    /// Asks everything that shares this to end.
-    pub fn stop(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether it was asked.
-    pub fn is_stopped(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 impl<R> Running<R> {

@@ -1,18 +1,19 @@
 //! What the traffic sources report, live, through the minimal forwarder.
 
+#[path = "../../net/tests/common/mod.rs"]
 mod common;
 
 use common::forwarder::{Forwarder, Mode};
 use common::{H2, H2_V6, H3, H3_V6, Topology};
-use sluice_core::{Rate, Span, Time};
+use sluice_core::{Rate, Span, Stop, Time};
+use sluice_load::TrafficError;
+use sluice_load::bulk::Bulk;
+use sluice_load::ping::Ping;
+use sluice_load::tcp::{Ecn, TcpFlow, check_congestion_control, congestion_controls};
+use sluice_load::udp::UdpFlow;
 use sluice_net::Clock;
 use sluice_net::namespace::{Namespace, Offloads};
 use sluice_net::port::packet::PacketOptions;
-use sluice_net::traffic::bulk::Bulk;
-use sluice_net::traffic::ping::Ping;
-use sluice_net::traffic::tcp::{Ecn, TcpFlow, check_congestion_control, congestion_controls};
-use sluice_net::traffic::udp::UdpFlow;
-use sluice_net::traffic::{Stop, TrafficError};
 
 fn with_forwarder<T>(work: impl FnOnce(&Topology) -> T) -> T {
     let topology = Topology::new(Offloads::ON);

@@ -49,7 +49,7 @@ pub struct TcpSample {
 /// linux/tcp.h: `struct tcp_info`, up to `tcpi_bytes_retrans`.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
-pub(super) struct TcpInfo {
+pub struct TcpInfo {
     state: u8,
     ca_state: u8,
     retransmits: u8,
@@ -86,7 +86,7 @@ pub(super) struct TcpInfo {
     max_pacing_rate: u64,
     bytes_acked: u64,
     /// Payload bytes that have come in order so far, read by the application or not.
-    pub(super) bytes_received: u64,
+    pub bytes_received: u64,
     segs_out: u32,
     segs_in: u32,
     notsent_bytes: u32,
@@ -105,7 +105,7 @@ pub(super) struct TcpInfo {
 
 impl TcpInfo {
     /// Asks the kernel.
-    pub(super) fn read(socket: &Socket) -> io::Result<TcpInfo> {
+    pub fn read(socket: &Socket) -> io::Result<TcpInfo> {
         let mut info = TcpInfo::default();
         // SAFETY: `TcpInfo` consists of integers only. An older kernel fills a shorter one and
         // leaves the rest zero.
@@ -117,12 +117,12 @@ impl TcpInfo {
     }
 
     /// Whether both sides agreed on ECN.
-    pub(super) fn has_ecn(&self) -> bool {
+    pub fn has_ecn(&self) -> bool {
         self.options & TCPI_OPT_ECN != 0
     }
 
     /// In our units.
-    pub(super) fn sample(&self, time: Time) -> TcpSample {
+    pub fn sample(&self, time: Time) -> TcpSample {
         let us = |us: u32| Span::from_us(u64::from(us));
         TcpSample {
             time,

@@ -6,16 +6,15 @@
 //! Every packet carries its number and the instant of sending, so the receiver knows delay,
 //! loss, duplicates and order.
 
-use super::receive::{Arrival, TimedReceiver};
-use super::tcp::set_traffic_class;
-use super::{
-    Context, Identity, Running, STOP_CHECK, Side, Stop, TrafficError, check_families, check_field,
+use crate::tcp::set_traffic_class;
+use crate::{
+    Context, Identity, Running, STOP_CHECK, Side, TrafficError, check_families, check_field,
     exponential, start_pair,
 };
-use crate::clock::{Clock, precise_wakeups};
-use crate::namespace::Namespace;
-use crate::sys;
-use sluice_core::{Rate, Rng, Span, Time};
+use sluice_core::{Rate, Rng, Span, Stop, Time};
+use sluice_net::namespace::Namespace;
+use sluice_net::socket::{Arrival, TimedReceiver, poll};
+use sluice_net::{Clock, precise_wakeups};
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -366,7 +365,7 @@ impl UdpFlow {
                 revents: 0,
             }];
             let timeout = Duration::from_nanos(STOP_CHECK.as_ns());
-            if sys::poll(&mut polls, Some(timeout)) > 0 {
+            if poll(&mut polls, Some(timeout)) > 0 {
                 let take = |bytes: &[u8], arrival: Arrival| {
                     self.take(bytes, arrival, &mut seen, &mut report);
                 };

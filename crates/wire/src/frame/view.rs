@@ -457,7 +457,7 @@ impl View {
 /// Reads an Ethernet frame.
 ///
 /// ```
-/// use sluice_net::frame::{parse, Fault};
+/// use sluice_wire::frame::{parse, Fault};
 /// assert_eq!(parse(&[]).fault, Some(Fault::Truncated));
 /// ```
 pub fn parse(bytes: &[u8]) -> View {

@@ -3,15 +3,13 @@
 //! What is measured is the time from the write of a request to the read of the last byte of its
 //! response, both in the requesting program, whose waking up is part of it.
 
-use super::tcp::{
+use crate::tcp::{
     Client, Ecn, accept, connect, is_transient, listening, local_address, set_up, wait,
 };
-use super::{
-    Context, Identity, Running, Side, Stop, TrafficError, Transfer, check_field, start_pair,
-};
-use crate::clock::{Clock, precise_wakeups};
-use crate::namespace::Namespace;
-use sluice_core::{Span, Time};
+use crate::{Context, Identity, Running, Side, TrafficError, Transfer, check_field, start_pair};
+use sluice_core::{Span, Stop, Time};
+use sluice_net::namespace::Namespace;
+use sluice_net::{Clock, precise_wakeups};
 use socket2::Socket;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};

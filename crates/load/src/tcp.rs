@@ -7,17 +7,15 @@
 //! A transfer that ends by time is aborted (RST), so that it is gone from the network but for
 //! what is in flight; one that ends by `bytes` closes in order (FIN).
 
-pub use super::tcp_info::TcpSample;
-use super::{
-    Context, Identity, Running, STOP_CHECK, Side, Stop, TrafficError, Transfer, check_families,
+use crate::{
+    Context, Identity, Running, STOP_CHECK, Side, TrafficError, Transfer, check_families,
     check_field, start_pair,
 };
-
-use super::tcp_info::TcpInfo;
-use crate::clock::{Clock, precise_wakeups};
-use crate::namespace::Namespace;
-use crate::sys;
-use sluice_core::{Span, Time};
+use sluice_core::{Span, Stop, Time};
+use sluice_net::namespace::Namespace;
+pub use sluice_net::socket::TcpSample;
+use sluice_net::socket::{TcpInfo, discard, poll};
+use sluice_net::{Clock, precise_wakeups};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -349,7 +347,7 @@ impl TcpFlow {
             let mut reader = socket;
             let read = match self.sink {
                 Sink::Read => reader.read(&mut buffer),
-                Sink::Discard => sys::discard(socket, DISCARD_LEN),
+                Sink::Discard => discard(socket, DISCARD_LEN),
             };
             match read {
                 Ok(0) => {
@@ -587,7 +585,7 @@ pub(super) fn wait(socket: &Socket, events: libc::c_short, limit: Time, now: Tim
         revents: 0,
     }];
     let timeout = limit.since(now).min(STOP_CHECK);
-    sys::poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns()))) > 0
+    poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns()))) > 0
 }
 
 pub(super) fn is_transient(error: &io::Error) -> bool {

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Receives datagrams in batches, each with the instant at which the kernel got it.
-pub(super) struct TimedReceiver {
+pub struct TimedReceiver {
     buffers: Box<[[u8; BUFFER_LEN]]>,
     controls: Box<[Control]>,
     overflowed: u32,
@@ -18,7 +18,7 @@ pub(super) struct TimedReceiver {
 
 /// What came with a datagram.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
+pub struct Arrival {
     /// When the kernel took it from the device; unknown for the first few packets after
     /// timestamps were switched on, which the kernel does in the background.
     pub time: Option<Time>,
@@ -37,7 +37,7 @@ struct Control([u8; CONTROL_LEN]);
 
 impl TimedReceiver {
     /// Switches timestamps and the traffic class on for `socket`.
-    pub(super) fn new(socket: &Socket, is_v4: bool) -> io::Result<TimedReceiver> {
+    pub fn new(socket: &Socket, is_v4: bool) -> io::Result<TimedReceiver> {
         let on: libc::c_int = 1;
         sys::switch_timestamps_on(socket)?;
         sys::set_option(socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &on)?;
@@ -50,7 +50,7 @@ impl TimedReceiver {
     }
 
     /// Switches on, for `socket`, that it tells when its packets leave.
-    pub(super) fn of_departures(socket: &Socket) -> io::Result<TimedReceiver> {
+    pub fn of_departures(socket: &Socket) -> io::Result<TimedReceiver> {
         sys::switch_departures_on(socket)?;
         Ok(TimedReceiver::with_room())
     }
@@ -65,13 +65,13 @@ impl TimedReceiver {
     }
 
     /// Datagrams that found the socket's buffer full, as of the last one received.
-    pub(super) fn overflowed(&self) -> u64 {
+    pub fn overflowed(&self) -> u64 {
         u64::from(self.overflowed)
     }
 
     /// Receives what waits, up to a batch, and hands the first [`BUFFER_LEN`] bytes of each
     /// datagram to `take`; how many there were.
-    pub(super) fn receive(
+    pub fn receive(
         &mut self,
         socket: &Socket,
         clock: &Clock,
@@ -81,7 +81,7 @@ impl TimedReceiver {
     }
 
     /// Hands what the error queue tells of packets that have left to `take`: number and instant of each.
-    pub(super) fn departures(
+    pub fn departures(
         &mut self,
         socket: &Socket,
         clock: &Clock,
@@ -196,7 +196,7 @@ const EE_DATA: usize = std::mem::offset_of!(libc::sock_extended_err, ee_data);
 /// Most datagrams of one system call.
 const BATCH: usize = 32;
 /// Bytes kept of a datagram: an IPv4 header with options, an ICMP header and our payload.
-pub(super) const BUFFER_LEN: usize = 128;
+pub const BUFFER_LEN: usize = 128;
 /// Timestamps (16 + 48), an overflow count (16 + 8) and a traffic class (16 + 8), or timestamps and a
 /// `sock_extended_err` with an address (16 + 48), with room to spare.
 const CONTROL_LEN: usize = 128;

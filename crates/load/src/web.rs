@@ -4,15 +4,15 @@
 //! object. One thread serves all connections of an end, so that many open pages cost no threads. How
 //! large an object is the answering end looks up by the asking port, since both live in this process.
 
-use super::tcp::{Client, Ecn, connect, is_transient, listening, local_address, set_up};
-use super::{
-    Context, Identity, Running, STOP_CHECK, Side, Stop, TrafficError, Transfer, check_field,
-    exponential, start_pair,
+use crate::tcp::{Client, Ecn, connect, is_transient, listening, local_address, set_up};
+use crate::{
+    Context, Identity, Running, STOP_CHECK, Side, TrafficError, Transfer, check_field, exponential,
+    start_pair,
 };
-use crate::clock::{Clock, precise_wakeups};
-use crate::namespace::Namespace;
-use crate::sys;
-use sluice_core::{Rng, Span, Time};
+use sluice_core::{Rng, Span, Stop, Time};
+use sluice_net::namespace::Namespace;
+use sluice_net::socket;
+use sluice_net::{Clock, precise_wakeups};
 use socket2::Socket;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -367,7 +367,7 @@ fn poll<'a>(sockets: impl Iterator<Item = (&'a Socket, libc::c_short)>, limit: S
         })
         .collect();
     let timeout = Duration::from_nanos(limit.min(STOP_CHECK).as_ns());
-    sys::poll(&mut polls, Some(timeout));
+    socket::poll(&mut polls, Some(timeout));
     polls.iter().map(|poll| poll.revents != 0).collect()
 }
 

@@ -5,17 +5,16 @@
 //! sees every request too and gives the one-way delay, since both ends share a clock.
 //! See RFC 792 and RFC 4443 section 4.
 
-use super::receive::{Arrival, TimedReceiver};
-use super::tcp::set_traffic_class;
-use super::udp::{Order, Seen, words};
-use super::{
-    Context, Identity, Running, STOP_CHECK, Side, Stop, TrafficError, check_families, check_field,
+use crate::tcp::set_traffic_class;
+use crate::udp::{Order, Seen, words};
+use crate::{
+    Context, Identity, Running, STOP_CHECK, Side, TrafficError, check_families, check_field,
     start_pair,
 };
-use crate::clock::{Clock, precise_wakeups};
-use crate::namespace::Namespace;
-use crate::sys;
-use sluice_core::{Span, Time};
+use sluice_core::{Span, Stop, Time};
+use sluice_net::namespace::Namespace;
+use sluice_net::socket::{Arrival, TimedReceiver, grant_receive_buffer, poll, receive_icmp_only};
+use sluice_net::{Clock, precise_wakeups};
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -473,7 +472,7 @@ fn readable(socket: &Socket, timeout: Span) -> bool {
         events: libc::POLLIN,
         revents: 0,
     }];
-    sys::poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns()))) > 0
+    poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns()))) > 0
 }
 
 /// Writes an echo request: header, then what it is, its number, its instant.
@@ -484,7 +483,7 @@ fn fill(packet: &mut [u8], id: u16, number: u64, now: Time, is_v4: bool) {
     packet[6..8].copy_from_slice(&(number as u16).to_be_bytes());
     fill_payload(&mut packet[ICMP_HEADER_LEN..], number, now);
     if is_v4 {
-        let mut sum = crate::frame::Sum::new();
+        let mut sum = sluice_wire::frame::Sum::new();
         sum.add(packet);
         let checksum = sum.finish().to_be_bytes();
         packet[2..4].copy_from_slice(&checksum);
@@ -554,17 +553,9 @@ fn socket(address: IpAddr, kind: u8) -> io::Result<Socket> {
         IpAddr::V6(_) => (Domain::IPV6, socket2::Protocol::ICMPV6),
     };
     let socket = Socket::new(domain, Type::RAW, Some(protocol))?;
-    // linux/icmp.h and icmpv6.h: a set bit blocks its type.
-    if address.is_ipv4() {
-        let block = !(1u32 << kind);
-        sys::set_option(&socket, libc::SOL_RAW, ICMP_FILTER, &block)?;
-    } else {
-        let mut block = [u32::MAX; 8];
-        block[usize::from(kind / 32)] &= !(1 << (kind % 32));
-        sys::set_option(&socket, libc::IPPROTO_ICMPV6, ICMP6_FILTER, &block)?;
-    }
+    receive_icmp_only(&socket, address.is_ipv4(), kind)?;
     socket.bind(&SocketAddr::new(address, 0).into())?;
-    sys::grant_receive_buffer(&socket, RECEIVE_BUFFER)?;
+    grant_receive_buffer(&socket, RECEIVE_BUFFER)?;
     Ok(socket)
 }
 
@@ -579,8 +570,6 @@ const UNREAD_OVERHEAD: usize = 1_000;
 pub const LEAST_PAYLOAD: usize = 24;
 
 const ICMP_HEADER_LEN: usize = 8;
-const ICMP_FILTER: libc::c_int = 1;
-const ICMP6_FILTER: libc::c_int = 1;
 const MAGIC: u64 = u64::from_be_bytes(*b"sluicepi");
 
 #[cfg(test)]

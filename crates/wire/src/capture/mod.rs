@@ -1,6 +1,6 @@
 //! Packet captures: reading pcap and pcapng, writing both.
 //!
-//! The one home of capture files: the [`pcap` port](crate::port::pcap), `sluice replay` and the
+//! The one home of capture files: the `pcap` port, `sluice replay` and the
 //! exports use it. Reading is that of `pcap-parser`; times become nanoseconds since 1970 whatever the
 //! file counts in. What is written is classic pcap with nanoseconds, or pcapng where packets have
 //! comments.

@@ -1,22 +1,21 @@
 //! How fast TCP crosses the packet ports, next to kernel forwarding, interleaved.
 //!
-//! `cargo run --release -p sluice-net --example forward_rate [SECONDS [ROUNDS [discard]]]`
+//! `cargo run --release -p sluice-load --example forward_rate [SECONDS [ROUNDS [discard]]]`
 //! (as root)
 
-#[path = "../tests/common/mod.rs"]
+#[path = "../../net/tests/common/mod.rs"]
 mod common;
 
 use common::forwarder::{Forwarder, Mode};
 use common::{H2, H3, Topology, mac};
-use sluice_core::{Span, Time};
+use sluice_core::{Span, Stop, Time};
+use sluice_load::ping::Ping;
+use sluice_load::tcp::{Sink, TcpFlow};
 use sluice_net::Clock;
 use sluice_net::namespace::Offloads;
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::xdp::XdpOptions;
 use sluice_net::port::{Pool, PoolSize, XdpPort};
-use sluice_net::traffic::Stop;
-use sluice_net::traffic::ping::Ping;
-use sluice_net::traffic::tcp::{Sink, TcpFlow};
 
 fn main() {
     let sink = match std::env::args().nth(3).as_deref() {

@@ -3,11 +3,14 @@
 //! Entering a user namespace takes a process with one thread, so this file is a program of
 //! its own: it runs itself again, as an unprivileged user when it is started as root.
 
+#[path = "../../net/tests/common/mod.rs"]
 mod common;
 
 use common::forwarder::{Forwarder, Mode};
 use common::{H2, H3, Topology};
-use sluice_core::{Span, Time};
+use sluice_core::{Span, Stop, Time};
+use sluice_load::ping::Ping;
+use sluice_load::tcp::TcpFlow;
 use sluice_net::Clock;
 use sluice_net::namespace::{
     Namespace, Offloads, Privilege, VethEnd, create_veth, enter_user_namespace,
@@ -17,9 +20,6 @@ use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::tun::TunOptions;
 use sluice_net::port::xdp::XdpOptions;
 use sluice_net::port::{NfqueuePort, PacketPort, PcapPort, Pool, PoolSize, TunPort, XdpPort};
-use sluice_net::traffic::Stop;
-use sluice_net::traffic::ping::Ping;
-use sluice_net::traffic::tcp::TcpFlow;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;

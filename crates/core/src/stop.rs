@@ -1,0 +1,38 @@
+//! A request to end early.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// A request to end early, shared by everything that should end together.
+///
+/// Whoever does long work looks at it now and then: a live router, a simulation, a traffic source.
+/// Clones share the request.
+///
+/// ```
+/// use sluice_core::Stop;
+/// let (here, there) = {
+///     let stop = Stop::new();
+///     (stop.clone(), stop)
+/// };
+/// here.stop();
+/// assert!(there.is_stopped());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Creates one that has not been requested.
+    pub fn new() -> Stop {
+        Stop::default()
+    }
+
+    /// Requests everything that shares it to end.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the end has been requested.
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,7 @@
+//! Packets as bytes: frames and capture files, on any operating system.
+//!
+//! - [`frame`]: what a frame's bytes say, CE marks, checksums, super-packets.
+//! - [`capture`]: files of packets.
+
+pub mod capture;
+pub mod frame;
