@@ -1,6 +1,9 @@
-// Builds dist/report.html: one file with its script and style inside, that opens from disk
-// without a network. The two placeholders it keeps (title and report) are filled by
-// `crates/lab/src/report/html.rs`.
+// Builds dist/report.html and dist/index.html: each is one file with its script and style inside that
+// opens from disk without a network. `crates/lab/src/report/html.rs` fills the two markers that are
+// left, the title and the model.
+//
+// Two scripts rather than one: the index does without the chart library, which is half of the report's
+// script, and the report does not grow by what only the index needs.
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -21,20 +24,21 @@ const bundle = async (entry) => {
   return built.outputFiles[0].text.trimEnd();
 };
 
-/** Replaces a marker that must be there exactly once; a function, so that `$&` in code stays code. */
+/** Replaces a marker that must occur exactly once. By a function, so that `$&` in code stays code. */
 const fill = (page, marker, text) => {
-  if (page.split(marker).length !== 2) throw new Error(`src/report.html must hold ${marker} exactly once`);
+  if (page.split(marker).length !== 2) throw new Error(`src/page.html must hold ${marker} exactly once`);
   return page.replace(marker, () => text);
 };
 
-const script = (await bundle("src/main.ts")).replaceAll("</script", "<\\/script");
-const style = (await bundle("src/style.css")).replaceAll("</style", "<\\/style");
-let page = await readFile(here("src/report.html"), "utf8");
-page = fill(page, "/*style*/", style);
-page = fill(page, "/*script*/", script);
-for (const marker of ["{{title}}", "{{report}}"]) fill(page, marker, "");
-
+const shell = await readFile(here("src/page.html"), "utf8");
 await mkdir(here("dist"), { recursive: true });
-await writeFile(here("dist/report.html.part"), page);
-await rename(here("dist/report.html.part"), here("dist/report.html"));
-console.log(`dist/report.html: ${Math.round(page.length / 1024)} KiB`);
+// The report comes last: `make` takes it as the sign that both are up to date.
+for (const name of ["index", "report"]) {
+  const script = (await bundle(`src/${name}.ts`)).replaceAll("</script", "<\\/script");
+  const style = (await bundle(`src/${name}.css`)).replaceAll("</style", "<\\/style");
+  const page = fill(fill(shell, "/*style*/", style), "/*script*/", script);
+  for (const marker of ["{{title}}", "{{model}}"]) fill(page, marker, "");
+  await writeFile(here(`dist/${name}.html.part`), page);
+  await rename(here(`dist/${name}.html.part`), here(`dist/${name}.html`));
+  console.log(`dist/${name}.html: ${Math.round(page.length / 1024)} KiB`);
+}

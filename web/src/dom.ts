@@ -1,4 +1,4 @@
-/** Builds elements; text always goes in as text, so names from a scenario cannot become markup. */
+/** Creates an element. Text is always inserted as text, so names from a scenario cannot become markup. */
 type Attributes = Record<string, string | number | boolean | ((event: Event) => void) | undefined>;
 export type Child = Node | string | null;
 
@@ -18,7 +18,7 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** A row of buttons of which exactly one is pressed. */
+/** A row of buttons, exactly one of which is pressed. */
 export function choice<T extends string>(
   label: string,
   options: { value: T; text: string }[],
@@ -39,7 +39,7 @@ export function choice<T extends string>(
   return group;
 }
 
-/** A list to choose one of, for more options than buttons would hold. */
+/** A drop-down list, for more options than fit into buttons. */
 export function dropdown(
   label: string,
   options: { value: string; text: string }[],
@@ -55,7 +55,7 @@ export function dropdown(
   return h("label", { class: "select" }, `${label} `, select);
 }
 
-/** How a variant's lines look, for legends and tables. */
+/** A sample of a variant's line, for legends and tables. */
 export function swatch(color: string, dash: number[] | undefined): HTMLElement {
   const style = dash === undefined ? "solid" : "dashed";
   return h("span", { class: "swatch", style: `border-top: 3px ${style} ${color}`, "aria-hidden": "true" });

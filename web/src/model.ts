@@ -1,377 +1,437 @@
-/**
- * What a report is made of: the contract between the laboratory and this page.
- *
- * The same structures are `crates/lab/src/report/model.rs`. Both sides read
- * `web/test/fixture.json` in their tests and refuse missing and unknown keys, so that one
- * cannot change without the other. Units are part of the names. `null` means "not measured".
- */
-import {
-  type Decoder,
-  flag,
-  int,
-  list,
-  literal,
-  nullable,
-  num,
-  object,
-  oneOf,
-  packedColumn,
-  text,
-  within,
-} from "./decode.ts";
+// Generated from the Rust types of the pages (`report::model` and `index::model`): do not edit.
+// `UPDATE_EXPECT=1 cargo test -p sluice-lab typescript` writes it anew.
+//
+// Units are part of the names; `null` means "not measured".
 
-/** Version of this contract; a page refuses any other. */
-export const SCHEMA = 2;
+/** Version of these types. */
+export const SCHEMA = 3;
+
+/** Codes of the column `verdict`. */
+export const VERDICT = { sent: 0, marked: 1, dropped: 2 } as const;
+
+/** Colours of the variants, on white. */
+export const PALETTE = ["#0072b2", "#d55e00", "#007a5a", "#b2508f", "#b07a00", "#3a9bd9", "#555555"];
+
+/** Delays get a logarithmic axis if the medians of the variants differ by more than this factor. */
+export const LOG_BEYOND = 8;
 
 /** One or several runs (variants), drawn over each other. */
-export interface Report {
-  schema: 2;
+export type Report = {
+  /** Version of the types, `SCHEMA`. */
+  schema: number;
   /** The scenario's name. */
   title: string;
-  /** Program and version that wrote the report. */
+  /** The program that wrote the report, with its version. */
   generated_by: string;
-  /** What the two directions mean: `up` is from left to right. */
+  /** The hosts at the two ends of the path. */
   ends: Ends;
-  runs: Run[];
-}
+  /** The runs, in the order in which they are listed and coloured. */
+  runs: Array<Run>;
+};
 
-export interface Ends {
+/** The hosts at the two ends of the path. */
+export type Ends = {
+  /** The source of packets that go up. */
   left: string;
+  /** Their destination. */
   right: string;
-}
+};
 
-/** `up` carries packets from `ends.left` to `ends.right`. */
+/** The direction of packets on the path. */
 export type Direction = "up" | "down";
 
-/** A line of the scenario's description, such as "delay" and "10 ms each way". */
-export interface Fact {
+/** How a run was carried out. */
+export type Backend = "sim" | "live";
+
+/** One line that describes the scenario, such as "delay: 10 ms each way". */
+export type Fact = {
+  /** What the line describes. */
   label: string;
+  /** The description. */
   value: string;
-}
+};
 
 /** One execution of one variant of the scenario. */
-export interface Run {
+export type Run = {
   /** The variant's name, unique within a report. */
   name: string;
-  backend: "sim" | "live";
-  /** Link, delay, queue, flows, seed, versions, host, kernel ... in reading order. */
-  facts: Fact[];
+  /** How it was carried out. */
+  backend: Backend;
+  /**
+   * Link, delay, queue, flows, seed, versions, host, kernel ... in reading order. The page shows
+   * facts that all runs share once, and the others side by side.
+   */
+  facts: Array<Fact>;
+  /** Its duration. */
   duration_s: number;
-  /** Round trip of an empty path, as configured. */
+  /** Round-trip time of the empty path, as configured. */
   base_rtt_ms: number | null;
   /** Why the run ended early; `null` for a complete one. */
   partial: string | null;
-  /** Which bytes goodput counts, such as "TCP payload (1448 of 1514 bytes on the link)". */
+  /** The bytes that goodput counts, such as "TCP payload (1448 of 1514 bytes on the link)". */
   length_counted: string;
-  /** Each goodput value is an average over this long, ending at its time. */
+  /** Each goodput value is the average over a window of this length that ends at its time. */
   goodput_window_s: number;
-  /** Distance of two goodput values. */
+  /** Time between two goodput values. */
   goodput_step_s: number;
+  /** How accurate the emulation was. */
   accuracy: Accuracy;
-  /** What was expected of the run, and what came out; those that were not kept first. */
-  expectations: Expectation[];
+  /** How the queue compares with those of the other runs. */
+  judgement: Judgement;
+  /** The scenario's expectations and their outcomes, those not met first. */
+  expectations: Array<Expectation>;
   /** Totals per direction that carries load. */
-  directions: DirectionTotal[];
-  flows: Flow[];
-  pings: Ping[];
-  queues: Queue[];
-  /** How long the transfers took that were to carry a number of bytes. */
+  directions: Array<DirectionTotal>;
+  /** The flows, without pings. */
+  flows: Array<Flow>;
+  /** The probes. */
+  pings: Array<Ping>;
+  /** The queues of the path, in the order in which a packet meets them. */
+  queues: Array<Queue>;
+  /**
+   * Completion times of the transfers that had a fixed number of bytes to carry; `null` if there
+   * were none.
+   */
   completion_ms: Cdf | null;
-  /** What the repetitions came to; empty if there was one run. All else is that of the first. */
-  repeats: Repeat[];
-}
+  /**
+   * Figures over the repetitions of this run; empty if there was only one. Everything else is
+   * taken from the first repetition.
+   */
+  repeats: Array<Repeat>;
+};
+
+/** How a queue compares with the queues of runs that differ from its run in nothing else. */
+export type Judgement = {
+  /**
+   * The result in a few words, such as "best for calls". Empty if there is no queue to compare
+   * with.
+   */
+  outcome: string;
+  /** Whether the queue is the best for something. */
+  is_best: boolean;
+  /** The measured figures, in words. */
+  why: string;
+};
 
 /** A figure over the repetitions of a run. */
-export interface Repeat {
+export type Repeat = {
+  /** Its name. */
   figure: string;
-  /** `ms`, `Mbit/s`, `%`, or empty. */
+  /** `ms`, `Mbit/s`, `%`, or empty for a bare number. */
   unit: string;
-  /** Of each repetition that measured it. */
-  values: number[];
+  /** One value per repetition that measured it, in order. */
+  values: Array<number>;
+  /** Their median. */
   median: number;
-  /** The 95 % confidence interval of the mean. */
-  interval: number[] | null;
-}
+  /** The 95 % confidence interval of their mean; `null` for a single value. */
+  interval: [number, number] | null;
+};
 
-/** A bound of the scenario, and whether the run kept it. */
-export interface Expectation {
+/** One of the scenario's expectations and its outcome. */
+export type Expectation = {
   /** The figure's name, such as `ping.p50`. */
   metric: string;
-  /** What was measured, with its unit. */
+  /** The measured value with its unit. */
   measured: string | null;
   /** The bounds in words. */
   bounds: string;
+  /** Whether the measured value is within them. */
   passed: boolean;
-  /** The chart or section of the page that shows it. */
+  /** The chart or section of the page that shows the figure. */
   chart: string;
-}
+};
 
-/** How far the emulation itself was from what was asked of it. */
-export interface Accuracy {
-  /** Measured rate / configured rate - 1, over the time the link was busy. */
+/** How accurately the emulation did what it was configured to do. */
+export type Accuracy = {
+  /** Measured rate / configured rate - 1, while the link was busy. */
   rate_error: number | null;
-  /** How late packets left the delay line, after the instant they were due. */
+  /** Delay between the instant at which a packet was due to leave the delay line and its departure. */
   release_lateness_us: Quantiles | null;
-  /** Packets lost to anything but a queue, by reason. */
-  lost_elsewhere: Count[];
+  /** Packets lost outside the queues, by reason. */
+  lost_elsewhere: Array<Count>;
   /** Anything else the reader should know before trusting the numbers. */
-  notes: string[];
-}
+  notes: Array<string>;
+};
 
-export interface Quantiles {
+/** Some quantiles of a distribution, in the unit of the field's name. */
+export type Quantiles = {
   /** Number of samples. */
   count: number;
+  /** Median. */
   p50: number;
+  /** 95th percentile. */
   p95: number;
+  /** 99th percentile. */
   p99: number;
+  /** Largest sample. */
   max: number;
-}
+};
 
-export interface Count {
+/** A number of packets. */
+export type Count = {
+  /** Why they were marked, dropped or lost. */
   reason: string;
+  /** Their number. */
   packets: number;
-}
+};
 
-export interface DirectionTotal {
+/** Totals of all flows of one direction over the run. */
+export type DirectionTotal = {
+  /** The direction. */
   direction: Direction;
-  /** All flows of this direction together, over the run. */
+  /** Sum of the flows' goodputs. */
   goodput_mbps: number;
   /** Jain's index over the flows' goodputs; `null` with fewer than two flows. */
   jain: number | null;
-  /** The index over the bulk flows that were active in each window. */
+  /**
+   * The index over the bulk flows that were active in each window; `null` if there were never two
+   * at a time.
+   */
   jain_over_time: Series | null;
+  /** Delay against goodput, window by window. */
   tradeoff: Tradeoff | null;
-}
+};
 
-/** What goodput a queue gave for what delay: a point per window, and their Gaussian. */
-export interface Tradeoff {
+/**
+ * Goodput against delay (RFC 7928 section 2.7): one point per window, and the moments of the
+ * Gaussian whose ellipse of one standard deviation is drawn.
+ */
+export type Tradeoff = {
   /** Mean sojourn time of the packets that left in each window. */
-  delay_ms: number[];
+  delay_ms: Array<number>;
   /** Goodput of all flows in the same window. */
-  goodput_mbps: number[];
+  goodput_mbps: Array<number>;
+  /** Mean of the delays. */
   mean_delay_ms: number;
+  /** Mean of the goodputs. */
   mean_goodput_mbps: number;
+  /** Standard deviation of the delays. */
   delay_deviation_ms: number;
+  /** Standard deviation of the goodputs. */
   goodput_deviation_mbps: number;
-  /** -1 to 1. */
+  /** Correlation of delay and goodput, -1 to 1. */
   correlation: number;
-}
+};
 
-/** Values over time. Steps between values are at `time_s`, which increases. */
-export interface Series {
-  time_s: number[];
-  /** `null` is a gap. */
-  value: (number | null)[];
-  /** Number of values before thinning for the page (extremes kept); `null`: all are here. */
+/** Values over time. */
+export type Series = {
+  /** When each value was taken; ascending. */
+  time_s: Array<number>;
+  /** One value per time; `null` in JSON is a gap. */
+  value: Array<number | null>;
+  /**
+   * Number of values before the series was thinned for the page, which keeps the extremes; `null` if
+   * it was not.
+   */
   thinned_from: number | null;
-}
+};
 
-export interface Flow {
+/** One flow. */
+export type Flow = {
+  /** Its name in the scenario. */
   name: string;
   /** `tcp`, `udp`, `web` ... */
   kind: string;
   /** Congestion control, for TCP. */
   cc: string | null;
+  /** The direction of its payload. */
   direction: Direction;
+  /** Goodput in windows of `Run.goodput_window_s`. */
   goodput_mbps: Series;
+  /** Congestion window. */
   cwnd_segments: Series | null;
+  /** The sender's smoothed round-trip time. */
   srtt_ms: Series | null;
   /** Segments retransmitted so far. */
   retransmits: Series | null;
-}
+};
 
-/** Probes from one end to the other and back. Lost ones are gaps in the series. */
-export interface Ping {
+/** Probes from one end of the path to the other and back. Lost probes are gaps in the series. */
+export type Ping = {
+  /** Its name in the scenario. */
   name: string;
+  /** Number of probes sent. */
   sent: number;
+  /** Number of probes without an answer. */
   lost: number;
-  /** At the time each probe was sent. */
+  /** Round-trip time of each probe, at the time it was sent. */
   two_way_ms: Series;
-  /** From left to right; `null` where the ends share no clock. */
+  /** Delay from left to right; `null` if the ends share no clock. */
   up_ms: Series | null;
+  /** Delay from right to left; `null` if the ends share no clock. */
   down_ms: Series | null;
+  /** Quantiles of `Ping.two_way_ms`. */
   two_way: Quantiles | null;
+  /** Quantiles of `Ping.up_ms`. */
   up: Quantiles | null;
+  /** Quantiles of `Ping.down_ms`. */
   down: Quantiles | null;
-}
+};
 
-/** One queue in front of one link of the path. */
-export interface Queue {
+/** A queue in front of a link of the path. */
+export type Queue = {
+  /** Its name; the same queue has the same name in all runs. */
   name: string;
+  /** The direction of its packets. */
   direction: Direction;
-  /** The link's rate: a value holds until the next. */
+  /** The link's rate; each value holds until the next. */
   link_mbps: Series;
-  /** Bytes on the link / bytes that its rate allows, over the run, 0 to 1. */
+  /** Bytes sent over the link / bytes that its rate allows, over the run, 0 to 1. */
   utilisation: number | null;
+  /** Packets in the queue. */
   backlog_packets: Series;
+  /** Bytes in the queue. */
   backlog_bytes: Series;
   /** The AQM's own variables over time. */
-  state: State[];
+  state: Array<State>;
   /** Packets that left through the link. */
   sent: number;
-  marks: Count[];
-  drops: Count[];
+  /** CE marks set here, by reason. */
+  marks: Array<Count>;
+  /** Packets dropped here, by reason. */
+  drops: Array<Count>;
   /** Sojourn time of the packets that left through the link. */
   sojourn_ms: Quantiles | null;
+  /**
+   * Distribution of the sojourn times. `null` if it is to be computed from `packets`, which must
+   * then be complete.
+   */
   sojourn_cdf: Cdf | null;
+  /** What happened to each packet. */
   packets: Packets;
-}
+};
 
-export interface State {
+/** One of an AQM's variables over time. */
+export type State = {
+  /** Its name in the algorithm. */
   name: string;
   /** Empty for a bare number. */
   unit: string;
+  /** Its values over time. */
   series: Series;
-}
+};
 
 /** Points of an empirical distribution: a share `fraction` of `count` samples is at most `value`. */
-export interface Cdf {
+export type Cdf = {
+  /** Number of samples. */
   count: number;
-  value: number[];
-  fraction: number[];
-}
+  /** Ascending. */
+  value: Array<number>;
+  /** Ascending, up to 1. */
+  fraction: Array<number>;
+};
 
 /**
- * Per-packet columns, ordered by `at_ns`. On the wire each is a packed column (see `packed.ts`);
- * `reason` indexes `reasons`, `flow` indexes `flows`.
+ * One column per property of the packets, each packed into a string in JSON. The page receives the
+ * packets in order of time; elsewhere their order is arbitrary.
  */
-export interface Packets {
-  flows: string[];
-  /** Why a packet was marked or dropped. */
-  reasons: string[];
-  /** Number of packets before thinning for the page; `null`: all are here. */
+export type Packets = {
+  /** Names of the flows, including pings. */
+  flows: Array<string>;
+  /** Reasons for which packets were marked or dropped. */
+  reasons: Array<string>;
+  /** Number of packets before thinning for the page; `null` if all are here. */
   thinned_from: number | null;
-  /** When the packet left the queue: was sent, or dropped. */
-  at_ns: Float64Array;
-  /** How long it had waited by then. */
-  sojourn_ns: Float64Array;
-  size_bytes: Float64Array;
-  flow: Float64Array;
-  /** See `VERDICT`. */
-  verdict: Float64Array;
-  /** Meaningless for a packet that was sent unmarked. */
-  reason: Float64Array;
-}
+  /** When each packet was sent or dropped. */
+  at_ns: string;
+  /** How long each packet had been in the queue by then. */
+  sojourn_ns: string;
+  /** The length of each packet on the link. */
+  size_bytes: string;
+  /** The flow of each packet, as an index into `flows`. */
+  flow: string;
+  /** What happened to each packet, as a code. */
+  verdict: string;
+  /** Why each packet was marked or dropped, as an index into `reasons`; meaningless for others. */
+  reason: string;
+};
 
-/** Codes of the column `verdict`. */
-export const VERDICT = { sent: 0, marked: 1, dropped: 2 } as const;
+/** All runs of a folder. */
+export type Index = {
+  /** Version of the types, `SCHEMA`. */
+  schema: number;
+  /** The program that wrote the page, with its version. */
+  generated_by: string;
+  /** How each algorithm does over all scenarios, the best first. */
+  overall: Array<AlgorithmSummary>;
+  /** The scenarios, in order of their paths. */
+  scenarios: Array<IndexedScenario>;
+};
 
-const direction: Decoder<Direction> = oneOf("up", "down");
-const count: Decoder<Count> = object({ reason: text, packets: int });
-const quantiles: Decoder<Quantiles> = object({ count: int, p50: num, p95: num, p99: num, max: num });
-const series: Decoder<Series> = object({
-  time_s: list(num),
-  value: list(nullable(num)),
-  thinned_from: nullable(int),
-});
-const cdf: Decoder<Cdf> = object({ count: int, value: list(num), fraction: list(num) });
-const tradeoff: Decoder<Tradeoff> = object({
-  delay_ms: list(num),
-  goodput_mbps: list(num),
-  mean_delay_ms: num,
-  mean_goodput_mbps: num,
-  delay_deviation_ms: num,
-  goodput_deviation_mbps: num,
-  correlation: num,
-});
-const flow: Decoder<Flow> = object({
-  name: text,
-  kind: text,
-  cc: nullable(text),
-  direction,
-  goodput_mbps: series,
-  cwnd_segments: nullable(series),
-  srtt_ms: nullable(series),
-  retransmits: nullable(series),
-});
-const ping: Decoder<Ping> = object({
-  name: text,
-  sent: int,
-  lost: int,
-  two_way_ms: series,
-  up_ms: nullable(series),
-  down_ms: nullable(series),
-  two_way: nullable(quantiles),
-  up: nullable(quantiles),
-  down: nullable(quantiles),
-});
-const packets: Decoder<Packets> = object({
-  flows: list(text),
-  reasons: list(text),
-  thinned_from: nullable(int),
-  at_ns: packedColumn,
-  sojourn_ns: packedColumn,
-  size_bytes: packedColumn,
-  flow: packedColumn,
-  verdict: packedColumn,
-  reason: packedColumn,
-});
-const queue: Decoder<Queue> = object({
-  name: text,
-  direction,
-  link_mbps: series,
-  utilisation: nullable(num),
-  backlog_packets: series,
-  backlog_bytes: series,
-  state: list(object<State>({ name: text, unit: text, series })),
-  sent: int,
-  marks: list(count),
-  drops: list(count),
-  sojourn_ms: nullable(quantiles),
-  sojourn_cdf: nullable(cdf),
-  packets,
-});
-const run: Decoder<Run> = object({
-  name: text,
-  backend: oneOf("sim", "live"),
-  facts: list(object<Fact>({ label: text, value: text })),
-  duration_s: num,
-  base_rtt_ms: nullable(num),
-  partial: nullable(text),
-  length_counted: text,
-  goodput_window_s: num,
-  goodput_step_s: num,
-  accuracy: object<Accuracy>({
-    rate_error: nullable(num),
-    release_lateness_us: nullable(quantiles),
-    lost_elsewhere: list(count),
-    notes: list(text),
-  }),
-  expectations: list(
-    object<Expectation>({ metric: text, measured: nullable(text), bounds: text, passed: flag, chart: text }),
-  ),
-  directions: list(
-    object<DirectionTotal>({
-      direction,
-      goodput_mbps: num,
-      jain: nullable(num),
-      jain_over_time: nullable(series),
-      tradeoff: nullable(tradeoff),
-    }),
-  ),
-  flows: list(flow),
-  pings: list(ping),
-  queues: list(queue),
-  completion_ms: nullable(cdf),
-  repeats: list(
-    object<Repeat>({
-      figure: text,
-      unit: text,
-      values: list(num),
-      median: num,
-      interval: nullable(list(num)),
-    }),
-  ),
-});
-const report: Decoder<Report> = object({
-  schema: literal(SCHEMA),
-  title: text,
-  generated_by: text,
-  ends: object<Ends>({ left: text, right: text }),
-  runs: list(run),
-});
+/** How an algorithm does over all scenarios in which it competes with others. */
+export type AlgorithmSummary = {
+  /** Its name. */
+  algorithm: string;
+  /** The result, in words. */
+  sentence: string;
+};
 
-/** Checks parsed JSON against the contract; throws with the path of the first thing that does not fit. */
-export function decodeReport(json: unknown): Report {
-  return within(() => "report", report, json);
-}
+/** A scenario of the index. */
+export type IndexedScenario = {
+  /** Its folder below that of the index, unique. */
+  path: string;
+  /** Its title. */
+  title: string;
+  /** Its description. */
+  about: string | null;
+  /** Relative URL of the report of all its runs. */
+  link: string | null;
+  /** Duration that the traces of its variants span. */
+  duration_s: number;
+  /** Its variants on each backend. */
+  variants: Array<IndexedVariant>;
+};
+
+/** The runs of a variant of a scenario on one backend. Figures are medians over the runs. */
+export type IndexedVariant = {
+  /** Its name. */
+  name: string;
+  /** How it was carried out. */
+  backend: Backend;
+  /** Relative URL of the report of its first run. */
+  link: string | null;
+  /** Number of runs. */
+  runs: number;
+  /** Why a run ended early; `null` if all are complete. */
+  partial: string | null;
+  /** How its queue compares with those of the other variants. */
+  judgement: Judgement;
+  /** Goodput of all flows together. */
+  goodput_mbps: number | null;
+  /** Share of the link that was used, 0 to 1. */
+  utilisation: number | null;
+  /** What the delays were measured on. */
+  delay_of: DelayOf;
+  /** Median delay. */
+  delay_p50_ms: number | null;
+  /** 95th percentile of the delay. */
+  delay_p95_ms: number | null;
+  /** Jain's index over the flows' goodputs. */
+  jain: number | null;
+  /** Packets dropped, in both directions. */
+  drops: number;
+  /** Packets marked, in both directions. */
+  marks: number;
+  /** Number of expectations that were met. */
+  expectations_met: number;
+  /** The expectations that were not met, in words. */
+  expectations_unmet: Array<string>;
+  /** A small picture of the first run. */
+  trace: Trace;
+};
+
+/** A curve over time, reduced to its smallest and largest value in each of equally long columns. */
+export type Trace = {
+  /** What the curve shows. */
+  of: TraceOf;
+  /** Smallest value of each column; `null` if it holds none. */
+  low: Array<number | null>;
+  /** Largest value of each column; `null` if it holds none. */
+  high: Array<number | null>;
+};
+
+/** What delays are measured on. */
+export type DelayOf = "pings" | "packets";
+
+/** What a curve shows. */
+export type TraceOf = "ping" | "backlog";

@@ -1,9 +1,36 @@
 /**
- * Packed columns: whole numbers, each stored as the difference from the one before it, zigzag
- * coded (0, -1, 1, -2 ... become 0, 1, 2, 3 ...) in little-endian base-128 groups whose high bit
- * says "more follows", and the bytes as base64. Exact for differences below 2^52 (52 days in ns).
+ * Packed columns of whole numbers. Each number is stored as the difference from its predecessor,
+ * zigzag coded (0, -1, 1, -2 ... become 0, 1, 2, 3 ...), in little-endian groups of seven bits whose
+ * high bit says "more follows". The bytes are written as base64. Exact for differences below 2^52
+ * (52 days in ns).
  */
+import type { Packets } from "./model.ts";
+
 const MORE = 0x80;
+
+/** The unpacked columns of `Packets`. */
+export type Columns = Record<
+  "at_ns" | "sojourn_ns" | "size_bytes" | "flow" | "verdict" | "reason",
+  Float64Array
+>;
+
+const unpacked = new WeakMap<Packets, Columns>();
+
+/** Unpacks the columns of packets, once. */
+export function columnsOf(packets: Packets): Columns {
+  const known = unpacked.get(packets);
+  if (known !== undefined) return known;
+  const columns: Columns = {
+    at_ns: unpack(packets.at_ns),
+    sojourn_ns: unpack(packets.sojourn_ns),
+    size_bytes: unpack(packets.size_bytes),
+    flow: unpack(packets.flow),
+    verdict: unpack(packets.verdict),
+    reason: unpack(packets.reason),
+  };
+  unpacked.set(packets, columns);
+  return columns;
+}
 
 export function unpack(packed: string): Float64Array {
   const bytes = fromBase64(packed);
@@ -12,7 +39,7 @@ export function unpack(packed: string): Float64Array {
   const column = new Float64Array(length);
   let at = 0;
   let previous = 0;
-  // Multiplication, not shifts: a difference may be longer than 32 bits.
+  // Multiplied instead of shifted: a difference may be longer than 32 bits.
   let zigzag = 0;
   let scale = 1;
   for (const byte of bytes) {
@@ -54,7 +81,7 @@ export function fromBase64(encoded: string): Uint8Array<ArrayBuffer> {
 }
 
 export function toBase64(bytes: Uint8Array): string {
-  // In pieces: the argument list of `fromCharCode` is limited.
+  // In pieces, because the argument list of `fromCharCode` is limited.
   const pieces: string[] = [];
   for (let at = 0; at < bytes.length; at += 0x8000) {
     pieces.push(String.fromCharCode(...bytes.subarray(at, at + 0x8000)));

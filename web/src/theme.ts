@@ -1,9 +1,11 @@
 /**
  * Colours. Variants take the Okabe-Ito palette, which stays distinct under the common kinds of
- * colour blindness, darkened or lightened for the background; from the eighth variant on the
- * colours repeat with dashed lines, so that colour is never the only difference.
+ * colour blindness, darkened or lightened for the background. From the eighth variant on, the colours
+ * repeat with dashed lines.
  */
-const LIGHT = ["#0072b2", "#d55e00", "#007a5a", "#b2508f", "#b07a00", "#3a9bd9", "#555555"];
+import { PALETTE } from "./model.ts";
+
+const LIGHT = PALETTE;
 const DARK = ["#56b4e9", "#ff8b3d", "#2fc79b", "#e79ac5", "#f0b429", "#9fd3f5", "#bdbdbd"];
 const DASHES: (number[] | undefined)[] = [undefined, [8, 4], [2, 3], [10, 3, 2, 3]];
 
@@ -36,22 +38,22 @@ export function variantColor(index: number): string {
   return palette[index % palette.length] as string;
 }
 
-/** Dash pattern of a line: the variant's round through the palette, then the flow's place. */
+/** Dash pattern of a line, by how often the palette has repeated and by the position of the flow. */
 export function dashes(variant: number, flow = 0): number[] | undefined {
   return DASHES[(Math.floor(variant / LIGHT.length) + flow) % DASHES.length];
 }
 
-/** CSS custom property names of the variants, for the parts that are not drawn on a canvas. */
+/** CSS custom property of a variant's colour, for the parts that are not drawn on a canvas. */
 export function variantVariable(index: number): string {
   return `var(--variant-${index % LIGHT.length})`;
 }
 
-/** Calls back when the colours change: system setting, or paper instead of a screen. */
+/** Calls back when the colours change: with the system setting, and for printing. */
 export function onThemeChange(callback: () => void): void {
   watchers.push(callback);
 }
 
-function tell(): void {
+function notify(): void {
   for (const watcher of watchers) watcher();
 }
 
@@ -64,14 +66,14 @@ function setVariables(): void {
 export function watchTheme(): void {
   setVariables();
   onThemeChange(setVariables);
-  darkQuery.addEventListener("change", tell);
+  darkQuery.addEventListener("change", notify);
   addEventListener("beforeprint", () => {
     printing = true;
-    tell();
+    notify();
   });
   addEventListener("afterprint", () => {
     printing = false;
-    tell();
+    notify();
   });
 }
 

@@ -1,7 +1,8 @@
-// Opens a report from disk in headless Chromium and fails unless it draws, zooms, toggles and
-// explains itself without touching a network. Keeps screenshots in artifacts/.
+// Opens pages from disk in headless Chromium and keeps screenshots in artifacts/. A report must draw,
+// zoom, toggle variants and show tooltips; an index must draw its tables and pictures, and its links
+// must lead to its sections. Neither may touch a network.
 //
-//   node test/screenshot.mjs [REPORT.html] [--out DIR]
+//   node test/screenshot.mjs [PAGE.html ...] [--out DIR]
 //
 // Needs Chromium (`apt-get install chromium`), or its path in CHROMIUM.
 import { existsSync } from "node:fs";
@@ -13,7 +14,8 @@ import { chromium } from "playwright-core";
 
 const { values, positionals } = parseArgs({ options: { out: { type: "string" } }, allowPositionals: true });
 const here = (path) => fileURLToPath(new URL(path, import.meta.url));
-const report = resolve(positionals[0] ?? here("../dist/sample.html"));
+const samples = ["../dist/sample.html", "../dist/sample-index.html"].map(here);
+const pages = (positionals.length > 0 ? positionals : samples).map((path) => resolve(path));
 const out = resolve(values.out ?? here("../../artifacts"));
 const browserPath = [
   process.env.CHROMIUM,
@@ -23,8 +25,10 @@ const browserPath = [
 ].find((path) => path !== undefined && existsSync(path));
 
 const failures = [];
+let visited = "";
+const fail = (sentence) => failures.push(`${visited}: ${sentence}`);
 const check = (holds, sentence) => {
-  if (!holds) failures.push(sentence);
+  if (!holds) fail(sentence);
 };
 
 /** Share of the canvas that is coloured, not grey: lines and points, as opposed to axes and text. */
@@ -57,19 +61,19 @@ const drawnFigures = async (page) => {
 const settled = (page) =>
   page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
 
-async function open(context, page) {
+async function open(context, page, file) {
   page.on("console", (message) => {
-    if (["error", "warning"].includes(message.type())) failures.push(`console: ${message.text()}`);
+    if (["error", "warning"].includes(message.type())) fail(`console: ${message.text()}`);
   });
-  page.on("pageerror", (error) => failures.push(`exception: ${error.message}`));
+  page.on("pageerror", (error) => fail(`exception: ${error.message}`));
   context.on("request", (request) => {
     const url = request.url();
-    if (url !== pathToFileURL(report).href && !url.startsWith("data:") && !url.startsWith("blob:")) {
-      failures.push(`the report asked for ${url}`);
+    if (url !== pathToFileURL(file).href && !url.startsWith("data:") && !url.startsWith("blob:")) {
+      fail(`the page asked for ${url}`);
     }
   });
   const begun = performance.now();
-  await page.goto(pathToFileURL(report).href);
+  await page.goto(pathToFileURL(file).href);
   await page.waitForSelector('#page[data-state="drawn"]', { timeout: 30_000 });
   await settled(page);
   return performance.now() - begun;
@@ -89,9 +93,34 @@ async function checkDrawn(page) {
   );
   const variants = (await page.$$(".toggle")).length;
   check(bars > 0 || variants === 1, "no bar of the totals has a width");
+  return figures;
+}
+
+async function checkWidth(page) {
   const overflow = await page.evaluate(() => document.scrollingElement.scrollWidth - innerWidth);
   check(overflow <= 0, `the page is ${overflow} px wider than the window`);
-  return figures;
+}
+
+async function checkIndex(page) {
+  const scenarios = await page.$$(".scenario");
+  check(scenarios.length > 0, "the index shows no scenario");
+  for (const scenario of scenarios) {
+    const id = await scenario.getAttribute("id");
+    const [rows, pictures, sentences] = await Promise.all(
+      ["tbody tr", ".spark path:not([d=''])", ".judgements li"].map(
+        async (selector) => (await scenario.$$(selector)).length,
+      ),
+    );
+    check(
+      rows > 0 && pictures > 0 && sentences > 0,
+      `${id}: ${rows} rows, ${pictures} pictures, ${sentences} sentences`,
+    );
+  }
+  for (const link of await page.$$("nav a")) {
+    const target = await link.evaluate((a) => document.getElementById(decodeURI(a.hash.slice(1)))?.id ?? "");
+    check(target !== "", `no section for the link ${await link.getAttribute("href")}`);
+  }
+  return scenarios.length;
 }
 
 async function checkZoom(page, figures) {
@@ -120,14 +149,14 @@ async function checkZoom(page, figures) {
   }
   await page.mouse.dblclick(box.x + box.width * 0.5, y);
   await settled(page);
-  check(String(await range(page)) === String([from, to]), "double click did not show all again");
+  check(String(await range(page)) === String([from, to]), "a double click did not reset the zoom");
 
   await (await timeCharts[0].figure.$(".plot")).focus();
   await page.keyboard.press("+");
   const [keyFrom, keyTo] = await range(page);
   check(near(keyTo - keyFrom, (to - from) / 2), "the plus key did not halve the visible time");
   await page.keyboard.press("0");
-  check(String(await range(page)) === String([from, to]), "the 0 key did not show all again");
+  check(String(await range(page)) === String([from, to]), "the 0 key did not reset the zoom");
 }
 
 async function checkToggle(page, figures) {
@@ -172,11 +201,11 @@ async function checkHover(page, figures) {
       text = await figure.$eval(".tooltip", (tooltip) => (tooltip.hidden ? "" : tooltip.textContent));
       if (text !== "") break;
     }
-    check(/\d/.test(text), `hovering over chart ${id} explained nothing`);
+    check(/\d/.test(text), `hovering over chart ${id} showed no tooltip`);
   }
 }
 
-/** A line is brought out when the pointer is on it: looked for by trying heights. */
+/** The line under the pointer is highlighted; its height is found by trying. */
 async function checkFocus(page, figures) {
   const chart = figures.find(({ id }) => id === "ping") ?? figures[0];
   const target = await chart.figure.$(".u-over");
@@ -187,7 +216,7 @@ async function checkFocus(page, figures) {
     await page.mouse.move(box.x + box.width * 0.5, box.y + box.height * share);
     focused = (await chart.figure.$$(".tooltip .focused")).length;
   }
-  check(focused === 1, `no line of chart ${chart.id} is brought out under the pointer`);
+  check(focused === 1, `no line of chart ${chart.id} is highlighted under the pointer`);
 }
 
 const views = [
@@ -213,12 +242,40 @@ const views = [
   },
 ];
 
+async function visit(browser, file) {
+  const name = basename(file, ".html");
+  visited = basename(file);
+  for (const { name: view, width, height, ...options } of views) {
+    const context = await browser.newContext({ viewport: { width, height }, offline: true, ...options });
+    const page = await context.newPage();
+    const took = await open(context, page, file);
+    await checkWidth(page);
+    await page.screenshot({ path: `${out}/${name}-${view}.png`, fullPage: true });
+    if ((await page.$("#charts")) === null) {
+      const drawn = await checkIndex(page);
+      if (view === "1280-light") console.log(`${drawn} scenarios drawn in ${basename(file)}`);
+      await context.close();
+      continue;
+    }
+    const figures = await checkDrawn(page);
+    if (view === "1280-light") {
+      console.log(`${figures.length} charts drawn ${Math.round(took)} ms after opening ${basename(file)}`);
+      await checkHover(page, figures);
+      await checkFocus(page, figures);
+      await page.screenshot({ path: `${out}/${name}-hover.png` });
+      await checkZoom(page, figures);
+      await checkToggle(page, figures);
+      await page.pdf({ path: `${out}/${name}.pdf`, format: "A4" });
+    }
+    await context.close();
+  }
+}
+
 async function main() {
   if (browserPath === undefined) {
     throw new Error("no Chromium found: apt-get install chromium, or set CHROMIUM to its path");
   }
   await mkdir(out, { recursive: true });
-  const name = basename(report, ".html");
   const browser = await chromium.launch({
     executablePath: browserPath,
     args: [
@@ -231,29 +288,11 @@ async function main() {
     ],
   });
   try {
-    for (const { name: view, width, height, ...options } of views) {
-      const context = await browser.newContext({ viewport: { width, height }, offline: true, ...options });
-      const page = await context.newPage();
-      const took = await open(context, page);
-      const figures = await checkDrawn(page);
-      await page.screenshot({ path: `${out}/${name}-${view}.png`, fullPage: true });
-      if (view === "1280-light") {
-        console.log(
-          `${figures.length} charts drawn ${Math.round(took)} ms after opening ${basename(report)}`,
-        );
-        await checkHover(page, figures);
-        await checkFocus(page, figures);
-        await page.screenshot({ path: `${out}/${name}-hover.png` });
-        await checkZoom(page, figures);
-        await checkToggle(page, figures);
-        await page.pdf({ path: `${out}/${name}.pdf`, format: "A4" });
-      }
-      await context.close();
-    }
+    for (const file of pages) await visit(browser, file);
   } finally {
     await browser.close();
   }
-  if (failures.length > 0) throw new Error(`${report}:\n  ${[...new Set(failures)].join("\n  ")}`);
+  if (failures.length > 0) throw new Error([...new Set(failures)].join("\n"));
   console.log(`screenshots in ${out}`);
 }
 

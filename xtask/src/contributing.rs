@@ -169,7 +169,7 @@ fn rename_version(path: &Path) -> Result<(), String> {
     write(path, &format!("{before}{version}{after}"))
 }
 
-/// Copies what git knows or would take in, and the web page that the laboratory embeds. The copy's
+/// Copies what git knows or would take in, and the web pages that the laboratory embeds. The copy's
 /// time stamps are those of the source, so that cargo builds only what changed since the last time.
 fn copy_workspace(root: &Path, copy: &Path) -> Result<(), String> {
     if copy.exists() {
@@ -178,7 +178,8 @@ fn copy_workspace(root: &Path, copy: &Path) -> Result<(), String> {
     let mut list = Command::new("git");
     list.args(["ls-files", "-co", "--exclude-standard"]);
     let files = run(list.current_dir(root))?;
-    for file in files.lines().chain(["web/dist/report.html"]) {
+    let pages = ["web/dist/report.html", "web/dist/index.html"];
+    for file in files.lines().chain(pages) {
         let (from, to) = (root.join(file), copy.join(file));
         if from.is_file() {
             let folder = to.parent().expect("a file is in a folder");

@@ -76,7 +76,7 @@ pub struct Experiment {
     pub runs: Vec<PathBuf>,
     /// Kinds of picture.
     #[serde(default)]
-    pub figures: Vec<Kind>,
+    pub figures: Vec<FigureKind>,
     /// Numbers to compare.
     #[serde(default)]
     pub number: Vec<Number>,
@@ -100,28 +100,6 @@ pub struct Number {
     /// Why ours agrees or differs, if that is not said of the whole experiment.
     #[serde(default)]
     pub why: String,
-}
-
-/// The pictures that a page can have.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Goodput, ping, sojourn times and backlog.
-    Time,
-    /// Goodput, congestion window and smoothed RTT of every flow.
-    Flows,
-    /// Every packet and the AQM's state.
-    State,
-    /// Distributions.
-    Distribution,
-    /// Fairness over time.
-    Fairness,
-    /// Goodput against delay.
-    Tradeoff,
-    /// Delays as boxes.
-    Box,
-    /// Totals as bars.
-    Totals,
 }
 
 /// Why there is no page.
@@ -297,7 +275,7 @@ impl Writer<'_> {
                 let figure = Figure {
                     width: 800,
                     flows: FlowLines::Auto,
-                    ..Figure::of(kind.figure()).bare()
+                    ..Figure::of(*kind).bare()
                 };
                 let fail = |error| ReproductionError::Figure {
                     name: name.clone(),
@@ -472,34 +450,6 @@ fn spread(values: &[f64], show: impl Fn(f64) -> String) -> String {
                 (least, most) if least == most => format!("{median} ({count} runs)"),
                 (least, most) => format!("{median} ({least} to {most}, {count} runs)"),
             }
-        }
-    }
-}
-
-impl Kind {
-    const fn figure(self) -> FigureKind {
-        match self {
-            Kind::Time => FigureKind::Time,
-            Kind::Flows => FigureKind::Flows,
-            Kind::State => FigureKind::State,
-            Kind::Distribution => FigureKind::Distribution,
-            Kind::Fairness => FigureKind::Fairness,
-            Kind::Tradeoff => FigureKind::Tradeoff,
-            Kind::Box => FigureKind::Box,
-            Kind::Totals => FigureKind::Totals,
-        }
-    }
-
-    const fn word(self) -> &'static str {
-        match self {
-            Kind::Time => "time",
-            Kind::Flows => "flows",
-            Kind::State => "state",
-            Kind::Distribution => "distribution",
-            Kind::Fairness => "fairness",
-            Kind::Tradeoff => "tradeoff",
-            Kind::Box => "box",
-            Kind::Totals => "totals",
         }
     }
 }

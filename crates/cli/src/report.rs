@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use sluice_lab::table;
 use sluice_recording::PAGE;
 use sluice_recording::metrics::measure;
@@ -31,8 +32,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", group = "picture")]
     png: Option<PathBuf>,
     /// What the picture shows
-    #[arg(long, value_enum, default_value_t = Kind::Time)]
-    figure: Kind,
+    #[arg(long, value_parser = figure_kinds(), default_value = FigureKind::Time.word())]
+    figure: FigureKind,
     /// Draw the picture without title and caption, for a text that sets its own
     #[arg(long, requires = "picture")]
     bare: bool,
@@ -44,27 +45,10 @@ pub struct Args {
     json: bool,
 }
 
-/// The pictures that there are.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Kind {
-    /// Goodput, delays with drops and marks, and backlog over time
-    Time,
-    /// Distributions of the delays and of flow completion times
-    Distribution,
-    /// The same from the other end: the share above, both axes logarithmic
-    Tail,
-    /// Goodput, congestion window and smoothed RTT of every flow
-    Flows,
-    /// Every packet's delay, and what the AQM remembered at the same time
-    State,
-    /// Jain's index over time
-    Fairness,
-    /// Goodput against delay, with the ellipse of one standard deviation
-    Tradeoff,
-    /// Delays as boxes
-    Box,
-    /// Goodput, ping, drops and marks as bars
-    Totals,
+/// The kinds of figures, by name.
+fn figure_kinds() -> impl TypedValueParser<Value = FigureKind> {
+    let value = |kind: FigureKind| PossibleValue::new(kind.word()).help(kind.about());
+    PossibleValuesParser::new(FigureKind::ALL.map(value)).try_map(|word| word.parse::<FigureKind>())
 }
 
 /// Why nothing was drawn.
@@ -121,17 +105,7 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
         recordings.extend(open_all(folder)?);
     }
     let report = report_of(&recordings.iter().collect::<Vec<_>>())?;
-    let figure = Figure::of(match args.figure {
-        Kind::Time => FigureKind::Time,
-        Kind::Distribution => FigureKind::Distribution,
-        Kind::Tail => FigureKind::Tail,
-        Kind::Flows => FigureKind::Flows,
-        Kind::State => FigureKind::State,
-        Kind::Fairness => FigureKind::Fairness,
-        Kind::Tradeoff => FigureKind::Tradeoff,
-        Kind::Box => FigureKind::Box,
-        Kind::Totals => FigureKind::Totals,
-    });
+    let figure = Figure::of(args.figure);
     let figure = if args.bare { figure.bare() } else { figure };
     // Everything is read and drawn before anything is written; recordings are not touched.
     let results = recordings

@@ -6,6 +6,9 @@ use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::DeflateDecoder;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -281,6 +284,17 @@ fn a_picture_of_another_format_is_refused_before_anything_is_drawn() {
     assert!(!place.path("a.jpg").exists());
 }
 
+/// The model inside a page: JSON, raw deflate, base64.
+fn embedded(page: &str) -> Value {
+    let (_, rest) = page
+        .split_once("<script id=\"model\" type=\"application/octet-stream\">")
+        .expect("the page has a place for its model");
+    let (encoded, _) = rest.split_once("</script>").expect("scripts end");
+    let deflated = STANDARD.decode(encoded).expect("base64");
+    let inflated = DeflateDecoder::new(deflated.as_slice());
+    serde_json::from_reader(inflated).expect("JSON")
+}
+
 #[test]
 fn two_sets_of_runs_are_compared_and_indexed() {
     let place = Place::new();
@@ -300,7 +314,15 @@ fn two_sets_of_runs_are_compared_and_indexed() {
     let output = place.run(&["index", "."]);
     assert_eq!(text(&output.stdout), "index: ./index.html\n");
     let page = fs::read_to_string(place.path("index.html")).expect("the page");
-    assert!(page.contains("href=\"a/codel/report.html\""), "{page}");
+    let index = embedded(&page);
+    let scenarios = index["scenarios"].as_array().expect("scenarios");
+    let variants = scenarios
+        .iter()
+        .flat_map(|scenario| scenario["variants"].as_array().expect("variants"));
+    let links: Vec<&str> = variants
+        .filter_map(|variant| variant["link"].as_str())
+        .collect();
+    assert!(links.contains(&"a/codel/report.html"), "{links:?}");
 }
 
 #[test]

@@ -8,9 +8,6 @@ use sluice_net::Clock;
 use sluice_net::namespace::Offloads;
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::{Interest, PacketPort, Pool, PoolSize, Port, Spin, Waiter, Watch};
-use sluice_wire::frame::{
-    Checksums, FlowHasher, Link, SuperPacket, VnetHeader, parse_head, set_ce,
-};
 use sluice_wire::frame::{FlowHasher, Link, SuperPacket, VnetHeader, parse_head, set_ce};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

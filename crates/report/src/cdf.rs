@@ -3,8 +3,8 @@
 use super::model::{Cdf, Packets, Verdict};
 
 impl Cdf {
-    /// The distribution of samples. Up to 1000 different values each is a point; of more, points
-    /// stay at every 500th of the samples, and ten per decade towards the rarest.
+    /// Returns the distribution of samples. Up to 1000 different values are one point each. Of more,
+    /// 500 points at equal shares are kept, and ten per decade towards the tail.
     pub fn of(mut samples: Vec<f64>) -> Self {
         samples.retain(|sample| sample.is_finite());
         samples.sort_by(f64::total_cmp);
@@ -13,7 +13,7 @@ impl Cdf {
             count: count as u64,
             ..Cdf::default()
         };
-        // The last place of each value, which is where its share of "at most" is reached.
+        // The last index of each value: the samples up to there do not exceed it.
         let mut last: Vec<usize> = (0..count)
             .filter(|&at| samples.get(at + 1) != Some(&samples[at]))
             .collect();
@@ -37,13 +37,13 @@ impl Cdf {
         cdf
     }
 
-    /// The smallest value that at least the share `fraction` of the samples does not exceed.
+    /// Returns the smallest value that at least the share `fraction` of the samples does not exceed.
     pub fn quantile(&self, fraction: f64) -> Option<f64> {
         let at = self.fraction.partition_point(|share| *share < fraction);
         self.value.get(at).copied()
     }
 
-    /// The distribution of the sojourn times of the packets that left through the link, in ms.
+    /// Returns the distribution of the sojourn times of the packets that were sent, in ms.
     pub fn of_sojourn(packets: &Packets) -> Self {
         Cdf::of(
             packets

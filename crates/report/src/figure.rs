@@ -1,7 +1,7 @@
-//! Static pictures for papers and READMEs: the page's main charts as one SVG.
+//! Static pictures for papers and READMEs: the main charts of the page as one SVG.
 //!
-//! plotters lays out and draws. It works in whole pixels, so figures are drawn several times larger
-//! and shown through a view box; text is measured with the font that [`super::png`] also draws with.
+//! plotters does the layout and the drawing. It works in whole pixels, so figures are drawn several
+//! times larger and scaled by a view box. Text is measured with the font that [`super::png`] uses.
 
 mod compare;
 mod panel;
@@ -10,37 +10,41 @@ mod select;
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use serde::Deserialize;
 use thiserror::Error;
 
 use self::panel::Panel;
+#[cfg(test)]
+pub(super) use self::select::LOG_BEYOND;
 use super::model::Report;
 
-/// What to draw.
+/// A figure to draw.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Which charts.
+    /// The charts that it shows.
     pub kind: FigureKind,
     /// Width in CSS pixels, [`Figure::WIDTHS`]; the height follows from the panels.
     pub width: u32,
     /// Whether flows have lines of their own.
     pub flows: FlowLines,
-    /// Whether title and caption are part of the picture, or are left to the paper.
+    /// Whether title and caption are part of the picture. A paper sets its own.
     pub captioned: bool,
 }
 
-/// Which charts a figure shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The charts that a figure shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum FigureKind {
-    /// Goodput, ping, sojourn time of every packet with drops and marks, and backlog, above each
-    /// other on one time axis.
+    /// Goodput, ping, sojourn time of every packet with drops and marks, and backlog, stacked on one
+    /// time axis.
     Time,
     /// Distributions of ping and sojourn time, side by side.
     Distribution,
-    /// The same from the other end: the share of samples above, both axes logarithmic.
+    /// The same distributions seen from the tail: the share of samples above, on logarithmic axes.
     Tail,
-    /// Goodput, congestion window and smoothed RTT of every flow, above each other.
+    /// Goodput, congestion window and smoothed RTT of every flow, stacked.
     Flows,
-    /// Sojourn time of every packet with drops and marks, and below it what the AQM remembers.
+    /// Sojourn time of every packet with drops and marks, and below it the variables of the AQM.
     State,
     /// Fairness over time.
     Fairness,
@@ -53,18 +57,92 @@ pub enum FigureKind {
 }
 
 impl FigureKind {
-    /// Whether its charts share one time axis and stand above each other; otherwise they stand side by
-    /// side.
+    /// All kinds.
+    pub const ALL: [FigureKind; 9] = [
+        FigureKind::Time,
+        FigureKind::Distribution,
+        FigureKind::Tail,
+        FigureKind::Flows,
+        FigureKind::State,
+        FigureKind::Fairness,
+        FigureKind::Tradeoff,
+        FigureKind::Box,
+        FigureKind::Totals,
+    ];
+
+    /// Its name on the command line and in files.
+    pub const fn word(self) -> &'static str {
+        self.names().0
+    }
+
+    /// What it shows, for the help.
+    pub const fn about(self) -> &'static str {
+        self.names().1
+    }
+
+    const fn names(self) -> (&'static str, &'static str) {
+        match self {
+            FigureKind::Time => (
+                "time",
+                "Goodput, delays with drops and marks, and backlog over time",
+            ),
+            FigureKind::Distribution => (
+                "distribution",
+                "Distributions of the delays and of flow completion times",
+            ),
+            FigureKind::Tail => (
+                "tail",
+                "The tails of these distributions, on logarithmic axes",
+            ),
+            FigureKind::Flows => (
+                "flows",
+                "Goodput, congestion window and smoothed RTT of every flow",
+            ),
+            FigureKind::State => (
+                "state",
+                "The delay of every packet, and the variables of the AQM",
+            ),
+            FigureKind::Fairness => ("fairness", "Jain's index over time"),
+            FigureKind::Tradeoff => (
+                "tradeoff",
+                "Goodput against delay, with the ellipse of one standard deviation",
+            ),
+            FigureKind::Box => ("box", "Delays as boxes"),
+            FigureKind::Totals => ("totals", "Goodput, ping, drops and marks as bars"),
+        }
+    }
+
+    /// Whether its charts are stacked on one time axis; otherwise they are drawn side by side.
     const fn is_over_time(self) -> bool {
         use FigureKind::{Fairness, Flows, State, Time};
         matches!(self, Time | Flows | State | Fairness)
     }
 }
 
+impl std::str::FromStr for FigureKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = FigureKind::ALL.into_iter().find(|kind| kind.word() == text);
+        found.ok_or_else(|| {
+            let known = FigureKind::ALL.map(FigureKind::word).join(", ");
+            format!("unknown kind of figure `{text}`: expected one of {known}")
+        })
+    }
+}
+
+impl TryFrom<String> for FigureKind {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
 /// Whether flows have lines of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowLines {
-    /// One line per flow for a single run, the sum of the flows when runs are compared.
+    /// One line per flow for a single run; the sum of the flows if runs are compared.
     Auto,
     /// One line per flow.
     Each,
@@ -72,27 +150,27 @@ pub enum FlowLines {
     Sum,
 }
 
-/// A figure cannot be drawn.
+/// Why a figure was not drawn.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum FigureError {
-    /// Nothing to draw.
+    /// The report has no runs.
     #[error("report '{title}' has no runs to draw: a figure needs at least one")]
     NoRuns {
-        /// The report's.
+        /// Title of the report.
         title: String,
     },
     /// None of the charts of this kind has values.
-    #[error("no run of report '{title}' has values for a {kind:?} figure")]
+    #[error("no run of report '{title}' has values for a {} figure", kind.word())]
     NoValues {
-        /// The report's.
+        /// Title of the report.
         title: String,
-        /// What was asked for.
+        /// The requested kind.
         kind: FigureKind,
     },
-    /// A size that cannot hold the charts, or no memory.
+    /// The width cannot hold the charts.
     #[error("width {width} of the figure: expected {} to {} pixels", Figure::WIDTHS.start(), Figure::WIDTHS.end())]
     Width {
-        /// As given.
+        /// The requested width.
         width: u32,
     },
     /// The drawing library refused.
@@ -101,7 +179,7 @@ pub enum FigureError {
 }
 
 impl Figure {
-    /// Widths that can be drawn.
+    /// Widths that can be drawn, in CSS pixels.
     pub const WIDTHS: std::ops::RangeInclusive<u32> = 400..=4000;
 
     /// The main figure: everything over time.
@@ -119,7 +197,7 @@ impl Figure {
         Figure::of(FigureKind::Distribution)
     }
 
-    /// Some charts, in the usual size and with a caption.
+    /// A figure of a kind, in the default size and with a caption.
     pub fn of(kind: FigureKind) -> Self {
         Figure {
             kind,
@@ -127,7 +205,7 @@ impl Figure {
         }
     }
 
-    /// Without title and caption, for a paper that sets its own.
+    /// Leaves out title and caption, for a paper that sets its own.
     pub fn bare(self) -> Self {
         Figure {
             captioned: false,
@@ -136,7 +214,7 @@ impl Figure {
     }
 }
 
-/// The figure as an SVG document.
+/// Draws the figure as an SVG document.
 pub fn svg(report: &Report, figure: &Figure) -> Result<String, FigureError> {
     if report.runs.is_empty() {
         return Err(FigureError::NoRuns {
@@ -185,7 +263,7 @@ pub fn svg(report: &Report, figure: &Figure) -> Result<String, FigureError> {
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// Heights in CSS pixels, and the text that needs breaking into lines.
+/// Heights in CSS pixels, and the texts that are broken into lines.
 struct Layout {
     title: u32,
     legend: u32,
@@ -270,8 +348,8 @@ fn draw(
     Ok(())
 }
 
-/// What the colours stand for: the variants; in a single run whose flows have lines of their own, the
-/// flows, those of both directions that share a colour together.
+/// The names that the colours stand for: those of the variants, or those of the flows of a single run
+/// with one line per flow. Flows of both directions that share a colour share an entry.
 fn legend(report: &Report, figure: &Figure) -> Vec<String> {
     if let [run] = report.runs.as_slice()
         && matches!(figure.kind, FigureKind::Time | FigureKind::Flows)
@@ -292,7 +370,7 @@ fn legend(report: &Report, figure: &Figure) -> Vec<String> {
     report.runs.iter().map(|run| run.name.clone()).collect()
 }
 
-/// The entries, from left to right in the rows that `break_legend` found.
+/// Draws the entries from left to right, in the rows that `break_legend` returned.
 fn draw_legend(area: &Area<'_>, names: &[String], rows: &[Vec<usize>]) -> Drawn {
     let style = plain(LEGEND_SIZE).color(&INK);
     for (row, variants) in rows.iter().enumerate() {
@@ -350,13 +428,14 @@ fn break_lines(text: &str, width: u32, size: f64) -> Vec<String> {
     lines
 }
 
+/// Escapes text for HTML and SVG: element content, not attributes.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
 }
 
-/// plotters measures text in these; viewers without them take what comes next in `FAMILY`.
+/// plotters measures text with these fonts. Viewers without them use the next one of `FAMILY`.
 fn register_fonts() {
     for (style, bytes) in [
         (FontStyle::Normal, notosans::REGULAR_TTF),
@@ -370,7 +449,7 @@ fn register_fonts() {
     }
 }
 
-/// Text of a size in CSS pixels. plotters' size is a line's height, 1.24 of what SVG calls size.
+/// A font of a size in CSS pixels. plotters' size is the height of a line, 1.24 times that of SVG.
 fn plain(size: f64) -> FontDesc<'static> {
     FontDesc::new(
         FontFamily::Name(FAMILY),
@@ -383,8 +462,8 @@ fn bold(size: f64) -> FontDesc<'static> {
     plain(size).style(FontStyle::Bold)
 }
 
-/// Width in CSS pixels. plotters measures with the font's full height, 1.362 em for Noto Sans,
-/// where it writes 1.24 em.
+/// The width of a text in CSS pixels. plotters measures with the full height of the font, 1.362 em for
+/// Noto Sans, but writes 1.24 em.
 fn text_width(text: &str, size: f64) -> u32 {
     let (width, _) = plain(size)
         .box_size(text)
@@ -392,23 +471,23 @@ fn text_width(text: &str, size: f64) -> u32 {
     (f64::from(width) * 1.362 / 1.24 / f64::from(FINE)).ceil() as u32
 }
 
-/// CSS pixels to drawing units.
+/// Converts CSS pixels to drawing units.
 fn fine(pixels: u32) -> i32 {
     (pixels * FINE).cast_signed()
 }
 
-/// Okabe and Ito's palette, which stays distinct under the common kinds of colour blindness; the
-/// same as on the page.
+/// The palette of Okabe and Ito, which stays distinct under the common kinds of colour blindness. The
+/// page takes it from `web/src/model.ts`.
 fn color(variant: usize) -> RGBColor {
     PALETTE[variant % ROUND]
 }
 
-/// From the eighth variant on colours repeat with dashes: lengths of line and gap in CSS pixels.
+/// From the eighth variant on, the colours repeat with dashes: lengths of line and gap in CSS pixels.
 fn dash(variant: usize) -> Option<(u32, u32)> {
     [None, Some((8, 4)), Some((2, 3)), Some((12, 5))][variant / ROUND % 4]
 }
 
-/// What [`color`] takes from.
+/// The colours of [`color`].
 pub const PALETTE: [RGBColor; ROUND] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
@@ -421,7 +500,7 @@ pub const PALETTE: [RGBColor; ROUND] = [
 /// Drawing units per CSS pixel.
 const FINE: u32 = 8;
 const MARGIN: u32 = 14;
-/// Where the plots begin: room for the numbers and the label of the y axis.
+/// Left edge of the plots: room for the numbers and the label of the y axis.
 const LEFT: u32 = 66;
 const X_AXIS: u32 = 42;
 const LEGEND_ROW: u32 = 22;
@@ -435,5 +514,5 @@ const ROUND: usize = 7;
 const INK: RGBColor = RGBColor(0x1b, 0x1f, 0x24);
 const MUTED: RGBColor = RGBColor(0x50, 0x58, 0x60);
 const GRID: RGBColor = RGBColor(0xe3, 0xe7, 0xeb);
-/// First the font that ships with the program, then what viewers have.
+/// The font that ships with the program, then those that viewers have.
 const FAMILY: &str = "Noto Sans, DejaVu Sans, Helvetica, Arial, sans-serif";

@@ -1,4 +1,4 @@
-//! The page: the template that `web/` builds, with the report inside.
+//! The pages: the templates that `web/` builds, each with its model inside.
 
 use std::io::Write as _;
 
@@ -6,28 +6,40 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
+use serde::Serialize;
 
+use super::figure::escape;
 use super::model::Report;
 use super::thin;
+use crate::index::model::Index;
 
-/// One self-contained page that opens from disk without a network.
-///
-/// The report goes in as base64 of raw deflate of JSON, so no name in it can end the script
-/// element it lies in; the title is escaped.
+/// The page of a report: one self-contained file that opens from disk without a network.
 pub fn html(report: &Report) -> String {
-    let json = serde_json::to_vec(&thin::for_page(report))
-        .expect("a report is made of strings, numbers and lists, which are all JSON");
+    page(REPORT_PAGE, &report.title, &thin::for_page(report))
+}
+
+/// The page of an index, in the same form.
+pub(crate) fn index_html(index: &Index) -> String {
+    page(INDEX_PAGE, "Sluice: all runs", index)
+}
+
+/// Fills the two markers of a template. The model is embedded as base64 of raw deflate of JSON, so
+/// that no name in it can end the script element around it. The title is escaped.
+fn page(template: &str, title: &str, model: &impl Serialize) -> String {
+    let json = serde_json::to_vec(model)
+        .expect("models are made of strings, numbers and lists, which are all JSON");
     let mut deflate = DeflateEncoder::new(Vec::new(), Compression::default());
     deflate
         .write_all(&json)
         .expect("writing into memory does not fail");
     let deflated = deflate.finish().expect("writing into memory does not fail");
-    // The title first: it is the earlier of the two, and what it brings is not looked through again.
-    let (head, rest) = split_at_marker(TEMPLATE, TITLE);
-    let (middle, tail) = split_at_marker(rest, REPORT);
+    // The title comes first in the template, and the search goes on behind its marker: a title that
+    // contains `{{model}}` is not filled.
+    let (head, rest) = split_at_marker(template, TITLE);
+    let (middle, tail) = split_at_marker(rest, MODEL);
     [
         head,
-        &escape(&report.title),
+        &escape(title),
         middle,
         &STANDARD.encode(deflated),
         tail,
@@ -37,18 +49,16 @@ pub fn html(report: &Report) -> String {
 
 fn split_at_marker<'a>(text: &'a str, marker: &str) -> (&'a str, &'a str) {
     text.split_once(marker)
-        .expect("build.rs has checked that the template holds both markers")
+        .expect("build.rs has checked that the templates hold both markers")
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-}
-
-const TEMPLATE: &str = include_str!(concat!(
+const REPORT_PAGE: &str = include_str!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../web/dist/report.html"
 ));
+const INDEX_PAGE: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../web/dist/index.html"
+));
 const TITLE: &str = "{{title}}";
-const REPORT: &str = "{{report}}";
+const MODEL: &str = "{{model}}";

@@ -1,12 +1,13 @@
-//! The report of one or several runs: one HTML page that opens from disk without a network, and
-//! static pictures for papers and READMEs.
+//! The report of one or several runs: an HTML page that opens from disk without a network, and static
+//! pictures for papers and READMEs.
 //!
-//! The laboratory fills a [`Report`] from its recordings; [`html`] puts it into the page that
-//! `web/` builds, [`svg`] and [`png`] draw the same numbers as figures. Nothing here measures or
-//! computes a metric, with one exception: the distribution of the sojourn times, which has to be
-//! taken before [`html`] thins the packets to what a page can hold.
+//! The laboratory fills a [`Report`] from its recordings. [`html`] embeds it in the page that `web/`
+//! builds; [`svg`] and [`png`] draw the same numbers as figures. Nothing here measures or computes a
+//! metric, with one exception: the distribution of the sojourn times must be taken before [`html`]
+//! thins the packets to what a page can hold.
 //!
-//! [`model`] is the contract with the page, and `web/src/model.ts` its other side.
+//! [`model`] holds the data of the page; the TypeScript types in `web/src/model.ts` are generated from
+//! it.
 
 mod cdf;
 pub mod export;
@@ -21,11 +22,14 @@ pub mod report_of;
 mod thin;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+#[cfg(test)]
+mod typescript;
 
 pub use figure::{Figure, FigureError, FigureKind, FlowLines, svg};
 pub use figure::{PALETTE, escape};
 pub use html::html;
+pub(crate) use html::index_html;
 pub use model::Report;
 pub use raster::png;
 pub use raster::rasterize;

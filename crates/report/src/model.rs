@@ -1,27 +1,28 @@
-//! What a report is made of.
+//! The data of a report, as the page receives it.
 //!
-//! The same structures are `web/src/model.ts`. Both sides read `web/test/fixture.json` in their
-//! tests and refuse missing and unknown keys, so that one cannot change without the other. Units
-//! are part of the names; `None` means "not measured", and a `NaN` in a series is a gap.
+//! `web/src/model.ts` is generated from these types (`super::typescript`). Units are part of the
+//! names. `None` means "not measured"; a `NaN` in a series is a gap.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+#[cfg(test)]
+use {serde::Deserialize, ts_rs::TS};
 
 use super::packed;
 
-/// Version of this contract; the page refuses any other.
-pub const SCHEMA: u32 = 2;
+/// Version of these types. The page refuses any other.
+pub const SCHEMA: u32 = 3;
 
 /// One or several runs (variants), drawn over each other.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Report {
-    /// [`SCHEMA`].
+    /// Version of the types, [`SCHEMA`].
     pub schema: u32,
     /// The scenario's name.
     pub title: String,
-    /// Program and version that wrote the report.
+    /// The program that wrote the report, with its version.
     pub generated_by: String,
-    /// What the two directions mean.
+    /// The hosts at the two ends of the path.
     pub ends: Ends,
     /// The runs, in the order in which they are listed and coloured.
     pub runs: Vec<Run>,
@@ -40,18 +41,19 @@ impl Report {
     }
 }
 
-/// The ends of the path: [`Direction::Up`] is from left to right.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The hosts at the two ends of the path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Ends {
-    /// Where packets that go up come from.
+    /// The source of packets that go up.
     pub left: String,
-    /// Where they go.
+    /// Their destination.
     pub right: String,
 }
 
-/// Which way packets go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// The direction of packets on the path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS))]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// From the left end to the right one.
@@ -61,29 +63,30 @@ pub enum Direction {
     Down,
 }
 
-/// Where a run took place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// How a run was carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS))]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// In virtual time.
+    /// Simulated, in virtual time.
     #[default]
     Sim,
-    /// With real packets.
+    /// With real packets, in real time.
     Live,
 }
 
-/// A line of the scenario's description, such as "delay" and "10 ms each way".
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// One line that describes the scenario, such as "delay: 10 ms each way".
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Fact {
-    /// What is described.
+    /// What the line describes.
     pub label: String,
     /// The description.
     pub value: String,
 }
 
 impl Fact {
-    /// A line of the description.
+    /// A line with the given label and value.
     pub fn new(label: impl Into<String>, value: impl Into<String>) -> Self {
         Fact {
             label: label.into(),
@@ -93,31 +96,33 @@ impl Fact {
 }
 
 /// One execution of one variant of the scenario.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Run {
     /// The variant's name, unique within a report.
     pub name: String,
-    /// Where it ran.
+    /// How it was carried out.
     pub backend: Backend,
     /// Link, delay, queue, flows, seed, versions, host, kernel ... in reading order. The page shows
-    /// once what all runs share, and side by side what differs.
+    /// facts that all runs share once, and the others side by side.
     pub facts: Vec<Fact>,
-    /// How long it lasted.
+    /// Its duration.
     pub duration_s: f64,
-    /// Round trip of an empty path, as configured.
+    /// Round-trip time of the empty path, as configured.
     pub base_rtt_ms: Option<f64>,
     /// Why the run ended early; `None` for a complete one.
     pub partial: Option<String>,
-    /// Which bytes goodput counts, such as "TCP payload (1448 of 1514 bytes on the link)".
+    /// The bytes that goodput counts, such as "TCP payload (1448 of 1514 bytes on the link)".
     pub length_counted: String,
-    /// Each goodput value is an average over this long, ending at its time.
+    /// Each goodput value is the average over a window of this length that ends at its time.
     pub goodput_window_s: f64,
-    /// Distance of two goodput values.
+    /// Time between two goodput values.
     pub goodput_step_s: f64,
-    /// How far the emulation was from what was asked of it.
+    /// How accurate the emulation was.
     pub accuracy: Accuracy,
-    /// What was expected of the run, and what came out.
+    /// How the queue compares with those of the other runs.
+    pub judgement: Judgement,
+    /// The scenario's expectations and their outcomes, those not met first.
     pub expectations: Vec<Expectation>,
     /// Totals per direction that carries load.
     pub directions: Vec<DirectionTotal>,
@@ -127,62 +132,76 @@ pub struct Run {
     pub pings: Vec<Ping>,
     /// The queues of the path, in the order in which a packet meets them.
     pub queues: Vec<Queue>,
-    /// How long the transfers took that were to carry a number of bytes; `None` without any.
+    /// Completion times of the transfers that had a fixed number of bytes to carry; `None` if there
+    /// were none.
     pub completion_ms: Option<Cdf>,
-    /// What the repetitions of this run came to; empty if it was carried out once. Everything else is
-    /// that of the first of them.
+    /// Figures over the repetitions of this run; empty if there was only one. Everything else is
+    /// taken from the first repetition.
     pub repeats: Vec<Repeat>,
 }
 
+/// How a queue compares with the queues of runs that differ from its run in nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
+pub struct Judgement {
+    /// The result in a few words, such as "best for calls". Empty if there is no queue to compare
+    /// with.
+    pub outcome: String,
+    /// Whether the queue is the best for something.
+    pub is_best: bool,
+    /// The measured figures, in words.
+    pub why: String,
+}
+
 /// A figure over the repetitions of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Repeat {
-    /// What it is.
+    /// Its name.
     pub figure: String,
-    /// `ms`, `Mbit/s`, `%`, or empty for a number of things.
+    /// `ms`, `Mbit/s`, `%`, or empty for a bare number.
     pub unit: String,
-    /// Of each repetition that measured it, in their order.
+    /// One value per repetition that measured it, in order.
     pub values: Vec<f64>,
     /// Their median.
     pub median: f64,
-    /// The 95 % confidence interval of their mean; `None` for a single one.
+    /// The 95 % confidence interval of their mean; `None` for a single value.
     pub interval: Option<(f64, f64)>,
 }
 
-/// A bound of the scenario, and whether the run kept it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// One of the scenario's expectations and its outcome.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Expectation {
     /// The figure's name, such as `ping.p50`.
     pub metric: String,
-    /// What was measured, with its unit; `None` if nothing was.
+    /// The measured value with its unit.
     pub measured: Option<String>,
     /// The bounds in words.
     pub bounds: String,
     /// Whether the measured value is within them.
     pub passed: bool,
-    /// The chart or section of the page that shows it.
+    /// The chart or section of the page that shows the figure.
     pub chart: String,
 }
 
-/// How far the emulation itself was from what was asked of it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// How accurately the emulation did what it was configured to do.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Accuracy {
-    /// Measured rate / configured rate - 1, over the time the link was busy.
+    /// Measured rate / configured rate - 1, while the link was busy.
     pub rate_error: Option<f64>,
-    /// How late packets left the delay line, after the instant they were due.
+    /// Delay between the instant at which a packet was due to leave the delay line and its departure.
     pub release_lateness_us: Option<Quantiles>,
-    /// Packets lost to anything but a queue, by reason.
+    /// Packets lost outside the queues, by reason.
     pub lost_elsewhere: Vec<Count>,
     /// Anything else the reader should know before trusting the numbers.
     pub notes: Vec<String>,
 }
 
 /// Some quantiles of a distribution, in the unit of the field's name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Quantiles {
     /// Number of samples.
     pub count: u64,
@@ -196,56 +215,57 @@ pub struct Quantiles {
     pub max: f64,
 }
 
-/// How many packets something happened to.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A number of packets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Count {
-    /// Why.
+    /// Why they were marked, dropped or lost.
     pub reason: String,
-    /// How many.
+    /// Their number.
     pub packets: u64,
 }
 
-/// All flows of a direction together, over the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Totals of all flows of one direction over the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct DirectionTotal {
-    /// Which.
+    /// The direction.
     pub direction: Direction,
     /// Sum of the flows' goodputs.
     pub goodput_mbps: f64,
     /// Jain's index over the flows' goodputs; `None` with fewer than two flows.
     pub jain: Option<f64>,
-    /// The index over the bulk flows that were active in each window; `None` where fewer than two ever
-    /// were.
+    /// The index over the bulk flows that were active in each window; `None` if there were never two
+    /// at a time.
     pub jain_over_time: Option<Series>,
     /// Delay against goodput, window by window.
     pub tradeoff: Option<Tradeoff>,
 }
 
-/// What goodput a queue gave for what delay (RFC 7928 section 2.7): a point per window, and the ellipse
-/// of one standard deviation of the Gaussian with their means and covariance.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Goodput against delay (RFC 7928 section 2.7): one point per window, and the moments of the
+/// Gaussian whose ellipse of one standard deviation is drawn.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Tradeoff {
     /// Mean sojourn time of the packets that left in each window.
     pub delay_ms: Vec<f64>,
     /// Goodput of all flows in the same window.
     pub goodput_mbps: Vec<f64>,
-    /// Means and standard deviations of both.
+    /// Mean of the delays.
     pub mean_delay_ms: f64,
-    /// See above.
+    /// Mean of the goodputs.
     pub mean_goodput_mbps: f64,
-    /// See above.
+    /// Standard deviation of the delays.
     pub delay_deviation_ms: f64,
-    /// See above.
+    /// Standard deviation of the goodputs.
     pub goodput_deviation_mbps: f64,
-    /// Of delay and goodput, -1 to 1.
+    /// Correlation of delay and goodput, -1 to 1.
     pub correlation: f64,
 }
 
 impl Tradeoff {
-    /// Of points in the order of time; `None` for fewer than three, through which any ellipse fits.
+    /// Computes the moments of points in order of time; `None` for fewer than three points, through
+    /// which any ellipse fits.
     pub fn of(points: &[(f64, f64)]) -> Option<Self> {
         let n = points.len() as f64;
         if points.len() < 3 {
@@ -274,8 +294,8 @@ impl Tradeoff {
         })
     }
 
-    /// The ellipse as a closed line of delays and goodputs. For a logarithmic axis of delays it is that of
-    /// their logarithms, since a symmetric one would reach below zero.
+    /// Returns the ellipse as a closed line of delays and goodputs. For a logarithmic axis of delays,
+    /// it is computed from the logarithms of the delays: a symmetric one would reach below zero.
     pub fn contour(&self, is_log: bool) -> Vec<(f64, f64)> {
         const CORNERS: usize = 72;
         if is_log {
@@ -301,20 +321,22 @@ impl Tradeoff {
 }
 
 /// Values over time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Series {
-    /// Increases.
+    /// When each value was taken; ascending.
     pub time_s: Vec<f64>,
-    /// As many values; `NaN` is a gap.
+    /// One value per time; `null` in JSON is a gap.
     #[serde(with = "gaps")]
+    #[cfg_attr(test, ts(as = "Vec<Option<f64>>"))]
     pub value: Vec<f64>,
-    /// Number of values before thinning for the page (extremes kept); `None`: all are here.
+    /// Number of values before the series was thinned for the page, which keeps the extremes; `None` if
+    /// it was not.
     pub thinned_from: Option<u64>,
 }
 
 impl Series {
-    /// A series with all its values.
+    /// A series with one value per time.
     ///
     /// # Panics
     /// When the columns differ in length.
@@ -331,12 +353,12 @@ impl Series {
         }
     }
 
-    /// One value that holds from the beginning.
+    /// A single value that holds from the start.
     pub fn constant(value: f64) -> Self {
         Series::new(vec![0.0], vec![value])
     }
 
-    /// Instants and values, without the gaps.
+    /// Times and values, without the gaps.
     pub fn points(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         self.time_s
             .iter()
@@ -347,8 +369,8 @@ impl Series {
 }
 
 /// One flow.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Flow {
     /// Its name in the scenario.
     pub name: String,
@@ -356,21 +378,21 @@ pub struct Flow {
     pub kind: String,
     /// Congestion control, for TCP.
     pub cc: Option<String>,
-    /// Which way its payload goes.
+    /// The direction of its payload.
     pub direction: Direction,
-    /// See [`Run::goodput_window_s`].
+    /// Goodput in windows of [`Run::goodput_window_s`].
     pub goodput_mbps: Series,
     /// Congestion window.
     pub cwnd_segments: Option<Series>,
-    /// The sender's smoothed round trip time.
+    /// The sender's smoothed round-trip time.
     pub srtt_ms: Option<Series>,
     /// Segments retransmitted so far.
     pub retransmits: Option<Series>,
 }
 
-/// Probes from one end to the other and back. Lost ones are gaps in the series.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// Probes from one end of the path to the other and back. Lost probes are gaps in the series.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Ping {
     /// Its name in the scenario.
     pub name: String,
@@ -378,35 +400,35 @@ pub struct Ping {
     pub sent: u64,
     /// Number of probes without an answer.
     pub lost: u64,
-    /// At the time each probe was sent.
+    /// Round-trip time of each probe, at the time it was sent.
     pub two_way_ms: Series,
-    /// From left to right; `None` where the ends share no clock.
+    /// Delay from left to right; `None` if the ends share no clock.
     pub up_ms: Option<Series>,
-    /// From right to left; `None` where the ends share no clock.
+    /// Delay from right to left; `None` if the ends share no clock.
     pub down_ms: Option<Series>,
-    /// Of [`Ping::two_way_ms`].
+    /// Quantiles of [`Ping::two_way_ms`].
     pub two_way: Option<Quantiles>,
-    /// Of [`Ping::up_ms`].
+    /// Quantiles of [`Ping::up_ms`].
     pub up: Option<Quantiles>,
-    /// Of [`Ping::down_ms`].
+    /// Quantiles of [`Ping::down_ms`].
     pub down: Option<Quantiles>,
 }
 
-/// One queue in front of one link of the path.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A queue in front of a link of the path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Queue {
     /// Its name; the same queue has the same name in all runs.
     pub name: String,
-    /// Which way its packets go.
+    /// The direction of its packets.
     pub direction: Direction,
-    /// The link's rate: a value holds until the next.
+    /// The link's rate; each value holds until the next.
     pub link_mbps: Series,
-    /// Bytes on the link / bytes that its rate allows, over the run, 0 to 1.
+    /// Bytes sent over the link / bytes that its rate allows, over the run, 0 to 1.
     pub utilisation: Option<f64>,
-    /// Packets waiting.
+    /// Packets in the queue.
     pub backlog_packets: Series,
-    /// Bytes waiting.
+    /// Bytes in the queue.
     pub backlog_bytes: Series,
     /// The AQM's own variables over time.
     pub state: Vec<State>,
@@ -418,33 +440,34 @@ pub struct Queue {
     pub drops: Vec<Count>,
     /// Sojourn time of the packets that left through the link.
     pub sojourn_ms: Option<Quantiles>,
-    /// The same as a distribution. `None`: taken from `packets`, which must then be complete.
+    /// Distribution of the sojourn times. `None` if it is to be computed from `packets`, which must
+    /// then be complete.
     pub sojourn_cdf: Option<Cdf>,
     /// What happened to each packet.
     pub packets: Packets,
 }
 
 /// One of an AQM's variables over time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct State {
     /// Its name in the algorithm.
     pub name: String,
     /// Empty for a bare number.
     pub unit: String,
-    /// Its values.
+    /// Its values over time.
     pub series: Series,
 }
 
 /// Points of an empirical distribution: a share `fraction` of `count` samples is at most `value`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Cdf {
     /// Number of samples.
     pub count: u64,
-    /// Increases.
+    /// Ascending.
     pub value: Vec<f64>,
-    /// Increases, and ends with 1.
+    /// Ascending, up to 1.
     pub fraction: Vec<f64>,
 }
 
@@ -452,9 +475,9 @@ pub struct Cdf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Verdict {
-    /// It left unchanged.
+    /// It was sent unchanged.
     Sent = 0,
-    /// It left with a CE mark that was set here.
+    /// It was sent with a CE mark that this queue set.
     Marked = 1,
     /// It was dropped.
     Dropped = 2,
@@ -466,6 +489,7 @@ impl From<Verdict> for u64 {
     }
 }
 
+#[cfg(test)]
 impl TryFrom<u64> for Verdict {
     type Error = String;
 
@@ -479,14 +503,14 @@ impl TryFrom<u64> for Verdict {
     }
 }
 
-/// One packet's way through a queue.
+/// One packet that went through a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRow {
-    /// When it left the queue: was sent, or dropped.
+    /// When it was sent or dropped.
     pub at_ns: u64,
-    /// How long it had waited by then.
+    /// How long it had been in the queue by then.
     pub sojourn_ns: u64,
-    /// Its size on the link.
+    /// Its length on the link.
     pub size_bytes: u32,
     /// Index into [`Packets::flows`].
     pub flow: u32,
@@ -496,33 +520,40 @@ pub struct PacketRow {
     pub reason: u16,
 }
 
-/// Per-packet columns, each packed into a string in JSON. In any order; the page gets them by time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// One column per property of the packets, each packed into a string in JSON. The page receives the
+/// packets in order of time; elsewhere their order is arbitrary.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Packets {
-    /// The flows' names, pings included.
+    /// Names of the flows, including pings.
     pub flows: Vec<String>,
-    /// Why packets were marked or dropped.
+    /// Reasons for which packets were marked or dropped.
     pub reasons: Vec<String>,
-    /// Number of packets before thinning for the page; `None`: all are here.
+    /// Number of packets before thinning for the page; `None` if all are here.
     pub thinned_from: Option<u64>,
-    /// See [`PacketRow`].
+    /// When each packet was sent or dropped.
     #[serde(with = "packed")]
+    #[cfg_attr(test, ts(type = "string"))]
     pub at_ns: Vec<u64>,
-    /// See [`PacketRow`].
+    /// How long each packet had been in the queue by then.
     #[serde(with = "packed")]
+    #[cfg_attr(test, ts(type = "string"))]
     pub sojourn_ns: Vec<u64>,
-    /// See [`PacketRow`].
+    /// The length of each packet on the link.
     #[serde(with = "packed")]
+    #[cfg_attr(test, ts(type = "string"))]
     pub size_bytes: Vec<u32>,
-    /// See [`PacketRow`].
+    /// The flow of each packet, as an index into `flows`.
     #[serde(with = "packed")]
+    #[cfg_attr(test, ts(type = "string"))]
     pub flow: Vec<u32>,
-    /// See [`PacketRow`].
+    /// What happened to each packet, as a code.
     #[serde(with = "packed")]
+    #[cfg_attr(test, ts(type = "string"))]
     pub verdict: Vec<Verdict>,
-    /// See [`PacketRow`].
+    /// Why each packet was marked or dropped, as an index into `reasons`; meaningless for others.
     #[serde(with = "packed")]
+    #[cfg_attr(test, ts(type = "string"))]
     pub reason: Vec<u16>,
 }
 
@@ -547,7 +578,7 @@ impl Packets {
         self.reason.push(row.reason);
     }
 
-    /// The packet at a place.
+    /// The packet at an index.
     pub fn row(&self, at: usize) -> PacketRow {
         PacketRow {
             at_ns: self.at_ns[at],
@@ -567,7 +598,9 @@ impl Packets {
 
 /// JSON has no NaN: a gap is `null` there.
 mod gaps {
-    use serde::{Deserialize, Deserializer, Serializer};
+    use serde::Serializer;
+    #[cfg(test)]
+    use serde::{Deserialize as _, Deserializer};
 
     pub fn serialize<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(
@@ -577,6 +610,7 @@ mod gaps {
         )
     }
 
+    #[cfg(test)]
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
         let values = Vec::<Option<f64>>::deserialize(deserializer)?;
         Ok(values

@@ -1,5 +1,5 @@
-//! Figures as PNG, drawn by resvg with a font that comes with the program, so that they look the
-//! same on a machine without any.
+//! Figures as PNG, drawn by resvg with a font that ships with the program, so that they look the same
+//! on a machine without fonts.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use resvg::usvg;
 use super::figure::{Figure, FigureError, svg};
 use super::model::Report;
 
-/// The figure as PNG, `scale` pixels per CSS pixel (2 is right for most screens and for print).
+/// Draws the figure as PNG, with `scale` pixels per CSS pixel (2 is right for most screens and for print).
 pub fn png(report: &Report, figure: &Figure, scale: f32) -> Result<Vec<u8>, FigureError> {
     rasterize(&svg(report, figure)?, scale).map_err(FigureError::Draw)
 }
 
-/// A drawing as PNG.
+/// Converts an SVG drawing to PNG.
 ///
 /// # Errors
-/// What resvg says.
+/// The message of resvg.
 pub fn rasterize(drawn: &str, scale: f32) -> Result<Vec<u8>, String> {
     let tree = usvg::Tree::from_str(drawn, &options()).map_err(|error| error.to_string())?;
     let size = tree.size();

@@ -1,6 +1,6 @@
-//! Recordings as a report: every curve as it was recorded, and the figures of the summary.
+//! Makes reports from recordings: all curves as they were recorded, and the figures of the summary.
 //!
-//! The curves show the whole run; the figures leave the warm-up out, as everywhere.
+//! The curves show the whole run. The figures leave out the warm-up, as everywhere.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,10 @@ use sluice_core::Time;
 use sluice_core::record::Fate;
 
 use crate::Report;
+use crate::index::{Candidate, judge};
 use crate::model::{
     Accuracy, Backend, Cdf, Count, Direction, DirectionTotal, Ends, Expectation, Fact, Flow,
-    PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State, Verdict,
+    Judgement, PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State, Verdict,
 };
 use sluice_recording::expect;
 use sluice_recording::metrics::{Arrived, goodput_series, measure};
@@ -21,8 +22,8 @@ use sluice_recording::{
 use sluice_scenario::metric::{FlowSummary, Percentiles, PipeSummary, Summary};
 use sluice_scenario::{self as scenario, FlowInstance, FlowKind, Pipe, PipeId};
 
-/// One report of all `recordings`, in their order. Those that differ in nothing but their seed are one run
-/// of it, drawn from the first, with the spread of their figures.
+/// Makes one report of all `recordings`, in their order. Recordings that differ only in their seed become
+/// one run, which shows the curves of the first and the spread of the figures.
 ///
 /// # Errors
 /// A table of a recording cannot be read.
@@ -41,20 +42,33 @@ pub fn report_of(recordings: &[&Recording]) -> Result<Report, ReadError> {
     let mut report = Report::new(titles.join(", "), ends);
     let repeats = repeats::group(recordings);
     let firsts: Vec<&Recording> = repeats.iter().map(|group| group[0]).collect();
+    let mut candidates = Vec::new();
     for (group, name) in repeats.iter().zip(names(&firsts)) {
-        let mut run = run(group[0], name)?;
+        let first = measure(group[0])?;
+        let mut run = run(group[0], name.clone(), &first)?;
+        let summaries = match group.len() {
+            1 => vec![first],
+            _ => repeats::summaries(group)?,
+        };
+        let all: Vec<&Summary> = summaries.iter().collect();
         if group.len() > 1 {
-            let summaries = repeats::summaries(group)?;
             run.repeats = repeats::figures(&summaries);
-            run.expectations = expectations(group[0], &summaries.iter().collect::<Vec<_>>());
+            run.expectations = expectations(group[0], &all);
         }
+        let is_complete = |recording: &&Recording| recording.run().status == Status::Complete;
+        let is_complete = group.iter().all(is_complete);
+        candidates.push(Candidate::of(name, group[0].run(), &all, is_complete));
         report.runs.push(run);
+    }
+    let assessments = judge(&candidates.iter().collect::<Vec<_>>());
+    for (run, assessment) in report.runs.iter_mut().zip(assessments) {
+        run.judgement = assessment.in_words();
     }
     Ok(report)
 }
 
-/// The names of the variants; where two are alike, with the backends, or else the folders, that tell
-/// them apart.
+/// Returns the names of the variants. Equal names are told apart by their backends or, failing that,
+/// their folders.
 fn names(recordings: &[&Recording]) -> Vec<String> {
     let variant = |recording: &Recording| recording.run().variant.clone();
     let on_backend = |recording: &Recording| {
@@ -79,11 +93,10 @@ fn names(recordings: &[&Recording]) -> Vec<String> {
     recordings.iter().map(name).collect()
 }
 
-fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
+fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, ReadError> {
     let file = recording.run();
     let end = Time::from_ns(file.end_ns);
     let scenario = &file.scenario;
-    let summary = measure(recording)?;
     let instances: Vec<FlowInstance<'_>> = scenario.instances().collect();
     let mut samples: Vec<Vec<FlowSample>> = vec![Vec::new(); instances.len()];
     for sample in recording.flow_samples()? {
@@ -115,7 +128,7 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
             }
         }
     }
-    let queues = queues(recording, &summary, &instances)?;
+    let queues = queues(recording, summary, &instances)?;
     let comparison = Comparison::new(&instances, &samples, &scenario.measure, end);
     Ok(Run {
         name,
@@ -129,13 +142,14 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
         partial: match &file.status {
             Status::Complete => None,
             Status::Partial { reason } => Some(reason.clone()),
-            Status::Running(process) => Some(format!("process {} still records it", process.pid)),
+            Status::Running(process) => Some(format!("process {} is recording it", process.pid)),
         },
         length_counted: "payload, where the link counts whole IP packets".into(),
         goodput_window_s: scenario.measure.window.as_secs_f64(),
         goodput_step_s: scenario.measure.step.as_secs_f64(),
-        accuracy: accuracy(&summary),
-        expectations: expectations(recording, &[&summary]),
+        accuracy: accuracy(summary),
+        judgement: Judgement::default(),
+        expectations: expectations(recording, &[summary]),
         directions: summary
             .directions
             .iter()
@@ -150,12 +164,12 @@ fn run(recording: &Recording, name: String) -> Result<Run, ReadError> {
         flows,
         pings,
         queues,
-        completion_ms: completions(recording, &summary, &instances)?,
+        completion_ms: completions(recording, summary, &instances)?,
         repeats: Vec::new(),
     })
 }
 
-/// The bounds of the scenario and what came out, those that were not kept first.
+/// The expectations of the scenario with their outcomes, those not met first.
 fn expectations(recording: &Recording, summaries: &[&Summary]) -> Vec<Expectation> {
     let run = recording.run();
     let mut outcomes = expect::check(&run.scenario.expect, run.environment.backend, summaries);
@@ -172,8 +186,8 @@ fn expectations(recording: &Recording, summaries: &[&Summary]) -> Vec<Expectatio
         .collect()
 }
 
-/// How long transfers took: of flows that carry a number of bytes once, and all that flows of many
-/// transfers were asked for after their warm-up.
+/// Completion times: of flows with a fixed size, and of all transfers that other flows started after
+/// their warm-up.
 fn completions(
     recording: &Recording,
     summary: &Summary,
@@ -185,7 +199,7 @@ fn completions(
     for transfer in recording.transfers()? {
         let transfer = transfer?;
         let flow = instances.get(transfer.flow as usize).map(|i| i.flow);
-        // That of a flow which is over with it has been counted; exchanges are shown as probes.
+        // The transfer of a flow with a fixed size is counted above; exchanges are shown as probes.
         let is_counted =
             flow.is_none_or(|flow| flow.kind.is_sized() || matches!(flow.kind, FlowKind::Rr(_)));
         let warm = flow.map(|flow| Time::ZERO + flow.start.saturating_add(warmup));
@@ -197,7 +211,7 @@ fn completions(
     Ok((cdf.count > 0).then_some(cdf))
 }
 
-/// What was run, in reading order.
+/// The facts of a run, in reading order.
 fn facts(file: &RunFile) -> Vec<Fact> {
     let scenario = &file.scenario;
     let (up, down) = (&scenario.link.up, &scenario.link.down);
@@ -263,7 +277,7 @@ fn facts(file: &RunFile) -> Vec<Fact> {
     facts
 }
 
-/// A time as RFC 3339 writes it, without fractions of a second.
+/// An RFC 3339 time in readable form, without fractions of a second.
 fn to_the_second(time: &str) -> String {
     let (seconds, _) = time
         .split_once('.')
@@ -274,7 +288,9 @@ fn to_the_second(time: &str) -> String {
 fn accuracy(summary: &Summary) -> Accuracy {
     let Some(accuracy) = &summary.accuracy else {
         return Accuracy {
-            notes: vec!["virtual time: nothing is late and nothing is lost elsewhere".into()],
+            notes: vec![
+                "virtual time: no packet is late, and none is lost outside the queues".into(),
+            ],
             ..Accuracy::default()
         };
     };
@@ -349,7 +365,7 @@ fn queues(
     let place = |id: PipeId| pipes.iter().position(|(pipe, _)| *pipe == id);
     let new = |_| PacketColumns::new(instances);
     let mut packets: Vec<PacketColumns> = pipes.iter().map(new).collect();
-    // After the end of the run the queues only empty; the pictures end with the run.
+    // After the end of the run, the queues only drain; the charts end with the run.
     let end = Time::from_ns(recording.run().end_ns);
     for row in recording.packets()? {
         let row = row?;
@@ -412,10 +428,10 @@ fn queue(
     }
 }
 
-/// Why a packet is marked: the recording knows no other reason.
+/// The reason for marks. The recording knows no other.
 const MARK_REASON: &str = "congestion";
 
-/// The packets of a queue, with words as numbers.
+/// The packets of a queue, with reasons as indexes.
 struct PacketColumns {
     columns: Packets,
     reasons: BTreeMap<&'static str, u16>,
@@ -491,7 +507,7 @@ impl Variables {
         curve.map_or_else(Series::default, Curve::series)
     }
 
-    /// The variables of the queues: of those with the most samples where there are many queues.
+    /// The variables of the queues; of many queues, only of those with the most samples.
     fn states(&self) -> Vec<State> {
         let mut samples: BTreeMap<u32, usize> = BTreeMap::new();
         for ((_, queue), curve) in &self.0 {
@@ -520,7 +536,7 @@ impl Variables {
     }
 }
 
-/// Queues of a discipline with many whose variables are drawn.
+/// Number of queues of a discipline whose variables are drawn.
 const MOST_QUEUES: usize = 4;
 
 impl Curve {

@@ -1,19 +1,19 @@
-//! Reduces a report to what a page can hold: packets in order of time, and of very many only
-//! those that carry the picture.
+//! Reduces a report to what a page can hold: sorts packets by time, and keeps only those that shape the
+//! picture if there are too many.
 //!
-//! A thinned column keeps its extremes: time is cut into equal slices and of each the packets that
-//! waited least and longest stay. Marks and drops are kept whole as long as they fill less than
-//! half of the limit; beyond that they are thinned in the same way, each kind by itself. How many
-//! there were stays in `thinned_from`, and the page says so.
+//! A thinned column keeps its extremes: time is cut into equal slices, and the packets with the
+//! shortest and the longest wait of each slice stay. All marks and drops stay as long as they fill
+//! less than half of the limit; beyond that, marks and drops are each thinned in the same way.
+//! `thinned_from` holds the original number, which the page shows.
 
 use super::model::{Cdf, PacketRow, Packets, Queue, Report, Series, Verdict};
 
-/// Packets of all queues together: what opens within a second or two.
+/// Packets of all queues together. A page of this size opens within two seconds.
 pub const MOST_PACKETS: usize = 600_000;
 /// Values of one series: more than any screen has pixels.
 pub const MOST_VALUES: usize = 20_000;
 
-/// The report as the page gets it.
+/// Returns the report as the page receives it.
 pub fn for_page(report: &Report) -> Report {
     let mut report = report.clone();
     let lengths = report.runs.iter().flat_map(|run| &run.queues);
@@ -30,7 +30,7 @@ pub fn for_page(report: &Report) -> Report {
                 thin_series(series, MOST_VALUES);
             }
         }
-        // Pings stay whole: the page takes their distribution from them, and they are few.
+        // Pings are few, and the page computes their distribution: they are not thinned.
         for queue in &mut run.queues {
             prepare_queue(queue, most_packets);
         }
@@ -38,7 +38,7 @@ pub fn for_page(report: &Report) -> Report {
     report
 }
 
-/// The limit for each that keeps the sum within `most`, where those below it leave room to others.
+/// The limit per column that keeps the sum within `most`; shorter columns leave their room to others.
 pub fn fair_limit(lengths: impl Iterator<Item = usize>, most: usize) -> usize {
     let mut lengths: Vec<usize> = lengths.collect();
     lengths.sort_unstable();
@@ -65,10 +65,10 @@ fn prepare_queue(queue: &mut Queue, most_packets: usize) {
     queue.packets = thin_packets(&queue.packets, most_packets);
 }
 
-/// At most about `most` packets, by time.
+/// Keeps about `most` packets at most, sorted by time.
 pub fn thin_packets(packets: &Packets, most: usize) -> Packets {
     let mut rows: Vec<PacketRow> = packets.rows().collect();
-    // Stable: packets of one instant stay in their order.
+    // The sort is stable: packets of the same time keep their order.
     rows.sort_by_key(|row| row.at_ns);
     let total = rows.len();
     if total > most {
@@ -99,7 +99,7 @@ pub fn thin_packets(packets: &Packets, most: usize) -> Packets {
     thinned
 }
 
-/// Marks those to keep among the packets of one verdict: all, when there is room for them.
+/// Marks the packets of one verdict to keep: all if there is room for them.
 fn keep_extremes(rows: &[PacketRow], verdict: Verdict, room: usize, kept: &mut [bool]) {
     let of_verdict: Vec<usize> = (0..rows.len())
         .filter(|&at| rows[at].verdict == verdict)
@@ -124,8 +124,8 @@ fn keep_extremes(rows: &[PacketRow], verdict: Verdict, room: usize, kept: &mut [
     }
 }
 
-/// At most `most` values: of each slice of the column the smallest and the largest value, and a
-/// gap where all of a slice is one.
+/// Keeps at most `most` values: the smallest and the largest value of each slice of the column, or a
+/// gap if the slice has no value.
 pub fn thin_series(series: &mut Series, most: usize) {
     let total = series.value.len();
     if total <= most {

@@ -1,4 +1,4 @@
-/** Empirical distributions: which share of the samples is at most so much. */
+/** Empirical distributions: the share of samples up to each value. */
 import uPlot from "uplot";
 import { type Child, choice, h, swatch } from "../dom.ts";
 import { shareAtMost } from "../maths/cdf.ts";
@@ -105,7 +105,7 @@ export class CdfChart {
     this.setRange(...this.range);
   }
 
-  /** Wide enough for all that is shown. */
+  /** The range of all visible curves. */
   private fullRange(): [number, number] {
     const values = this.curves
       .filter((curve) => this.isShown(curve.variant))
@@ -157,7 +157,7 @@ export class CdfChart {
           y: false,
           focus: FOCUS,
           hover: { prox: 1e6, skip: [undefined, null] },
-          // The tooltip tells the shares at the pointer, not at the samples next to it.
+          // The tooltip shows the shares at the pointer, not at the nearest samples.
           points: { show: false },
           drag: { x: true, y: false, dist: 4, setScale: false },
           bind: {
@@ -185,13 +185,13 @@ export class CdfChart {
     );
   }
 
-  /** The rarest event that any of the curves can tell from never. */
+  /** The smallest share that the largest sample can resolve. */
   private rarest(): number {
     const most = this.curves.reduce((count, curve) => Math.max(count, curve.cdf.count), 10);
     return Math.max(1e-6, 0.8 / most);
   }
 
-  /** From no sample below the first value to all of them at the last. */
+  /** The corners of a curve, from 0 below the first value to 1 at the last. */
   private table(cdf: Cdf): uPlot.AlignedData {
     const isLog = this.form !== "linear";
     const value: number[] = [];

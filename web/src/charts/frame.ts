@@ -1,4 +1,4 @@
-/** What all charts have in common: the figure around them, axes, cursor, tooltip, keys, resizing. */
+/** The parts that all charts have in common: figure, axes, cursor, tooltip, keys, resizing. */
 import uPlot from "uplot";
 import { type Child, h, swatch } from "../dom.ts";
 import { logTicks, STEPS, tickLabel } from "../maths/ticks.ts";
@@ -8,19 +8,19 @@ import type { ChartGroup } from "./group.ts";
 export interface FrameSpec {
   id: string;
   title: string;
-  /** What a reader of the bare picture must know: window, unit, direction, selection. */
+  /** What the picture shows: window, unit, direction, selection. */
   caption: string;
   height: number;
 }
 
 export interface LegendEntry {
   label: string;
-  /** Position of the colour; `null` for a reference. */
+  /** Index of the colour; `null` for a reference. */
   hue: number | null;
   dash: number[] | undefined;
 }
 
-/** A legend with more entries than this explains nothing any more. */
+/** Entries that a legend shows; more would not help. */
 const MOST_ENTRIES = 24;
 
 /** Width of the plot on paper, in CSS pixels: A4 less margins. */
@@ -52,7 +52,7 @@ export class Frame {
       h("figcaption", {}, h("div", { class: "head" }, heading, this.controls), this.caption, this.legend),
       this.host,
     );
-    this.host.setAttribute("aria-label", `${spec.title}: arrow keys move, plus and minus zoom, 0 shows all`);
+    this.host.setAttribute("aria-label", `${spec.title}: arrow keys move, plus and minus zoom, 0 resets`);
     this.host.addEventListener("keydown", (event) => {
       const act: Record<string, () => void> = {
         ArrowLeft: () => keys.pan(-0.25),
@@ -71,7 +71,7 @@ export class Frame {
     new ResizeObserver(() => this.fit()).observe(this.host);
     onThemeChange(() => {
       this.fit();
-      // Paper has no pointer.
+      // No cursor on paper.
       if (isPrinting()) this.plot?.setCursor({ left: -10, top: -10 });
       this.plot?.redraw();
     });
@@ -82,8 +82,8 @@ export class Frame {
   }
 
   /**
-   * Which line is whose. On a screen the toolbar says so already when there is one line per
-   * variant; paper always shows it.
+   * Sets the legend. With one line per variant, the toolbar is legend enough on a screen, and only
+   * paper shows this one.
    */
   setLegend(entries: LegendEntry[], isPlain: boolean): void {
     const shown = entries.slice(0, MOST_ENTRIES);
@@ -97,13 +97,13 @@ export class Frame {
     );
   }
 
-  /** Counts for whoever checks the page from outside. */
+  /** Makes the numbers of series readable from outside, for tests. */
   setCounts(series: number, shown: number): void {
     this.figure.dataset["series"] = String(series);
     this.figure.dataset["shown"] = String(shown);
   }
 
-  /** Puts a plot in place of the one before. */
+  /** Replaces the plot. */
   mount(options: Omit<uPlot.Options, "width" | "height">, columns: uPlot.AlignedData): uPlot {
     this.unmount();
     const plot = new uPlot({ ...options, width: this.width(), height: this.spec.height }, columns, this.host);
@@ -127,7 +127,7 @@ export class Frame {
     const width = plot.over.clientWidth;
     this.tooltip.replaceChildren(...rows.filter((row) => row !== null));
     this.tooltip.hidden = false;
-    // On the side with more room, so that it never covers what it describes.
+    // On the side with more room, so that the tooltip does not cover what it describes.
     const toLeft = left > width / 2;
     this.tooltip.style.left = toLeft ? "auto" : `${left + 24}px`;
     this.tooltip.style.right = toLeft ? `${width - left + 24}px` : "auto";
@@ -179,7 +179,7 @@ export const linearAxis: Ticks = {
 
 export const logAxis: Ticks = {
   splits: (_plot, _axis, min, max) => logTicks(min, max),
-  // All of them: uPlot's own choice is made for its own ticks.
+  // Keeps all ticks; uPlot's own filter is made for uPlot's own ticks.
   filter: (_plot, splits) => splits,
   values: (_plot, splits) =>
     splits.map((split) => (split === null ? "" : String(Number(split.toPrecision(6))))),
@@ -193,20 +193,20 @@ const shareValues: Ticks = {
 export const shareAxis: Ticks = { ...linearAxis, ...shareValues };
 export const logShareAxis: Ticks = { ...logAxis, ...shareValues };
 
-/** Whether the pointer is over this plot itself; the cursors of the others in its group move along. */
+/** Whether the pointer is over this plot; the cursors of the other plots of its group follow. */
 export function isPointed(plot: uPlot): boolean {
   const { left = -1, event } = plot.cursor;
   return left >= 0 && event instanceof Event && plot.over.contains(event.target as Node);
 }
 
-/** Brings out the line nearest to the pointer, in the plot it points at. */
+/** Highlights the line nearest to the pointer, in the plot under the pointer. */
 export const FOCUS: uPlot.Cursor.Focus = {
   prox: 24,
   dist: (plot, _series, _at, value, cursor) =>
     isPointed(plot) ? Math.abs(value - cursor) : Number.MAX_VALUE,
 };
 
-/** A time axis that belongs to a group: dragging zooms the group, double click shows all. */
+/** A time axis that belongs to a group: dragging zooms the group, a double click resets it. */
 export function timeOptions(
   group: ChartGroup,
 ): Pick<uPlot.Options, "scales" | "cursor" | "hooks" | "legend"> {

@@ -1,10 +1,10 @@
-/** Charts that share a time axis: zooming one zooms all, and the cursor is at the same time in all. */
+/** Charts that share a time axis: zooming one zooms all, and their cursors show the same time. */
 export interface Member {
   setRange(from: number, to: number): void;
 }
 
 export class ChartGroup {
-  /** Key under which uPlot moves the cursors together. */
+  /** Key by which uPlot synchronizes the cursors. */
   readonly cursorKey: string;
   from: number;
   to: number;
@@ -33,7 +33,7 @@ export class ChartGroup {
     return this.from > this.fullFrom || this.to < this.fullTo;
   }
 
-  /** Shows `from..to`, limited to what there is and to a sensible smallest width. */
+  /** Shows `from..to`, within the run and not narrower than a millionth of it. */
   setRange(from: number, to: number): void {
     const smallest = (this.fullTo - this.fullFrom) * 1e-6;
     const width = Math.min(Math.max(to - from, smallest), this.fullTo - this.fullFrom);
@@ -45,12 +45,12 @@ export class ChartGroup {
     for (const watcher of this.watchers) watcher(this.zoomed);
   }
 
-  /** Makes the visible width `factor` times as large, around `center` (default: the middle). */
+  /** Multiplies the visible width by `factor`, around `center`. */
   zoom(factor: number, center = (this.from + this.to) / 2): void {
     this.setRange(center - (center - this.from) * factor, center + (this.to - center) * factor);
   }
 
-  /** Moves by a share of the visible width. */
+  /** Moves the visible range by a share of its width. */
   pan(share: number): void {
     const by = (this.to - this.from) * share;
     this.setRange(this.from + by, this.to + by);
@@ -60,7 +60,7 @@ export class ChartGroup {
     this.setRange(this.fullFrom, this.fullTo);
   }
 
-  /** A live run has become longer: follow it, unless the reader has zoomed in. */
+  /** Extends the range of a run that is still going on; the view follows unless it is zoomed. */
   extend(to: number): void {
     const follow = !this.zoomed;
     this.fullTo = Math.max(this.fullTo, to);

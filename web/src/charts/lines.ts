@@ -10,27 +10,27 @@ import type { ChartGroup, Member } from "./group.ts";
 
 export interface Line {
   label: string;
-  /** Position of the variant; decides the colour. `null`: a reference, drawn in grey. */
+  /** Index of the variant, which determines the colour; `null` for a reference, drawn in grey. */
   variant: number | null;
-  /** Position of the colour, when it is not the variant's. */
+  /** Index of the colour, if it is not that of the variant. */
   hue?: number;
-  /** Position among the lines of a variant; decides the dashes. */
+  /** Index among the lines of a variant, which determines the dashes. */
   flow: number;
   time: number[];
   value: (number | null)[];
-  /** Show the samples themselves, for sparse ones. */
+  /** Whether to draw the samples too, for sparse ones. */
   dots?: boolean;
 }
 
 export interface LineSpec extends FrameSpec {
   unit: string;
-  /** Writes a value with its unit, for the tooltip. */
+  /** Formats a value with its unit, for the tooltip. */
   say: (value: number) => string;
-  /** Offer a logarithmic axis, and perhaps begin with it. */
+  /** Whether a logarithmic axis is offered, and whether it comes first. */
   log?: "offered" | "first";
 }
 
-/** A tooltip with more rows than this is cut, and says so. */
+/** Rows of a tooltip; it says how many more there are. */
 const MOST_ROWS = 14;
 
 export class LineChart implements Member {
@@ -72,7 +72,7 @@ export class LineChart implements Member {
 
   setLines(lines: Line[]): void {
     const drawn = lines.filter((line) => line.value.some((value) => value !== null));
-    // A reference without anything to compare it with is no chart.
+    // A reference alone makes no chart.
     this.lines = drawn.some((line) => line.variant !== null) ? drawn : [];
     this.build();
   }
@@ -148,7 +148,7 @@ export class LineChart implements Member {
     );
   }
 
-  /** A logarithmic axis has no place for zero. */
+  /** Replaces values that a logarithmic axis cannot show. */
   private drawable(values: (number | null)[]): (number | null)[] {
     return this.isLog ? values.map((value) => (value !== null && value > 0 ? value : null)) : values;
   }
@@ -207,7 +207,7 @@ export class LineChart implements Member {
   }
 }
 
-/** Picks the samples that have a gap on both sides, so that no line shows them. */
+/** Picks the samples with a gap on both sides, which no line shows. */
 function onlyAlone(line: Line): (plot: uPlot) => number[] {
   const times = isolated(line.value).map((at) => line.time[at] as number);
   return (plot) => times.map((time) => lowerBound(plot.data[0], time));

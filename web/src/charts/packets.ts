@@ -1,13 +1,14 @@
 /**
- * One point per packet: when it left the queue and how long it had waited. Sent packets are dots;
- * CE-marked ones triangles and dropped ones crosses, at the instant and the waiting time at which
- * it happened (a packet refused on arrival had waited for nothing and lies on the axis).
+ * One point per packet: when it left the queue, and how long it had waited. Sent packets are dots,
+ * CE-marked ones triangles, dropped ones crosses. A packet that was dropped on arrival has not waited
+ * and lies on the axis.
  */
 import type uPlot from "uplot";
 import { choice, h, swatch } from "../dom.ts";
 import { instant, milliseconds, whole } from "../maths/format.ts";
 import { lowerBound } from "../maths/search.ts";
 import { type Packets, VERDICT } from "../model.ts";
+import { type Columns, columnsOf } from "../packed.ts";
 import { dashes, ink, variantColor } from "../theme.ts";
 import { axis, Frame, type FrameSpec, isPointed, linearAxis, logAxis, timeOptions } from "./frame.ts";
 import type { ChartGroup, Member } from "./group.ts";
@@ -18,9 +19,10 @@ export interface Cloud {
   packets: Packets;
 }
 
-/** The same packets in the units of the axes. */
+/** The packets of a cloud, with times in the units of the axes. */
 interface Layer {
   cloud: Cloud;
+  columns: Columns;
   time: Float64Array;
   wait: Float64Array;
 }
@@ -31,9 +33,9 @@ interface Hit {
   distance: number;
 }
 
-/** What a logarithmic axis shows at most, largest over smallest; shorter waits lie on its lower edge. */
+/** Largest / smallest value of a logarithmic axis; shorter waits lie on its lower edge. */
 const LOG_SPAN = 30_000;
-/** How near the pointer must be, in CSS pixels. */
+/** Distance from which the pointer finds a packet, in CSS pixels. */
 const REACH = 18;
 const MARK_SIZE = 4;
 const DROP_SIZE = 3.5;
@@ -44,7 +46,7 @@ export class PacketChart implements Member {
   private plot: uPlot | null = null;
   private isLog: boolean;
   private isShown: (variant: number) => boolean = () => true;
-  /** Around the packet that the tooltip describes; an element, so that hovering draws nothing anew. */
+  /** Surrounds the packet that the tooltip describes. An element, so that hovering needs no redraw. */
   private readonly ring = h("div", { class: "ring", hidden: true });
 
   constructor(
@@ -75,11 +77,15 @@ export class PacketChart implements Member {
   }
 
   setClouds(clouds: Cloud[]): void {
-    this.layers = clouds.map((cloud) => ({
-      cloud,
-      time: cloud.packets.at_ns.map((ns) => ns / 1e9),
-      wait: cloud.packets.sojourn_ns.map((ns) => ns / 1e6),
-    }));
+    this.layers = clouds.map((cloud) => {
+      const columns = columnsOf(cloud.packets);
+      return {
+        cloud,
+        columns,
+        time: columns.at_ns.map((ns) => ns / 1e9),
+        wait: columns.sojourn_ns.map((ns) => ns / 1e6),
+      };
+    });
     this.build();
   }
 
@@ -95,7 +101,7 @@ export class PacketChart implements Member {
   }
 
   private rescale(): void {
-    // Without series of its own, uPlot ranges the y axis only when asked to.
+    // The chart has no uPlot series, so uPlot does not scale the y axis by itself.
     const [min, max] = this.yRange();
     this.plot?.setScale("y", { min, max });
   }
@@ -163,7 +169,7 @@ export class PacketChart implements Member {
     ctx.save();
     const margin = 6 * devicePixelRatio;
     ctx.beginPath();
-    // A margin, so that glyphs on the axis are whole.
+    // The margin keeps glyphs on the axis whole.
     ctx.rect(bbox.left - margin, bbox.top - margin, bbox.width + 2 * margin, bbox.height + 2 * margin);
     ctx.clip();
     for (const layer of this.shown()) this.drawSent(plot, layer);
@@ -172,21 +178,21 @@ export class PacketChart implements Member {
   }
 
   /** Dots, at most one per pixel: a million packets cost no more than the plot has pixels. */
-  private drawSent(plot: uPlot, { cloud, time, wait }: Layer): void {
+  private drawSent(plot: uPlot, { cloud, columns: { verdict }, time, wait }: Layer): void {
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;
     const size = Math.max(1, Math.round(1.6 * ratio));
-    const columns = Math.ceil(bbox.width) + 1;
-    const seen = new Uint8Array(columns * (Math.ceil(bbox.height) + 1));
+    const width = Math.ceil(bbox.width) + 1;
+    const seen = new Uint8Array(width * (Math.ceil(bbox.height) + 1));
     const [toX, toY] = this.projection(plot);
     ctx.fillStyle = variantColor(cloud.variant);
     ctx.globalAlpha = 0.65;
     const end = lowerBound(time, this.group.to);
     for (let at = lowerBound(time, this.group.from); at < end; at += 1) {
-      if (cloud.packets.verdict[at] !== VERDICT.sent) continue;
+      if (verdict[at] !== VERDICT.sent) continue;
       const x = Math.round(toX(time[at] as number));
       const y = Math.round(toY(wait[at] as number));
-      const pixel = (y - Math.round(bbox.top)) * columns + (x - Math.round(bbox.left));
+      const pixel = (y - Math.round(bbox.top)) * width + (x - Math.round(bbox.left));
       if (seen[pixel] === 1) continue;
       seen[pixel] = 1;
       ctx.fillRect(x - size / 2, y - size / 2, size, size);
@@ -194,7 +200,7 @@ export class PacketChart implements Member {
     ctx.globalAlpha = 1;
   }
 
-  private drawSignals(plot: uPlot, { cloud, time, wait }: Layer): void {
+  private drawSignals(plot: uPlot, { cloud, columns, time, wait }: Layer): void {
     const { ctx } = plot;
     const ratio = devicePixelRatio;
     const [toX, toY] = this.projection(plot);
@@ -202,7 +208,7 @@ export class PacketChart implements Member {
     const drops = new Path2D();
     const end = lowerBound(time, this.group.to);
     for (let at = lowerBound(time, this.group.from); at < end; at += 1) {
-      const verdict = cloud.packets.verdict[at];
+      const verdict = columns.verdict[at];
       if (verdict === VERDICT.sent) continue;
       const x = toX(time[at] as number);
       const y = toY(wait[at] as number);
@@ -220,7 +226,7 @@ export class PacketChart implements Member {
         drops.lineTo(x - size, y + size);
       }
     }
-    // A halo in the paper's colour keeps the glyphs apart from the dots of the same variant.
+    // A halo in the background colour sets the glyphs off from the dots of the same variant.
     ctx.lineJoin = "round";
     ctx.lineCap = "round";
     ctx.strokeStyle = ink().paper;
@@ -236,7 +242,7 @@ export class PacketChart implements Member {
     ctx.stroke(drops);
   }
 
-  /** From units to canvas pixels, without a call into uPlot per packet. */
+  /** Maps times and waits to canvas pixels, without a call into uPlot per packet. */
   private projection(plot: uPlot): [(time: number) => number, (wait: number) => number] {
     const { bbox, scales } = plot;
     const xMin = scales["x"]?.min ?? 0;
@@ -260,8 +266,8 @@ export class PacketChart implements Member {
       for (let at = lowerBound(layer.time, plot.posToVal(left - REACH, "x")); at < end; at += 1) {
         const dx = toX(layer.time[at] as number) - x;
         const dy = toY(layer.wait[at] as number) - y;
-        // Drops and marks are few among many: they win over a dot that is a little nearer.
-        const weight = layer.cloud.packets.verdict[at] === VERDICT.sent ? 1 : 0.4;
+        // Drops and marks are few: they win over a dot that is a little nearer.
+        const weight = layer.columns.verdict[at] === VERDICT.sent ? 1 : 0.4;
         const distance = Math.hypot(dx, dy) * weight;
         if (distance <= REACH * ratio * weight && (best === null || distance < best.distance)) {
           best = { layer, at, distance };
@@ -285,10 +291,10 @@ export class PacketChart implements Member {
     this.frame.showTooltip(plot, ...this.explain(hit));
   }
 
-  private explain({ layer, at }: Hit): HTMLElement[] {
-    const { label, packets, variant } = layer.cloud;
-    const reason = packets.reasons[packets.reason[at] ?? 0] ?? "";
-    const verdict = packets.verdict[at];
+  private explain({ layer: { cloud, columns, time, wait }, at }: Hit): HTMLElement[] {
+    const { label, packets, variant } = cloud;
+    const reason = packets.reasons[columns.reason[at] ?? 0] ?? "";
+    const verdict = columns.verdict[at];
     const why = reason === "" ? "" : `: ${reason}`;
     const what =
       verdict === VERDICT.dropped ? `dropped${why}` : verdict === VERDICT.marked ? `CE-marked${why}` : "sent";
@@ -302,10 +308,10 @@ export class PacketChart implements Member {
         h("span", { class: "name" }, label),
         h("span", { class: "value" }, what),
       ),
-      line("waited", milliseconds(layer.wait[at] as number)),
-      line("at", instant(layer.time[at] as number, true)),
-      line("flow", packets.flows[packets.flow[at] ?? 0] ?? "?"),
-      line("size", `${whole(packets.size_bytes[at] ?? 0)} B`),
+      line("waited", milliseconds(wait[at] as number)),
+      line("at", instant(time[at] as number, true)),
+      line("flow", packets.flows[columns.flow[at] ?? 0] ?? "?"),
+      line("size", `${whole(columns.size_bytes[at] ?? 0)} B`),
     ];
   }
 }

@@ -1,46 +1,15 @@
-/** Charts that stand still: drawn as SVG, so that they print and follow the theme by themselves. */
+/** Charts without interaction, drawn as SVG, so that they print and follow the theme by themselves. */
 import { h, swatch } from "../dom.ts";
 import { quantile } from "../maths/cdf.ts";
 import { contour, middle } from "../maths/ellipse.ts";
 import { megabits, milliseconds, plain } from "../maths/format.ts";
-import { linearTicks, logTicks } from "../maths/ticks.ts";
 import type { Cdf, Tradeoff } from "../model.ts";
 import { dashes, variantVariable } from "../theme.ts";
+import { Axis, s } from "./svg.ts";
 
 const WIDTH = 560;
-/** Samples below this are drawn at it when the axis is logarithmic. */
+/** Smaller samples are drawn at this value when the axis is logarithmic. */
 const FLOOR_MS = 0.001;
-
-type Attributes = Record<string, string | number>;
-
-function s(tag: string, attributes: Attributes, ...children: (Node | string)[]): SVGElement {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
-  element.append(...children);
-  return element;
-}
-
-/** A linear or logarithmic axis of `from` to `to` over pixels. */
-class Axis {
-  constructor(
-    private readonly from: number,
-    private readonly to: number,
-    private readonly pixels: [number, number],
-    private readonly isLog: boolean,
-  ) {}
-
-  at(value: number): number {
-    const [low, high] = this.pixels;
-    const share = this.isLog
-      ? Math.log(Math.max(value, this.from) / this.from) / Math.log(this.to / this.from)
-      : (value - this.from) / (this.to - this.from);
-    return low + share * (high - low);
-  }
-
-  ticks(): number[] {
-    return this.isLog ? logTicks(this.from, this.to) : linearTicks(this.from, this.to, 6);
-  }
-}
 
 function delayAxis(values: number[], pixels: [number, number], isLog: boolean): Axis {
   const most = Math.max(...values, FLOOR_MS);
@@ -74,7 +43,7 @@ abstract class StillChart {
     this.draw();
   }
 
-  /** What is drawn, with its height; `null` when there is nothing. */
+  /** The parts to draw, with their height; `null` if there is nothing. */
   protected abstract picture(): { height: number; parts: SVGElement[] } | null;
   protected abstract entries(): { label: string; variant: number }[];
 
@@ -193,7 +162,7 @@ export interface StripRow {
   interval: number[] | null;
 }
 
-/** One row per variant: a dot per repetition, the median, and the confidence of the mean behind them. */
+/** One row per variant: a dot per repetition, the median, and the confidence interval of the mean. */
 export class StripPlot extends StillChart {
   private rows: StripRow[] = [];
 
@@ -311,7 +280,7 @@ export class TradeoffPlot extends StillChart {
     ];
     const x = delayAxis(delays, [left, WIDTH - 24], this.isLog);
     const [least, most] = [Math.min(...rates), Math.max(...rates)];
-    // From zero, unless that would press all ellipses flat.
+    // The axis starts at zero, unless that would flatten all ellipses.
     const floor = least > 0.5 * most ? least - Math.max(0.15 * (most - least), 0.02 * most) : 0;
     const y = new Axis(floor, most + Math.max(0.1 * (most - floor), 1e-3), [bottom, 12], false);
     const unit = this.isLog ? "mean sojourn time (ms, logarithmic)" : "mean sojourn time (ms)";
@@ -381,7 +350,7 @@ export class TradeoffPlot extends StillChart {
   }
 }
 
-/** Vertical lines with numbers below, and what they count. */
+/** Vertical lines with numbers below, and their unit. */
 function grid(x: Axis, [top, bottom]: [number, number], unit: string): SVGElement[] {
   const lines = x
     .ticks()

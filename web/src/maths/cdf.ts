@@ -1,6 +1,6 @@
 import type { Cdf } from "../model.ts";
 
-/** Every sample as a point of the distribution; equal values become one point. */
+/** The distribution of samples, with one point per different value; gaps are left out. */
 export function empiricalCdf(samples: ArrayLike<number | null>): Cdf {
   const sorted = Float64Array.from(Array.from(samples).filter((sample) => sample !== null)).sort();
   const value: number[] = [];
@@ -14,7 +14,7 @@ export function empiricalCdf(samples: ArrayLike<number | null>): Cdf {
   return { count: sorted.length, value, fraction };
 }
 
-/** Share of samples that are at most `value`. */
+/** The share of samples that do not exceed `value`. */
 export function shareAtMost(cdf: Cdf, value: number): number {
   let share = 0;
   for (let at = 0; at < cdf.value.length && (cdf.value[at] as number) <= value; at += 1) {
@@ -23,7 +23,7 @@ export function shareAtMost(cdf: Cdf, value: number): number {
   return share;
 }
 
-/** Smallest value that at least the share `fraction` of the samples does not exceed. */
+/** The smallest value that at least the share `fraction` of the samples does not exceed. */
 export function quantile(cdf: Cdf, fraction: number): number | null {
   const at = cdf.fraction.findIndex((share) => share >= fraction);
   return cdf.value[at] ?? null;

@@ -1,8 +1,9 @@
 import type { Tradeoff } from "../model.ts";
 
 /**
- * The ellipse of one standard deviation of a Gaussian: corners of delay and goodput, closed. On a
- * logarithmic axis of delays it is that of their logarithms, since a symmetric one would reach below zero.
+ * The ellipse of one standard deviation of a Gaussian, as a closed line of delays and goodputs. For a
+ * logarithmic axis of delays, it is computed from the logarithms of the delays: a symmetric one would
+ * reach below zero.
  */
 export function contour(of: Tradeoff, isLog = false, corners = 72): [number, number][] {
   const { mean, deviation, correlation } = isLog ? logMoments(of) : moments(of);
@@ -18,7 +19,7 @@ export function contour(of: Tradeoff, isLog = false, corners = 72): [number, num
   });
 }
 
-/** Where the middle of the ellipse lies. */
+/** The centre of the ellipse. */
 export function middle(of: Tradeoff, isLog: boolean): [number, number] {
   return [isLog ? 10 ** logMoments(of).mean : of.mean_delay_ms, of.mean_goodput_mbps];
 }
@@ -33,7 +34,7 @@ function moments(of: Tradeoff): Moments {
   return { mean: of.mean_delay_ms, deviation: of.delay_deviation_ms, correlation: of.correlation };
 }
 
-/** Of the logarithms of the delays, with n - 1 as the model has it. */
+/** Moments of the logarithms of the delays, with n - 1 like those of the model. */
 function logMoments(of: Tradeoff): Moments {
   const logs = of.delay_ms.map((delay) => Math.log10(Math.max(delay, 1e-3)));
   const mean = logs.reduce((sum, log) => sum + log, 0) / logs.length;

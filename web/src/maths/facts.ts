@@ -1,13 +1,13 @@
 import type { Fact, Run } from "../model.ts";
 
 export interface SplitFacts {
-  /** True of every run. */
+  /** Facts that are the same in all runs. */
   common: Fact[];
-  /** Labels whose value is not the same in all runs, with one value per run (`null`: not stated). */
+  /** Facts that differ, with one value per run; `null` if a run does not state it. */
   differing: { label: string; values: (string | null)[] }[];
 }
 
-/** Separates what all runs share from what makes them different, in order of first mention. */
+/** Separates the facts that all runs share from those that differ, in order of first mention. */
 export function splitFacts(runs: Run[]): SplitFacts {
   const labels = [...new Set(runs.flatMap((run) => run.facts.map((fact) => fact.label)))];
   const split: SplitFacts = { common: [], differing: [] };

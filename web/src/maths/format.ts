@@ -1,7 +1,7 @@
-/** Numbers as a reader wants them: three significant digits, units chosen by size. */
+/** Formats numbers with three significant digits and a unit that fits their size. */
 
 const NARROW = "\u202f";
-/** Between a number and its unit: they stay on one line. */
+/** Keeps a number and its unit on one line. */
 const GAP = "\u00a0";
 
 /** Groups of three digits, separated by a narrow space. */
@@ -33,12 +33,12 @@ export function megabits(mbps: number): string {
   return `${plain(mbps * 1000)}${GAP}kbit/s`;
 }
 
-/** A share as per cent. Only 1 is "100 %", and only 0 is "0 %". */
+/** A share in per cent. Only 1 is "100 %", and only 0 is "0 %". */
 export function percent(share: number): string {
   if (share === 0 || share === 1) return `${share * 100}${GAP}%`;
   const value = share * 100;
   if (value < 99.5 || value > 100) return `${plain(value)}${GAP}%`;
-  // As many nines as tell it from 100, cut instead of rounded.
+  // As many nines as distinguish it from 100, truncated rather than rounded.
   const decimals = Math.min(4, Math.max(1, Math.ceil(-Math.log10(100 - value) - 1e-9)));
   return `${(Math.floor(value * 10 ** decimals + 1e-9) / 10 ** decimals).toFixed(decimals)}${GAP}%`;
 }
@@ -49,7 +49,7 @@ export function bytes(size: number): string {
   return `${plain(size)}${GAP}B`;
 }
 
-/** An instant of the run, to the microsecond when `exact`. */
+/** A time of the run, to the millisecond, or to the microsecond if `exact`. */
 export function instant(s: number, exact = false): string {
   return `${s.toFixed(exact ? 6 : 3)}${GAP}s`;
 }

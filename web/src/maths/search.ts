@@ -1,4 +1,4 @@
-/** First index whose value is not below `wanted`, in an ascending column. */
+/** The first index of an ascending column whose value is not below `wanted`. */
 export function lowerBound(column: ArrayLike<number>, wanted: number): number {
   let from = 0;
   let to = column.length;

@@ -1,8 +1,8 @@
 import type { Series } from "../model.ts";
 
 /**
- * The sum of several series on a common grid of `step` seconds. A series that has no value at an
- * instant (its flow has not started, or has ended) adds nothing there.
+ * The sum of several series on a common grid of `step` seconds. A series without a value at a time
+ * (its flow has not started, or has ended) adds nothing there.
  */
 export function sumSeries(parts: Series[], step: number): Series {
   const sums = new Map<number, number>();
@@ -24,7 +24,7 @@ export function sumSeries(parts: Series[], step: number): Series {
   };
 }
 
-/** A value that holds until the next one, as corners of a staircase that ends at `end`. */
+/** The corners of a staircase: each value holds until the next one, the last until `end`. */
 export function staircase(series: Series, end: number): { time: number[]; value: (number | null)[] } {
   const time: number[] = [];
   const value: (number | null)[] = [];
@@ -32,7 +32,7 @@ export function staircase(series: Series, end: number): { time: number[]; value:
     const from = series.time_s[at] as number;
     if (from > end) break;
     const held = series.value[at] ?? null;
-    // Just before the step, not at it: the charts want increasing times.
+    // Just before the step: the charts need ascending times.
     const until =
       at + 1 < series.time_s.length ? Math.min(end, (series.time_s[at + 1] as number) - 1e-9) : end;
     time.push(from);
@@ -45,7 +45,7 @@ export function staircase(series: Series, end: number): { time: number[]; value:
   return { time, value };
 }
 
-/** Places of values with a gap, or an end, on both sides. */
+/** Indexes of the values with a gap or an end on both sides. */
 export function isolated(values: (number | null)[]): number[] {
   const isGap = (at: number) => (values[at] ?? null) === null;
   return values.flatMap((_, at) => (!isGap(at) && isGap(at - 1) && isGap(at + 1) ? [at] : []));

@@ -1,6 +1,6 @@
 /**
- * Ticks of a logarithmic axis: powers of ten; in a shorter range also 2 and 5 times them; in one
- * that holds none of these, round linear steps.
+ * Ticks of a logarithmic axis: powers of ten; in a short range also 2 and 5 times these; in a range
+ * with fewer than three of them, linear steps.
  */
 export function logTicks(min: number, max: number): number[] {
   if (!(min > 0) || !(max > min)) return [];
@@ -8,7 +8,7 @@ export function logTicks(min: number, max: number): number[] {
     const ticks: number[] = [];
     for (let power = Math.floor(Math.log10(min)); power <= Math.log10(max); power += 1) {
       for (const multiple of multiples) {
-        // Through text: 3 * 10 ** -1 is not 0.3.
+        // Parsed, because 3 * 10 ** -1 is not 0.3.
         const tick = Number(`${multiple}e${power}`);
         if (tick >= min && tick <= max) ticks.push(tick);
       }
@@ -31,12 +31,12 @@ export function linearTicks(min: number, max: number, count: number): number[] {
   return ticks;
 }
 
-/** Distances of ticks, ascending. uPlot's own have 2.5, which would need a decimal more than it shows. */
+/** Distances of ticks, ascending. uPlot's own include 2.5, which needs one more decimal than it shows. */
 export const STEPS: number[] = Array.from({ length: 25 }, (_, at) => at - 9).flatMap((power) =>
   [1, 2, 5].map((multiple) => Number(`${multiple}e${power}`)),
 );
 
-/** The number at a tick, with as many decimals as a step of `STEPS` needs. */
+/** The label of a tick, with as many decimals as its step needs. */
 export function tickLabel(value: number, step: number): string {
   return value.toFixed(Math.min(9, Math.max(0, -Math.floor(Math.log10(step) + 1e-9))));
 }

@@ -1,56 +1,42 @@
 /**
- * Sentences about the runs. Each is computed from the numbers of the report and claims nothing
- * beyond them; what was not measured is not mentioned.
+ * Sentences about the runs that are shown. Each states numbers of the report; what was not measured
+ * is not mentioned. Which queue is best is part of the report (`Judgement`).
  */
 import type { Count, Direction, Ping, Quantiles, Run } from "../model.ts";
 import { enumerate, megabits, milliseconds, percent, whole } from "./format.ts";
 
-/** Below this distance two values of a comparison are called equal. */
+/** Differences below these count as none. */
 const SAME_DELAY_MS = 1;
 const SAME_SHARE = 0.01;
-/**
- * With this part of the most goodput a run is still one to recommend, if its delay is so many times shorter
- * than that of runs with more. As in the index of runs.
- */
-const ENOUGH = [
-  { share: 0.95, times: 0 },
-  { share: 0.8, times: 3 },
-  { share: 0.65, times: 10 },
-];
-/** A sentence that names more runs than this is not read. */
+/** Names per sentence; further runs are only counted. */
 const MOST_NAMES = 4;
 
-export interface Verdict {
-  /** Comparison of the complete runs; empty with fewer than two. */
+export interface Description {
+  /** Comparisons of the complete runs; empty with fewer than two. */
   overall: string[];
   /** One line per run, in their order. */
   perRun: string[];
 }
 
-export function judge(runs: Run[]): Verdict {
+export function describe(runs: Run[]): Description {
   const complete = runs.filter((run) => run.partial === null);
-  const overall = [
-    compareBoth(complete),
-    compareDelay(complete),
-    compareGoodput(complete, "up"),
-    compareGoodput(complete, "down"),
-  ];
-  return { overall: overall.filter((sentence) => sentence !== null), perRun: runs.map(describe) };
+  const overall = [compareDelay(complete), compareGoodput(complete, "up"), compareGoodput(complete, "down")];
+  return { overall: overall.filter((sentence) => sentence !== null), perRun: runs.map(describeRun) };
 }
 
 export function packetsOf(counts: Count[]): number {
   return counts.reduce((total, count) => total + count.packets, 0);
 }
 
-/** The first ping that has answers. */
+/** The first ping that was answered. */
 export function mainPing(run: Run): Ping | null {
   return run.pings.find((ping) => ping.two_way !== null) ?? null;
 }
 
-function describe(run: Run): string {
+function describeRun(run: Run): string {
   const parts = [describePing(run) ?? describeWait(run), describeGoodput(run), describeSignals(run)];
   const said = parts.filter((part) => part !== null).join(" ");
-  return run.partial === null ? said : `Partial run (${run.partial}), so these are not totals. ${said}`;
+  return run.partial === null ? said : `Partial run (${run.partial}): these are not totals. ${said}`;
 }
 
 function describePing(run: Run): string | null {
@@ -59,22 +45,22 @@ function describePing(run: Run): string | null {
   const { p50, p99 } = ping.two_way;
   const load = run.directions.some((total) => total.goodput_mbps > 0) ? " under load" : "";
   const tail = `99 % within ${milliseconds(p99)}`;
-  const lost = ping.lost > 0 ? `; ${whole(ping.lost)} of ${whole(ping.sent)} got no answer` : "";
+  const lost = ping.lost > 0 ? `; ${whole(ping.lost)} of ${whole(ping.sent)} were not answered` : "";
   if (run.base_rtt_ms === null) return `Ping${load}: median ${milliseconds(p50)}, ${tail}${lost}.`;
   const base = milliseconds(run.base_rtt_ms);
-  // A rise that the displayed digits would not show is not called one.
+  // No rise is claimed that the displayed digits would not show.
   const rises = p50 - run.base_rtt_ms >= 0.05 && milliseconds(p50) !== base;
   const median = rises
-    ? `Ping rises${load} from ${base} to ${milliseconds(p50)} at the median`
-    : `Ping${load} stays at ${milliseconds(p50)} at the median (empty path ${base})`;
+    ? `The median ping rises${load} from ${base} to ${milliseconds(p50)}`
+    : `The median ping${load} stays at ${milliseconds(p50)} (empty path: ${base})`;
   return `${median}, ${tail}${lost}.`;
 }
 
-/** Where there are no pings. */
+/** Describes the wait in the queue, for runs without pings. */
 function describeWait(run: Run): string | null {
   const waits = wait(run);
   if (waits === null) return null;
-  return `Packets wait ${milliseconds(waits.p50)} at the median, 99 % at most ${milliseconds(waits.p99)}.`;
+  return `Packets wait ${milliseconds(waits.p50)} in the queue at the median, 99 % at most ${milliseconds(waits.p99)}.`;
 }
 
 function describeGoodput(run: Run): string | null {
@@ -91,18 +77,15 @@ function describeSignals(run: Run): string | null {
   const dropped = packetsOf(drops);
   if (run.queues.every((queue) => queue.sent + packetsOf(queue.drops) === 0))
     return "No packet reached a queue.";
-  // A queue without losses, such as that of the acknowledgements, does not make those of another less.
+  // Shares are of the queues that drop: the acknowledgements in another queue would dilute them.
   const losing = run.queues.filter((queue) => packetsOf(queue.drops) > 0);
   const offered = losing.reduce((total, queue) => total + queue.sent, dropped);
-  const dropPart =
-    dropped === 0 ? "Nothing was dropped" : `${amount(dropped, offered)} dropped (${reasons(drops)})`;
   const marked = packetsOf(marks);
-  const markPart = marked === 0 ? "nothing marked" : `${whole(marked)} CE-marked`;
-  return `${dropPart}, ${markPart}.`;
-}
-
-function amount(part: number, total: number): string {
-  return `${whole(part)} of ${whole(total)} packets (${percent(part / total)})`;
+  const drop =
+    dropped === 0
+      ? "none"
+      : `${whole(dropped)} of ${whole(offered)} packets (${percent(dropped / offered)}; ${reasons(drops)})`;
+  return `Dropped: ${drop}. CE-marked: ${marked === 0 ? "none" : whole(marked)}.`;
 }
 
 function reasons(counts: Count[]): string {
@@ -113,85 +96,19 @@ function reasons(counts: Count[]): string {
   return enumerate(used.map(([reason, packets]) => `${whole(packets)} ${reason}`));
 }
 
-/** All of a few, the first of many. */
+/** Lists all of a few names, and the first of many. */
 function some(words: string[]): string {
   if (words.length <= MOST_NAMES) return enumerate(words);
   return `${words.slice(0, MOST_NAMES).join(", ")} and ${words.length - MOST_NAMES} more`;
 }
 
-/** Total goodput of a run over both directions. */
-function totalOf(run: Run): number {
-  return run.directions.reduce((sum, total) => sum + total.goodput_mbps, 0);
-}
-
-/** The queue in which packets waited longest, at the median. */
+/** The sojourn times of the queue with the highest median. */
 function wait(run: Run): Quantiles | null {
   const waits = run.queues.flatMap((queue) => queue.sojourn_ms ?? []);
   return waits.reduce<Quantiles | null>(
     (most, own) => (most === null || own.p50 > most.p50 ? own : most),
     null,
   );
-}
-
-interface Measured {
-  run: Run;
-  delay: Quantiles;
-  mbps: number;
-}
-
-/** The delays of runs: of pings if there are any, else of the packets in the queue. */
-function delaysOf(runs: Run[]): { measured: Measured[]; hasPings: boolean } {
-  const hasPings = runs.some((run) => mainPing(run) !== null);
-  const measured = runs.flatMap((run) => {
-    const delay = hasPings ? (mainPing(run)?.two_way ?? null) : wait(run);
-    return delay === null ? [] : [{ run, delay, mbps: totalOf(run) }];
-  });
-  return { measured, hasPings };
-}
-
-/**
- * The runs that carry enough: nearly the most goodput, or less of it for a delay that is far shorter
- * than that of all before.
- */
-function carriesEnough(measured: Measured[]): Measured[] {
-  const most = Math.max(0, ...measured.map(({ mbps }) => mbps));
-  let enough: Measured[] = [];
-  for (const { share, times } of ENOUGH) {
-    const shortest = Math.min(...enough.map(({ delay }) => delay.p95));
-    enough = measured.filter(
-      (one) => enough.includes(one) || (one.mbps >= share * most && one.delay.p95 * times <= shortest),
-    );
-  }
-  return enough;
-}
-
-/**
- * Which run is better, and why: of those that carry enough, the one whose pings take least, judged by
- * what 95 % of them stay within. Says nothing where no run stands out.
- */
-function compareBoth(runs: Run[]): string | null {
-  const { measured, hasPings } = delaysOf(runs);
-  const most = Math.max(0, ...measured.map(({ mbps }) => mbps));
-  const eligible = carriesEnough(measured).sort((a, b) => a.delay.p95 - b.delay.p95);
-  const best = eligible[0];
-  if (best === undefined) return null;
-  const isClose = ({ delay }: Measured) => delay.p95 - best.delay.p95 < SAME_DELAY_MS;
-  const close = eligible.filter(isClose);
-  const worse = measured.filter((one) => !close.includes(one) && !isClose(one));
-  const worst = worse.sort((a, b) => b.delay.p95 - a.delay.p95)[0];
-  if (worst === undefined) return null;
-  const names = some(close.map(({ run }) => run.name));
-  const share = most > 0 ? ` at ${percent(best.mbps / most)} of the most goodput` : "";
-  const [here, there] = [wait(best.run)?.p50 ?? null, wait(worst.run)?.p50 ?? null];
-  const why =
-    hasPings && here !== null && there !== null && there - here >= SAME_DELAY_MS
-      ? ` Packets wait ${milliseconds(here)} in its queue at the median, ${milliseconds(there)} in that of ${worst.run.name}.`
-      : "";
-  const it = close.length > 1 ? best.run.name : "";
-  const delays = hasPings
-    ? `95 % of ${it === "" ? "its pings" : `the pings over ${it}`} take`
-    : `95 % of the packets ${it === "" ? "in its queue" : `in the queue of ${it}`} wait`;
-  return `Best here: ${names}. ${delays} at most ${milliseconds(best.delay.p95)}${share}, against ${milliseconds(worst.delay.p95)} over ${worst.run.name}.${why}`;
 }
 
 function compareDelay(runs: Run[]): string | null {
@@ -205,7 +122,7 @@ function compareDelay(runs: Run[]): string | null {
   const best = measured[0] as { name: string; p50: number };
   const worst = measured[measured.length - 1] as { name: string; p50: number };
   if (worst.p50 - best.p50 < SAME_DELAY_MS) {
-    return `Delay: the ping medians of all lie within ${SAME_DELAY_MS} ms of each other.`;
+    return `Delay: all ping medians are within ${SAME_DELAY_MS} ms of each other.`;
   }
   const close = measured.filter((run) => run.p50 - best.p50 < SAME_DELAY_MS);
   const rest = measured.filter((run) => run.p50 - best.p50 >= SAME_DELAY_MS);
@@ -213,9 +130,9 @@ function compareDelay(runs: Run[]): string | null {
   const nearest = rest[0] ?? worst;
   const others =
     rest.length <= MOST_NAMES
-      ? enumerate(rest.map((run) => `${milliseconds(run.p50)} over ${run.name}`))
-      : `${milliseconds(nearest.p50)} to ${milliseconds(worst.p50)} over the ${rest.length} others`;
-  return `Lowest delay: ${lead}, against ${others} (ping medians).`;
+      ? enumerate(rest.map((run) => `${milliseconds(run.p50)} with ${run.name}`))
+      : `${milliseconds(nearest.p50)} to ${milliseconds(worst.p50)} with the ${rest.length} others`;
+  return `Lowest ping median: ${lead}, compared with ${others}.`;
 }
 
 function compareGoodput(runs: Run[], direction: Direction): string | null {
@@ -231,7 +148,7 @@ function compareGoodput(runs: Run[], direction: Direction): string | null {
   const short = (run: { mbps: number }) => 1 - run.mbps / best.mbps;
   const worst = measured[measured.length - 1] as { name: string; mbps: number };
   if (short(worst) < SAME_SHARE) {
-    return `Goodput ${direction}: all within ${SAME_SHARE * 100} % of ${megabits(best.mbps)}.`;
+    return `Goodput ${direction}: all are within ${SAME_SHARE * 100} % of ${megabits(best.mbps)}.`;
   }
   const close = measured.filter((run) => short(run) < SAME_SHARE);
   const rest = measured.filter((run) => short(run) >= SAME_SHARE);
@@ -241,5 +158,5 @@ function compareGoodput(runs: Run[], direction: Direction): string | null {
     rest.length <= MOST_NAMES
       ? enumerate(rest.map((run) => `${run.name} has ${percent(short(run))} less`))
       : `the ${rest.length} others have ${percent(short(nearest))} to ${percent(short(worst))} less`;
-  return `Most goodput ${direction}: ${lead}; ${others}.`;
+  return `Highest goodput ${direction}: ${lead}; ${others}.`;
 }

@@ -1,4 +1,4 @@
-/** All charts of a report, and the toolbar that steers them together. */
+/** All charts of a report, and the toolbar that controls them. */
 import { type Bar, BarChart, type BarGroup } from "../charts/bars.ts";
 import { CdfChart, type Curve } from "../charts/cdf.ts";
 import { ChartGroup } from "../charts/group.ts";
@@ -10,14 +10,22 @@ import { empiricalCdf } from "../maths/cdf.ts";
 import { bytes, megabits, milliseconds, percent, plain, whole } from "../maths/format.ts";
 import { staircase, sumSeries } from "../maths/series.ts";
 import { mainPing, packetsOf } from "../maths/verdict.ts";
-import type { Direction, Flow, Ping, Queue, Report, Run, Series } from "../model.ts";
+import {
+  type Direction,
+  type Flow,
+  LOG_BEYOND,
+  type Ping,
+  type Queue,
+  type Report,
+  type Run,
+  type Series,
+} from "../model.ts";
+import { columnsOf } from "../packed.ts";
 import { variantName } from "./top.ts";
 import { arrow, queueKey, queueTitle, route } from "./words.ts";
 
-/** With more lines than this in one chart, flows are summed until the reader asks for each. */
+/** With more lines than this, a chart starts with the sum of the flows. */
 const MOST_LINES = 12;
-/** Delay charts begin logarithmic when the variants' medians are further apart than this. */
-const LOG_BEYOND = 8;
 
 type PingWay = "two_way_ms" | "up_ms" | "down_ms";
 type FlowMode = "each" | "sum";
@@ -64,7 +72,7 @@ export class Bench {
       this.addComparisons(direction, isSpread);
     }
     this.strips = this.repetitions();
-    const box = "Box: the middle half; line: median; whiskers: 5\u00a0% to 95\u00a0%.";
+    const box = "Box: middle half; line: median; whiskers: 5\u00a0% to 95\u00a0%.";
     this.boxes = {
       ping: new BoxPlot("box-ping", "Ping", `Round trips of answered probes. ${box}`, isSpread),
       sojourn: new BoxPlot("box-sojourn", "Sojourn time", `Packets that left the queue. ${box}`, isSpread),
@@ -104,11 +112,11 @@ export class Bench {
     };
     this.element = this.layOut();
     this.fillAll();
-    this.tellRange();
+    this.exposeRange();
   }
 
-  /** For whoever checks the page from outside. */
-  private tellRange(): void {
+  /** Makes the visible range readable from outside, for tests. */
+  private exposeRange(): void {
     this.element.dataset["from"] = String(this.group.from);
     this.element.dataset["to"] = String(this.group.to);
   }
@@ -158,20 +166,20 @@ export class Bench {
     }
     if (totals.some((total) => total.tradeoff !== null)) {
       const window = [...new Set(runs.map((run) => `${run.goodput_window_s} s`))].join(", ");
-      const caption = `${route(direction, ends)}. Dots: windows of ${window}; ellipse: one standard deviation of their Gaussian${isSpread ? ", by the logarithm of the delay" : ""} (RFC 7928). Better is up and left.`;
+      const caption = `${route(direction, ends)}. Dots: windows of ${window}; ellipse: one standard deviation of their Gaussian${isSpread ? ", over the logarithm of the delay" : ""} (RFC 7928). Up and left is better.`;
       const title = `Goodput against delay ${arrow(direction)}`;
       this.tradeoffs.set(direction, new TradeoffPlot(`tradeoff-${direction}`, title, caption, isSpread));
     }
   }
 
-  /** A chart for each figure that repetitions have. */
+  /** One chart per figure of the repetitions. */
   private repetitions(): StripPlot[] {
     const { runs } = this.report;
     const all = runs.flatMap((run) => run.repeats);
     const figures = [...new Set(all.map((repeat) => repeat.figure))];
     return figures.map((figure, at) => {
       const unit = all.find((repeat) => repeat.figure === figure)?.unit ?? "";
-      const caption = "Dots: repetitions; line: their median; band: 95\u00a0% confidence of their mean.";
+      const caption = "Dots: repetitions; line: median; band: 95\u00a0% confidence interval of the mean.";
       const chart = new StripPlot(`repeat-${at}`, figure, caption, unit);
       chart.setRows(
         runs.flatMap((run, variant) =>
@@ -197,7 +205,7 @@ export class Bench {
       chart.setLines(lines);
       const windows = [...new Set(runs.map((run) => `${run.goodput_window_s} s`))].join(", ");
       chart.frame.setCaption(
-        `Jain's index over the bulk TCP flows that were active during all of the last ${windows}: 1 when all have the same, 1/n when one of n has everything; ${route(direction, ends)}`,
+        `Jain's index of the bulk TCP flows that were active throughout the last ${windows}: 1 if all get the same, 1/n if one of n gets everything; ${route(direction, ends)}`,
       );
     }
     for (const [direction, chart] of this.tradeoffs) {
@@ -219,7 +227,7 @@ export class Bench {
     );
     this.cdfs.completion.setCurves(curves);
     this.cdfs.completion.frame.setCaption(
-      "From the start of a transfer to its last byte; transfers of a number of bytes that were completed",
+      "From the start of a transfer to its last byte; completed transfers of a fixed size",
     );
   }
 
@@ -245,7 +253,7 @@ export class Bench {
       ...(this.strips.length > 0
         ? [
             h("h2", {}, "Over repetitions"),
-            h("p", { class: "note" }, "All other charts and figures are those of the first repetition."),
+            h("p", { class: "note" }, "All other charts and figures show the first repetition."),
             h("div", { class: "grid" }, ...this.strips.map((chart) => chart.figure)),
           ]
         : []),
@@ -278,18 +286,14 @@ export class Bench {
       });
       return button;
     });
-    const reset = h(
-      "button",
-      { type: "button", click: () => this.group.reset(), disabled: true },
-      "show all",
-    );
+    const reset = h("button", { type: "button", click: () => this.group.reset(), disabled: true }, "reset");
     this.group.onChange((zoomed) => {
       reset.disabled = !zoomed;
-      this.tellRange();
+      this.exposeRange();
     });
     return h(
       "div",
-      { class: "toolbar", role: "toolbar", "aria-label": "What the charts show" },
+      { class: "toolbar", role: "toolbar", "aria-label": "Controls of the charts" },
       h("div", { class: "choice variants", role: "group", "aria-label": "Variants" }, ...variants),
       this.flowChoice(),
       this.queueChoice(),
@@ -302,7 +306,7 @@ export class Bench {
         h("button", { type: "button", click: () => this.group.pan(0.25), "aria-label": "later" }, "→"),
         reset,
       ),
-      h("span", { class: "hint" }, "drag to zoom, double-click to show all"),
+      h("span", { class: "hint" }, "drag to zoom, double-click to reset"),
     );
   }
 
@@ -344,7 +348,7 @@ export class Bench {
     const measured = ways.filter(({ value }) => has(value));
     if (measured.length < 2) return;
     this.ping.frame.controls.prepend(
-      choice("Way of the ping", measured, this.pingWay, (way) => {
+      choice("Direction of the ping", measured, this.pingWay, (way) => {
         this.pingWay = way;
         this.fillPing();
       }),
@@ -364,10 +368,10 @@ export class Bench {
     );
   }
 
-  /** The variables that the chosen queue has in any run. */
+  /** Offers the variables that the selected queue has in any run. */
   private offerStates(queues: Queue[]): void {
     const names = [...new Set(queues.flatMap((queue) => queue.state.map((state) => state.name)))];
-    // What decides comes before what is counted.
+    // Variables that decide about packets come before counters.
     const first = ["prob", "drop_next", "delay"].flatMap((word) =>
       names.filter((name) => name.startsWith(word)),
     );
@@ -427,7 +431,7 @@ export class Bench {
     }
     for (const [direction, chart] of this.srtt) {
       chart.setLines(this.flowLines(direction, (flow) => flow.srtt_ms));
-      chart.frame.setCaption(`As the TCP sender estimates it; ${route(direction, ends)}`);
+      chart.frame.setCaption(`Estimated by the TCP sender; ${route(direction, ends)}`);
     }
   }
 
@@ -439,7 +443,7 @@ export class Bench {
         const series = pick(flow);
         if (series === null) return [];
         const label = flows.length === 1 ? run.name : isAlone ? flow.name : `${run.name}, ${flow.name}`;
-        // In a single run the flows are what there is to compare, so they take the colours.
+        // In a single run, the flows are compared, so they take the colours.
         const look = isAlone ? { hue: place, flow: Math.floor(place / 7) } : { flow: place };
         return [{ label, variant, ...look, time: series.time_s, value: series.value }];
       });
@@ -454,7 +458,7 @@ export class Bench {
     });
   }
 
-  /** The rate of the link, when the runs agree about it. */
+  /** The rate of the link, if it is the same in all runs. */
   private linkLines(direction: Direction): Line[] {
     const links = this.report.runs.map((run) => run.queues.filter((queue) => queue.direction === direction));
     if (links.some((queues) => queues.length !== 1)) return [];
@@ -479,7 +483,7 @@ export class Bench {
       down_ms: `One way, ${route("down", ends)}`,
     };
     this.ping.frame.setCaption(
-      `${ways[this.pingWay]}, at the time each probe was sent; unanswered probes are gaps`,
+      `${ways[this.pingWay]}, at the time each probe was sent; gaps are unanswered probes`,
     );
     for (const way of ["two_way_ms", "up_ms", "down_ms"] as PingWay[]) {
       const curves: Curve[] = this.eachPing((ping) => ping[way]).map(({ look, series }) => ({
@@ -514,7 +518,7 @@ export class Bench {
     }));
     this.packets.setClouds(clouds);
     this.packets.frame.setCaption(
-      `${title}; at the time a packet left the queue. Dropped on arrival: on the axis. ${thinned(clouds)}`,
+      `${title}; at the time each packet left the queue. Packets dropped on arrival lie on the axis. ${thinned(clouds)}`,
     );
     const lineOf = (look: Omit<Line, "time" | "value">, series: Series): Line => ({
       ...look,
@@ -534,14 +538,14 @@ export class Bench {
     this.state.setUnit(states[0]?.state.unit ?? "");
     this.state.setLines(states.map(({ look, state }) => lineOf(look, state.series)));
     this.state.frame.setCaption(
-      `${this.stateName} of ${title}: what the algorithm held while it acted on the packets above`,
+      `${this.stateName} of ${title}: the variable of the algorithm while it handled the packets above`,
     );
     this.cdfs.sojourn.setCurves(
       chosen.flatMap(({ queue, ...look }) =>
         queue.sojourn_cdf === null ? [] : [{ ...look, cdf: queue.sojourn_cdf }],
       ),
     );
-    this.cdfs.sojourn.frame.setCaption(`${title}; packets that left through the link`);
+    this.cdfs.sojourn.frame.setCaption(`${title}; packets that were sent`);
     this.boxes.sojourn.setColumns(
       chosen.flatMap(({ label, variant, queue }) =>
         queue.sojourn_cdf === null ? [] : [{ label, variant, cdf: queue.sojourn_cdf }],
@@ -589,7 +593,7 @@ export class Bench {
     return this.report.runs.reduce((sum, run) => sum + run.flows.length, 0);
   }
 
-  /** The queue in which packets waited longest, over all runs. */
+  /** The queue with the longest waits, over all runs. */
   private busiestQueue(): string {
     const waits = new Map<string, number>();
     for (const queue of this.report.runs.flatMap((run) => run.queues)) {
@@ -600,7 +604,7 @@ export class Bench {
   }
 }
 
-/** Largest over smallest of the positive values. */
+/** Largest / smallest of the positive values. */
 function spread(values: (number | null)[]): number {
   const positive = values.filter((value): value is number => value !== null && value > 0);
   return positive.length === 0 ? 1 : Math.max(...positive) / Math.min(...positive);
@@ -611,7 +615,7 @@ function thinned(clouds: Cloud[]): string {
     .filter((cloud) => cloud.packets.thinned_from !== null)
     .map(
       ({ label, packets }) =>
-        `Of ${label}, ${whole(packets.at_ns.length)} of ${whole(packets.thinned_from ?? 0)} packets are drawn: in each slice of time those that waited least and longest.`,
+        `${label}: ${whole(columnsOf(packets).at_ns.length)} of ${whole(packets.thinned_from ?? 0)} packets are drawn, those with the shortest and longest waits in each slice of time.`,
     )
     .join(" ");
 }

@@ -1,16 +1,16 @@
 /**
- * Many runs: a row for each with its key figures, sorted by any of them, narrowed down by a word, and of
- * which some are picked to be drawn below.
+ * A table of many runs with their key figures, which can be sorted and filtered. The selected runs are
+ * drawn below.
  */
 import { h } from "../dom.ts";
 import { megabits, milliseconds, whole } from "../maths/format.ts";
 import { mainPing, packetsOf } from "../maths/verdict.ts";
 import type { Report, Run } from "../model.ts";
 
-/** With more runs than these a page starts with all in a table, and some are drawn. */
+/** With more runs than this, a page starts with a table of all, and only the selected ones are drawn. */
 export const MOST_DRAWN = 16;
-/** So many are picked at first. */
-const PICKED_FIRST = 4;
+/** Number of runs that are selected at first. */
+const SELECTED_FIRST = 4;
 
 interface Column {
   head: string;
@@ -28,28 +28,28 @@ const count = (run: Run, of: "drops" | "marks") =>
   run.queues.reduce((sum, queue) => sum + packetsOf(queue[of]), 0);
 
 const COLUMNS: Column[] = [
-  { head: "goodput up", of: (run) => goodput(run, "up"), say: megabits },
-  { head: "goodput down", of: (run) => goodput(run, "down"), say: megabits },
-  { head: "Jain", of: (run) => run.directions[0]?.jain ?? null, say: (jain) => jain.toFixed(3) },
-  { head: "ping p50", of: (run) => mainPing(run)?.two_way?.p50 ?? null, say: milliseconds },
-  { head: "ping p95", of: (run) => mainPing(run)?.two_way?.p95 ?? null, say: milliseconds },
+  { head: "Goodput up", of: (run) => goodput(run, "up"), say: megabits },
+  { head: "Goodput down", of: (run) => goodput(run, "down"), say: megabits },
+  { head: "Jain's index", of: (run) => run.directions[0]?.jain ?? null, say: (jain) => jain.toFixed(3) },
+  { head: "Ping p50", of: (run) => mainPing(run)?.two_way?.p50 ?? null, say: milliseconds },
+  { head: "Ping p95", of: (run) => mainPing(run)?.two_way?.p95 ?? null, say: milliseconds },
   {
-    head: "sojourn p95",
+    head: "Sojourn p95",
     of: (run) => longest(run.queues.map((queue) => queue.sojourn_ms?.p95)),
     say: milliseconds,
   },
-  { head: "drops", of: (run) => count(run, "drops"), say: whole },
-  { head: "marks", of: (run) => count(run, "marks"), say: whole },
+  { head: "Drops", of: (run) => count(run, "drops"), say: whole },
+  { head: "Marks", of: (run) => count(run, "marks"), say: whole },
 ];
 
-/** The table of all runs, above what `draw` makes of those that are picked. */
-export function overview(report: Report, draw: (picked: Report) => HTMLElement[]): HTMLElement[] {
+/** The table of all runs, above what `draw` returns for the selected ones. */
+export function overview(report: Report, draw: (selected: Report) => HTMLElement[]): HTMLElement[] {
   const { runs } = report;
   const columns = COLUMNS.filter(({ of }) => runs.some((run) => (of(run) ?? 0) > 0));
-  const picked = new Set(runs.slice(0, PICKED_FIRST));
-  const below = h("div", { id: "picked" });
+  const selected = new Set(runs.slice(0, SELECTED_FIRST));
+  const below = h("div", { id: "selected" });
   const redraw = () => {
-    const some = runs.filter((run) => picked.has(run));
+    const some = runs.filter((run) => selected.has(run));
     below.replaceChildren(...(some.length === 0 ? [] : draw({ ...report, runs: some })));
   };
   const boxes = new Map<Run, HTMLInputElement>();
@@ -57,12 +57,12 @@ export function overview(report: Report, draw: (picked: Report) => HTMLElement[]
   const body = h("tbody", {}, ...rows.values());
 
   function row(run: Run): HTMLElement {
-    const box = h("input", { type: "checkbox", checked: picked.has(run) });
+    const box = h("input", { type: "checkbox", checked: selected.has(run) });
     box.addEventListener("change", () => {
-      if (box.checked) picked.add(run);
-      else picked.delete(run);
-      const isFull = picked.size >= MOST_DRAWN;
-      for (const [other, its] of boxes) its.disabled = isFull && !picked.has(other);
+      if (box.checked) selected.add(run);
+      else selected.delete(run);
+      const isFull = selected.size >= MOST_DRAWN;
+      for (const [other, its] of boxes) its.disabled = isFull && !selected.has(other);
       redraw();
     });
     boxes.set(run, box);
@@ -81,7 +81,7 @@ export function overview(report: Report, draw: (picked: Report) => HTMLElement[]
     body.append(...order.map((run) => rows.get(run) as HTMLElement));
   }
 
-  const words = h("input", { type: "search", placeholder: "such as rtt=10ms codel" });
+  const words = h("input", { type: "search", placeholder: "for example rtt=10ms codel" });
   words.addEventListener("input", () => {
     const wanted = words.value.split(/\s+/).filter((word) => word !== "");
     for (const [run, element] of rows) {
@@ -94,11 +94,11 @@ export function overview(report: Report, draw: (picked: Report) => HTMLElement[]
     "section",
     { class: "card", id: "overview" },
     h("h2", {}, `All ${runs.length} runs`),
-    h("p", {}, h("label", {}, "those whose name has ", words)),
+    h("p", {}, h("label", {}, "Filter by name: ", words)),
     h(
       "p",
       { class: "note" },
-      `A figure's name sorts by it; the runs that are ticked, at most ${MOST_DRAWN}, are drawn below.`,
+      `Click a heading to sort. The selected runs, at most ${MOST_DRAWN}, are drawn below.`,
     ),
     h(
       "div",
@@ -112,7 +112,7 @@ export function overview(report: Report, draw: (picked: Report) => HTMLElement[]
           h(
             "tr",
             {},
-            h("th", { scope: "col" }, "run"),
+            h("th", { scope: "col" }, "Run"),
             ...columns.map((column) =>
               h(
                 "th",

@@ -3,10 +3,11 @@ import { type Child, h } from "../dom.ts";
 import { megabits, percent, plain, whole } from "../maths/format.ts";
 import { packetsOf } from "../maths/verdict.ts";
 import type { Count, Direction, Quantiles, Queue, Report, Run } from "../model.ts";
-import { table, variantName } from "./top.ts";
+import { table } from "./parts.ts";
+import { variantName } from "./top.ts";
 import { queueKey, queueTitle, route } from "./words.ts";
 
-/** Differences below this share are not called better. */
+/** Smaller differences, as a share, make no value the better one. */
 const BETTER_BY = 0.01;
 
 interface Row {
@@ -33,7 +34,7 @@ export function summary(report: Report): HTMLElement {
       { class: "note" },
       `Goodput counts ${counted}; utilisation counts all bytes on the link. `,
       report.runs.length > 1
-        ? "Bold: best of its row (by the median), where it differs by more than 1 %."
+        ? "Bold: the best values of a row (by the median), if values differ by more than 1 %."
         : "",
     ),
   );
@@ -137,7 +138,7 @@ function pingRows({ runs, ends }: Report): Row[] {
   });
 }
 
-/** A queue nobody waited in and that signalled nothing tells the reader nothing. */
+/** Whether packets neither waited in a queue nor were dropped or marked, so that its rows say nothing. */
 function isQuiet(queue: Queue): boolean {
   const signals = packetsOf(queue.drops) + packetsOf(queue.marks);
   return (
@@ -184,7 +185,7 @@ function queueRows({ runs, ends }: Report): Row[] {
         "low",
         median,
       ),
-      rowOf(labelled("Packets through", where), runs, queue, (entry) => whole(entry.sent)),
+      rowOf(labelled("Packets sent", where), runs, queue, (entry) => whole(entry.sent)),
       ...reasonRows("Drops", (entry) => entry.drops),
       ...reasonRows("CE marks", (entry) => entry.marks),
     ];
@@ -198,5 +199,5 @@ function retransmitRows({ runs }: Report): Row[] {
     );
     return counted.length === 0 ? null : counted.reduce((sum, segments) => sum + segments, 0);
   };
-  return [rowOf(labelled("Retransmitted", "segments, all flows"), runs, total, whole)];
+  return [rowOf(labelled("Retransmissions", "segments, all flows"), runs, total, whole)];
 }

@@ -1,12 +1,13 @@
-/** The top of the page: what was run, what came out in plain words, and how far to trust it. */
+/** The top of the page: the scenario, the results in plain words, and how far to trust them. */
 import { type Child, h, swatch } from "../dom.ts";
 import { splitFacts } from "../maths/facts.ts";
-import { instant, percent, plain, whole } from "../maths/format.ts";
-import { judge, packetsOf } from "../maths/verdict.ts";
+import { enumerate, instant, percent, plain, whole } from "../maths/format.ts";
+import { describe, packetsOf } from "../maths/verdict.ts";
 import type { Report, Run } from "../model.ts";
 import { dashes, variantVariable } from "../theme.ts";
+import { alike, count, sentence, table } from "./parts.ts";
 
-/** Beyond these the emulation is a visible part of the numbers: 0.1 % of the rate, 1 ms late. */
+/** Beyond these limits, the inaccuracy of the emulation shows in the figures: 0.1 % of the rate, 1 ms late. */
 const RATE_ERROR_LIMIT = 0.001;
 const LATENESS_LIMIT_US = 1000;
 
@@ -17,12 +18,15 @@ export function variantName(run: Run, index: number): HTMLElement {
 export function header(report: Report): HTMLElement {
   const backends = [...new Set(report.runs.map((run) => run.backend))];
   const where = backends.map((backend) => (backend === "sim" ? "simulated" : "live")).join(" and ");
-  const number = report.runs.length === 1 ? "1 run" : `${report.runs.length} runs`;
   return h(
     "header",
     {},
     h("h1", {}, report.title),
-    h("p", { class: "note" }, `${number}, ${where}; written by ${report.generated_by}`),
+    h(
+      "p",
+      { class: "note" },
+      `${count(report.runs.length, "run")}, ${where}. Written by ${report.generated_by}.`,
+    ),
     ...report.runs
       .filter((run) => run.partial !== null)
       .map((run) =>
@@ -30,19 +34,29 @@ export function header(report: Report): HTMLElement {
           "p",
           { class: "banner", role: "alert" },
           h("strong", {}, `${run.name} is partial: ${run.partial}. `),
-          `It ends at ${instant(run.duration_s)}; its numbers cover only that much.`,
+          `It ends at ${instant(run.duration_s)}, and its figures cover only the time until then.`,
         ),
       ),
   );
 }
 
 export function verdicts(report: Report): HTMLElement {
-  const { overall, perRun } = judge(report.runs);
+  const { overall, perRun } = describe(report.runs);
+  const best = alike(report.runs).filter(([{ is_best }]) => is_best);
   return h(
     "section",
     { class: "card", id: "verdict" },
     h("h2", {}, "In short"),
-    ...overall.map((sentence) => h("p", { class: "overall" }, sentence)),
+    ...best.map(([judgement, ...runs]) =>
+      h(
+        "p",
+        { class: "best" },
+        h("b", {}, enumerate(runs.map((run) => run.name))),
+        ": ",
+        ...sentence(judgement),
+      ),
+    ),
+    ...overall.map((line) => h("p", {}, line)),
     h(
       "dl",
       { class: "verdicts" },
@@ -54,10 +68,10 @@ export function verdicts(report: Report): HTMLElement {
   );
 }
 
-/** Sections that a figure can be looked up in besides the charts. */
+/** The sections, as opposed to charts, that show figures. */
 const SECTIONS = ["accuracy", "summary"];
 
-/** What was expected and did not come out, with a way to where it is seen. */
+/** The expectations, those not met first, each with a link to the chart that shows its figure. */
 export function expectations(report: Report): HTMLElement | null {
   const all = report.runs.flatMap((run, index) =>
     run.expectations.map((expectation) => ({ run, index, expectation })),
@@ -73,23 +87,28 @@ export function expectations(report: Report): HTMLElement | null {
       h("code", {}, metric),
       measured ?? "not measured",
       bounds,
-      h("a", { href: `#${target}` }, "see"),
+      h("a", { href: `#${target}` }, "show"),
     ];
   };
-  const head = ["", "run", "figure", "measured", "expected", ""];
-  const told =
+  const head = ["", "Run", "Figure", "Measured", "Expected", ""];
+  const result =
     failed.length === 0
-      ? `All ${all.length} expectations of the scenario are met.`
-      : `${failed.length} of ${all.length} expectations of the scenario are not met.`;
+      ? `All ${all.length} expectations of the scenario were met.`
+      : `${failed.length} of ${all.length} expectations of the scenario were not met.`;
   const rest = all.filter(({ expectation }) => expectation.passed);
   return h(
     "section",
     { class: failed.length > 0 ? "card doubtful" : "card", id: "expectations" },
     h("h2", {}, "Expectations"),
-    h("p", { class: failed.length > 0 ? "doubt" : "" }, told),
+    h("p", { class: failed.length > 0 ? "doubt" : "" }, result),
     failed.length > 0 ? table(head, failed.map(row)) : null,
     rest.length > 0
-      ? h("details", {}, h("summary", {}, `those that are met (${rest.length})`), table(head, rest.map(row)))
+      ? h(
+          "details",
+          {},
+          h("summary", {}, `Expectations that were met (${rest.length})`),
+          table(head, rest.map(row)),
+        )
       : null,
   );
 }
@@ -123,7 +142,7 @@ export function accuracy(report: Report): HTMLElement {
       "section",
       { class: "card", id: "accuracy" },
       h("h2", {}, "Accuracy of the emulation itself"),
-      h("p", {}, "Simulated: in virtual time nothing is late, and nothing is lost outside of the queues."),
+      h("p", {}, "Simulated: in virtual time, no packet is late, and none is lost outside the queues."),
     );
   }
   return h(
@@ -131,7 +150,7 @@ export function accuracy(report: Report): HTMLElement {
     { class: doubts.length > 0 ? "card doubtful" : "card", id: "accuracy" },
     h("h2", {}, "Accuracy of the emulation itself"),
     table(
-      ["", "rate error", "late release, p50 · p99 · max", "lost to anything but a queue"],
+      ["", "Rate error", "Lateness, p50 · p99 · max", "Lost outside the queues"],
       report.runs.map((run, index) => [variantName(run, index), rateError(run), lateness(run), lost(run)]),
     ),
     ...doubts.map((doubt) => h("p", { class: "doubt" }, doubt)),
@@ -158,37 +177,18 @@ function lost(run: Run): string {
   return counts.map((count) => `${whole(count.packets)} (${count.reason})`).join(", ");
 }
 
-/** What a reader should know before trusting the rest; nothing when all is within the limits. */
+/** Reasons to doubt the figures; none if all is within the limits. */
 export function doubtsOf(run: Run): string[] {
   const doubts: string[] = [];
   const { rate_error, release_lateness_us, lost_elsewhere } = run.accuracy;
   if (rate_error !== null && Math.abs(rate_error) > RATE_ERROR_LIMIT) {
-    doubts.push(`${run.name}: the link's rate was off by more than ${RATE_ERROR_LIMIT * 100} %.`);
+    doubts.push(`${run.name}: the rate of the link was off by more than ${RATE_ERROR_LIMIT * 100} %.`);
   }
   if (release_lateness_us !== null && release_lateness_us.p99 > LATENESS_LIMIT_US) {
-    doubts.push(`${run.name}: 1 in 100 packets left more than 1 ms late; the machine was too busy.`);
+    doubts.push(`${run.name}: 1 % of the packets left more than 1 ms late; the machine was too busy.`);
   }
   if (packetsOf(lost_elsewhere) > 0) {
-    doubts.push(`${run.name}: packets were lost that no queue dropped.`);
+    doubts.push(`${run.name}: packets were lost outside the queues.`);
   }
   return doubts;
-}
-
-export function table(head: Child[], rows: Child[][]): HTMLElement {
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "group" },
-    h(
-      "table",
-      {},
-      h("thead", {}, h("tr", {}, ...head.map((cell) => h("th", { scope: "col" }, cell)))),
-      h(
-        "tbody",
-        {},
-        ...rows.map(([name, ...cells]) =>
-          h("tr", {}, h("th", { scope: "row" }, name ?? ""), ...cells.map((cell) => h("td", {}, cell))),
-        ),
-      ),
-    ),
-  );
 }

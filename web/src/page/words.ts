@@ -1,4 +1,4 @@
-/** How the page names directions, queues and flows. */
+/** Names of directions, queues and flows. */
 import type { Direction, Ends, Flow, Queue } from "../model.ts";
 
 export function arrow(direction: Direction): string {
@@ -11,15 +11,15 @@ export function route(direction: Direction, ends: Ends): string {
   return `${direction}, ${from} → ${to}`;
 }
 
-/** The same queue in different runs. */
+/** Identifies the same queue in different runs. */
 export function queueKey(queue: Queue): string {
   return `${queue.direction} ${queue.name}`;
 }
 
 export function queueTitle(queue: Queue, ends: Ends): string {
-  const way = route(queue.direction, ends);
-  // A queue that has no better name than its direction needs it only once.
-  return queue.name === queue.direction ? way : `${queue.name}, ${way}`;
+  const where = route(queue.direction, ends);
+  // A queue that is named after its direction needs the direction only once.
+  return queue.name === queue.direction ? where : `${queue.name}, ${where}`;
 }
 
 export function flowKind(flow: Flow): string {

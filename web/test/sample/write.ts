@@ -1,15 +1,19 @@
-/** Writes dist/sample.json and dist/sample.html for the screenshot test and for looking at by eye. */
+/** Writes dist/sample.html and dist/sample-index.html, for the screenshot test and for viewing. */
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { embed } from "../../src/embed.ts";
+import { sampleIndex } from "./index.ts";
 import { sampleReport } from "./report.ts";
 
 const dist = (name: string) => fileURLToPath(new URL(`../../dist/${name}`, import.meta.url));
 
-const json = JSON.stringify(sampleReport(15));
-const template = await readFile(dist("report.html"), "utf8");
-const encoded = await embed(json);
-const page = template.replace("{{title}}", () => "Sample").replace("{{report}}", () => encoded);
-await writeFile(dist("sample.json"), json);
-await writeFile(dist("sample.html"), page);
-console.log(`dist/sample.html: ${Math.round(page.length / 1024)} KiB`);
+async function write(name: string, page: string, model: unknown): Promise<void> {
+  const template = await readFile(dist(page), "utf8");
+  const encoded = await embed(JSON.stringify(model));
+  const filled = template.replace("{{title}}", () => "Sample").replace("{{model}}", () => encoded);
+  await writeFile(dist(name), filled);
+  console.log(`dist/${name}: ${Math.round(filled.length / 1024)} KiB`);
+}
+
+await write("sample.html", "report.html", sampleReport(15));
+await write("sample-index.html", "index.html", sampleIndex(15));

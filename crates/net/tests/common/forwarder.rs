@@ -7,7 +7,6 @@ use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::{
     Counters, Interest, PacketPort, Pool, PoolSize, Port, Slot, Spin, Waiter, Watch,
 };
-use sluice_wire::frame::{Checksums, Link, SuperPacket, parse_head};
 use sluice_wire::frame::{Link, SuperPacket, parse_head};
 use std::thread::JoinHandle;
 

@@ -1,5 +1,5 @@
-//! Charts that compare: flows of a run, states under the packets that they acted on, shares, boxes, bars,
-//! and goodput against delay.
+//! Charts that compare: flows of a run, the variables of an AQM below the packets, fairness, boxes,
+//! bars, and goodput against delay.
 
 use super::FigureKind;
 use super::FlowLines;
@@ -11,21 +11,21 @@ use super::select::{
 };
 use crate::model::{Cdf, Count, Direction, Flow, Report, Run, Series};
 
-/// What a reader of the bare picture must know besides.
+/// The part of the caption that explains a kind of figure.
 pub fn explain(report: &Report, kind: FigureKind) -> Option<String> {
     match kind {
         FigureKind::Fairness => {
             let windows: Vec<f64> = report.runs.iter().map(|r| r.goodput_window_s).collect();
             let window = windows.first().copied().unwrap_or_default();
             Some(format!(
-                "Jain's index over the bulk flows that were active during all of the last {window} s: 1 when all have \
-                 the same, 1/n when one of n has everything."
+                "Jain's index of the bulk flows that were active throughout the last {window} s: 1 if all get \
+                 the same, 1/n if one of n gets everything."
             ))
         }
         FigureKind::Tradeoff => Some(
-            "Each dot is one window of goodput and the mean sojourn time in it; the ellipse is one standard \
-             deviation of their common Gaussian around the mean, by the logarithm of the delay where the axis is \
-             logarithmic. Better is up and left."
+            "Each dot is the goodput and the mean sojourn time of one window; the ellipse is one standard \
+             deviation of their common Gaussian around the mean, over the logarithm of the delay if the axis is \
+             logarithmic. Up and left is better."
                 .to_owned(),
         ),
         FigureKind::Box => Some(
@@ -33,8 +33,8 @@ pub fn explain(report: &Report, kind: FigureKind) -> Option<String> {
                 .to_owned(),
         ),
         FigureKind::State => Some(
-            "Below: what the queue's algorithm remembers, at the same instants; several queues of one run are several \
-             lines of its colour."
+            "Below: the variables of the queue's algorithm, at the same times; each queue of a run is a line of its \
+             colour."
                 .to_owned(),
         ),
         _ => None,
@@ -72,7 +72,7 @@ fn each_flow(
     for (variant, run) in report.runs.iter().enumerate() {
         let flows = run.flows.iter().filter(|flow| flow.direction == direction);
         for (place, flow) in flows.enumerate() {
-            // In a single run the flows are what there is to compare.
+            // In a single run, the flows are compared.
             let hue = if report.runs.len() == 1 {
                 place
             } else {
@@ -90,7 +90,7 @@ fn each_flow(
     }
 }
 
-/// The packets, and under them each variable of the AQM.
+/// The packets, and below them each variable of the AQM.
 pub fn state_panels(report: &Report) -> Vec<Panel> {
     let mut panels = vec![sojourn_panel(report)];
     let mut names: Vec<(String, String)> = Vec::new();
@@ -129,13 +129,13 @@ pub fn state_panels(report: &Report) -> Vec<Panel> {
     panels
 }
 
-/// `drop_next of queue 3` is a `drop_next`.
+/// The variable of a state: `drop_next` of `drop_next of queue 3`.
 fn variable(name: &str) -> &str {
     name.split_once(" of queue ")
         .map_or(name, |(variable, _)| variable)
 }
 
-/// What decides comes before what is counted.
+/// Sorts variables that decide about packets before counters.
 fn rank(variable: &str) -> usize {
     const FIRST: [&str; 4] = ["prob", "drop_next", "delay", "count"];
     let place = FIRST.iter().position(|first| variable.starts_with(first));
@@ -221,7 +221,7 @@ pub fn tradeoff_panels(report: &Report) -> Vec<Panel> {
         } else {
             "mean sojourn time (ms)"
         };
-        // From zero, unless that would press all ellipses flat.
+        // The axis starts at zero, unless that would flatten all ellipses.
         panel.y = if least > 0.5 * most {
             let room = (most - least).mul_add(0.15, 0.02 * most);
             Scale::between(least - room, most + room, 5)
@@ -387,7 +387,7 @@ fn rectangle(variant: usize, (left, right): (f64, f64), (bottom, top): (f64, f64
     Fill { variant, corners }
 }
 
-/// A panel that stands beside others.
+/// A panel beside others.
 fn beside(title: &str) -> Panel {
     Panel {
         height: 0,

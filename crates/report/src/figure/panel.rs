@@ -10,15 +10,15 @@ use super::{Area, Drawn, FINE, GRID, INK, LEFT, MUTED, X_AXIS, bold, color, dash
 
 /// One chart: lines, points, or both over common axes.
 pub struct Panel {
-    /// In CSS pixels, without the numbers below it.
+    /// In CSS pixels, without the numbers below the plot.
     pub height: u32,
-    /// Stands above the plot.
+    /// Written above the plot.
     pub title: String,
     pub x: Scale,
     pub x_label: &'static str,
     pub y: Scale,
     pub y_label: &'static str,
-    /// Drawn first, pale, with their outline.
+    /// Drawn first, pale, with an outline.
     pub fills: Vec<Fill>,
     pub lines: Vec<Line>,
     pub clouds: Vec<Cloud>,
@@ -30,20 +30,20 @@ pub struct Fill {
     pub corners: Vec<(f64, f64)>,
 }
 
-/// A line, in pieces where there are gaps.
+/// A line, broken into pieces by gaps.
 pub struct Line {
     pub look: Look,
     pub pieces: Vec<Vec<(f64, f64)>>,
-    /// Whether samples are shown, for sparse ones.
+    /// Whether the samples are drawn too, for sparse ones.
     pub has_dots: bool,
 }
 
-/// Whose line it is.
+/// What a line belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// A variant's, or a flow's when there is one variant.
+    /// A variant, or a flow if there is only one variant.
     Variant(usize),
-    /// A reference, such as the link's rate.
+    /// A reference, such as the rate of the link.
     Reference,
 }
 
@@ -56,11 +56,11 @@ pub struct Cloud {
     pub dropped: Vec<(f64, f64)>,
 }
 
-/// A place within a plot, in drawing units.
+/// A point of a plot, in drawing units.
 type Place = (i32, i32);
 
 impl Panel {
-    /// Draws into an area, with the numbers of the x axis below when it is the last of a stack.
+    /// Draws the panel into an area. The last panel of a stack has the numbers of the x axis below it.
     pub fn draw(&self, area: &Area<'_>, has_x_axis: bool) -> Drawn {
         area.draw_text(&self.title, &bold(13.0).color(&INK), (fine(LEFT), fine(6)))?;
         let below = if has_x_axis { fine(X_AXIS - 8) } else { 0 };
@@ -105,7 +105,7 @@ impl Panel {
                 line.draw(&flat, &places(piece))?;
             }
         }
-        // The dots of all variants first, so that no signal is hidden below them.
+        // The dots of all variants come first, so that they hide no drop or mark.
         for cloud in &self.clouds {
             let style = color(cloud.variant).mix(0.7).filled();
             for corners in columns_of_dots(&places(&cloud.sent)) {
@@ -127,7 +127,7 @@ impl Line {
             Look::Reference => (MUTED, Some((3, 3)), 1.0),
         };
         stroke(plot, places, tint, pattern, width)?;
-        // A sample between two gaps has no line to be seen by.
+        // No line shows a sample between two gaps.
         if self.has_dots || places.len() == 1 {
             for &at in places {
                 plot.draw(&Circle::new(at, fine(2), tint.filled()))?;
@@ -158,7 +158,7 @@ impl Cloud {
 
     fn draw_drops(&self, plot: &Area<'_>, places: &[Place]) -> Drawn {
         let drops = apart(places.to_vec(), SIGNAL_GRID);
-        // A white edge first, which keeps the crosses apart from the dots of the same colour.
+        // A white edge sets the crosses off from the dots of the same colour.
         for (tint, width) in [
             (WHITE, FINE * 35 / 10),
             (color(self.variant), FINE * 15 / 10),
@@ -171,7 +171,7 @@ impl Cloud {
     }
 }
 
-/// A line in CSS pixels of width, dashed or not.
+/// Draws a line, dashed or not, with a width in CSS pixels.
 pub fn stroke(
     area: &Area<'_>,
     places: &[Place],
@@ -192,7 +192,7 @@ pub fn stroke(
     Ok(())
 }
 
-/// One of all places that fall into the same cell of a grid: the others could not be told from it.
+/// Keeps one of the points in each cell of a grid; the others would be hidden by it.
 fn apart(places: Vec<Place>, grid: i32) -> Vec<Place> {
     let mut seen = BTreeSet::new();
     places
@@ -201,8 +201,8 @@ fn apart(places: Vec<Place>, grid: i32) -> Vec<Place> {
         .collect()
 }
 
-/// Dots on a grid of one CSS pixel, those that touch above each other drawn as one: a picture of a
-/// million packets stays nearly as small as one of ten thousand.
+/// Draws dots on a grid of one CSS pixel, and dots that touch vertically as one: a picture of a million
+/// packets is hardly larger than one of ten thousand.
 fn columns_of_dots(places: &[Place]) -> Vec<[Place; 2]> {
     let grid = fine(1);
     let cells: BTreeSet<Place> = places

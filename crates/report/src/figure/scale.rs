@@ -1,10 +1,10 @@
-//! Axes: what they span, where their ticks are, and how numbers are written on them.
+//! Axes: their range, their ticks and the labels of the ticks.
 
 use std::ops::Range;
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
-/// One axis, linear or logarithmic. Values outside lie on its edge.
+/// A linear or logarithmic axis. Values outside its range lie on its edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scale {
     min: f64,
@@ -14,13 +14,13 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// From zero to a little above the largest value, with about `ticks` ticks.
+    /// A linear axis from zero to a little above the largest value, with about `ticks` ticks.
     pub fn linear(largest: f64, ticks: usize) -> Self {
         let max = if largest > 0.0 { largest * 1.06 } else { 1.0 };
         Scale::between(0.0, max, ticks)
     }
 
-    /// One column per thing, without numbers: the legend names them.
+    /// One column per variant, without numbers: the legend names them.
     pub fn columns(count: usize) -> Self {
         Scale {
             min: 0.0,
@@ -30,7 +30,7 @@ impl Scale {
         }
     }
 
-    /// Exactly from `min` to `max`.
+    /// A linear axis exactly from `min` to `max`.
     pub fn between(min: f64, max: f64, ticks: usize) -> Self {
         let step = nice_step((max - min) / ticks as f64);
         let first = (min / step - 1e-9).ceil() as i64;
@@ -43,10 +43,10 @@ impl Scale {
         }
     }
 
-    /// Over the positive values; those below are drawn on the edge.
+    /// A logarithmic axis over the positive values; the others are drawn on its edge.
     pub fn log(smallest: f64, largest: f64) -> Self {
         let max = if largest > 0.0 { largest * 1.25 } else { 1.0 };
-        // Four and a half decades are as much as a panel can show.
+        // A panel shows at most four and a half decades.
         let min = (smallest / 1.25).clamp(max / 30_000.0, max / 1.5);
         let decades = min.log10().floor() as i32..=max.log10().ceil() as i32;
         let ticks_at = |multiples: &[f64]| -> Vec<f64> {
@@ -71,12 +71,12 @@ impl Scale {
         }
     }
 
-    /// Whether a value comes after the end of the axis, such as what happens while a run drains.
+    /// Whether a value lies beyond the end of the axis, such as a packet that leaves after the end of a run.
     pub fn ends_before(&self, value: f64) -> bool {
         value > self.max
     }
 
-    /// How far along the axis a value lies, from 0 to 1.
+    /// Position of a value on the axis, from 0 to 1.
     fn share(&self, value: f64) -> f64 {
         let value = value.clamp(self.min, self.max);
         if self.is_log {
@@ -86,8 +86,8 @@ impl Scale {
         }
     }
 
-    /// The number at a tick: on a linear axis with as many decimals as the distance of two needs,
-    /// on a logarithmic one as many as it has.
+    /// The label of a tick. On a linear axis it has as many decimals as the distance of two ticks
+    /// needs, on a logarithmic one as many as the value has.
     fn label(&self, value: f64) -> String {
         match self.ticks.as_slice() {
             [first, second, ..] if !self.is_log => {
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn linear_ticks_are_round_and_inside() {
-        // 10 * 1.06 over 5 ticks is 2.12 each, which 2 is near enough to.
+        // 10 * 1.06 over 5 ticks is 2.12 each, which is close enough to 2.
         assert_eq!(
             labels(&Scale::linear(10.0, 5)),
             ["0", "2", "4", "6", "8", "10"]

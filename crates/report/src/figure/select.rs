@@ -1,4 +1,4 @@
-//! Which numbers of a report a figure shows.
+//! Selects the numbers of a report that a figure shows.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use super::{Figure, FigureKind, FlowLines};
 use crate::model::{Cdf, Direction, Flow, Ping, Queue, Report, Run, Series, Verdict};
 use crate::thin::thin_series;
 
-/// Delays get a logarithmic axis when the variants' medians are further apart than this.
-const LOG_BEYOND: f64 = 8.0;
-/// Of a line: more than a figure of ordinary width can show.
+/// Delays get a logarithmic axis if the medians of the variants differ by more than this factor.
+pub const LOG_BEYOND: f64 = 8.0;
+/// Values of a line: more than a figure of ordinary width can show.
 const MOST_VALUES: usize = 4000;
 pub(super) const DIRECTIONS: [Direction; 2] = [Direction::Up, Direction::Down];
 
-/// Goodput per loaded direction, ping, sojourn time and backlog; without those nobody measured.
+/// Goodput per loaded direction, ping, sojourn time and backlog, as far as they were measured.
 pub fn time_panels(report: &Report, flows: FlowLines) -> Vec<Panel> {
     let mut panels: Vec<Panel> = DIRECTIONS
         .into_iter()
@@ -28,7 +28,7 @@ pub fn time_panels(report: &Report, flows: FlowLines) -> Vec<Panel> {
     panels
 }
 
-/// Ping both ways, one-way delay up, sojourn time; without those nobody measured.
+/// Round-trip time, one-way delay up and sojourn time, as far as they were measured.
 pub fn distribution_panels(report: &Report, is_tail: bool) -> Vec<Panel> {
     let ping = |pick: fn(&Ping) -> Option<&Series>| {
         each_ping(report, pick)
@@ -64,7 +64,7 @@ pub fn distribution_panels(report: &Report, is_tail: bool) -> Vec<Panel> {
     panels
 }
 
-/// What a reader of the bare picture must know.
+/// The caption: what the picture alone does not say.
 pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
     let mut sentences: Vec<String> = Vec::new();
     for run in report.runs.iter().filter(|run| run.partial.is_some()) {
@@ -85,7 +85,7 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
             .iter()
             .any(|panel| panel.lines.iter().any(|line| line.look == Look::Reference))
         {
-            sentences.push("Dotted: the link's rate.".to_owned());
+            sentences.push("Dotted: the rate of the link.".to_owned());
         }
     }
     if let Some((_, queue)) = chosen_queues(report).next() {
@@ -100,7 +100,8 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
         .any(|panel| panel.clouds.iter().any(|cloud| !cloud.dropped.is_empty()))
     {
         sentences.push(
-            "Crosses: dropped packets, when and after how long a wait; those refused on arrival lie on the axis."
+            "Crosses: dropped packets, at the time of the drop and with their wait until then; packets dropped on \
+             arrival lie on the axis."
                 .to_owned(),
         );
     }
@@ -118,7 +119,7 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
     sentences.join(" ")
 }
 
-/// What all runs state alike, as "link 10 Mbit/s; delay 10 ms".
+/// The facts that all runs share, as "link 10 Mbit/s; delay 10 ms".
 fn shared_facts(report: &Report) -> String {
     let Some((first, others)) = report.runs.split_first() else {
         return String::new();
@@ -151,7 +152,7 @@ pub(super) fn goodput_panel(report: &Report, direction: Direction, flows: FlowLi
             lines.push(Line::of(Look::Variant(variant), &sum));
         } else {
             for (place, flow) in of_direction.iter().enumerate() {
-                // In a single run the flows are what there is to compare.
+                // In a single run, the flows are compared.
                 let hue = if report.runs.len() == 1 {
                     place
                 } else {
@@ -294,7 +295,7 @@ fn cdf_panel(title: &str, curves: Vec<(usize, Cdf)>, is_log: bool, is_tail: bool
                 below = fraction;
             }
             if is_tail {
-                // Above the largest value there is none, which a logarithm cannot show.
+                // The share above the largest value is zero, which has no logarithm.
                 steps.retain(|(_, share)| *share > 1e-12);
             }
             Line {
@@ -345,7 +346,7 @@ impl Line {
     }
 }
 
-/// The rate of the link, when all runs agree about it.
+/// The rate of the link, if it is the same in all runs.
 fn link_lines(report: &Report, direction: Direction) -> Vec<Line> {
     let mut links = report.runs.iter().map(|run| {
         let mut queues = run
@@ -383,7 +384,7 @@ fn link_lines(report: &Report, direction: Direction) -> Vec<Line> {
     }]
 }
 
-/// Sum on a common grid; a flow without a value at an instant adds nothing there.
+/// The sum on a common grid; a flow without a value at a time adds nothing there.
 fn sum<'a>(parts: impl Iterator<Item = &'a Series>, step_s: f64) -> Series {
     let mut sums: BTreeMap<i64, f64> = BTreeMap::new();
     for (time, value) in parts.flat_map(Series::points) {
@@ -417,19 +418,19 @@ fn each_ping(
         .filter_map(move |(variant, run)| Some((variant, pick(main_ping(run)?)?)))
 }
 
-/// The first ping that has answers.
+/// The first ping that was answered.
 pub(super) fn main_ping(run: &Run) -> Option<&Ping> {
     run.pings.iter().find(|ping| ping.two_way.is_some())
 }
 
-/// Per run the queue in which packets wait longest over all runs, by name and direction.
+/// The queue with the longest waits over all runs, as it is in each run.
 pub(super) fn chosen_queues(report: &Report) -> impl Iterator<Item = (usize, &Queue)> {
     let mut waits: BTreeMap<(Direction, &str), f64> = BTreeMap::new();
     for queue in report.runs.iter().flat_map(|run| &run.queues) {
         let median = queue.sojourn_ms.map_or(0.0, |quantiles| quantiles.p50);
         *waits.entry((queue.direction, &queue.name)).or_default() += median;
     }
-    // The first of equals, so that the upward one wins when nobody waits.
+    // The first of equals: the upward one if no packet waits.
     let busiest = waits
         .iter()
         .fold(
@@ -461,7 +462,7 @@ pub(super) fn delay_label(report: &Report) -> &'static str {
     }
 }
 
-/// Whether the delays of the variants are too different for one linear axis.
+/// Whether the delays of the variants differ too much for a linear axis.
 pub(super) fn is_spread(report: &Report) -> bool {
     let medians: Vec<f64> = report
         .runs

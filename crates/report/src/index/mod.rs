@@ -1,12 +1,11 @@
-//! `index.html`: a page over all runs of a folder, for readers who know nothing but the question which
-//! queue is better for what.
+//! `index.html`: a page over all runs of a folder, which answers the question which queue is best for
+//! what.
 //!
-//! It is one file without scripts: a table per scenario with a small picture and the key figures of each
-//! variant, what was expected and whether it came, and a sentence per queue that is made from the
-//! figures (`words.rs`).
+//! The page is drawn by the web app, like a report. It shows for each scenario the key figures of the
+//! variants, a small picture of each, the expectations, and a judgement in words that is derived from
+//! the figures (`words`).
 
-mod page;
-mod picture;
+pub mod model;
 mod words;
 
 #[cfg(test)]
@@ -14,26 +13,33 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use sluice_core::Time;
+#[cfg(test)]
+use ts_rs::TS;
 
+use self::model::Index;
+pub(crate) use self::words::{Candidate, judge};
+
+use crate::index_html;
 use crate::pages::{PageError, write_file};
 use sluice_recording::PAGE;
 use sluice_recording::figures::median;
 use sluice_recording::runs::{Found, Place, RunsError, runs_in};
-use sluice_recording::{BACKLOG_PACKETS, ReadError, Recording, Status};
+use sluice_recording::{BACKLOG_PACKETS, ReadError, Recording, RunFile, Status};
 use sluice_scenario::metric::{Percentiles, PipeSummary, Summary};
-use sluice_scenario::{Backend, Pipe, Scenario};
+use sluice_scenario::{Pipe, Scenario};
 
-/// Why there is no index.
+/// Why no index was written.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// The runs cannot be told.
+    /// The runs cannot be listed.
     #[error(transparent)]
     Runs(#[from] RunsError),
     /// A run cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// It cannot be written.
+    /// The page cannot be written.
     #[error(transparent)]
     Page(#[from] PageError),
 }
@@ -41,10 +47,10 @@ pub enum IndexError {
 /// The name of the page.
 pub const INDEX: &str = "index.html";
 
-/// Writes the index of all runs in `folder` into it; gives its path.
+/// Writes the index of all runs in `folder` into the folder, and returns its path.
 ///
 /// # Errors
-/// [`IndexError`]; no half page is left.
+/// [`IndexError`]. No incomplete page is left behind.
 pub fn write_index(folder: &Path) -> Result<PathBuf, IndexError> {
     let places = runs_in(folder)?;
     let entries = places
@@ -52,55 +58,49 @@ pub fn write_index(folder: &Path) -> Result<PathBuf, IndexError> {
         .map(|place| Entry::of(folder, place))
         .collect::<Result<Vec<_>, _>>()?;
     let path = folder.join(INDEX);
-    write_file(&path, page::html(&entries).as_bytes())?;
+    write_file(&path, index_html(&Index::of(&entries)).as_bytes())?;
     Ok(path)
 }
 
-/// A scenario on the page.
-pub(crate) struct Entry {
-    /// Its path, which no other has.
+/// A scenario with its runs.
+struct Entry {
+    /// Its folder below that of the index, unique.
     place: String,
     title: String,
     about: Option<String>,
-    /// The page of all its runs, if there is one.
+    /// The report of all its runs, if there is one.
     link: Option<String>,
     rows: Vec<Row>,
 }
 
 /// A variant on a backend.
 #[derive(Clone)]
-pub(crate) struct Row {
-    variant: String,
-    backend: Backend,
-    /// The name of the algorithm of the queue under test.
-    algorithm: String,
-    /// The scenario with all queues taken out: rows that share it differ in nothing else.
-    setting: String,
+struct Row {
+    candidate: Candidate,
     runs: usize,
-    /// Why a run of it ended early.
+    /// Why one of the runs ended early.
     partial: Option<String>,
-    /// The page of its first run.
+    /// The report of its first run.
     link: Option<String>,
-    figures: Figures,
-    /// How many expectations were met.
+    /// Number of expectations that were met.
     met: usize,
-    /// Those that were not.
+    /// The expectations that were not met.
     unmet: Vec<String>,
-    trace: Trace,
+    curve: Curve,
 }
 
-/// The key figures: medians over its runs.
+/// The key figures of a variant, as medians over its runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
-    /// Payload of all flows, in bits per second.
+    /// Goodput of all flows, in bits per second.
     goodput: Option<f64>,
-    /// Part of the link that was used.
+    /// Share of the link that was used.
     utilisation: Option<f64>,
-    /// What the delays are those of.
+    /// What the delays were measured on.
     delay_of: DelayOf,
-    /// Its median, in nanoseconds.
+    /// Median delay in nanoseconds.
     p50: Option<f64>,
-    /// Its 95th percentile.
+    /// 95th percentile of the delay.
     p95: Option<f64>,
     /// Jain's index.
     jain: Option<f64>,
@@ -112,13 +112,15 @@ pub(crate) struct Figures {
     packets: f64,
 }
 
-/// Whose delay is shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum DelayOf {
-    /// Round trips of probes.
+/// What delays are measured on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(TS))]
+#[serde(rename_all = "lowercase")]
+pub enum DelayOf {
+    /// The round trips of probes.
     #[default]
     Pings,
-    /// Packets in the queue.
+    /// The sojourn times of packets in the queue.
     Packets,
 }
 
@@ -131,22 +133,23 @@ impl DelayOf {
     }
 }
 
-/// A curve for the small picture.
+/// A curve for a small picture.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trace {
-    /// What it shows.
-    what: TraceOf,
+struct Curve {
+    of: TraceOf,
     /// Seconds, and milliseconds or packets.
     points: Vec<(f64, f64)>,
 }
 
 /// What a curve shows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum TraceOf {
-    /// Round trips of the first probes, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(TS))]
+#[serde(rename_all = "lowercase")]
+pub enum TraceOf {
+    /// Round-trip times of the first flow of probes, in milliseconds.
     #[default]
     Ping,
-    /// Packets waiting in the queue under test.
+    /// Packets in the queue under test.
     Backlog,
 }
 
@@ -167,49 +170,63 @@ impl Entry {
 impl Row {
     fn of(folder: &Path, found: &Found) -> Result<Row, ReadError> {
         let (result, recording) = (&found.result, &found.recording);
-        let scenario = &recording.run().scenario;
         let summaries = result.summaries();
-        let under_test = busiest(summaries[0]).map_or("up", |pipe| &pipe.name);
-        let pipe = match under_test {
-            "down" => &scenario.link.down,
-            _ => &scenario.link.up,
-        };
+        let partial = result.runs.iter().find_map(|run| match &run.status {
+            Status::Complete => None,
+            Status::Partial { reason } => Some(reason.clone()),
+            Status::Running(process) => Some(format!("process {} is recording it", process.pid)),
+        });
         let page = recording.dir().join(PAGE);
+        let name = result.variant.clone();
+        let candidate = Candidate::of(name, recording.run(), &summaries, partial.is_none());
         Ok(Row {
-            variant: result.variant.clone(),
-            backend: result.backend,
-            algorithm: pipe.queue.0.algorithm.name.to_owned(),
-            setting: setting(scenario),
+            candidate,
             runs: result.runs.len(),
-            partial: result.runs.iter().find_map(|run| match &run.status {
-                Status::Complete => None,
-                Status::Partial { reason } => Some(reason.clone()),
-                Status::Running(process) => Some(format!("process {} records it", process.pid)),
-            }),
+            partial,
             link: page.is_file().then(|| relative(folder, &page)),
-            figures: Figures::of(&summaries),
             met: result
                 .expect
                 .iter()
                 .filter(|outcome| outcome.passed)
                 .count(),
             unmet: result.failed().map(ToString::to_string).collect(),
-            trace: Trace::of(recording, under_test)?,
+            curve: Curve::of(recording, pipe_under_test(summaries[0]))?,
         })
     }
 }
 
-impl Row {
-    /// Whether the two differ in nothing but their queues.
-    fn is_comparable(&self, other: &Row) -> bool {
-        self.backend == other.backend && self.setting == other.setting
+impl Candidate {
+    /// A variant by its first run and the summaries of all of its runs.
+    ///
+    /// # Panics
+    /// If there are no summaries.
+    pub(crate) fn of(
+        name: String,
+        run: &RunFile,
+        summaries: &[&Summary],
+        is_complete: bool,
+    ) -> Candidate {
+        let scenario = &run.scenario;
+        let pipe = match pipe_under_test(summaries[0]) {
+            "down" => &scenario.link.down,
+            _ => &scenario.link.up,
+        };
+        Candidate {
+            name,
+            backend: run.environment.backend,
+            algorithm: pipe.queue.0.algorithm.name.to_owned(),
+            setting: setting(scenario),
+            is_complete,
+            figures: Figures::of(summaries),
+        }
     }
 }
 
-/// The scenario without its queues, and without what is expected of them.
+/// The scenario without its queues, its expectations and its seed.
 fn setting(scenario: &Scenario) -> String {
     let mut bare = scenario.clone();
     bare.expect.clear();
+    bare.seed = 0;
     let queue = Pipe::unlimited().queue;
     for link in std::iter::once(&mut bare.link).chain(&mut bare.hops) {
         link.up.queue = queue.clone();
@@ -252,8 +269,8 @@ impl Figures {
     }
 }
 
-impl Trace {
-    fn of(recording: &Recording, under_test: &str) -> Result<Trace, ReadError> {
+impl Curve {
+    fn of(recording: &Recording, under_test: &str) -> Result<Curve, ReadError> {
         let seconds = |time: Time| time.as_ns() as f64 / 1e9;
         let mut points = Vec::new();
         let mut first = None;
@@ -266,8 +283,8 @@ impl Trace {
             }
         }
         if !points.is_empty() {
-            return Ok(Trace {
-                what: TraceOf::Ping,
+            return Ok(Curve {
+                of: TraceOf::Ping,
                 points,
             });
         }
@@ -277,14 +294,19 @@ impl Trace {
                 points.push((seconds(sample.time), sample.value));
             }
         }
-        Ok(Trace {
-            what: TraceOf::Backlog,
+        Ok(Curve {
+            of: TraceOf::Backlog,
             points,
         })
     }
 }
 
-/// The direction that is used most: the one under test.
+/// The name of the pipe under test: the busiest one.
+fn pipe_under_test(summary: &Summary) -> &str {
+    busiest(summary).map_or("up", |pipe| &pipe.name)
+}
+
+/// The pipe with the highest utilisation.
 fn busiest(summary: &Summary) -> Option<&PipeSummary> {
     let key = |pipe: &PipeSummary| pipe.utilisation.unwrap_or(pipe.packets as f64);
     let mut pipes = summary.pipes.iter();
@@ -292,12 +314,12 @@ fn busiest(summary: &Summary) -> Option<&PipeSummary> {
     Some(pipes.fold(first, |a, b| if key(b) > key(a) { b } else { a }))
 }
 
-/// `path` as a link on a page in `folder`.
+/// `path` as a relative URL on a page in `folder`.
 fn relative(folder: &Path, path: &Path) -> String {
     let below = path.strip_prefix(folder).unwrap_or(path);
     let mut link = String::new();
     for byte in below.to_string_lossy().bytes() {
-        // RFC 3986 section 2.3, and the slash between two words of a path.
+        // The unreserved characters of RFC 3986 section 2.3, and the slash between segments.
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
                 link.push(char::from(byte));

@@ -1,29 +1,38 @@
-use super::words::{Judgement, Purpose, judge, overall};
+use super::words::{Assessment, Purpose, overall};
 use super::*;
+use sluice_scenario::Backend;
 
 /// A variant by its goodput in Mbit/s, the 95th percentile of its pings in milliseconds, its Jain index,
 /// and its drops of 10 000 packets.
 fn row(name: &str, goodput: f64, p95_ms: f64, jain: Option<f64>, drops: f64) -> Row {
     Row {
-        variant: name.into(),
-        backend: Backend::Sim,
-        algorithm: name.into(),
-        setting: String::new(),
+        candidate: Candidate {
+            name: name.into(),
+            backend: Backend::Sim,
+            algorithm: name.into(),
+            setting: String::new(),
+            is_complete: true,
+            figures: Figures {
+                goodput: Some(goodput * 1e6),
+                p95: Some(p95_ms * 1e6),
+                jain,
+                drops,
+                packets: 10_000.0,
+                ..Figures::default()
+            },
+        },
         runs: 1,
         partial: None,
         link: None,
-        figures: Figures {
-            goodput: Some(goodput * 1e6),
-            p95: Some(p95_ms * 1e6),
-            jain,
-            drops,
-            packets: 10_000.0,
-            ..Figures::default()
-        },
         met: 0,
         unmet: Vec::new(),
-        trace: Trace::default(),
+        curve: Curve::default(),
     }
+}
+
+fn judge(rows: &[Row]) -> Vec<Assessment> {
+    let candidates: Vec<&Candidate> = rows.iter().map(|row| &row.candidate).collect();
+    super::judge(&candidates)
 }
 
 #[test]
@@ -39,10 +48,8 @@ fn seconds_of_delay_do_not_win_by_a_little_more_goodput() {
 
 #[test]
 fn variants_that_differ_in_more_than_their_queues_are_not_compared() {
-    let slow = Row {
-        setting: "rate = 2Mbit/s".into(),
-        ..row("codel", 1.9, 60.0, None, 0.0)
-    };
+    let mut slow = row("codel", 1.9, 60.0, None, 0.0);
+    slow.candidate.setting = "rate = 2Mbit/s".into();
     let rows = [
         row("fifo", 9.6, 500.0, None, 0.0),
         row("codel", 9.5, 30.0, None, 0.0),
@@ -53,8 +60,8 @@ fn variants_that_differ_in_more_than_their_queues_are_not_compared() {
     assert!(!all[2].why.contains("gives up"), "{all:?}");
 }
 
-fn good_for(judgement: &Judgement) -> &[Purpose] {
-    &judgement.good_for
+fn good_for(assessment: &Assessment) -> &[Purpose] {
+    &assessment.good_for
 }
 
 #[test]
@@ -92,7 +99,7 @@ fn a_low_delay_bought_with_goodput_does_not_win() {
     let all = judge(&rows);
     assert_eq!(good_for(&all[0]), []);
     assert!(
-        all[0].why.contains("at a price in goodput"),
+        all[0].why.contains("at the expense of goodput"),
         "{}",
         all[0].why
     );
@@ -121,7 +128,7 @@ fn a_delay_that_is_far_lower_is_worth_some_goodput() {
     assert!(
         all[1]
             .why
-            .starts_with("the lowest delay of those that carry enough"),
+            .starts_with("the lowest delay of the queues with enough goodput"),
         "{}",
         all[1].why
     );
@@ -145,19 +152,19 @@ fn equal_shares_and_few_losses_speak_for_a_queue_too() {
     assert!(
         all[0]
             .why
-            .contains("shares unevenly (Jain 0.70); drops 3.0 % of the packets")
+            .contains("shares unevenly (Jain's index 0.70); drops 3.0 % of the packets")
     );
 }
 
 #[test]
 fn backends_are_judged_each_by_itself() {
     let mut live = row("fifo", 9.0, 15.0, None, 0.0);
-    live.backend = Backend::Live;
+    live.candidate.backend = Backend::Live;
     let rows = [row("fifo", 9.0, 30.0, None, 0.0), live];
     assert_eq!(judge(&rows)[0].good_for, []);
     assert_eq!(
         judge(&rows)[0].why,
-        "95 % of pings within 30.0 ms; 9.00 Mbit/s of payload; drops nothing"
+        "95 % of pings within 30.0 ms; 9.00 Mbit/s of goodput; drops no packets"
     );
 }
 
@@ -199,30 +206,76 @@ fn kinds_of_queues_are_ranked_by_how_often_they_win() {
     );
     assert_eq!(
         all[1].sentence(),
-        "others do better in all 2 scenarios; typically 26 times the lowest delay, 100 % of the best \
+        "others are better in 2 of 2 scenarios; typically 26 times the lowest delay, 100 % of the best \
          goodput"
     );
 }
 
 #[test]
-fn the_page_is_one_file_whose_names_are_escaped() {
+fn the_page_holds_the_index() {
     let mut first = row("fifo", 9.6, 1000.0, None, 0.0);
-    first.trace.points = vec![(0.0, 20.0), (1.0, 1000.0)];
+    first.curve.points = vec![(0.0, 20.0), (0.5, 700.0), (0.505, 300.0), (1.0, 1000.0)];
     first.unmet = vec!["not met: `ping.p50` of `fifo` is 1s; expected at most 20ms".into()];
     first.link = Some(relative(
         Path::new("runs"),
         Path::new("runs/a/fifo limit=1000/report.html"),
     ));
-    let page = page::html(&[entry(vec![first, row("codel", 9.6, 20.0, None, 0.0)])]);
-    assert!(page.contains("Two &lt;queues&gt; &amp; a link"), "{page}");
-    assert!(
-        page.contains("href=\"a/fifo%20limit%3D1000/report.html\""),
-        "{page}"
+    let entry = entry(vec![first, row("codel", 9.6, 20.0, None, 0.0)]);
+    let index = Index::of(&[entry]);
+    let page = index_html(&index);
+    let written = crate::tests::embedded(&page);
+    assert_eq!(written, serde_json::to_value(&index).unwrap());
+    assert!(!page.contains("Two <queues>"), "names are embedded as data");
+    assert!(page.contains("<title>Sluice: all runs</title>"), "{page}");
+
+    let scenario = &written["scenarios"][0];
+    assert_eq!(scenario["title"], "Two <queues> & a link");
+    let fifo = &scenario["variants"][0];
+    assert_eq!(fifo["link"], "a/fifo%20limit%3D1000/report.html");
+    assert_eq!(fifo["expectations_unmet"].as_array().map(Vec::len), Some(1));
+    assert_eq!(fifo["judgement"]["outcome"], "another queue is better");
+    assert_eq!(
+        scenario["variants"][1]["judgement"]["outcome"],
+        "best for calls, games and browsing on a busy link"
     );
-    assert!(page.contains("1 of 1 expectations were not met"), "{page}");
-    assert!(page.contains("<svg class=\"spark\""), "{page}");
-    for outside in ["http://", "https://", "<script", "src="] {
-        assert!(!page.contains(outside), "{outside}");
+    // Of 90 columns of a second, 0.5 s and 0.505 s fall into the 46th: 0.505 * 90 = 45.45.
+    let trace = &fifo["trace"];
+    assert_eq!(trace["of"], "ping");
+    assert_eq!(
+        (&trace["low"][0], &trace["high"][0]),
+        (&20.0.into(), &20.0.into())
+    );
+    assert_eq!(
+        (&trace["low"][45], &trace["high"][45]),
+        (&300.0.into(), &700.0.into())
+    );
+    assert_eq!(trace["high"][89], 1000.0);
+    assert_eq!(trace["high"][1], serde_json::Value::Null);
+}
+
+/// The policy that keeps a page from loading anything, and its scripts and styles inside the file.
+#[test]
+fn the_index_has_the_policy_of_the_report() {
+    let policy = |page: &str| {
+        let (_, rest) = page
+            .split_once("http-equiv=\"Content-Security-Policy\" content=\"")
+            .expect("the page has a policy");
+        rest.split_once('"').expect("attributes end").0.to_owned()
+    };
+    let index = index_html(&Index::of(&[]));
+    let report = crate::html(&crate::Report::default());
+    assert_eq!(policy(&index), policy(&report));
+    assert!(policy(&index).starts_with("default-src 'none'; "));
+}
+
+#[test]
+fn an_incomplete_run_is_not_compared() {
+    let mut broken = row("codel", 9.5, 30.0, None, 0.0);
+    broken.candidate.is_complete = false;
+    let rows = [row("fifo", 9.6, 500.0, None, 0.0), broken];
+    for one in judge(&rows) {
+        assert!(!one.has_rivals, "{one:?}");
+        assert_eq!(one.in_words().outcome, "");
     }
 }
 
@@ -242,18 +295,27 @@ fn what_is_expected_of_a_variant_does_not_make_it_another_experiment() {
 }
 
 #[test]
-fn queues_that_do_alike_share_a_sentence() {
-    let rows = vec![
-        row("rfc", 9.6, 20.0, None, 0.0),
-        row("linux", 9.6, 20.0, None, 0.0),
-        row("fifo", 9.6, 900.0, None, 0.0),
+fn a_far_lower_wait_in_the_queue_is_worth_some_goodput() {
+    let of_packets = |name: &str, goodput: f64, p95_ms: f64| {
+        let mut row = row(name, goodput, p95_ms, None, 300.0);
+        row.candidate.figures.delay_of = DelayOf::Packets;
+        row
+    };
+    let rows = [
+        of_packets("droptail", 41.5, 492.0),
+        of_packets("red", 31.6, 42.8),
+        of_packets("codel", 30.8, 13.9),
     ];
-    let page = page::html(&[entry(rows)]);
-    assert!(
-        page.contains("<code>rfc</code> and <code>linux</code>: <b>best for"),
-        "{page}"
-    );
-    assert_eq!(page.matches("<b>best for").count(), 1, "{page}");
+    let all = judge(&rows);
+    // 30.8 / 41.5 = 74.2 %, above 65 %, and 492 / 13.9 is more than ten.
+    assert_eq!(good_for(&all[2]), [Purpose::Waiting]);
+    assert!(all[2].why.contains("95 % of packets within 13.9 ms"));
+    // 25.0 / 41.5 = 60 %: no delay is worth that.
+    let short = [
+        of_packets("droptail", 41.5, 492.0),
+        of_packets("short", 25.0, 1.0),
+    ];
+    assert_eq!(good_for(&judge(&short)[1]), []);
 }
 
 #[test]
@@ -268,7 +330,7 @@ fn nothing_speaks_for_queues_that_all_do_alike() {
     assert!(
         all[0]
             .why
-            .starts_with("about the same delay with all: 95 % of pings within 20.0 ms"),
+            .starts_with("about the same delay as the others: 95 % of pings within 20.0 ms"),
         "{}",
         all[0].why
     );
@@ -276,7 +338,7 @@ fn nothing_speaks_for_queues_that_all_do_alike() {
     assert!(
         kinds[0]
             .sentence()
-            .starts_with("neither better nor worse than others"),
+            .starts_with("about as good as the others"),
         "{}",
         kinds[0].sentence()
     );

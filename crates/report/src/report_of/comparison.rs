@@ -21,7 +21,7 @@ struct Payload<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    /// Of the samples of each flow, by its number.
+    /// Takes the samples of each flow, by its index.
     pub fn new(
         instances: &'a [FlowInstance<'a>],
         samples: &[Vec<FlowSample>],
@@ -30,7 +30,7 @@ impl<'a> Comparison<'a> {
     ) -> Self {
         let payload = |(instance, samples): (&'a FlowInstance<'a>, &Vec<FlowSample>)| {
             let start = Time::ZERO + instance.flow.start;
-            // Nothing has arrived when a flow starts.
+            // No payload has arrived when a flow starts.
             let mut arrived: Vec<Arrived> = vec![(start, 0)];
             let later = samples.iter().filter(|sample| sample.time > start);
             arrived.extend(later.filter_map(|s| Some((s.time, s.received_bytes?))));
@@ -49,7 +49,7 @@ impl<'a> Comparison<'a> {
         self.flows.iter().filter(of_it).filter(carries)
     }
 
-    /// Jain's index over the bulk TCP flows of a direction that were active in each window.
+    /// Returns Jain's index of the bulk TCP flows of a direction that were active in each window.
     pub fn fairness(&self, way: Direction) -> Option<Series> {
         let is_bulk = |flow: &&Payload<'a>| {
             let kind = &flow.instance.flow.kind;
@@ -76,8 +76,8 @@ impl<'a> Comparison<'a> {
         is_any.then(|| Series::new(time_s, value))
     }
 
-    /// Goodput of all flows of a direction against the sojourn time in its queue, in windows that
-    /// follow one another, without the warm-up.
+    /// Returns the goodput of all flows of a direction against the sojourn time in its queue, in
+    /// consecutive windows, without the warm-up.
     pub fn tradeoff(&self, way: Direction, queues: &[Queue]) -> Option<Tradeoff> {
         let queue = queues.iter().find(|q| q.direction == direction(way))?;
         let window = self.measure.window;
@@ -104,8 +104,8 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// The mean sojourn time in ms of the packets that left in each window from the beginning on; none
-/// where none left.
+/// The mean sojourn time in ms of the packets that left in each window, from the start of the run;
+/// `None` if no packet left.
 fn mean_sojourns(queue: &Queue, window: Span) -> Vec<Option<f64>> {
     let mut sums: Vec<(f64, u32)> = Vec::new();
     for row in queue.packets.rows() {

@@ -6,13 +6,13 @@ use sluice_recording::{ReadError, Recording};
 use sluice_scenario::Direction;
 use sluice_scenario::metric::Summary;
 
-/// Puts together what was carried out several times, in the order of the first of each.
+/// Groups the repetitions of each run, in the order of the first of each.
 pub fn group<'a>(recordings: &[&'a Recording]) -> Vec<Vec<&'a Recording>> {
     let mut groups: Vec<Vec<&Recording>> = Vec::new();
     for recording in recordings {
         let is_same = |group: &&mut Vec<&Recording>| is_repeat(group[0], recording);
         match groups.iter_mut().find(is_same) {
-            // The same seed again is no repetition but the same run, read twice or made anew elsewhere.
+            // A second run with the same seed is no repetition, but the same run once more.
             Some(group) if group.iter().all(|other| seed(other) != seed(recording)) => {
                 group.push(recording);
             }
@@ -35,7 +35,7 @@ fn is_repeat(a: &Recording, b: &Recording) -> bool {
         && a.scenario == scenario
 }
 
-/// What each run of a group came to.
+/// The summary of each run of a group.
 ///
 /// # Errors
 /// A table cannot be read.
@@ -47,7 +47,7 @@ pub fn summaries(group: &[&Recording]) -> Result<Vec<Summary>, ReadError> {
     group.iter().map(of).collect()
 }
 
-/// The key figures over repetitions.
+/// The key figures over the repetitions.
 pub fn figures(summaries: &[Summary]) -> Vec<Repeat> {
     let mut figures = Vec::new();
     let mut add = |figure: &str, unit: &str, pick: &dyn Fn(&Summary) -> Option<f64>| {

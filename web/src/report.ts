@@ -1,0 +1,25 @@
+/** The page of a report. */
+import type { Report } from "./model.ts";
+import { Bench } from "./page/bench.ts";
+import { MOST_DRAWN, overview } from "./page/overview.ts";
+import { summary } from "./page/summary.ts";
+import { accuracy, expectations, header, scenario, verdicts } from "./page/top.ts";
+import { start } from "./start.ts";
+
+const each = (report: Report) => [
+  scenario(report),
+  summary(report),
+  accuracy(report),
+  new Bench(report).element,
+];
+
+void start<Report>((report) =>
+  report.runs.length > MOST_DRAWN
+    ? [
+        header(report),
+        expectations(report),
+        // Of many runs, only the selected ones are described and drawn.
+        ...overview(report, (selected) => [verdicts(selected), ...each(selected)]),
+      ]
+    : [header(report), verdicts(report), expectations(report), ...each(report)],
+);
