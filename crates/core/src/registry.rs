@@ -10,12 +10,11 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::aqm::{self, Aqm, AqmAlgorithm};
-use crate::param::{
-    Kind, NoParams, ParamDecl, ParamError, Params, Value, Values, Warnings, nearest_setting,
-};
+use crate::param::{NoParams, ParamDecl, ParamError, Params, Value, Values, Warnings};
 use crate::sched::fifo::{Fifo, FifoParams};
 use crate::sched::fq::{Fq, FqParams};
 use crate::sched::{self, Discipline, DisciplineAlgorithm};
+use crate::settings::{self, SettingError, nearest_setting, words};
 use crate::spelling::nearest;
 
 mod dummynet;
@@ -325,43 +324,19 @@ impl Spec {
                 span,
             });
         };
-        let mut values = Values::new();
-        while let Some((span, word)) = words.next() {
-            let fail = |span, kind| Err(SpecError { span, kind });
-            let is_flag = |d: &&ParamDecl| d.kind == Kind::Flag;
-            let decl = algorithm.params().find(|d| d.name == word);
-            let negated = word
-                .strip_prefix("no")
-                .and_then(|rest| algorithm.params().find(|d| d.name == rest))
-                .filter(is_flag);
-            if let Some(decl) = decl.or(negated)
-                && values.find(decl.name).is_some()
-            {
-                return fail(span, SpecErrorKind::Repeated(decl.name));
-            }
-            match (decl, negated) {
-                (Some(decl), _) if decl.kind == Kind::Flag => {
-                    values.set(decl.name, Value::Flag(true));
-                }
-                (Some(decl), _) => {
-                    let Some((value_span, value)) = words.next() else {
-                        return fail(span, SpecErrorKind::MissingValue(decl.name));
-                    };
-                    match decl.parse(value) {
-                        Ok(value) => values.set(decl.name, value),
-                        Err(error) => return fail(value_span, SpecErrorKind::Param(error)),
-                    }
-                }
-                (None, Some(decl)) => values.set(decl.name, Value::Flag(false)),
-                (None, None) => {
-                    let kind = SpecErrorKind::UnknownParam {
-                        algorithm: algorithm.name,
-                        word: word.to_string(),
-                    };
-                    return fail(span, kind);
-                }
-            }
-        }
+        let find = |name: &str| algorithm.params().find(|decl| decl.name == name);
+        let values = settings::parse(&mut words, find).map_err(|(span, kind)| {
+            let kind = match kind {
+                SettingError::Unknown(word) => SpecErrorKind::UnknownParam {
+                    algorithm: algorithm.name,
+                    word,
+                },
+                SettingError::Repeated(name) => SpecErrorKind::Repeated(name),
+                SettingError::MissingValue(name) => SpecErrorKind::MissingValue(name),
+                SettingError::Param(error) => SpecErrorKind::Param(error),
+            };
+            SpecError { span, kind }
+        })?;
         let spec = Spec { algorithm, values };
         spec.build().map_err(|error| SpecError {
             span: 0..text.len(),
@@ -428,12 +403,4 @@ impl fmt::Display for Spec {
         }
         Ok(())
     }
-}
-
-/// Iterates over the words of a text with their byte ranges.
-pub(crate) fn words(text: &str) -> impl Iterator<Item = (core::ops::Range<usize>, &str)> {
-    text.split_whitespace().map(move |word| {
-        let start = word.as_ptr() as usize - text.as_ptr() as usize;
-        (start..start + word.len(), word)
-    })
 }
