@@ -163,7 +163,7 @@ fn wrong_input_is_refused_with_its_place_and_a_status() {
         (
             with("back.csv", &codel),
             1,
-            "back.csv:2:1: time 4 comes after 5",
+            "back.csv:2:1: time 4 follows 5",
         ),
         (with("none.csv", &codel), 1, "none.csv"),
         (

@@ -69,28 +69,28 @@ pub trait Aqm {
         Verdict::Pass
     }
 
-    /// Is called when a dequeue finds the queue empty.
+    /// Called when a dequeue finds the queue empty.
     fn on_empty(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
     }
 
-    /// Is called when a full queue refuses an arriving packet without asking [`Aqm::on_enqueue`].
+    /// Called when a full queue refuses an arriving packet without asking [`Aqm::on_enqueue`].
     fn on_refused(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
         let _ = (packet, queue, cx);
     }
 
-    /// Is called when packets were evicted because the queue, or the whole discipline, was full.
+    /// Called when packets were evicted because the queue, or the whole discipline, was full.
     fn on_overflow(&mut self, packets: u32, cx: &mut Cx<'_>) {
         let _ = (packets, cx);
     }
 
-    /// Is called when the AQM's flow queue becomes active after an idle time. The packet that
+    /// Called when the AQM's flow queue becomes active after an idle time. The packet that
     /// activated the queue is already in it.
     fn on_activate(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
     }
 
-    /// Is called when the AQM's empty flow queue becomes inactive. No timer is called until the
+    /// Called when the AQM's empty flow queue becomes inactive. No timer is called until the
     /// next packet arrives; an AQM with a timer catches up then.
     fn on_deactivate(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
@@ -108,7 +108,7 @@ pub trait Aqm {
         None
     }
 
-    /// Is called when the AQM's own timer expires (for example, PIE updates its probability).
+    /// Called when the AQM's own timer expires (for example, PIE updates its probability).
     fn on_timer(&mut self, queue: &QueueView, cx: &mut Cx<'_>) {
         let _ = (queue, cx);
     }

@@ -31,6 +31,7 @@ pub mod record;
 pub mod registry;
 pub mod rng;
 pub mod sched;
+mod settings;
 pub mod spelling;
 pub mod stop;
 pub mod traffic;

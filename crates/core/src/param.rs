@@ -9,7 +9,6 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::spelling::nearest;
 use crate::units::{Bytes, Rate, Span, UnitError};
 
 /// A non-negative decimal number, exact to 1e-9: weights, probabilities, gains.
@@ -264,23 +263,6 @@ pub enum ParamError {
     /// Values that are each in range contradict one another.
     #[error("{0}")]
     Contradiction(String),
-}
-
-/// Returns the settings of `decls` that are nearest to `word`: parameter names, and `noNAME` for
-/// switches.
-pub(crate) fn nearest_setting(
-    word: &str,
-    decls: impl Iterator<Item = &'static ParamDecl>,
-) -> Vec<String> {
-    let mut settings = Vec::new();
-    for decl in decls {
-        settings.push(decl.name.to_string());
-        if decl.kind == Kind::Flag {
-            settings.push(alloc::format!("no{}", decl.name));
-        }
-    }
-    let near = nearest(word, settings.iter().map(String::as_str));
-    near.into_iter().map(String::from).collect()
 }
 
 /// A contradiction, as a sentence.

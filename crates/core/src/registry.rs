@@ -10,12 +10,12 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::aqm::{self, Aqm, AqmAlgorithm};
-use crate::param::{
-    Kind, NoParams, ParamDecl, ParamError, Params, Value, Values, Warnings, nearest_setting,
-};
+use crate::param::{NoParams, ParamDecl, ParamError, Params, Value, Values, Warnings};
 use crate::sched::fifo::{Fifo, FifoParams};
 use crate::sched::fq::{Fq, FqParams};
 use crate::sched::{self, Discipline, DisciplineAlgorithm};
+pub use crate::settings::Setting;
+use crate::settings::{self, SettingError, nearest_setting, words};
 use crate::spelling::nearest;
 
 mod dummynet;
@@ -79,16 +79,7 @@ impl Algorithm {
 
     /// Returns what `word` sets: the value of a parameter, or a flag by its name or by `no` before it.
     pub fn setting(&self, word: &str) -> Option<Setting> {
-        let find = |name: &str| self.params().find(|decl| decl.name == name);
-        match find(word) {
-            Some(decl) if decl.kind == Kind::Flag => Some(Setting::Flag(decl, true)),
-            Some(decl) => Some(Setting::Value(decl)),
-            None => word
-                .strip_prefix("no")
-                .and_then(find)
-                .filter(|decl| decl.kind == Kind::Flag)
-                .map(|decl| Setting::Flag(decl, false)),
-        }
+        Setting::of(word, |name| self.params().find(|decl| decl.name == name))
     }
 
     /// Returns the value of `decl` if it is not given. Flow-queued forms mark by default (RFC 8290
@@ -139,24 +130,6 @@ impl Algorithm {
     /// As [`Algorithm::build`].
     pub fn build_aqm(&self, values: &Values) -> Option<Result<Box<dyn Aqm>, ParamError>> {
         self.build_aqm.map(|build| build(&self.complete(values)))
-    }
-}
-
-/// What a word among the parameters of an algorithm sets.
-#[derive(Clone, Copy, Debug)]
-pub enum Setting {
-    /// A parameter, to the value that follows.
-    Value(&'static ParamDecl),
-    /// A flag, to this.
-    Flag(&'static ParamDecl, bool),
-}
-
-impl Setting {
-    /// Returns the parameter.
-    pub const fn decl(self) -> &'static ParamDecl {
-        match self {
-            Setting::Value(decl) | Setting::Flag(decl, _) => decl,
-        }
     }
 }
 
@@ -365,33 +338,19 @@ impl Spec {
                 span,
             });
         };
-        let mut values = Values::new();
-        while let Some((span, word)) = words.next() {
-            let fail = |span, kind| Err(SpecError { span, kind });
-            let Some(setting) = algorithm.setting(word) else {
-                let kind = SpecErrorKind::UnknownParam {
+        let find = |name: &str| algorithm.params().find(|decl| decl.name == name);
+        let values = settings::parse(&mut words, find).map_err(|(span, kind)| {
+            let kind = match kind {
+                SettingError::Unknown(word) => SpecErrorKind::UnknownParam {
                     algorithm: algorithm.name,
-                    word: word.to_string(),
-                };
-                return fail(span, kind);
+                    word,
+                },
+                SettingError::Repeated(name) => SpecErrorKind::Repeated(name),
+                SettingError::MissingValue(name) => SpecErrorKind::MissingValue(name),
+                SettingError::Param(error) => SpecErrorKind::Param(error),
             };
-            let decl = setting.decl();
-            if values.find(decl.name).is_some() {
-                return fail(span, SpecErrorKind::Repeated(decl.name));
-            }
-            match setting {
-                Setting::Flag(_, is_on) => values.set(decl.name, Value::Flag(is_on)),
-                Setting::Value(_) => {
-                    let Some((value_span, value)) = words.next() else {
-                        return fail(span, SpecErrorKind::MissingValue(decl.name));
-                    };
-                    match decl.parse(value) {
-                        Ok(value) => values.set(decl.name, value),
-                        Err(error) => return fail(value_span, SpecErrorKind::Param(error)),
-                    }
-                }
-            }
-        }
+            SpecError { span, kind }
+        })?;
         let spec = Spec { algorithm, values };
         spec.build().map_err(|error| SpecError {
             span: 0..text.len(),
@@ -464,12 +423,4 @@ impl fmt::Display for Spec {
         }
         Ok(())
     }
-}
-
-/// Iterates over the words of a text with their byte ranges.
-pub(crate) fn words(text: &str) -> impl Iterator<Item = (core::ops::Range<usize>, &str)> {
-    text.split_whitespace().map(move |word| {
-        let start = word.as_ptr() as usize - text.as_ptr() as usize;
-        (start..start + word.len(), word)
-    })
 }

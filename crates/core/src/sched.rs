@@ -43,7 +43,7 @@ pub trait Discipline {
         None
     }
 
-    /// Is called when a timer of an AQM expires.
+    /// Called when a timer of an AQM expires.
     fn on_timer(&mut self, cx: &mut Cx<'_>) {
         let _ = cx;
     }

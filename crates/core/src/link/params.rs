@@ -1,6 +1,6 @@
 //! All parameters of a link, and their text form: `rate 10Mbit/s delay 20ms loss 0.01`.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::corrupt::CorruptParams;
@@ -15,9 +15,9 @@ use super::pattern::PatternParams;
 use super::pipe::PipeParams;
 use super::profile::Profile;
 use super::reorder::ReorderParams;
-use crate::param::{Kind, ParamDecl, ParamError, Params, Value, Values, nearest_setting};
-use crate::registry::words;
+use crate::param::{ParamDecl, ParamError, Params, Values};
 use crate::rng::Rng;
+use crate::settings::{self, SettingError, nearest_setting, words};
 
 macro_rules! groups {
     ($($(#[doc = $doc:literal])+ $field:ident: $params:ident,)+) => {
@@ -124,39 +124,16 @@ impl LinkParams {
     /// assert_eq!(error.to_string(), "`delay` is set twice");
     /// ```
     pub fn parse(text: &str) -> Result<Self, LinkError> {
-        let mut values = Values::new();
-        let mut words = words(text);
-        while let Some((span, word)) = words.next() {
-            let fail = |span, kind| Err(LinkError { span, kind });
-            let find = |name: &str| Self::decls().find(|decl| decl.name == name);
-            let negated = word
-                .strip_prefix("no")
-                .and_then(find)
-                .filter(|decl| decl.kind == Kind::Flag);
-            if let Some(decl) = find(word).or(negated)
-                && values.find(decl.name).is_some()
-            {
-                return fail(span, LinkErrorKind::Repeated(decl.name));
-            }
-            match (find(word), negated) {
-                (Some(decl), _) if decl.kind == Kind::Flag => {
-                    values.set(decl.name, Value::Flag(true));
-                }
-                (Some(decl), _) => {
-                    let Some((span, value)) = words.next() else {
-                        return fail(span, LinkErrorKind::MissingValue(decl.name));
-                    };
-                    match decl.parse(value) {
-                        Ok(value) => values.set(decl.name, value),
-                        Err(error) => return fail(span, LinkErrorKind::Param(error)),
-                    }
-                }
-                (None, Some(decl)) => values.set(decl.name, Value::Flag(false)),
-                (None, None) => {
-                    return fail(span, LinkErrorKind::UnknownParam(word.to_string()));
-                }
-            }
-        }
+        let find = |name: &str| Self::decls().find(|decl| decl.name == name);
+        let values = settings::parse(&mut words(text), find).map_err(|(span, kind)| {
+            let kind = match kind {
+                SettingError::Unknown(word) => LinkErrorKind::UnknownParam(word),
+                SettingError::Repeated(name) => LinkErrorKind::Repeated(name),
+                SettingError::MissingValue(name) => LinkErrorKind::MissingValue(name),
+                SettingError::Param(error) => LinkErrorKind::Param(error),
+            };
+            LinkError { span, kind }
+        })?;
         Self::from_values(&values).map_err(|error| LinkError {
             span: 0..text.len(),
             kind: LinkErrorKind::Param(error),

@@ -33,12 +33,12 @@ pub trait Rank {
     /// Returns the place of a packet that arrives at `now`, if it is accepted.
     fn place(&self, packet: &Packet, now: Time) -> Place;
 
-    /// Is called when the packet was accepted at `place`.
+    /// Called when the packet was accepted at `place`.
     fn accepted(&mut self, packet: &Packet, place: Place) {
         let _ = (packet, place);
     }
 
-    /// Is called when the packet, which had `rank`, leaves for the link.
+    /// Called when the packet, which had `rank`, leaves for the link.
     fn left(&mut self, packet: &Packet, rank: u64) {
         let _ = (packet, rank);
     }
