@@ -18,6 +18,9 @@ use crate::sched::fq::{Fq, FqParams};
 use crate::sched::{self, Discipline, DisciplineAlgorithm};
 use crate::spelling::nearest;
 
+mod setting;
+pub use setting::Setting;
+
 /// What an algorithm is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -75,20 +78,6 @@ impl Algorithm {
         )
     }
 
-    /// What `word` sets: the value of a parameter, or a flag by its name or by `no` before it.
-    pub fn setting(&self, word: &str) -> Option<Setting> {
-        let find = |name: &str| self.params().find(|decl| decl.name == name);
-        match find(word) {
-            Some(decl) if decl.kind == Kind::Flag => Some(Setting::Flag(decl, true)),
-            Some(decl) => Some(Setting::Value(decl)),
-            None => word
-                .strip_prefix("no")
-                .and_then(find)
-                .filter(|decl| decl.kind == Kind::Flag)
-                .map(|decl| Setting::Flag(decl, false)),
-        }
-    }
-
     /// What holds for `decl` when it is not given. Flow-queued forms signal by marks unless told
     /// otherwise (RFC 8290 section 5.2.6: ECN on by default), plain ones by drops.
     pub fn default_of(&self, decl: &ParamDecl) -> Value {
@@ -135,24 +124,6 @@ impl Algorithm {
     /// As [`Algorithm::build`].
     pub fn build_aqm(&self, values: &Values) -> Option<Result<Box<dyn Aqm>, ParamError>> {
         self.build_aqm.map(|build| build(&self.complete(values)))
-    }
-}
-
-/// What a word among the parameters of an algorithm sets.
-#[derive(Clone, Copy, Debug)]
-pub enum Setting {
-    /// A parameter, to the value that follows.
-    Value(&'static ParamDecl),
-    /// A flag, to this.
-    Flag(&'static ParamDecl, bool),
-}
-
-impl Setting {
-    /// The parameter.
-    pub const fn decl(self) -> &'static ParamDecl {
-        match self {
-            Setting::Value(decl) | Setting::Flag(decl, _) => decl,
-        }
     }
 }
 
@@ -317,14 +288,6 @@ impl SpecError {
 }
 
 impl Spec {
-    /// An algorithm with its defaults.
-    pub const fn new(algorithm: &'static Algorithm) -> Self {
-        Spec {
-            algorithm,
-            values: Values::new(),
-        }
-    }
-
     /// Reads `NAME [PARAMETER VALUE | FLAG | noFLAG]...`.
     ///
     /// # Errors
@@ -364,20 +327,22 @@ impl Spec {
         let mut values = Values::new();
         while let Some((span, word)) = words.next() {
             let fail = |span, kind| Err(SpecError { span, kind });
-            let Some(setting) = algorithm.setting(word) else {
-                let kind = SpecErrorKind::UnknownParam {
-                    algorithm: algorithm.name,
-                    word: word.to_string(),
-                };
-                return fail(span, kind);
-            };
-            let decl = setting.decl();
-            if values.find(decl.name).is_some() {
+            let is_flag = |d: &&ParamDecl| d.kind == Kind::Flag;
+            let decl = algorithm.params().find(|d| d.name == word);
+            let negated = word
+                .strip_prefix("no")
+                .and_then(|rest| algorithm.params().find(|d| d.name == rest))
+                .filter(is_flag);
+            if let Some(decl) = decl.or(negated)
+                && values.find(decl.name).is_some()
+            {
                 return fail(span, SpecErrorKind::Repeated(decl.name));
             }
-            match setting {
-                Setting::Flag(_, is_on) => values.set(decl.name, Value::Flag(is_on)),
-                Setting::Value(_) => {
+            match (decl, negated) {
+                (Some(decl), _) if decl.kind == Kind::Flag => {
+                    values.set(decl.name, Value::Flag(true));
+                }
+                (Some(decl), _) => {
                     let Some((value_span, value)) = words.next() else {
                         return fail(span, SpecErrorKind::MissingValue(decl.name));
                     };
@@ -385,6 +350,14 @@ impl Spec {
                         Ok(value) => values.set(decl.name, value),
                         Err(error) => return fail(value_span, SpecErrorKind::Param(error)),
                     }
+                }
+                (None, Some(decl)) => values.set(decl.name, Value::Flag(false)),
+                (None, None) => {
+                    let kind = SpecErrorKind::UnknownParam {
+                        algorithm: algorithm.name,
+                        word: word.to_string(),
+                    };
+                    return fail(span, kind);
                 }
             }
         }
@@ -424,12 +397,6 @@ impl Spec {
     pub fn value(&self, name: &str) -> Option<Value> {
         let decl = self.algorithm.params().find(|d| d.name == name)?;
         Some(self.algorithm.value_of(decl, &self.values))
-    }
-}
-
-impl PartialEq for Spec {
-    fn eq(&self, other: &Self) -> bool {
-        self.algorithm.name == other.algorithm.name && self.values == other.values
     }
 }
 

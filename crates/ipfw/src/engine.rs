@@ -140,7 +140,7 @@ const MOST_PIPES: u16 = 1000;
 /// Packets whose memory is fetched at one time: more than a processor has misses under way, few enough
 /// that what was fetched first is still there.
 const EXPECTED: usize = 32;
-/// Log entries that are kept until the host takes them.
+/// Log entries that are kept for a host that does not take them.
 const MOST_LOG: usize = 1024;
 
 impl Firewall {

@@ -31,7 +31,7 @@ const BOUNDS: &[(&str, &str, u64, u64)] = &[
     ("fq_pie", "flows", 1, 65536),
 ];
 
-/// dummynet's bounds of a share: smallest and largest value.
+/// dummynet's bounds of a share: least and largest.
 struct ShareBounds {
     scheduler: &'static str,
     weight: (u32, u32),
