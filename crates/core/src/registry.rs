@@ -405,12 +405,6 @@ impl Spec {
     }
 }
 
-impl PartialEq for Spec {
-    fn eq(&self, other: &Self) -> bool {
-        self.algorithm.name == other.algorithm.name && self.values == other.values
-    }
-}
-
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.algorithm.name)?;

@@ -16,7 +16,7 @@ use crate::grammar::{Action, LAST_RULE, RESERVED_SET, Rule, Target};
 use crate::hash::KeyedHash;
 use crate::headers::{Headers, Interface};
 use flow_fields::{FlowFields, ProgramKey};
-use matching::{Compiled, Environment};
+use matching::{Compiled, Environment, Look};
 use program::{Cached, Programs, Step, first_at, skip_target};
 use states::{Lifetimes, States};
 use tables::Tables;
@@ -485,20 +485,25 @@ impl Rules {
             if let Some(parent) = parent {
                 index = parent;
                 if entries[index].compiled.table_arg.is_some() {
-                    arg = 0;
-                    let compiled = Rc::clone(&entries[index].compiled);
-                    let _ = compiled.holds_for_flow(&FlowFields::of(headers), &env, &mut arg);
+                    let mut look = Look::new(&env);
+                    let compiled = &entries[index].compiled;
+                    compiled.holds_for_flow(&FlowFields::of(headers), &mut look);
+                    arg = look.value;
                 }
             } else {
                 let entry = &entries[index];
+                let is_drawn = |rng: &mut Rng| entry.prob >= 1 << 32 || rng.chance(entry.prob);
+                let mut look = Look::new(&env);
+                look.value = arg;
                 let matches = step.has_body
                     && (!step.asks
-                        || ((entry.prob >= 1 << 32 || walk.rng.chance(entry.prob))
-                            && entry.compiled.holds_for_packet(headers, &env, &mut arg)));
+                        || (is_drawn(walk.rng)
+                            && entry.compiled.holds_for_packet(headers, &mut look)));
                 if !matches {
                     at += 1;
                     continue;
                 }
+                arg = look.value;
                 if let (Some(state), Some(name)) = (&entry.rule.state, entry.state) {
                     looked_up.is_new(name);
                     let id = entry.id();

@@ -49,6 +49,7 @@ pub enum Net {
 
 impl Net {
     /// Whether the network contains `address`.
+    #[inline]
     pub fn holds(&self, address: IpAddr) -> bool {
         match (self, address) {
             (Net::V4 { address: net, mask }, IpAddr::V4(a)) => a.to_bits() & mask == net.to_bits(),

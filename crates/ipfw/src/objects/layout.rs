@@ -379,7 +379,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Creates a scheduler and, if it has a single queue, the flowset that holds its limits.
+    /// Returns the configuration of a scheduler. One with a single queue has the limits of the
+    /// flowset `internal`.
     fn scheduler(&self, number: u32, spec: Spec, mask: Mask, buckets: u32) -> SchedulerConfig {
         let is_multi_queue = discipline::is_multi_queue(&spec);
         // dummynet adopts a flowset that has the scheduler's own number.

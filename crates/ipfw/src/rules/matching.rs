@@ -20,13 +20,13 @@ pub(crate) struct Environment<'a> {
     pub tables: &'a Tables,
 }
 
-/// The environment, and where a table leaves the value that the action reads.
+/// The environment, and the value that a table leaves for the action.
 pub(crate) struct Look<'a> {
     pub env: &'a Environment<'a>,
     /// Which value of a table the action reads, if it reads one.
-    pub arg: Option<ValueKind>,
+    arg: Option<ValueKind>,
     /// The value of the last table that matched.
-    pub value: &'a mut u32,
+    pub value: u32,
 }
 
 /// The clauses of a rule, apart.
@@ -101,38 +101,22 @@ impl Compiled {
         }
     }
 
-    /// Whether the constant clauses hold; `value` receives that of the last table that matched.
-    pub fn holds_for_flow(
-        &self,
-        flow: &FlowFields,
-        env: &Environment<'_>,
-        value: &mut u32,
-    ) -> bool {
-        let mut look = self.look(env, value);
+    /// Whether the constant clauses hold. `look.value` receives that of the last table that matched.
+    #[inline]
+    pub fn holds_for_flow(&self, flow: &FlowFields, look: &mut Look<'_>) -> bool {
+        look.arg = self.table_arg;
         self.constant
             .iter()
-            .all(|test| test.holds(&mut look, |question, look| question.holds(flow, look)))
+            .all(|test| test.holds(look, |question, look| question.holds(flow, look)))
     }
 
     /// Whether the other clauses hold.
-    pub fn holds_for_packet(
-        &self,
-        headers: &Headers,
-        env: &Environment<'_>,
-        value: &mut u32,
-    ) -> bool {
-        let mut look = self.look(env, value);
+    #[inline]
+    pub fn holds_for_packet(&self, headers: &Headers, look: &mut Look<'_>) -> bool {
+        look.arg = self.table_arg;
         self.per_packet
             .iter()
-            .all(|test| test.holds(&mut look, |question, look| question.holds(headers, look)))
-    }
-
-    const fn look<'a>(&self, env: &'a Environment<'a>, value: &'a mut u32) -> Look<'a> {
-        Look {
-            env,
-            arg: self.table_arg,
-            value,
-        }
+            .all(|test| test.holds(look, |question, look| question.holds(headers, look)))
     }
 }
 
@@ -187,12 +171,13 @@ impl<Q> Test<Q> {
 
     #[inline]
     fn holds(&self, look: &mut Look<'_>, holds: impl Fn(&Q, &mut Look<'_>) -> bool) -> bool {
+        // A table that must not match gives the action no value.
         match self {
             Test::One(question) => holds(question, look),
-            Test::Not(question) => !holds(question, &mut look.without_value(&mut 0)),
+            Test::Not(question) => !holds(question, &mut Look::new(look.env)),
             Test::Any(questions) => questions.iter().any(|(is_negated, question)| {
                 if *is_negated {
-                    !holds(question, &mut look.without_value(&mut 0))
+                    !holds(question, &mut Look::new(look.env))
                 } else {
                     holds(question, look)
                 }
@@ -202,15 +187,11 @@ impl<Q> Test<Q> {
 }
 
 impl<'a> Look<'a> {
-    /// For a negated question: a table that must not match gives the action no value.
-    const fn without_value<'b>(&self, unused: &'b mut u32) -> Look<'b>
-    where
-        'a: 'b,
-    {
+    pub const fn new(env: &'a Environment<'a>) -> Self {
         Look {
-            env: self.env,
+            env,
             arg: None,
-            value: unused,
+            value: 0,
         }
     }
 }
@@ -248,7 +229,7 @@ impl TableTest {
             return false;
         }
         if let Some(kind) = look.arg {
-            *look.value = table.value(values, kind);
+            look.value = table.value(values, kind);
         }
         true
     }

@@ -16,7 +16,7 @@ use sluice_core::prefetch;
 
 use super::Entry;
 use super::flow_fields::{FlowFields, ProgramKey};
-use super::matching::Environment;
+use super::matching::{Environment, Look};
 use crate::grammar::{Action, Target};
 use crate::hash::{KeyedHash, Map};
 
@@ -229,6 +229,7 @@ impl Programs {
             self.visited.fill(0);
             self.visit = 1;
         }
+        let mut look = Look::new(env);
         let mut steps: Vec<Step> = Vec::new();
         let mut pending = vec![start];
         let mut has_jumps = false;
@@ -242,12 +243,12 @@ impl Programs {
                 if entry.is_disabled(disabled_sets) {
                     continue;
                 }
-                let mut arg = 0;
+                look.value = 0;
                 let step = Step {
                     rule: index as u32,
                     has_body: !matches!(entry.rule.action, Action::CheckState(_))
-                        && entry.compiled.holds_for_flow(flow, env, &mut arg),
-                    arg,
+                        && entry.compiled.holds_for_flow(flow, &mut look),
+                    arg: look.value,
                     asks: entry.asks(),
                     probes: entry.state.is_some(),
                 };
@@ -262,7 +263,7 @@ impl Programs {
                 }
                 steps.push(step);
                 if step.has_body
-                    && leaves(entries, index, arg, &mut pending, &mut has_jumps)
+                    && leaves(entries, index, step.arg, &mut pending, &mut has_jumps)
                     && !step.asks
                 {
                     break;

@@ -613,7 +613,7 @@ fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time) -> Outcome {
             tables: &rules.tables,
         };
         let entry = &rules.entries[index];
-        let mut arg = 0;
+        let mut look = Look::new(&env);
         let mut at = index;
         let mut matches = !entry.is_disabled(rules.disabled_sets);
         let mut is_known = false;
@@ -635,14 +635,14 @@ fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time) -> Outcome {
         if is_known {
             entry
                 .compiled
-                .holds_for_flow(&FlowFields::of(headers), &env, &mut arg);
+                .holds_for_flow(&FlowFields::of(headers), &mut look);
         } else {
             matches = matches
                 && !matches!(entry.rule.action, Action::CheckState(_))
                 && entry
                     .compiled
-                    .holds_for_flow(&FlowFields::of(headers), &env, &mut arg)
-                && entry.compiled.holds_for_packet(headers, &env, &mut arg);
+                    .holds_for_flow(&FlowFields::of(headers), &mut look)
+                && entry.compiled.holds_for_packet(headers, &mut look);
         }
         if !matches {
             index += 1;
@@ -662,7 +662,7 @@ fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time) -> Outcome {
         rules.entries[at].packets += 1;
         let number_of = |target: Target| match target {
             Target::Number(n) => n,
-            Target::TableArg => arg,
+            Target::TableArg => look.value,
         };
         let first_at = |number: u32| {
             rules

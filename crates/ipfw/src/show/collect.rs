@@ -187,7 +187,7 @@ impl SchedulerState {
 }
 
 impl QueueState {
-    /// Counts the flows whose queues the scheduler has opened.
+    /// Sets the rows. A flow whose queue is open counts as active.
     pub(super) fn fill(&mut self, rows: Rows) {
         self.flows = sorted(rows);
         self.flowset.active = active(&self.flows);
