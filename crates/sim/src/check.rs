@@ -10,7 +10,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The duration is zero.
-    #[error("a simulation of no length")]
+    #[error("the duration is zero")]
     NoDuration,
     /// A flow uses a link that does not exist.
     #[error("flow {flow} uses link {link}, but there are only {links} (numbered from 0)")]
@@ -39,7 +39,9 @@ pub enum ConfigError {
         hops: usize,
     },
     /// Nothing limits the path, so an endless source would send forever at one instant.
-    #[error("flow {flow} passes neither a rate nor a delay: its round trip would take no time")]
+    #[error(
+        "flow {flow}: no link on its path has a rate or a delay, so a round trip would take no time"
+    )]
     NoTime {
         /// The flow.
         flow: FlowId,
@@ -77,10 +79,10 @@ pub enum ConfigError {
         dscp: u8,
     },
     /// A schedule has no rates, or its times do not increase.
-    #[error("a schedule of rates needs at least one, and rising times")]
+    #[error("a schedule needs at least one rate, and increasing times")]
     Schedule,
     /// The times of delays, commands or datagrams decrease.
-    #[error("{what} goes back from {before} to {after}")]
+    #[error("the times of the {what} decrease from {before} to {after}")]
     Backwards {
         /// Whose times these are.
         what: String,
@@ -116,13 +118,13 @@ pub enum ConfigError {
         error: sluice_core::param::ParamError,
     },
     /// The share of stalled packets is above 1.
-    #[error("a share of {share} of all packets is stalled (at most 1)")]
+    #[error("share of stalled packets: {share} (at most 1)")]
     Stalls {
         /// The share.
         share: Ratio,
     },
     /// The sample interval is zero.
-    #[error("a sample interval of zero")]
+    #[error("the sample interval is zero")]
     SampleInterval,
 }
 

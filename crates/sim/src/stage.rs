@@ -46,7 +46,7 @@ impl Files for Texts {
     fn read(&mut self, path: &str) -> Result<String, String> {
         let known = || self.0.keys().cloned().collect::<Vec<_>>().join(", ");
         let text = self.0.get(path).cloned();
-        text.ok_or_else(|| format!("the simulation was given no such file; it has: {}", known()))
+        text.ok_or_else(|| format!("the simulation has no such file; it has: {}", known()))
     }
 }
 

@@ -490,7 +490,7 @@ fn what_cannot_be_simulated_is_named() {
     });
     assert_eq!(
         back.unwrap().to_string(),
-        "delays of link 1 goes back from 5.000000000s to 3.000000000s"
+        "the times of the delays of link 1 decrease from 5.000000000s to 3.000000000s"
     );
     assert_eq!(
         base.links[0].clone().with_rates(&[]).err(),

@@ -80,7 +80,10 @@ fn listed_datagrams_are_sent_at_their_own_instants_and_sizes() {
     let back = flow(&[list[2], list[0]]);
     let error = Simulation::new(&exact(links, vec![back], 5)).err().unwrap();
     let text = error.to_string();
-    assert!(text.starts_with("datagrams of flow 0 goes back"), "{text}");
+    assert!(
+        text.starts_with("the times of the datagrams of flow 0 decrease"),
+        "{text}"
+    );
 }
 
 #[test]
