@@ -72,10 +72,10 @@ fn main() {
             );
             report_at = now + Span::from_ms(100);
         }
-        while let Some((_, segment)) = to_server.pop_front_if(|(at, _)| *at <= now) {
+        while let Some(segment) = arrived(&mut to_server, now) {
             server.handle_segment(now, &segment);
         }
-        while let Some((_, segment)) = to_client.pop_front_if(|(at, _)| *at <= now) {
+        while let Some(segment) = arrived(&mut to_client, now) {
             client.handle_segment(now, &segment);
         }
         client.handle_timeout(now);
@@ -83,4 +83,10 @@ fn main() {
     }
     assert_eq!(server.received(), BYTES);
     println!("{BYTES} bytes in {}", now.since(Time::ZERO));
+}
+
+/// Takes the next segment that has arrived by `now`.
+fn arrived(in_flight: &mut VecDeque<(Time, Segment)>, now: Time) -> Option<Segment> {
+    in_flight.front().filter(|(at, _)| *at <= now)?;
+    in_flight.pop_front().map(|(_, segment)| segment)
 }
