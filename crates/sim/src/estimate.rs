@@ -107,7 +107,7 @@ impl Outlook<'_> {
         sum
     }
 
-    /// The slowest link on the way from `sender`, and the bytes that it can send in the whole run.
+    /// The slowest link in the direction from `sender`, and the bytes that it can send in the run.
     pub fn bottleneck(&self, sender: Side) -> Option<(LinkId, u64)> {
         let links = match sender {
             Side::Client => &self.flow.route.forward,

@@ -49,16 +49,16 @@ pub(crate) const NOT_TCP: u32 = u32::MAX;
 
 /// A datagram, an echo request, or its reply.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Datagram {
+pub(crate) struct DatagramBody {
     pub sequence: u64,
     pub sent: Time,
     /// When an echo request reached the server; [`Time::MAX`] before that.
     pub reached: Time,
 }
 
-impl Datagram {
+impl DatagramBody {
     pub const fn new(sequence: u64, sent: Time) -> Self {
-        Datagram {
+        DatagramBody {
             sequence,
             sent,
             reached: Time::MAX,
@@ -106,7 +106,7 @@ pub(crate) struct Packets {
     transits: Vec<Transit>,
     /// Of segments with SYN or SACK blocks.
     options: Vec<Options>,
-    datagrams: Vec<Datagram>,
+    datagrams: Vec<DatagramBody>,
     free: Vec<u32>,
 }
 
@@ -133,7 +133,7 @@ impl Packets {
         slot
     }
 
-    pub fn put_datagram(&mut self, tag: Tag, datagram: Datagram) -> u32 {
+    pub fn put_datagram(&mut self, tag: Tag, datagram: DatagramBody) -> u32 {
         let slot = self.put(tag, Head::default());
         self.datagrams[slot as usize] = datagram;
         slot
@@ -206,7 +206,7 @@ impl Packets {
         segment
     }
 
-    pub fn datagram(&self, slot: u32) -> &Datagram {
+    pub fn datagram(&self, slot: u32) -> &DatagramBody {
         &self.datagrams[slot as usize]
     }
 
@@ -248,7 +248,7 @@ impl Packets {
         self.stored.push(packet);
         self.transits.push(transit);
         self.options.push(Options::default());
-        self.datagrams.push(Datagram::new(0, Time::ZERO));
+        self.datagrams.push(DatagramBody::new(0, Time::ZERO));
         u32::try_from(self.stored.len() - 1).expect("fewer than 2^32 packets are in flight")
     }
 }

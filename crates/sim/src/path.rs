@@ -3,7 +3,7 @@
 use crate::config::LinkId;
 use crate::network::{FlowState, Network, kind};
 use crate::observe::Observer;
-use crate::packets::{Datagram, NOT_STARTED, NOT_TCP, Packets, Tag, Transit};
+use crate::packets::{DatagramBody, NOT_STARTED, NOT_TCP, Packets, Tag, Transit};
 use crate::stage::{Engine, Stage, headers};
 use sluice_core::traffic::exponential;
 use sluice_core::{Cx, DropReason, Ecn, Event, Packet, Sink, Span, Time, Wake};
@@ -31,7 +31,7 @@ impl Network {
         to_server: bool,
         ip_len: u32,
         ecn: Ecn,
-        datagram: Datagram,
+        datagram: DatagramBody,
         observer: &mut impl Observer,
     ) {
         self.flows[flow as usize].totals.packets_sent += 1;
