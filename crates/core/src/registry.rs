@@ -293,6 +293,12 @@ impl SpecError {
     }
 }
 
+impl PartialEq for Spec {
+    fn eq(&self, other: &Self) -> bool {
+        self.algorithm.name == other.algorithm.name && self.values == other.values
+    }
+}
+
 impl Spec {
     /// Returns an algorithm with its defaults.
     pub const fn new(algorithm: &'static Algorithm) -> Self {

@@ -1,4 +1,11 @@
-//! How fast the simulator is, in the scenarios that are compared with ns-3.
+//! Measures the speed of the simulator, in the scenarios that are compared with ns-3.
+//!
+//! ```text
+//! cargo run --release -p sluice-sim --example speed [CASE|all] [ROUNDS]
+//! ```
+//!
+//! Prints the best of five rounds, or of `ROUNDS`, in processor time. The ratio at the end shows how
+//! much caches matter: the same link with 10 and with 10 000 flows.
 #![allow(clippy::disallowed_types)] // it measures real time
 
 use sluice_core::registry::Spec;
@@ -19,7 +26,7 @@ fn scenario(flows: usize, mbps: u64, seconds: u64) -> Config {
     }
 }
 
-/// A scenario's best run.
+/// The best run of a case.
 struct Best {
     busy: Duration,
     events: u64,
@@ -34,7 +41,7 @@ impl Best {
     }
 }
 
-/// Time that this thread has had of a processor.
+/// Processor time of this thread.
 fn busy() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -71,7 +78,7 @@ const CASES: [(usize, u64, u64); 8] = [
     (10_000, 10_000, 1),
 ];
 
-/// Runs a case in a process of its own, so that none finds memory as another has left it.
+/// Runs a case in a process of its own, so that every run starts with fresh memory.
 fn run_apart(case: usize) -> Best {
     let own = std::env::current_exe().expect("this program");
     let child = Command::new(own).args([&case.to_string(), RAW]).output();
@@ -90,10 +97,9 @@ fn run_apart(case: usize) -> Best {
     }
 }
 
-/// In the place of the rounds: once, and only the numbers.
+/// Instead of the number of rounds: run once, and print only the numbers.
 const RAW: &str = "raw";
 
-/// Arguments: the number of a case, or `all`; how many rounds.
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let only: Option<usize> = arguments.first().and_then(|n| n.parse().ok());
@@ -109,7 +115,7 @@ fn main() {
     let chosen = || (0..CASES.len()).filter(|case| only.is_none_or(|only| only == *case));
     let mut best: [Option<Best>; CASES.len()] = Default::default();
     let mut each: [Vec<f64>; CASES.len()] = Default::default();
-    // One case after the other in each round, so that what else the machine does meets all alike.
+    // Each round runs all cases, so that other load on the machine affects them alike.
     for round in 1..=rounds {
         eprint!("\rround {round} of {rounds} ");
         for case in chosen() {
@@ -137,8 +143,8 @@ fn main() {
             best.drops,
         );
     }
-    // Within a round, some seconds apart, since what the machine leaves changes within minutes; and of the
-    // best runs, which may be of different rounds.
+    // The ratio within a round, whose runs are some seconds apart, since the load of the machine
+    // changes within minutes; and the ratio of the best runs, which may be of different rounds.
     let pairs = each[5].iter().zip(&each[7]);
     let mut ratios: Vec<f64> = pairs.map(|(few, many)| many / few).collect();
     ratios.sort_by(f64::total_cmp);

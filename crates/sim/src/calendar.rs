@@ -1,27 +1,27 @@
 //! The queue of future events.
 //!
-//! A calendar of equal slots: an event within the horizon goes to the list of its slot, one
-//! beyond it to a heap. The slot that time has reached is sorted and worked off from its end. A
-//! bitmap finds the next slot that is not empty. With some tens of events per slot at most, an
-//! event costs the same among ten as among a million; only timers far ahead, which are few,
-//! pay the logarithm of the heap.
+//! A calendar of equal slots: an event within the horizon is added to the list of its slot, one
+//! beyond it to a heap. The slot that time has reached is sorted, and its events are taken from the
+//! end. A bitmap finds the next slot that is not empty. With at most some tens of events per slot,
+//! an event costs the same among ten as among a million. Only the few timers far ahead cost the
+//! logarithm of the heap.
 //!
-//! Events of one instant come out in the order in which they went in.
+//! Events of the same instant are taken in the order in which they were added.
 
 use sluice_core::Time;
 use sluice_core::prefetch;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What will happen: a kind below 16 and an index of the host's choice.
+/// A future event: a kind below 16 and an index of the host's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CalendarEvent {
     pub kind: u8,
     pub index: u32,
 }
 
-/// Some events of a slot, in a cache line: a slot that is gathered costs one access for five
-/// events, where a list of single ones waits for each.
+/// Some events of a slot, in a cache line: reading a slot costs one memory access for five events,
+/// where a list of single events would cost one each.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Chunk {
@@ -35,7 +35,8 @@ struct Chunk {
 const CHUNK: usize = 5;
 const _: () = assert!(size_of::<Chunk>() == 64);
 
-/// The events of a slot: its first chunk, and how much of that is used. Further ones are full.
+/// The events of a slot: its first chunk, and how many places of that are used. The other chunks
+/// are full.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     chunk: u32,
@@ -45,10 +46,10 @@ struct Slot {
 /// Future events.
 #[derive(Debug)]
 pub(crate) struct Calendar {
-    /// The slot that is being worked off, latest first: keys and indices.
+    /// The events of the present slot, latest first: keys and indices.
     current: Vec<(u64, u32)>,
-    /// Its number: time divided by the width of a slot, plus one, so that at first all events lie
-    /// ahead.
+    /// The number of that slot: time divided by the width of a slot, plus one, so that at first all
+    /// events lie ahead.
     base: u64,
     /// The slots within the horizon.
     slots: Box<[Slot]>,
@@ -66,15 +67,15 @@ pub(crate) struct Calendar {
     preview: Preview,
 }
 
-/// How far the events to come have been looked at.
+/// How far [`Calendar::preview`] has looked at the slots ahead.
 #[derive(Debug)]
 struct Preview {
     /// The slot.
     slot: u64,
-    /// The chunk in it, and how many of its events have not been looked at.
+    /// The chunk in it, and how many of its events have not been returned.
     chunk: u32,
     left: usize,
-    /// How many events beyond the current slot have been looked at, as a good guess.
+    /// How many events beyond the current slot have been returned, approximately.
     lead: usize,
 }
 
@@ -85,7 +86,7 @@ const SLOTS: u64 = 1 << 15;
 const KIND_BITS: u32 = 4;
 /// 46 bits: 7e13 events, a year of simulating.
 const ORDER_BITS: u32 = 64 - WIDTH - KIND_BITS;
-/// So many events at least are looked at beyond the current slot.
+/// Number of events that are previewed beyond the current slot, at least.
 const LEAD: usize = 16;
 const NONE: u32 = u32::MAX;
 const EMPTY: Slot = Slot {
@@ -116,7 +117,7 @@ impl Calendar {
         }
     }
 
-    /// How many events wait.
+    /// Number of events.
     pub fn len(&self) -> usize {
         self.waiting
     }
@@ -145,8 +146,8 @@ impl Calendar {
 
     /// When the next event is due, if that is not after `limit`.
     ///
-    /// The calendar moves on to the slot of `limit` at most: what the host still adds for
-    /// instants up to there must find slots, not the sorted one.
+    /// The calendar advances at most to the slot of `limit`, so that events that the host still
+    /// adds up to there go to unsorted slots.
     pub fn next_until(&mut self, limit: Time) -> Option<Time> {
         if self.current.is_empty() {
             if self.upcoming > slot_of(limit.as_ns()) {
@@ -165,7 +166,7 @@ impl Calendar {
         self.is_fresh
     }
 
-    /// The event of the current slot that will be taken after `others` others.
+    /// The event of the current slot that will be taken after `others` other events.
     pub fn soon(&self, others: usize) -> Option<CalendarEvent> {
         let place = self.current.len().checked_sub(others + 1)?;
         let (key, index) = self.current[place];
@@ -175,8 +176,8 @@ impl Calendar {
         })
     }
 
-    /// An event of the slots ahead, each once and in no order; none if the last that was told is far
-    /// enough ahead.
+    /// Returns an event of the slots ahead: each event once, in no particular order. None if the
+    /// last one returned is far enough ahead.
     pub fn preview(&mut self) -> Option<CalendarEvent> {
         let ahead = &mut self.preview;
         if ahead.left == 0 {
@@ -188,7 +189,8 @@ impl Calendar {
                 if ahead.lead >= LEAD {
                     return None;
                 }
-                // Nearly always among the first 64 slots, or so far away that looking is no use.
+                // Nearly always among the first 64 slots, or so far ahead that a search is not
+                // worthwhile.
                 ahead.slot = next_occupied(&self.occupied, ahead.slot.max(self.base), 1)?;
                 let slot = self.slots[(ahead.slot % SLOTS) as usize];
                 (ahead.chunk, ahead.left) = (slot.chunk, slot.used as usize);
@@ -205,7 +207,7 @@ impl Calendar {
         })
     }
 
-    /// Has the chunk fetched that is looked at after the present one.
+    /// Prefetches the chunk that is previewed after the present one.
     fn fetch_behind(&self) {
         let Preview { slot, chunk, .. } = self.preview;
         let mut next = self.chunks.get(chunk as usize).map_or(NONE, |c| c.next);
@@ -217,7 +219,7 @@ impl Calendar {
         prefetch::index(&self.chunks, next as usize);
     }
 
-    /// Takes the event that [`Calendar::next_until`] has announced.
+    /// Removes the event that [`Calendar::next_until`] has found.
     pub fn pop(&mut self) -> Option<CalendarEvent> {
         let (key, index) = self.current.pop()?;
         self.waiting -= 1;
@@ -299,8 +301,8 @@ impl Calendar {
     }
 }
 
-/// The number of the next occupied slot after `base`, looking at 64 slots at a time and at most `steps`
-/// times more than once.
+/// The number of the next occupied slot after `base`. Looks at 64 slots at a time, at most `steps`
+/// + 1 times.
 fn next_occupied(occupied: &[u64], base: u64, steps: usize) -> Option<u64> {
     let first = base + 1;
     let start = (first % SLOTS) as usize;
@@ -310,7 +312,7 @@ fn next_occupied(occupied: &[u64], base: u64, steps: usize) -> Option<u64> {
         let word = (start / 64 + step) % words;
         let mut bits = occupied[word] & mask;
         if step == words {
-            // Round again at the word of the start: only the slots before it are left.
+            // Back at the first word: only the slots before the start are left.
             bits &= !(u64::MAX << (start % 64));
         }
         if bits != 0 {
@@ -357,7 +359,7 @@ mod tests {
     #[test]
     fn what_comes_soon_is_what_is_taken() {
         let mut calendar = Calendar::new();
-        // All in the second slot, in an order that is not that of time.
+        // All in the second slot, not in the order of time.
         for index in 0..40_u32 {
             let at = (1 << WIDTH) + u64::from(index * 7 % 40);
             calendar.push(Time::from_ns(at), CalendarEvent { kind: 1, index });
@@ -374,7 +376,7 @@ mod tests {
     #[test]
     fn each_event_of_slots_ahead_is_shown_once() {
         let mut calendar = Calendar::new();
-        // Twelve events in each of 30 slots, which leaves chunks half full.
+        // Twelve events in each of 30 slots, which leaves chunks partly used.
         let mut expected = Vec::new();
         for index in 0..360_u32 {
             let at = u64::from(index / 12 * 2 + 1) << WIDTH;
@@ -387,12 +389,12 @@ mod tests {
                 shown.extend(calendar.preview().map(|event| event.index));
             }
             taken.extend(calendar.pop().map(|event| event.index));
-            // Not further than a slot beyond what is enough.
+            // Not further than a slot beyond the lead.
             assert!(shown.len() < taken.len() + 12 + LEAD + 12);
         }
         assert_eq!(taken, expected);
         shown.sort_unstable();
-        // Those of the first slot became the current ones before anybody asked.
+        // Events of the first slot were already in the current one at the first preview.
         assert_eq!(shown, expected[12..]);
     }
 

@@ -1,4 +1,4 @@
-//! What cannot be simulated, and why.
+//! Checks of a configuration.
 
 use crate::config::{Config, Flow, FlowId, Link, LinkId};
 use sluice_core::param::Ratio;
@@ -6,23 +6,23 @@ use sluice_core::{Span, Time};
 use sluice_tcp as tcp;
 use std::net::IpAddr;
 
-/// Why something cannot be simulated.
+/// Why a configuration cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// Nothing would happen.
-    #[error("a simulation of no length")]
+    /// The duration is zero.
+    #[error("the duration is zero")]
     NoDuration,
-    /// A flow uses a link that is not there.
+    /// A flow uses a link that does not exist.
     #[error("flow {flow} uses link {link}, but there are only {links} (numbered from 0)")]
     NoSuchLink {
         /// The flow.
         flow: FlowId,
-        /// The number it has.
+        /// The number of the link.
         link: LinkId,
         /// How many links there are.
         links: usize,
     },
-    /// The same link twice on one way.
+    /// A link occurs twice in one direction of a route.
     #[error("flow {flow} passes link {link} twice in one direction")]
     Loop {
         /// The flow.
@@ -30,29 +30,31 @@ pub enum ConfigError {
         /// The link.
         link: LinkId,
     },
-    /// A route longer than a packet can count.
+    /// A route has more links than a packet can count.
     #[error("flow {flow} passes {hops} links in one direction (at most 250)")]
     TooManyHops {
         /// The flow.
         flow: FlowId,
-        /// Links on its way.
+        /// Links in one direction of its route.
         hops: usize,
     },
-    /// Nothing limits the path, so an endless source would send without end at one instant.
-    #[error("flow {flow} passes neither a rate nor a delay: its round trip would take no time")]
+    /// Nothing limits the path, so an endless source would send forever at one instant.
+    #[error(
+        "flow {flow}: no link on its path has a rate or a delay, so a round trip would take no time"
+    )]
     NoTime {
         /// The flow.
         flow: FlowId,
     },
-    /// The settings of an end of a connection.
+    /// The settings of a TCP endpoint are wrong.
     #[error("flow {flow}: {error}")]
     Tcp {
         /// The flow.
         flow: FlowId,
-        /// What is wrong with them.
+        /// What is wrong.
         error: tcp::ConfigError,
     },
-    /// A source that would never stop sending at one instant, or never send.
+    /// A value is zero, so that a source would send forever at one instant, or never.
     #[error("flow {flow}: {what} must be more than zero")]
     Zero {
         /// The flow.
@@ -60,7 +62,7 @@ pub enum ConfigError {
         /// Which value.
         what: &'static str,
     },
-    /// A datagram that does not fit an IP packet.
+    /// A datagram does not fit an IP packet.
     #[error("flow {flow}: payload of {payload} bytes (at most 65000)")]
     Payload {
         /// The flow.
@@ -68,7 +70,7 @@ pub enum ConfigError {
         /// The bytes.
         payload: u32,
     },
-    /// A codepoint that does not exist.
+    /// A DSCP is out of range.
     #[error("flow {flow}: dscp {dscp} (0 to 63 are possible)")]
     Dscp {
         /// The flow.
@@ -76,25 +78,25 @@ pub enum ConfigError {
         /// The number.
         dscp: u8,
     },
-    /// Rates that are none, or whose times do not rise.
-    #[error("a schedule of rates needs at least one, and rising times")]
+    /// A schedule has no rates, or its times do not increase.
+    #[error("a schedule needs at least one rate, and increasing times")]
     Schedule,
-    /// Delays or commands that go back in time.
-    #[error("{what} goes back from {before} to {after}")]
+    /// The times of delays, commands or datagrams decrease.
+    #[error("the times of the {what} decrease from {before} to {after}")]
     Backwards {
-        /// Delays or commands, and whose.
+        /// Whose times these are.
         what: String,
         /// An instant.
         before: Time,
         /// The earlier one after it.
         after: Time,
     },
-    /// A router refuses its commands.
+    /// A router has refused a command.
     #[error("router {router}: {message}")]
     Command {
         /// Number of the router in [`Config::routers`].
         router: usize,
-        /// What it says.
+        /// Its message.
         message: String,
     },
     /// Client and server of a flow have addresses of different families.
@@ -107,27 +109,27 @@ pub enum ConfigError {
         /// The server's.
         server: IpAddr,
     },
-    /// The parameters of the queue contradict each other.
+    /// The parameters of a queue contradict each other.
     #[error("link {link}: {error}")]
     Queue {
         /// The link.
         link: LinkId,
-        /// What the algorithm says.
+        /// The error of the algorithm.
         error: sluice_core::param::ParamError,
     },
-    /// More packets than there are cannot be stalled.
-    #[error("a share of {share} of all packets is stalled (at most 1)")]
+    /// The share of stalled packets is above 1.
+    #[error("share of stalled packets: {share} (at most 1)")]
     Stalls {
         /// The share.
         share: Ratio,
     },
-    /// Reporting would take forever.
-    #[error("a sample interval of zero")]
+    /// The sample interval is zero.
+    #[error("the sample interval is zero")]
     SampleInterval,
 }
 
 impl Config {
-    /// Whether it can be simulated.
+    /// Checks whether the configuration can be simulated.
     ///
     /// # Errors
     /// Names the first thing that is wrong.
@@ -193,7 +195,7 @@ impl Config {
                         let has_rate = !pipe.rate.is_unlimited() || files.rate.is_some();
                         pipe.delay > Span::ZERO || has_rate || files.profile.is_some()
                     }
-                    // What its pipes do is known to its commands only.
+                    // The effect of a router's pipes is unknown here.
                     None => true,
                 };
             }

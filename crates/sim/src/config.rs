@@ -1,4 +1,4 @@
-//! What is simulated: links, flows, duration, seed. Plain structs, for a scenario to fill.
+//! The configuration of a simulation: links, routers, flows, duration, seed.
 
 use crate::check::ConfigError;
 use crate::traffic::Traffic;
@@ -15,42 +15,43 @@ pub type LinkId = usize;
 /// Number of a flow in [`Config::flows`].
 pub type FlowId = usize;
 
-/// A simulation.
+/// The configuration of a simulation.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How long it lasts.
+    /// Its length in virtual time.
     pub duration: Span,
-    /// Same seed, same run, to the bit.
+    /// The seed of all randomness: the same seed gives the same run, bit for bit.
     pub seed: u64,
     /// Unidirectional links, each a queue, a rate and a delay.
     pub links: Vec<Link>,
-    /// Routers with rules; both directions of a flow may pass the same one.
+    /// Routers with rules. Both directions of a flow may pass the same router.
     pub routers: Vec<Router>,
-    /// Who sends what over which of them.
+    /// The traffic, and which links it passes.
     pub flows: Vec<Flow>,
-    /// Each packet waits between zero and this long at the host that receives it, uniformly
-    /// drawn, without overtaking. Real hosts do so; without it flows of equal RTT lock into
-    /// phase with the bottleneck's departures and see absurd loss patterns (Floyd and Jacobson,
-    /// "On Traffic Phase Effects in Packet-Switched Gateways", 1992). To end the phases of a slow
-    /// tail-drop queue for certain it must reach the transmission time of a packet there; the
-    /// default is what real hosts do, and shifts an RTT by 50 us only.
+    /// Longest time that a packet waits at the host that receives it. The time is drawn uniformly;
+    /// packets do not overtake each other. Real hosts have such a jitter. Without it, flows with
+    /// the same RTT lock into phase with the departures of the bottleneck and see unrealistic loss
+    /// patterns (Floyd and Jacobson, "On Traffic Phase Effects in Packet-Switched Gateways", 1992).
+    /// To break the phases of a slow tail-drop queue reliably it must reach the transmission time
+    /// of a packet there. The default is that of real hosts and lengthens an RTT by 50 us on
+    /// average.
     pub jitter: Span,
-    /// How often, and for how long, a host is not there when a packet comes.
+    /// How often, and for how long, a receiving host is busy with something else.
     pub stalls: Stalls,
-    /// How often TCP variables, link backlogs and algorithm states are reported.
+    /// Interval at which TCP variables, link backlogs and algorithm states are reported.
     pub sample_interval: Option<Span>,
     /// Bytes that a packet has on the link beyond its IP length: 14 for an Ethernet header.
     pub frame_overhead: u32,
 }
 
-/// A host that does something else when a packet comes: an interrupt, another program, or, on a virtual
-/// machine, the others of the same computer. The packet waits longer then than [`Config::jitter`], and
-/// those of its flow that come behind it with it. None by default.
+/// Stalls of a host that is busy with something else when a packet arrives: an interrupt, another
+/// program or, on a virtual machine, other machines of the same computer. The packet and those of
+/// its flow behind it then wait longer than [`Config::jitter`]. There are none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
-    /// The share of packets that find it so.
+    /// The share of packets that are stalled.
     pub share: Ratio,
-    /// The mean of how long they wait, which is distributed exponentially.
+    /// The mean of the waiting time, which is exponentially distributed.
     pub mean: Span,
 }
 
@@ -73,13 +74,13 @@ impl Default for Config {
 /// One direction of a link.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Rate, delay, burst credit and everything else that a link does to packets.
+    /// Rate, delay, burst credit and all other effects of the link.
     pub params: LinkParams,
     /// A rate that changes with time or a trace, a delay profile, a table of jitter.
     pub files: LinkFiles,
     /// The queue in front of it.
     pub queue: Spec,
-    /// Later delays, in the order of time.
+    /// Later changes of the delay, in the order of time.
     pub delays: Vec<(Time, Span)>,
 }
 
@@ -97,11 +98,11 @@ impl Link {
         }
     }
 
-    /// The same with a rate that changes; each holds from its instant until the next, the first
-    /// one also before that.
+    /// Gives the link a rate that changes with time. Each rate holds from its instant until the
+    /// next; the first one also holds before its instant.
     ///
     /// # Errors
-    /// [`ConfigError::Schedule`] if there is none, or if their times do not rise.
+    /// [`ConfigError::Schedule`] if there are no steps, or if their times do not increase.
     pub fn with_rates(mut self, steps: &[(Time, Rate)]) -> Result<Self, ConfigError> {
         let steps = steps.iter().map(|(at, rate)| (*at, Some(*rate))).collect();
         let schedule = Schedule::new(steps).ok_or(ConfigError::Schedule)?;
@@ -109,8 +110,8 @@ impl Link {
         Ok(self)
     }
 
-    /// Whether the delay is the same for all packets, so that it can be added to that of the
-    /// access network instead of being an event of its own.
+    /// Whether the delay is the same for all packets, so that it can be added to the delay of the
+    /// access network and needs no event of its own.
     pub(crate) fn has_plain_delay(&self) -> bool {
         self.params.jitter.jitter == Span::ZERO
             && self.params.reorder.reorder.as_billionths() == 0
@@ -120,19 +121,20 @@ impl Link {
 
 /// A router between clients and servers, with rules, pipes and queues in dummynet's words.
 ///
-/// It makes both passes through its rules: `in recv clients`, then `out xmit servers`, and the
-/// other way round for packets from the servers. Nothing passes unless a rule says so.
+/// A packet makes both passes through the rules: `in recv clients`, then `out xmit servers`; a
+/// packet from the servers passes them with the interfaces exchanged. No packet passes unless a
+/// rule allows it.
 #[derive(Clone, Debug)]
 pub struct Router {
     /// Names of its interfaces, towards the clients and towards the servers.
     pub interfaces: [String; 2],
-    /// How the engine starts.
+    /// Initial settings of the engine.
     pub settings: sluice_ipfw::Settings,
-    /// Commands, one in each line, executed at the start.
+    /// Commands, one per line, executed at the start.
     pub commands: String,
     /// Later commands, in the order of time.
     pub later: Vec<(Time, String)>,
-    /// Texts of the files that the commands name.
+    /// Contents of the files that the commands name.
     pub files: BTreeMap<String, String>,
 }
 
@@ -148,19 +150,18 @@ impl Default for Router {
     }
 }
 
-/// The way of a flow's packets. The client is the end that opens a connection, sends the
-/// datagrams, or pings.
+/// The path of a flow's packets. The client is the end that opens connections or sends requests.
 #[derive(Clone, Debug, Default)]
 pub struct Route {
     /// Links from the client to the server.
     pub forward: Vec<LinkId>,
     /// Links from the server to the client.
     pub backward: Vec<LinkId>,
-    /// Delay beyond that of the links, from the client to the server: the access network.
+    /// Delay of the access network, from the client to the server.
     pub forward_delay: Span,
-    /// The same from the server to the client.
+    /// Delay of the access network, from the server to the client.
     pub backward_delay: Span,
-    /// The client is on the servers' side of routers, and the server on the clients'.
+    /// Whether the client is on the servers' side of routers, and the server on the clients' side.
     pub is_reversed: bool,
 }
 
@@ -191,13 +192,13 @@ pub struct Flow {
     pub traffic: Traffic,
     /// When it begins.
     pub start: Time,
-    /// When it ends, if it does not end by itself.
+    /// When it stops, unless it ends by itself.
     pub stop: Option<Time>,
-    /// The links that it uses.
+    /// The path of its packets.
     pub route: Route,
     /// Differentiated services codepoint of all its packets.
     pub dscp: u8,
-    /// Queue of a scheduler with several ([`sluice_core::Packet::class`]).
+    /// Queue in a scheduler with several ([`sluice_core::Packet::class`]).
     pub class: u32,
     /// Addresses of the client and the server, for rules and for fairness among hosts.
     pub addresses: (IpAddr, IpAddr),
@@ -225,9 +226,9 @@ impl Flow {
     }
 }
 
-/// Two directions of one bottleneck, the same rate and queue in both: link 0 goes from the
-/// clients to the servers, link 1 back. `rtt` is the round trip without queueing and
-/// transmission, half of it each way.
+/// Creates the two directions of a bottleneck with the same rate and queue: link 0 from the clients
+/// to the servers, link 1 back. `rtt` is the round trip time without queueing and transmission;
+/// each direction has half of it.
 pub fn dumbbell(rate: Rate, rtt: Span, queue: &Spec) -> Vec<Link> {
     let half = Span::from_ns(rtt.as_ns() / 2);
     let up = Link::new(rate, half, queue.clone());
@@ -235,7 +236,7 @@ pub fn dumbbell(rate: Rate, rtt: Span, queue: &Spec) -> Vec<Link> {
     vec![up, down]
 }
 
-/// The route of a flow in a dumbbell whose own access network adds `extra` to the round trip.
+/// The route of a flow in a dumbbell. Its access network adds `extra` to the round trip time.
 pub fn dumbbell_route(extra: Span) -> Route {
     let half = Span::from_ns(extra.as_ns() / 2);
     Route {
@@ -247,8 +248,8 @@ pub fn dumbbell_route(extra: Span) -> Route {
     }
 }
 
-/// `hops` bottlenecks in a row: links `0..hops` forward, `hops..2 * hops` back. `rtt` is that of
-/// one hop.
+/// Creates `hops` bottlenecks in a row: links `0..hops` forward, `hops..2 * hops` back. `rtt` is
+/// the round trip time of one hop.
 pub fn parking_lot(hops: usize, rate: Rate, rtt: Span, queue: &Spec) -> Vec<Link> {
     let mut up = Vec::new();
     let mut down = Vec::new();

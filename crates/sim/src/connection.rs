@@ -8,7 +8,7 @@ use crate::prefetch::{Cause, Expected};
 use sluice_core::{Ecn, Time};
 use sluice_tcp::{Endpoint, Segment, State};
 
-/// The place of a connection in [`Network::connections`]. Places are used again.
+/// The index of a connection in [`Network::connections`]. Indices are reused.
 pub(crate) type ConnectionId = u32;
 
 /// Two ends of a connection.
@@ -22,12 +22,12 @@ pub(crate) struct Connection {
     pub is_open: bool,
 }
 
-/// One end. A segment finds everything that it needs here, from the first line on; the rest of
-/// the connection is for its beginning and end.
+/// One end. Everything that a segment needs is here, the most frequently used fields first; the
+/// rest of the connection is needed at its start and end only.
 #[repr(C, align(64))]
 pub(crate) struct End {
     /// When a timer event is scheduled; [`Time::MAX`] for none. TCP moves its timers with every
-    /// ACK; an event that comes too early just asks again, so that none is ever cancelled.
+    /// ACK. An event that comes too early is scheduled again, so that none is ever cancelled.
     timer_at: Time,
     /// Packets sent, received and received with a mark.
     sent: u64,
@@ -36,14 +36,14 @@ pub(crate) struct End {
     flow: u32,
     path: u32,
     hash: u32,
-    /// Counts the connections that have used this place.
+    /// Counts the connections that have had this index.
     generation: u16,
     /// Number of the connection within its flow.
     serial: u16,
     is_open: bool,
-    /// The application has closed its direction.
+    /// Whether the application has closed its direction.
     has_closed: bool,
-    /// The application wants to look after each segment.
+    /// Whether the application is called after each segment.
     pub is_watching: bool,
     pub tcp: Endpoint,
 }
@@ -54,7 +54,7 @@ impl End {
         self.has_closed
     }
 
-    /// The application closes its direction, after what it has written.
+    /// Closes the direction of the application, after everything written.
     pub fn close(&mut self) {
         self.has_closed = true;
         self.tcp.close();
@@ -62,7 +62,8 @@ impl End {
 }
 
 impl Connection {
-    /// Names what the next event of one of the ends is going to need, as far as it is here.
+    /// Calls `visit` for the cache lines of this struct that the next event of one of the ends will
+    /// need.
     pub fn near(&self, what: Expected, visit: &mut impl FnMut(*const u8)) {
         let end = self.expected(what);
         visit(std::ptr::from_ref(end).cast());
@@ -73,7 +74,8 @@ impl Connection {
         }
     }
 
-    /// Names the rest of it, which is elsewhere. Tells the way and the hash of what it may send, too.
+    /// Calls `visit` for the cache lines elsewhere that the event will need. Returns the path and
+    /// the hash of the packets that it may send.
     pub fn far(&self, what: Expected, visit: &mut impl FnMut(*const u8)) -> (u32, u32) {
         let End {
             tcp, path, hash, ..
@@ -229,8 +231,8 @@ impl Network {
         if end.timer_at != now {
             return;
         }
-        // Most come too early, since ACKs have moved the timer meanwhile. An end that was asked for
-        // segments after the last change has none to send either.
+        // Most timer events come too early, since ACKs have moved the timer meanwhile. The end has
+        // been polled after its last change, so it has no segments to send either.
         let due = end.tcp.next_timeout();
         if due > now && due < Time::MAX && end.is_open {
             end.timer_at = due;
@@ -244,8 +246,8 @@ impl Network {
         }
     }
 
-    /// Lets an end send what it can, schedules its timer, and clears the connection away when
-    /// both ends are done.
+    /// Lets an end send what it can, schedules its timer, and releases the connection when both
+    /// ends are closed.
     pub fn pump(&mut self, id: ConnectionId, is_server: bool, observer: &mut impl Observer) {
         let now = self.now;
         loop {
@@ -281,7 +283,7 @@ impl Network {
         }
     }
 
-    /// Clears a connection away once both ends are closed, or one has failed.
+    /// Releases a connection once both ends are closed, or one has failed.
     fn release(&mut self, id: ConnectionId) {
         let connection = &mut self.connections[id as usize];
         let has_failed = [&connection.client, &connection.server]

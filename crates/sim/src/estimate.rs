@@ -1,34 +1,32 @@
-//! What a simulation is going to cost, before it runs.
+//! The expected cost of a simulation.
 
 use crate::config::{Config, Flow, Link, LinkId, Side};
 use sluice_core::param::Value;
 use sluice_core::{Rate, Span};
 
-/// Upper bounds of what a simulation takes, good to a small factor.
+/// Upper bounds of the cost of a simulation, within a small factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimate {
-    /// Packets that hosts will send. One takes about 0.3 us; the recording has a row for each
-    /// and link.
+    /// Packets that hosts will send. Each takes about 0.3 us, and a row per link in a recording.
     pub packets: u64,
-    /// Bytes of memory, recordings not counted.
+    /// Bytes of memory, without recordings.
     pub memory_bytes: u64,
 }
 
-/// Bytes of a full TCP packet, and of what the simulator keeps for each in flight and for each
-/// connection.
+/// Bytes of a full TCP packet, and of memory per packet in flight and per connection.
 const FULL_PACKET: u64 = 1500;
 const PER_PACKET: u64 = 200;
 const PER_CONNECTION: u64 = 6_000;
-/// What rules are taken to let pass: they are there to make a bottleneck.
+/// Assumed rate of a router: its rules make a bottleneck.
 const ROUTER_RATE: Rate = Rate::from_bps(1_000_000_000);
-/// What a queue without a declared limit is taken to hold.
+/// Assumed length of a queue without a declared limit.
 const QUEUE_PACKETS: u64 = 10_000;
 
 impl Config {
-    /// What this simulation is going to cost. A host can refuse what it has not got.
+    /// Estimates the cost of the simulation, so that a host can refuse it.
     pub fn estimate(&self) -> Estimate {
         let mut packets = 0_u64;
-        // TCP fills the links that it passes, however many flows share them.
+        // TCP flows fill a link, no matter how many share it.
         let mut is_filled = vec![false; self.links.len() + self.routers.len()];
         let mut connections = 0_u64;
         for flow in &self.flows {
@@ -58,8 +56,8 @@ impl Config {
         }
     }
 
-    /// Bytes that a link can send in the whole run; none without a rate. What the rules of a router
-    /// let pass is not known, and taken for [`ROUTER_RATE`].
+    /// Bytes that a link can send in the whole run; none without a rate. The rate of a router is
+    /// not known; [`ROUTER_RATE`] is assumed.
     fn capacity(&self, link: LinkId) -> Option<u64> {
         let Some(link) = self.links.get(link) else {
             return Some(ROUTER_RATE.bytes_in(self.duration));
@@ -69,18 +67,18 @@ impl Config {
     }
 }
 
-/// What one flow costs.
+/// The cost of one flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Demand {
     /// Packets that it sends by itself.
     pub packets: u64,
     /// Connections that are open at once.
     pub connections: u64,
-    /// The link that it fills instead, if it takes what it gets.
+    /// The link that it fills instead, if it sends as much as possible.
     pub filled: Option<LinkId>,
 }
 
-/// What the path of a flow allows.
+/// The limits that the path sets to a flow.
 pub(crate) struct Outlook<'a> {
     config: &'a Config,
     flow: &'a Flow,
@@ -109,7 +107,7 @@ impl Outlook<'_> {
         sum
     }
 
-    /// The slowest link on the way from `sender`, and the bytes that it can send in the whole run.
+    /// The slowest link in the direction from `sender`, and the bytes that it can send in the run.
     pub fn bottleneck(&self, sender: Side) -> Option<(LinkId, u64)> {
         let links = match sender {
             Side::Client => &self.flow.route.forward,

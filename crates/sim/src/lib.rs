@@ -1,23 +1,25 @@
 //! A discrete-event simulation of Sluice's queues in virtual time.
 //!
-//! The queues and pipes are those of [`sluice_core`], the same compiled code as on live packets;
-//! the traffic is [`sluice_tcp`] and simple sources. A [`Config`] describes links and flows, a
-//! [`Simulation`] runs it, an [`Observer`] hears what happens. There are no files, sockets, clocks
-//! or threads here, and only ordered containers: the same configuration and seed give the same
-//! run, bit for bit, on every machine.
+//! The queues and pipes are those of [`sluice_core`], the same compiled code as on live packets.
+//! The traffic comes from [`sluice_tcp`] and from simple sources, one file for each kind
+//! ([`traffic`]). A [`Config`] describes links and flows, a [`Simulation`] runs it, and an
+//! [`Observer`] is called for what happens. There are no files, sockets, clocks or threads here,
+//! and only ordered containers: the same configuration and seed give the same run, bit for bit, on
+//! every machine.
 //!
 //! # Model
 //!
-//! A packet passes the links of its flow's route one after the other; each link is a queue and a
-//! rate ([`sluice_core::link::pipe::Pipe`]: it leaves the queue at the start of its slot and is
-//! delivered at the end), then a delay. After the last link come the delay of the flow's own
-//! access network and the host's processing jitter ([`Config::jitter`]). Hosts compute in no
-//! time. At one instant arrivals and timers come before links.
+//! A packet passes the links of its flow's route one after the other. Each link is a queue and a
+//! rate ([`sluice_core::link::pipe::Pipe`]: a packet leaves the queue when its transmission starts
+//! and is delivered when it ends), then a delay. After the last link follow the delay of the flow's
+//! own access network and the jitter of the host ([`Config::jitter`]). Computing on a host takes no
+//! time. At one instant arrivals and timers are processed before links.
 //!
 //! # Cost
 //!
-//! One event for each packet and link, one for each delivery; timers are not cancelled but
-//! re-armed when they come too early. `cargo run --release -p sluice-sim --example speed` measures.
+//! There is one event for each packet and link, and one for each delivery. Timers are not
+//! cancelled, but re-armed when they expire too early. `cargo run --release -p sluice-sim --example
+//! speed` measures the cost.
 #![deny(missing_docs)]
 
 mod calendar;

@@ -1,4 +1,5 @@
-//! The network and its hosts: everything that packets pass, without what decides to send them.
+//! The network and its hosts: links, routers, connections and the packets in flight. What sends
+//! them is in [`crate::traffic`].
 
 use crate::calendar::{Calendar, CalendarEvent};
 use crate::check::ConfigError;
@@ -24,27 +25,27 @@ pub(crate) struct Network {
     /// When each link wants to be polled. Links are few; their minimum is searched for.
     pub wakes: Vec<Time>,
     pub flows: Vec<FlowState>,
-    /// When the client and the server of each flow have worked off their last packet. Each packet
-    /// touches it, so it lies apart from the rest: thousands of flows fit the caches.
+    /// When the client and the server of each flow have processed their last packet. Each packet
+    /// touches it, so it is apart from the rest: thousands of flows fit the caches.
     pub ready_at: Vec<[Time; 2]>,
-    /// Delays of each flow's access network, to the client and to the server; empty if there are
-    /// none at all.
+    /// Delays of each flow's access network, to the client and to the server; empty if all are
+    /// zero.
     pub access_delays: Vec<[Span; 2]>,
-    /// Each flow's place in `paths`, which flows share.
+    /// Index of each flow's path in `paths`. Flows share paths.
     pub path_of: Vec<u32>,
     pub paths: Vec<Path>,
     pub connections: Vec<Connection>,
     pub free_connections: Vec<ConnectionId>,
     pub jitter: Span,
-    /// How many packets of 2^32 find their host away, and for how long in the mean.
+    /// How many packets of 2^32 are stalled, and for how long on average.
     pub stalls: (u64, Span),
     pub jitter_rng: Rng,
     pub frame_overhead: u32,
     pub hash_key: u64,
-    /// Packets of each flow that links have dropped, apart from its other totals for the same reason
-    /// as `ready_at`.
+    /// Packets of each flow that links have dropped; apart from the other totals for the same
+    /// reason as `ready_at`.
     pub drops: Vec<u64>,
-    /// The packet whose transmission has begun last.
+    /// The packet whose transmission has started last.
     pub leaving: Option<u32>,
     /// Scratch of [`Network::serve`].
     pub departures: Vec<(Packet, Time, Direction)>,
@@ -63,7 +64,7 @@ pub(crate) struct FlowState {
     pub open: Vec<ConnectionId>,
 }
 
-/// The links of a flow, and what its packets are labelled with.
+/// The links of a flow, and the labels of its packets.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Path {
     /// Links to the client and to the server.
@@ -76,11 +77,11 @@ pub(crate) struct Path {
 
 /// Kinds of events.
 pub(crate) mod kind {
-    /// A packet is worked off by the host at the end of its way; the index is its slot.
+    /// A packet is processed by its host; the index is its slot.
     pub const DELIVER: u8 = 0;
     /// A packet arrives at its next link.
     pub const FORWARD: u8 = 1;
-    /// An end of a connection wanted to be woken: twice the connection, plus one for the server.
+    /// The timer of an endpoint: twice the connection, plus one for the server.
     pub const TIMER: u8 = 2;
     /// A flow's source is due.
     pub const SOURCE: u8 = 3;
@@ -89,12 +90,12 @@ pub(crate) mod kind {
     pub const STOP: u8 = 5;
     /// A link's delay changes, or a router executes a command.
     pub const CHANGE: u8 = 6;
-    /// Observers are told variables.
+    /// Variables are reported.
     pub const SAMPLE: u8 = 7;
 }
 
 impl Network {
-    /// The network at its start; `config` has been checked.
+    /// Creates the network at its start; `config` has been checked.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         let root = Rng::from_seed(config.seed);
         let mut calendar = Calendar::new();
@@ -194,7 +195,7 @@ impl Network {
         self.schedule(at, kind::SOURCE, flow);
     }
 
-    /// The link that wants to be polled first, and when.
+    /// When a link wants to be polled next, and which.
     pub fn next_wake(&self) -> (Time, LinkId) {
         let mut first = (Time::MAX, 0);
         for (link, at) in self.wakes.iter().enumerate() {
@@ -213,7 +214,7 @@ fn in_order(numbered: BTreeMap<Path, u32>) -> Vec<Path> {
     paths.into_iter().map(|(_, path)| path).collect()
 }
 
-/// A number for a host, as packets bear it.
+/// The number of a host in packets.
 fn hash(address: IpAddr) -> u32 {
     let bits = match address {
         IpAddr::V4(v4) => u128::from(u32::from(v4)),

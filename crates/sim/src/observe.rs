@@ -1,14 +1,15 @@
-//! What a simulation tells while it runs. The listener writes files; this crate knows none.
+//! The interface through which a simulation reports what happens.
 
 use crate::config::{FlowId, LinkId};
 use sluice_core::{Backlog, Discipline, DropReason, Event, Packet, Rate, Span, Time};
 use sluice_ipfw::{CommandError, Output};
 use sluice_tcp::{Counters, Snapshot};
 
-/// Hears what happens. Every method has an empty default; `()` hears nothing.
+/// Called for what happens in a simulation. Every method has an empty default; `()` ignores
+/// everything.
 pub trait Observer {
-    /// Whether [`Observer::on_arrive`] and [`Observer::on_event`] do anything. Asked for every
-    /// packet, so that nothing is prepared for a listener that is not there.
+    /// Whether [`Observer::on_arrive`] and [`Observer::on_event`] do anything. Called for every
+    /// packet, so that no arguments are prepared in vain.
     fn hears_packets(&self) -> bool {
         false
     }
@@ -18,7 +19,7 @@ pub trait Observer {
         let _ = (link, now, packet, flow);
     }
 
-    /// A link's queue tells of a packet or of a variable of its algorithm.
+    /// A link's queue reports a packet or a variable of its algorithm.
     fn on_event(&mut self, link: LinkId, now: Time, event: &Event<'_>) {
         let _ = (link, now, event);
     }
@@ -40,7 +41,7 @@ pub trait Observer {
         let _ = (flow, sample);
     }
 
-    /// What a link holds, at the same interval; routers have their own `show`.
+    /// The state of a link, at the same interval. Routers have their own `show`.
     fn on_link(&mut self, link: LinkId, sample: &LinkSample<'_>) {
         let _ = (link, sample);
     }
@@ -68,28 +69,28 @@ pub trait Observer {
 
 impl Observer for () {}
 
-/// A TCP flow at one instant.
+/// State of a TCP flow at one instant.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpSample {
     /// When.
     pub time: Time,
     /// The sending end's variables.
     pub sender: Snapshot,
-    /// What the sending end has counted.
+    /// The counters of the sending end.
     pub counters: Counters,
     /// Payload bytes that have arrived in order.
     pub received: u64,
 }
 
-/// A link at one instant.
+/// State of a link at one instant.
 pub struct LinkSample<'a> {
     /// When.
     pub time: Time,
-    /// What waits in the queue.
+    /// The contents of the queue.
     pub backlog: Backlog,
     /// The queue, for the variables of its algorithm ([`Discipline::state`]).
     pub queue: &'a dyn Discipline,
-    /// The rate in force.
+    /// The present rate.
     pub rate: Rate,
     /// Bytes that it has sent so far.
     pub sent_bytes: u64,
@@ -115,9 +116,9 @@ pub struct Echo {
     pub sequence: u64,
     /// When the request was sent.
     pub sent: Time,
-    /// How long it took to the server.
+    /// One-way delay to the server.
     pub forward: Span,
-    /// How long until the reply was back.
+    /// Time until the reply arrived.
     pub round_trip: Span,
 }
 
@@ -126,15 +127,15 @@ pub struct Echo {
 pub struct Completion {
     /// Number of the page, transfer or exchange within its flow, from 0.
     pub sequence: u64,
-    /// When it was asked for.
+    /// When it was requested.
     pub start: Time,
-    /// When its last byte had arrived.
+    /// When its last byte arrived.
     pub end: Time,
     /// Its payload bytes.
     pub bytes: u64,
 }
 
-/// What a flow did in the whole run.
+/// Totals of a flow, up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowTotals {
     /// Packets of all kinds that it put on its first link.
@@ -145,12 +146,12 @@ pub struct FlowTotals {
     pub packets_dropped: u64,
     /// Packets that arrived marked.
     pub packets_marked: u64,
-    /// Copies that links have made of its packets.
+    /// Copies of its packets that links have made.
     pub packets_duplicated: u64,
-    /// Packets that arrived damaged; the host drops them, since their checksum is wrong. They
-    /// are not among those received.
+    /// Packets that arrived corrupted. The host drops them because of their checksum; they are not
+    /// counted as received.
     pub packets_corrupted: u64,
-    /// Payload bytes that arrived, in order for TCP.
+    /// Payload bytes that arrived; for TCP those in order.
     pub bytes_received: u64,
     /// Segments retransmitted.
     pub retransmits: u64,

@@ -1,11 +1,11 @@
-//! What packets carry: the host's side of a packet handle's slot.
+//! Contents of the packets in flight, by the slot of their handles.
 
 use crate::prefetch::{Cause, Expected};
 use sluice_core::prefetch;
 use sluice_core::{Ecn, Time};
 use sluice_tcp::{Flags, SackBlock, Segment};
 
-/// What the host has written on a packet.
+/// What the sending host has written into a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
     pub flow: u32,
@@ -14,10 +14,10 @@ pub(crate) struct Tag {
     pub hash: u32,
     /// Bytes on the link.
     pub len: u32,
-    /// Bytes that the flow has still to send, this packet's included; 0 if it has no end.
+    /// Bytes that the flow has still to send, including those of this packet; 0 if it has no end.
     pub remaining: u32,
-    /// The connection of a segment; [`NOT_TCP`] for a datagram. The generation tells it from a
-    /// later connection in the same place.
+    /// The connection of a segment; [`NOT_TCP`] for a datagram. The generation distinguishes it
+    /// from a later connection with the same index.
     pub connection: u32,
     pub generation: u16,
     /// Number of the connection within its flow, for its port.
@@ -26,22 +26,22 @@ pub(crate) struct Tag {
     pub ecn: Ecn,
 }
 
-/// What a link needs of a packet that leaves it or is dropped. Eight of them are in a cache line: those
-/// of all packets on their way stay near the processor, where the packets themselves do not.
+/// What a link needs of a packet that leaves it or is dropped. A cache line has eight of them, so
+/// those of all packets in flight stay in the caches, where the packets themselves do not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transit {
     pub flow: u32,
-    /// Links ahead of it, the next included; [`NOT_STARTED`] before the first.
+    /// Links ahead of it, including the next; [`NOT_STARTED`] before the first.
     pub links_left: u8,
     pub to_server: bool,
     pub is_corrupt: bool,
-    /// The ECN field by now.
+    /// The present ECN field.
     pub ecn: Ecn,
 }
 
 const _: () = assert!(size_of::<Transit>() == 8);
 
-/// A packet that its host has not given to a link yet.
+/// [`Transit::links_left`] of a packet that its host has not sent yet.
 pub(crate) const NOT_STARTED: u8 = u8::MAX;
 
 /// The connection of packets that belong to none.
@@ -49,16 +49,16 @@ pub(crate) const NOT_TCP: u32 = u32::MAX;
 
 /// A datagram, an echo request, or its reply.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Datagram {
+pub(crate) struct DatagramBody {
     pub sequence: u64,
     pub sent: Time,
     /// When an echo request reached the server; [`Time::MAX`] before that.
     pub reached: Time,
 }
 
-impl Datagram {
+impl DatagramBody {
     pub const fn new(sequence: u64, sent: Time) -> Self {
-        Datagram {
+        DatagramBody {
             sequence,
             sent,
             reached: Time::MAX,
@@ -66,7 +66,7 @@ impl Datagram {
     }
 }
 
-/// What hosts read of most segments.
+/// The fields of most segments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Head {
     ts: Time,
@@ -80,15 +80,15 @@ struct Head {
     wscale: u8,
 }
 
-/// What the others have besides.
+/// The fields that other segments have besides.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     sack: [SackBlock; sluice_tcp::MAX_SACK_BLOCKS],
     mss: u16,
 }
 
-/// A packet in a cache line: among thousands of flows each link and each host finds it far from
-/// the processor.
+/// A packet in one cache line: among thousands of flows it is rarely in the caches when a link or
+/// host needs it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct StoredPacket {
@@ -98,15 +98,15 @@ struct StoredPacket {
 
 const _: () = assert!(size_of::<StoredPacket>() == 64);
 
-/// All packets on their way, by slot. Slots are used again, the last freed first, so the memory
-/// that is touched stays as small as the number of packets in flight.
+/// All packets in flight, by slot. The slot freed last is reused first, so the memory in use is
+/// proportional to the number of packets in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Packets {
     stored: Vec<StoredPacket>,
     transits: Vec<Transit>,
     /// Of segments with SYN or SACK blocks.
     options: Vec<Options>,
-    datagrams: Vec<Datagram>,
+    datagrams: Vec<DatagramBody>,
     free: Vec<u32>,
 }
 
@@ -133,7 +133,7 @@ impl Packets {
         slot
     }
 
-    pub fn put_datagram(&mut self, tag: Tag, datagram: Datagram) -> u32 {
+    pub fn put_datagram(&mut self, tag: Tag, datagram: DatagramBody) -> u32 {
         let slot = self.put(tag, Head::default());
         self.datagrams[slot as usize] = datagram;
         slot
@@ -151,19 +151,19 @@ impl Packets {
         &mut self.transits[slot as usize]
     }
 
-    /// Has the packet in `slot` fetched.
+    /// Prefetches the packet in `slot`.
     pub fn fetch(&self, slot: u32) {
         prefetch::index(&self.stored, slot as usize);
         self.fetch_transit(slot);
     }
 
-    /// Has that of it fetched which its links need.
+    /// Prefetches the part of it that links need.
     pub fn fetch_transit(&self, slot: u32) {
         prefetch::index(&self.transits, slot as usize);
     }
 
-    /// Has what else the host at the end of the way is going to need fetched; tells for which end of
-    /// which connection it is. None for a datagram.
+    /// Prefetches what else the receiving host will need of the packet. Returns the end of the
+    /// connection that it is for; none for a datagram.
     pub fn expected(&self, slot: u32) -> Option<Expected> {
         let StoredPacket { tag, head } = &self.stored[slot as usize];
         if tag.connection == NOT_TCP {
@@ -183,7 +183,7 @@ impl Packets {
         })
     }
 
-    /// The segment in `slot`, with the ECN field that it has by now.
+    /// The segment in `slot`, with its present ECN field.
     pub fn segment(&self, slot: u32) -> Segment {
         let StoredPacket { head, .. } = &self.stored[slot as usize];
         let mut segment = Segment {
@@ -206,11 +206,11 @@ impl Packets {
         segment
     }
 
-    pub fn datagram(&self, slot: u32) -> &Datagram {
+    pub fn datagram(&self, slot: u32) -> &DatagramBody {
         &self.datagrams[slot as usize]
     }
 
-    /// Copies what is in `slot` to another one.
+    /// Copies the contents of `slot` to another slot.
     pub fn copy(&mut self, slot: u32) -> u32 {
         let StoredPacket { tag, head } = self.stored[slot as usize];
         let copy = self.put(tag, head);
@@ -220,13 +220,13 @@ impl Packets {
         copy
     }
 
-    /// Frees `slot`; what was in it stays readable until something is put there.
+    /// Frees `slot`. Its contents stay readable until the slot is reused.
     pub fn free(&mut self, slot: u32) -> Transit {
         self.free.push(slot);
         *self.transit(slot)
     }
 
-    /// Packets on their way.
+    /// Number of packets in flight.
     pub fn len(&self) -> usize {
         self.stored.len() - self.free.len()
     }
@@ -248,7 +248,7 @@ impl Packets {
         self.stored.push(packet);
         self.transits.push(transit);
         self.options.push(Options::default());
-        self.datagrams.push(Datagram::new(0, Time::ZERO));
+        self.datagrams.push(DatagramBody::new(0, Time::ZERO));
         u32::try_from(self.stored.len() - 1).expect("fewer than 2^32 packets are in flight")
     }
 }

@@ -1,9 +1,9 @@
-//! The way of a packet: from a host through links and routers to the other host.
+//! The movement of a packet from a host through links and routers to the other host.
 
 use crate::config::LinkId;
 use crate::network::{FlowState, Network, kind};
 use crate::observe::Observer;
-use crate::packets::{Datagram, NOT_STARTED, NOT_TCP, Packets, Tag, Transit};
+use crate::packets::{DatagramBody, NOT_STARTED, NOT_TCP, Packets, Tag, Transit};
 use crate::stage::{Engine, Stage, headers};
 use sluice_core::traffic::exponential;
 use sluice_core::{Cx, DropReason, Ecn, Event, Packet, Sink, Span, Time, Wake};
@@ -11,7 +11,7 @@ use sluice_ipfw::{Direction, Disposition};
 use sluice_tcp::{Flags, Segment, expand};
 
 impl Network {
-    /// Puts a segment on the first link of its way.
+    /// Sends a segment to the first link of its path.
     pub(crate) fn send_segment(
         &mut self,
         mut tag: Tag,
@@ -24,14 +24,14 @@ impl Network {
         self.dispatch(slot, observer);
     }
 
-    /// Puts a datagram of `ip_len` bytes on the first link of its way.
+    /// Sends a datagram of `ip_len` bytes to the first link of its path.
     pub(crate) fn send_datagram(
         &mut self,
         flow: u32,
         to_server: bool,
         ip_len: u32,
         ecn: Ecn,
-        datagram: Datagram,
+        datagram: DatagramBody,
         observer: &mut impl Observer,
     ) {
         self.flows[flow as usize].totals.packets_sent += 1;
@@ -51,13 +51,13 @@ impl Network {
         self.dispatch(slot, observer);
     }
 
-    /// A hash of what a real packet's 5-tuple would be.
+    /// A hash in place of that of a real packet's 5-tuple.
     pub(crate) fn hash_of(&self, flow: u32, connection: u32, to_server: bool) -> u32 {
         let tuple = u64::from(flow) << 33 | u64::from(connection) << 1 | u64::from(to_server);
         mix(tuple.wrapping_add(self.hash_key)) as u32
     }
 
-    /// Gives a packet to its next link or router, or to the host at the end of its way.
+    /// Passes a packet to its next link or router, or to the receiving host.
     pub(crate) fn dispatch(&mut self, slot: u32, observer: &mut impl Observer) {
         let tag = *self.packets.tag(slot);
         let path = &self.paths[tag.path as usize];
@@ -100,7 +100,7 @@ impl Network {
         });
     }
 
-    /// Takes a packet through a router's rules from one of the two passes on.
+    /// Passes a packet through a router's rules, starting with one of the two passes.
     fn pass_rules(
         &mut self,
         link: LinkId,
@@ -163,7 +163,7 @@ impl Network {
         self.departures = departures;
     }
 
-    /// A packet leaves a link at `due` for the next one, or for its host.
+    /// A packet leaves a link at `due` for the next one, or for the receiving host.
     fn leave(&mut self, link: LinkId, packet: Packet, due: Time) {
         let stage = &mut self.stages[link];
         stage.sent_bytes += u64::from(packet.len);
@@ -183,7 +183,7 @@ impl Network {
         }
     }
 
-    /// Schedules the arrival at the host of a packet that has left its last link at `at`.
+    /// Schedules the arrival at its host of a packet that leaves its last link at `at`.
     fn arrive(&mut self, slot: u32, at: Time) {
         let transit = self.packets.transit(slot);
         let (flow, side) = (transit.flow as usize, usize::from(transit.to_server));
@@ -194,7 +194,7 @@ impl Network {
         let (stalled, mean) = self.stalls;
         if self.jitter > Span::ZERO || stalled > 0 {
             at += Span::from_ns(self.jitter_rng.below(self.jitter.as_ns() + 1));
-            // Without stalls nothing is drawn for them.
+            // Without stalls nothing may be drawn for them.
             if stalled > 0 && self.jitter_rng.chance(stalled) {
                 at += exponential(&mut self.jitter_rng, mean);
             }
@@ -205,15 +205,15 @@ impl Network {
         self.schedule(at, kind::DELIVER, slot);
     }
 
-    /// A packet has arrived that no open connection counts.
+    /// Counts a packet that has arrived for no open connection.
     pub(crate) fn count_arrival(&mut self, tag: &Tag) {
         let totals = &mut self.flows[tag.flow as usize].totals;
         totals.packets_received += 1;
         totals.packets_marked += u64::from(tag.ecn == Ecn::Ce);
     }
 
-    /// Lets `act` work on a link or router with its randomness and its sink, and asks when it
-    /// wants to be polled next.
+    /// Calls `act` with a link or router, its randomness and its sink; then updates when it wants
+    /// to be polled next.
     pub(crate) fn with_stage<R>(
         &mut self,
         link: LinkId,
@@ -246,7 +246,7 @@ pub(crate) const fn mix(z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Takes what a queue drops, passes its events on, and answers for the bytes of packets.
+/// Receives dropped packets, forwards events, and answers questions about the contents of packets.
 struct LinkSink<'a, O> {
     link: LinkId,
     packets: &'a mut Packets,
@@ -303,7 +303,7 @@ impl<O: Observer> Sink for LinkSink<'_, O> {
     }
 }
 
-/// Whether `newer` says all that the pure ACK `older` says, and more.
+/// Whether `newer` carries all information of the pure ACK `older`, and more.
 fn tells_more(newer: &Segment, older: &Segment) -> bool {
     let echo = Flags::ECE.with(Flags::CWR).with(Flags::AE).bits();
     if (newer.flags.bits() ^ older.flags.bits()) & echo != 0 {
@@ -359,7 +359,7 @@ mod tests {
             !tells_more(&ack(1000, &[]), &ack(2000, &[])),
             "an older one"
         );
-        // The block is below the new number, covered by a longer block, or lost.
+        // The block is below the new number, covered by a longer block, or missing.
         let older = ack(1000, &[(3000, 4000)]);
         assert!(tells_more(&ack(5000, &[]), &older));
         assert!(tells_more(&ack(1000, &[(3000, 5000)]), &older));
@@ -367,7 +367,7 @@ mod tests {
         let mut marked = ack(2000, &[]);
         marked.flags = Flags::ACK.with(Flags::ECE);
         assert!(!tells_more(&marked, &ack(1000, &[])), "another echo");
-        // Across the end of the sequence space.
+        // Across the end of the sequence space
         assert!(tells_more(&ack(500, &[]), &ack(u32::MAX - 500, &[])));
     }
 }

@@ -1,9 +1,10 @@
-//! Looking ahead, for the caches.
+//! Prefetching of what the next events need.
 //!
-//! Among thousands of flows an event finds its packet, its connection and its queue far from the
-//! processor, and would wait for one after the other. So they are fetched beforehand: the packets of the
-//! next slot of the calendar while the present one is worked off; some events before its turn the connection
-//! that an event is for; then what that points to. Nothing is decided here: a run is the same without it.
+//! Among thousands of flows, the packet, the connection and the queue of an event are not in the
+//! caches, and the event would wait for one after the other. So they are prefetched: the packets of
+//! the next slot of the calendar while events of the present one are processed; some events in
+//! advance the connection of an event; then what the connection points to. Prefetching decides
+//! nothing: a run is the same without it.
 
 use crate::calendar::CalendarEvent;
 use crate::config::LinkId;
@@ -12,7 +13,7 @@ use crate::packets::Transit;
 use crate::stage::Engine;
 use sluice_core::prefetch;
 
-/// An event that an end of a connection is going to see.
+/// An event that one end of a connection will process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     pub connection: u32,
@@ -24,22 +25,22 @@ pub(crate) struct Expected {
 pub(crate) enum Cause {
     /// A segment with payload.
     Payload,
-    /// One without.
+    /// A segment without payload.
     Ack,
-    /// Most often one that comes too early.
+    /// A timer event, which most often comes too early.
     Timer,
 }
 
-/// So many flows stay in the caches of a core: 2 KB or so each.
+/// So many flows fit the caches of a core, with about 2 KB each.
 const FEW_FLOWS: usize = 256;
-/// So many events before its turn, an event's connection is fetched: early enough for the memory, and late
-/// enough that the first-level cache still has it when it is needed.
+/// The connection of an event is prefetched so many events in advance: early enough for the memory,
+/// and late enough to be still in the first-level cache when it is needed.
 const FAR: usize = 10;
 /// The same for what the connection points to.
 const NEAR: usize = 4;
 
 impl Network {
-    /// Has what later events need fetched, before the next one is taken.
+    /// Prefetches what later events need, before the next one is taken.
     pub(crate) fn warm(&mut self) {
         if self.ready_at.len() <= FEW_FLOWS {
             return;
@@ -48,7 +49,7 @@ impl Network {
             let Transit { flow, .. } = *self.packets.transit(slot);
             prefetch::index(&self.ready_at, flow as usize);
         }
-        // Two for one, so that all of the next slot are through before its turn.
+        // Two per event, so that the whole next slot has been previewed when its turn comes.
         for _ in 0..2 {
             if let Some(event) = self.calendar.preview()
                 && event.kind == kind::DELIVER
@@ -70,8 +71,8 @@ impl Network {
         }
     }
 
-    /// For which end of which connection the event is that is taken after `others` others, if it is in the
-    /// present slot.
+    /// The end of a connection that will process the event taken after `others` other events, if
+    /// the event is in the present slot.
     fn expected(&self, others: usize) -> Option<Expected> {
         let CalendarEvent { kind, index } = self.calendar.soon(others)?;
         match kind {
@@ -97,8 +98,8 @@ impl Network {
         }
     }
 
-    /// Looks at what a link needs at the end of a transmission that has just begun: the packet `slot`,
-    /// which leaves then, and the one that probably follows.
+    /// Prefetches what a link needs at the end of a transmission that has just started: the packet
+    /// in `slot`, which leaves then, and the one that probably follows.
     pub(crate) fn look_behind(&mut self, link: LinkId, slot: u32) {
         if self.ready_at.len() <= FEW_FLOWS {
             return;
@@ -107,7 +108,7 @@ impl Network {
         if let Engine::Link(link) = &self.stages[link].engine {
             link.queue().prefetch_dequeue();
         }
-        // The rest is found through this; see `warm`.
+        // `warm` prefetches the rest, which is found through this packet.
         self.leaving = Some(slot);
     }
 }

@@ -58,12 +58,12 @@ impl Simulation {
         })
     }
 
-    /// Puts `queue` in the place of the one that the configuration names, for an algorithm that
-    /// is not in the registry. To be called before the first packet; a router has no such place.
+    /// Replaces the queue of a link, for an algorithm that is not in the registry. To be called
+    /// before the first packet. Does nothing to a router.
     pub fn set_queue(&mut self, link: LinkId, queue: Box<dyn Discipline>) {
         let stage = &mut self.network.stages[link];
         if let Engine::Link(engine) = &mut stage.engine {
-            // Nothing waits yet, so nothing can be dropped.
+            // The queue is empty, so nothing can be dropped.
             let (rng, mut sink) = (&mut self.network.draws[link], DropCounter::default());
             engine.replace_queue(queue, &mut Cx::new(self.network.now, rng, &mut sink));
         }
@@ -88,7 +88,7 @@ impl Simulation {
         loop {
             let (link_at, link) = self.network.next_wake();
             let limit = link_at.min(until);
-            // At one instant: arrivals and timers first, then the links.
+            // At one instant arrivals and timers come first, then links.
             if let Some(at) = self.network.calendar.next_until(limit) {
                 self.advance_to(at);
                 self.network.warm();
@@ -106,22 +106,22 @@ impl Simulation {
         self.network.now == self.end
     }
 
-    /// The present instant of virtual time.
+    /// The present virtual time.
     pub fn now(&self) -> Time {
         self.network.now
     }
 
-    /// Events worked off so far.
+    /// Events processed so far.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// Packets and events that exist at this moment, for conservation checks and progress.
+    /// Number of packets in flight and of scheduled events, for conservation checks and progress.
     pub fn in_flight(&self) -> (usize, usize) {
         (self.network.packets.len(), self.network.calendar.len())
     }
 
-    /// What a flow has done so far.
+    /// Totals of a flow so far.
     pub fn totals(&self, flow: FlowId) -> FlowTotals {
         let state = &self.network.flows[flow];
         let mut totals = state.totals;
@@ -132,7 +132,7 @@ impl Simulation {
         totals
     }
 
-    /// What waits in a link's queue.
+    /// The backlog of a link's queue.
     pub fn backlog(&self, link: LinkId) -> Backlog {
         self.network.stages[link].backlog()
     }
@@ -196,7 +196,7 @@ impl Simulation {
         }
     }
 
-    /// A packet is worked off by the host at the end of its way.
+    /// The receiving host processes a packet.
     fn deliver(&mut self, slot: u32, observer: &mut impl Observer) {
         let network = &mut self.network;
         let transit = network.packets.free(slot);
@@ -224,7 +224,7 @@ impl Simulation {
         }
     }
 
-    /// A link's next delay, or a router's next command.
+    /// The next delay of a link takes effect, or the next command of a router is executed.
     fn change(&mut self, link: LinkId, observer: &mut impl Observer) {
         let network = &mut self.network;
         let result = network.with_stage(link, observer, |stage, cx| {

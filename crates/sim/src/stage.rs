@@ -1,4 +1,4 @@
-//! What packets pass on their way: links, and routers with rules.
+//! What packets pass on their path: links, and routers with rules.
 
 use crate::check::ConfigError;
 use crate::config::{Link, LinkId, Router};
@@ -11,23 +11,24 @@ use sluice_ipfw::{Direction, Files, Firewall, Headers, Interface, InterfaceId};
 use sluice_tcp::Segment;
 use std::collections::BTreeMap;
 
-/// A link or a router, with what the network adds to it.
+/// A link or a router, with its delay and its later changes.
 pub(crate) struct Stage {
     pub engine: Engine,
-    /// The delay behind the engine. That of a link is taken out of its pipe and added here,
-    /// together with the access network's and the host's jitter, so that a delivery is one event
-    /// and not three; unless jitter or reordering treat packets differently.
+    /// The delay behind the engine. The delay of a link is removed from its pipe and added here,
+    /// together with the delay of the access network and the jitter of the host, so that a delivery
+    /// takes one event instead of three. This is not possible with jitter or reordering on the
+    /// link.
     pub delay: Span,
-    /// The last delivery: a shorter delay lets no packet overtake.
+    /// The last delivery: after a change to a shorter delay, packets do not overtake.
     pub delivered_at: Time,
     pub sent_bytes: u64,
-    /// What is left of the later delays or commands, the next last.
+    /// The later delays or commands, the next one last.
     delays: Vec<(Time, Span)>,
     commands: Vec<(Time, String)>,
-    /// What a link was made from.
+    /// The configuration of a link.
     link: Option<(LinkParams, LinkFiles)>,
     has_delay_inside: bool,
-    /// A second reader of the link's schedule, for samples.
+    /// A second copy of the link's schedule, for samples.
     schedule: Option<Schedule>,
     texts: Texts,
 }
@@ -45,7 +46,7 @@ impl Files for Texts {
     fn read(&mut self, path: &str) -> Result<String, String> {
         let known = || self.0.keys().cloned().collect::<Vec<_>>().join(", ");
         let text = self.0.get(path).cloned();
-        text.ok_or_else(|| format!("the simulation was given no such file; it has: {}", known()))
+        text.ok_or_else(|| format!("the simulation has no such file; it has: {}", known()))
     }
 }
 
@@ -127,7 +128,7 @@ impl Stage {
         delay.or(self.commands.last().map(|(at, _)| *at))
     }
 
-    /// What waits in a link's queue; a router's `show` tells more.
+    /// The backlog of a link's queue. A router reports it with `show`.
     pub fn backlog(&self) -> Backlog {
         match &self.engine {
             Engine::Link(link) => link.backlog(),
@@ -135,10 +136,10 @@ impl Stage {
         }
     }
 
-    /// The rate of a link at `now`; the mean one of a trace.
+    /// The rate of a link at `now`; the mean rate of a trace.
     pub fn rate(&mut self, now: Time) -> Rate {
         if let Some(schedule) = &mut self.schedule {
-            // An outage has no rate; one bit per second is as near as a rate comes.
+            // An outage has no rate; one bit per second is the smallest rate.
             return schedule.rate_at(now).unwrap_or(Rate::from_bps(1));
         }
         match &self.link {
@@ -182,7 +183,7 @@ impl Stage {
     }
 }
 
-/// What a router sees of a packet.
+/// The headers of a packet, as a router sees them.
 pub(crate) fn headers(
     tag: &Tag,
     segment: &Segment,
@@ -223,7 +224,7 @@ pub(crate) fn headers(
     headers
 }
 
-/// Dynamic ports count up from 49152 (RFC 6335 §6) and start again.
+/// Dynamic ports count up from 49152 (RFC 6335 §6) and wrap.
 fn client_port(serial: u16) -> u16 {
     49_152 + serial % 16_384
 }

@@ -1,8 +1,8 @@
 //! Kinds of traffic: what a flow sends, and the applications at its two ends.
 //!
 //! A kind is one file in `traffic/` and one line in `traffic!` below. The file holds a struct with
-//! the settings, which implements [`Kind`], and a struct with the state of a running flow, which
-//! implements [`Source`] and acts on the network through a [`Host`]. No other file of this crate
+//! the settings, which implements `Kind`, and a struct with the state of a running flow, which
+//! implements `Source` and acts on the network through a `Host`. No other file of this crate
 //! distinguishes kinds.
 
 use crate::check::ConfigError;
@@ -11,7 +11,7 @@ use crate::connection::{Connection, ConnectionId};
 use crate::estimate::{Demand, Outlook};
 use crate::network::Network;
 use crate::observe::{Completion, Observer};
-use crate::packets::{Datagram, Tag};
+use crate::packets::{DatagramBody, Tag};
 use sluice_core::{Ecn, Rng, Time};
 
 /// The settings of a kind of traffic.
@@ -37,17 +37,22 @@ pub(crate) trait Source {
     /// The flow starts.
     fn start(&mut self, host: &mut Host<'_, impl Observer>);
 
-    /// The instant last given to [`Host::wake_at`] has come. Not called after the flow has stopped.
+    /// An instant given to [`Host::wake_at`] has come. Not called after the flow has stopped.
     fn wake(&mut self, host: &mut Host<'_, impl Observer>);
 
-    /// The flow stops. Packets under way still arrive.
+    /// The flow stops. Packets in flight still arrive.
     fn stop(&mut self, host: &mut Host<'_, impl Observer>) {
         let _ = host;
     }
 
     /// A datagram of the flow has arrived at the end that `tag` names. Only called for kinds that
     /// send datagrams.
-    fn on_datagram(&mut self, tag: &Tag, datagram: Datagram, host: &mut Host<'_, impl Observer>) {
+    fn on_datagram(
+        &mut self,
+        tag: &Tag,
+        datagram: DatagramBody,
+        host: &mut Host<'_, impl Observer>,
+    ) {
         let _ = (tag, datagram, host);
     }
 
@@ -87,7 +92,13 @@ impl<O: Observer> Host<'_, O> {
     }
 
     /// Sends a datagram with `payload` bytes to the server or to the client.
-    pub fn send_datagram(&mut self, to_server: bool, payload: u32, ecn: Ecn, datagram: Datagram) {
+    pub fn send_datagram(
+        &mut self,
+        to_server: bool,
+        payload: u32,
+        ecn: Ecn,
+        datagram: DatagramBody,
+    ) {
         let ip_len = payload + DATAGRAM_HEADERS;
         self.network
             .send_datagram(self.flow, to_server, ip_len, ecn, datagram, self.observer);
@@ -215,7 +226,7 @@ macro_rules! traffic {
             fn on_datagram(
                 &mut self,
                 tag: &Tag,
-                datagram: Datagram,
+                datagram: DatagramBody,
                 host: &mut Host<'_, impl Observer>,
             ) {
                 match self {

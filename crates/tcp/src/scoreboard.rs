@@ -635,7 +635,8 @@ impl Scoreboard {
         self.head.wrapping_add(low)
     }
 
-    /// The first entry from `id` on that is not SACKED, or `tail`. Compresses the links that it followed.
+    /// The first entry from `id` on that is not SACKed, or `tail`. Compresses the links that it
+    /// followed.
     fn next_unsacked(&mut self, id: Id) -> Id {
         let mut end = id;
         while end != self.tail && self.entry(end).is_sacked() {

@@ -6,7 +6,7 @@ use crate::check::{ConfigError, check_order};
 use crate::config::{FlowId, Side};
 use crate::estimate::{Demand, Outlook};
 use crate::observe::Observer;
-use crate::packets::{Datagram, Tag};
+use crate::packets::{DatagramBody, Tag};
 use sluice_core::{Ecn, Span, Time};
 use sluice_ipfw::headers;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct ListedDatagram {
 }
 
 impl Kind for Listed {
-    type Source = Replay;
+    type Source = ListedSource;
 
     fn protocol(&self) -> u8 {
         headers::UDP
@@ -55,8 +55,8 @@ impl Kind for Listed {
         }
     }
 
-    fn source(&self) -> Replay {
-        Replay {
+    fn source(&self) -> ListedSource {
+        ListedSource {
             listed: self.clone(),
             start: Time::ZERO,
             sent: 0,
@@ -65,13 +65,13 @@ impl Kind for Listed {
 }
 
 /// A running flow.
-pub(crate) struct Replay {
+pub(crate) struct ListedSource {
     listed: Listed,
     start: Time,
     sent: usize,
 }
 
-impl Source for Replay {
+impl Source for ListedSource {
     fn start(&mut self, host: &mut Host<'_, impl Observer>) {
         self.start = host.now();
         self.await_next(host);
@@ -81,19 +81,24 @@ impl Source for Replay {
         let Some(&listed) = self.listed.datagrams.get(self.sent) else {
             return;
         };
-        let datagram = Datagram::new(self.sent as u64, host.now());
+        let datagram = DatagramBody::new(self.sent as u64, host.now());
         self.sent += 1;
         self.await_next(host);
         let to_server = self.listed.sender == Side::Client;
         host.send_datagram(to_server, listed.payload, listed.ecn, datagram);
     }
 
-    fn on_datagram(&mut self, tag: &Tag, datagram: Datagram, host: &mut Host<'_, impl Observer>) {
+    fn on_datagram(
+        &mut self,
+        tag: &Tag,
+        datagram: DatagramBody,
+        host: &mut Host<'_, impl Observer>,
+    ) {
         receive(tag, datagram, host);
     }
 }
 
-impl Replay {
+impl ListedSource {
     fn await_next(&self, host: &mut Host<'_, impl Observer>) {
         if let Some(listed) = self.listed.datagrams.get(self.sent) {
             host.wake_at(self.start.saturating_add(listed.after));

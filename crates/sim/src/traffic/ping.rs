@@ -5,7 +5,7 @@ use crate::check::ConfigError;
 use crate::config::FlowId;
 use crate::estimate::{Demand, Outlook};
 use crate::observe::{Echo, Observer};
-use crate::packets::{Datagram, Tag};
+use crate::packets::{DatagramBody, Tag};
 use sluice_core::{Ecn, Span};
 use sluice_ipfw::headers;
 
@@ -23,7 +23,7 @@ pub struct Ping {
 }
 
 impl Kind for Ping {
-    type Source = Prober;
+    type Source = PingSource;
 
     fn protocol(&self) -> u8 {
         if self.is_udp {
@@ -49,8 +49,8 @@ impl Kind for Ping {
         }
     }
 
-    fn source(&self) -> Prober {
-        Prober {
+    fn source(&self) -> PingSource {
+        PingSource {
             ping: self.clone(),
             sent: 0,
         }
@@ -58,19 +58,19 @@ impl Kind for Ping {
 }
 
 /// A running flow.
-pub(crate) struct Prober {
+pub(crate) struct PingSource {
     ping: Ping,
     sent: u64,
 }
 
-impl Source for Prober {
+impl Source for PingSource {
     fn start(&mut self, host: &mut Host<'_, impl Observer>) {
         self.wake(host);
     }
 
     fn wake(&mut self, host: &mut Host<'_, impl Observer>) {
         let now = host.now();
-        let request = Datagram::new(self.sent, now);
+        let request = DatagramBody::new(self.sent, now);
         self.sent += 1;
         if self.ping.count.is_none_or(|count| self.sent < count) {
             host.wake_at(now + self.ping.interval);
@@ -78,17 +78,22 @@ impl Source for Prober {
         host.send_datagram(true, self.ping.payload, Ecn::NotEct, request);
     }
 
-    fn on_datagram(&mut self, tag: &Tag, datagram: Datagram, host: &mut Host<'_, impl Observer>) {
+    fn on_datagram(
+        &mut self,
+        tag: &Tag,
+        datagram: DatagramBody,
+        host: &mut Host<'_, impl Observer>,
+    ) {
         let now = host.now();
         if tag.to_server {
-            let reply = Datagram {
+            let reply = DatagramBody {
                 reached: now,
                 ..datagram
             };
             host.send_datagram(false, host.payload_of(tag), Ecn::NotEct, reply);
         } else {
             host.count_completion();
-            let Datagram {
+            let DatagramBody {
                 sequence,
                 sent,
                 reached,

@@ -24,7 +24,7 @@ pub struct Rr {
 }
 
 impl Kind for Rr {
-    type Source = Dialogue;
+    type Source = RrSource;
 
     fn protocol(&self) -> u8 {
         headers::TCP
@@ -51,8 +51,8 @@ impl Kind for Rr {
         }
     }
 
-    fn source(&self) -> Dialogue {
-        Dialogue {
+    fn source(&self) -> RrSource {
+        RrSource {
             rr: Box::new(self.clone()),
             connection: None,
             start: Time::ZERO,
@@ -64,7 +64,7 @@ impl Kind for Rr {
 }
 
 /// A running flow.
-pub(crate) struct Dialogue {
+pub(crate) struct RrSource {
     rr: Box<Rr>,
     connection: Option<ConnectionId>,
     /// When the present request was written.
@@ -75,7 +75,7 @@ pub(crate) struct Dialogue {
     received: u64,
 }
 
-impl Source for Dialogue {
+impl Source for RrSource {
     fn start(&mut self, host: &mut Host<'_, impl Observer>) {
         // The first request waits for the handshake, as it does in netperf.
         let id = host.connect(&self.rr.config, Side::Server, [true, true]);
@@ -141,7 +141,7 @@ impl Source for Dialogue {
     }
 }
 
-impl Dialogue {
+impl RrSource {
     /// The client sends a request, unless the flow has stopped.
     fn ask(&mut self, id: ConnectionId, host: &mut Host<'_, impl Observer>) {
         let now = host.now();

@@ -46,7 +46,7 @@ impl Tcp {
 }
 
 impl Kind for Tcp {
-    type Source = Transfer;
+    type Source = TcpSource;
 
     fn protocol(&self) -> u8 {
         headers::TCP
@@ -89,8 +89,8 @@ impl Kind for Tcp {
         }
     }
 
-    fn source(&self) -> Transfer {
-        Transfer {
+    fn source(&self) -> TcpSource {
+        TcpSource {
             tcp: Box::new(self.clone()),
             connection: None,
             start: Time::ZERO,
@@ -101,7 +101,7 @@ impl Kind for Tcp {
 }
 
 /// The present transfer of a flow.
-pub(crate) struct Transfer {
+pub(crate) struct TcpSource {
     tcp: Box<Tcp>,
     connection: Option<ConnectionId>,
     start: Time,
@@ -110,7 +110,7 @@ pub(crate) struct Transfer {
     is_complete: bool,
 }
 
-impl Source for Transfer {
+impl Source for TcpSource {
     fn start(&mut self, host: &mut Host<'_, impl Observer>) {
         self.start = host.now();
         self.written = 0;
@@ -177,7 +177,7 @@ impl Source for Transfer {
     }
 }
 
-impl Transfer {
+impl TcpSource {
     /// The application with a clock writes its next bytes.
     fn write_more(&mut self, host: &mut Host<'_, impl Observer>) {
         let Some((bytes, interval)) = self.tcp.writes else {

@@ -5,7 +5,7 @@ use crate::check::ConfigError;
 use crate::config::{FlowId, Side};
 use crate::estimate::{Demand, Outlook};
 use crate::observe::{self, Observer};
-use crate::packets::{Datagram, Tag};
+use crate::packets::{DatagramBody, Tag};
 use sluice_core::traffic::{Departures, Spacing};
 use sluice_core::{Ecn, Rate, Span};
 use sluice_ipfw::headers;
@@ -39,7 +39,7 @@ impl Udp {
 }
 
 impl Kind for Udp {
-    type Source = Stream;
+    type Source = UdpSource;
 
     fn protocol(&self) -> u8 {
         headers::UDP
@@ -67,8 +67,8 @@ impl Kind for Udp {
         }
     }
 
-    fn source(&self) -> Stream {
-        Stream {
+    fn source(&self) -> UdpSource {
+        UdpSource {
             udp: self.clone(),
             departures: None,
             sent: 0,
@@ -77,14 +77,14 @@ impl Kind for Udp {
 }
 
 /// A running flow.
-pub(crate) struct Stream {
+pub(crate) struct UdpSource {
     udp: Udp,
     /// None before the start.
     departures: Option<Departures>,
     sent: u64,
 }
 
-impl Source for Stream {
+impl Source for UdpSource {
     fn start(&mut self, host: &mut Host<'_, impl Observer>) {
         let bytes = u64::from(self.udp.payload + super::DATAGRAM_HEADERS);
         let (spacing, rate, now) = (self.udp.spacing, self.udp.rate, host.now());
@@ -99,19 +99,24 @@ impl Source for Stream {
         };
         let next = departures.after(now, host.rng());
         host.wake_at(next);
-        let datagram = Datagram::new(self.sent, now);
+        let datagram = DatagramBody::new(self.sent, now);
         self.sent += 1;
         let to_server = self.udp.sender == Side::Client;
         host.send_datagram(to_server, self.udp.payload, self.udp.ecn, datagram);
     }
 
-    fn on_datagram(&mut self, tag: &Tag, datagram: Datagram, host: &mut Host<'_, impl Observer>) {
+    fn on_datagram(
+        &mut self,
+        tag: &Tag,
+        datagram: DatagramBody,
+        host: &mut Host<'_, impl Observer>,
+    ) {
         receive(tag, datagram, host);
     }
 }
 
 /// Counts and reports a datagram that has arrived.
-pub(super) fn receive(tag: &Tag, datagram: Datagram, host: &mut Host<'_, impl Observer>) {
+pub(super) fn receive(tag: &Tag, datagram: DatagramBody, host: &mut Host<'_, impl Observer>) {
     host.count_received(host.payload_of(tag));
     let arrival = observe::Datagram {
         sequence: datagram.sequence,

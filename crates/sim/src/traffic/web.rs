@@ -45,7 +45,7 @@ impl Web {
 }
 
 impl Kind for Web {
-    type Source = Browser;
+    type Source = WebSource;
 
     fn protocol(&self) -> u8 {
         headers::TCP
@@ -74,8 +74,8 @@ impl Kind for Web {
         }
     }
 
-    fn source(&self) -> Browser {
-        Browser {
+    fn source(&self) -> WebSource {
+        WebSource {
             web: Box::new(self.clone()),
             next_page: 0,
             pages: BTreeMap::new(),
@@ -85,7 +85,7 @@ impl Kind for Web {
 }
 
 /// A running flow.
-pub(crate) struct Browser {
+pub(crate) struct WebSource {
     web: Box<Web>,
     next_page: u64,
     /// Pages being fetched.
@@ -109,7 +109,7 @@ struct Fetch {
     size: u64,
 }
 
-impl Source for Browser {
+impl Source for WebSource {
     fn start(&mut self, host: &mut Host<'_, impl Observer>) {
         self.await_page(host);
     }
@@ -163,7 +163,7 @@ impl Source for Browser {
     }
 }
 
-impl Browser {
+impl WebSource {
     fn await_page(&self, host: &mut Host<'_, impl Observer>) {
         let wait = exponential(host.rng(), self.web.interval);
         host.wake_at(host.now() + wait);

@@ -1,4 +1,4 @@
-//! Whole simulations, checked against what can be computed by hand.
+//! Whole simulations, compared with values computed by hand.
 
 use sluice_core::link::LinkParams;
 use sluice_core::param::Ratio;
@@ -39,7 +39,7 @@ fn ping(interval: Span) -> Flow {
     Flow::new(ping, dumbbell_route(Span::ZERO))
 }
 
-/// Without jitter, so that times can be computed.
+/// A configuration without jitter, so that times can be computed.
 fn exact(links: Vec<Link>, flows: Vec<Flow>, seconds: u64) -> Config {
     Config {
         duration: Span::from_secs(seconds),
@@ -51,7 +51,7 @@ fn exact(links: Vec<Link>, flows: Vec<Flow>, seconds: u64) -> Config {
     }
 }
 
-/// Writes down everything.
+/// Records everything.
 #[derive(Default)]
 struct Notes {
     echoes: Vec<Echo>,
@@ -63,7 +63,7 @@ struct Notes {
     enqueued: u64,
     dequeued: u64,
     dropped: u64,
-    /// Order-dependent sum of everything that was heard.
+    /// Order-dependent digest of what was reported.
     digest: u64,
 }
 
@@ -128,7 +128,7 @@ fn run(config: &Config) -> (Simulation, Notes) {
 
 #[test]
 fn an_idle_ping_takes_the_delays_and_two_transmissions() {
-    // 84 bytes at 1 Mbit/s take 672 us each way, and 20 ms of delays.
+    // 84 bytes at 1 Mbit/s take 672 us in each direction; the delays are 20 ms.
     let links = dumbbell(mbit(1), Span::from_ms(20), &queue("fifo"));
     let (_, notes) = run(&exact(links, vec![ping(Span::from_ms(100))], 1));
     // At 0, 100 ... 900 ms; the request at 1000 ms is not answered in time.
@@ -190,7 +190,7 @@ fn a_bulk_flow_fills_the_link() {
         let links = dumbbell(mbit(10), Span::from_ms(20), &queue(text));
         let config = exact(links, vec![bulk(name)], 20);
         let (simulation, _) = run(&config);
-        // 1448 of 1500 bytes are payload; a second for slow start, 1 % for what BBR drains
+        // 1448 of 1500 bytes are payload; one second for slow start, 1 % for the draining of BBR
         let capacity = 10_000_000 / 8 * 19 * 1448 / 1500;
         let received = simulation.totals(0).bytes_received;
         assert!(received > capacity * 98 / 100, "{name} {text}: {received}");
@@ -210,14 +210,14 @@ fn equal_flows_share_equally_over_fq_codel() {
         .collect();
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|x| x * x).sum();
-    // Jain's index; 1 is equal. Round robin by bytes leaves only the starts unequal.
+    // Jain's index; 1 is equal. With round robin by bytes only the starts are unequal.
     assert!(sum * sum / (4.0 * squares) > 0.999, "{shares:?}");
 }
 
 #[test]
 fn a_queue_of_the_bandwidth_delay_product_adds_about_one_rtt() {
-    // 10 Mbit/s * 100 ms = 83 packets of 1500 bytes. A Reno flow keeps the queue between
-    // nearly empty and full, so the ping sees between 100 and 200 ms and about 150 on average.
+    // 10 Mbit/s * 100 ms = 83 packets of 1500 bytes. A Reno flow keeps the queue between nearly
+    // empty and full, so pings take between 100 and 200 ms, and about 150 ms on average.
     let links = dumbbell(mbit(10), Span::from_ms(100), &queue("fifo limit 83"));
     let flows = vec![bulk("reno"), ping(Span::from_ms(50))];
     let (_, notes) = run(&exact(links, flows, 60));
@@ -276,8 +276,8 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
     assert_ne!(digest(1), digest(2));
 }
 
-/// The same run on every machine, in debug and release builds alike. What changes the number changes
-/// the result of everybody's simulations: it needs a line in the changelog.
+/// A run is the same on every machine, in debug and in release builds. A change of this digest
+/// changes the results of all simulations and needs a line in the changelog.
 #[test]
 fn the_run_of_a_seed_is_what_it_was() {
     assert_eq!(run(&every_kind()).1.digest, DIGEST, "see above");
@@ -285,8 +285,8 @@ fn the_run_of_a_seed_is_what_it_was() {
 
 #[test]
 fn looking_ahead_changes_nothing() {
-    // Among more than 256 flows the simulator looks at what events need before it takes them. Those
-    // added here start after the end, so that nothing else is different.
+    // With more than 256 flows the simulator prefetches what events need. The flows added here
+    // start after the end, so that nothing else is different.
     let mut config = every_kind();
     let late = Flow {
         start: Time::ZERO + config.duration + Span::from_secs(1),
@@ -313,8 +313,8 @@ fn every_kind() -> Config {
     }
 }
 
-/// Those of the flows behind [`DIGEST`]. An algorithm that is added to the registry is not, since it
-/// would change the digest and nothing else.
+/// The algorithms of the flows behind [`DIGEST`]: a list of its own, so that adding one to the
+/// registry does not change the digest.
 const CONGESTION_CONTROLS: [&str; 7] = [
     "reno",
     "cubic",
@@ -358,7 +358,7 @@ fn a_rate_schedule_takes_effect_at_its_instants() {
         (second(4), mbit(4)),
     ];
     links[0] = links[0].clone().with_rates(&steps).unwrap();
-    // 8 Mbit/s offered: 1000 packets a second of 8000 bits
+    // 8 Mbit/s offered: 1000 packets of 8000 bits per second
     let flow = Flow::new(Udp::constant(mbit(8), 972), dumbbell_route(Span::ZERO));
     let mut simulation = Simulation::new(&exact(links, vec![flow], 6)).unwrap();
     let mut sent = Vec::new();
@@ -366,7 +366,7 @@ fn a_rate_schedule_takes_effect_at_its_instants() {
         simulation.run_until(second(s), &mut ());
         sent.push(simulation.sent_bytes(0) / 1000);
     }
-    // All of it, then 125 a second, then 500. A packet that is being sent at a boundary counts
+    // All of them, then 125 per second, then 500. A packet that is being sent at a boundary counts
     // after it.
     let gains: Vec<u64> = sent.windows(2).map(|w| w[1] - w[0]).collect();
     for (gain, expected) in gains.into_iter().zip([1000, 125, 125, 500, 500]) {
@@ -384,7 +384,8 @@ fn a_shorter_delay_lets_no_packet_overtake() {
     for datagram in &notes.datagrams {
         assert!(datagram.received >= last);
         last = datagram.received;
-        // Until 500 ms 50 ms each; then as early as the last of those allows.
+        // Until 500 ms the delay is 50 ms; later packets arrive as early as the last of those
+        // allows.
         let expected = if datagram.sent < Time::ZERO + Span::from_ms(500) {
             datagram.sent + Span::from_ms(50)
         } else {
@@ -489,7 +490,7 @@ fn what_cannot_be_simulated_is_named() {
     });
     assert_eq!(
         back.unwrap().to_string(),
-        "delays of link 1 goes back from 5.000000000s to 3.000000000s"
+        "the times of the delays of link 1 decrease from 5.000000000s to 3.000000000s"
     );
     assert_eq!(
         base.links[0].clone().with_rates(&[]).err(),
@@ -518,11 +519,11 @@ fn a_link_with_effects_loses_duplicates_and_damages_packets() {
     }
     let udp = Flow::new(Udp::constant(mbit(8), 972), dumbbell_route(Span::ZERO));
     let (simulation, notes) = run(&exact(links, vec![flow, udp], 100));
-    // All bytes of the transfer arrive, once.
+    // All bytes of the transfer arrive exactly once.
     assert_eq!(notes.completions.len(), 1);
     assert_eq!(simulation.totals(0).bytes_received, 3_000_000);
     assert!(simulation.totals(0).retransmits > 0);
-    // 100000 datagrams; the deviations of 1000 and 2000 are 31 and 44, taken five times.
+    // 100000 datagrams; the standard deviations of 1000 and 2000 are 31 and 44; five of them.
     let udp = simulation.totals(1);
     assert!(udp.packets_dropped.abs_diff(1000) < 160, "{udp:?}");
     assert!(udp.packets_duplicated.abs_diff(1980) < 220, "{udp:?}");
@@ -542,7 +543,8 @@ fn a_queue_from_outside_the_registry_takes_its_place() {
     let mut simulation = Simulation::new(&exact(links, vec![flow], 1)).unwrap();
     simulation.set_queue(0, queue("fifo limit 3").build().unwrap());
     simulation.run(&mut ());
-    // With 1000 places 875 would wait; a departure at the last instant may have freed one.
+    // With room for 1000 packets, 875 would wait; a departure at the last instant may have freed
+    // one place.
     assert!(simulation.backlog(0).packets <= 3);
 }
 
@@ -568,9 +570,9 @@ fn the_estimate_is_an_upper_bound_within_a_small_factor() {
         assert!(estimate.packets <= sent * 2, "{estimate:?} {sent}");
         assert!(estimate.memory_bytes < 100 << 20);
     }
-    // An impossible wish is seen before it is tried.
+    // An impossible run is recognised before it starts.
     let mut wish = exact(links(), vec![bulk("cubic"); 2], 1_000_000);
     wish.links[0].params.pipe.rate = mbit(1_000_000);
-    // Two windows of 6 MiB each 20 ms for 10^6 s are 4.3e11 segments.
+    // Two windows of 6 MiB per 20 ms for 10^6 s are 4.3e11 segments.
     assert!(wish.estimate().packets > 400_000_000_000);
 }

@@ -1,4 +1,4 @@
-//! Routers with rules in the place of links.
+//! Routers with rules instead of links.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn router(commands: &str) -> Router {
 
 #[test]
 fn a_router_applies_its_rules_and_pipes_in_both_directions() {
-    // Echoes pass through 10 ms of delay in each direction, UDP is denied.
+    // Echoes are delayed by 10 ms in one direction and 15 ms in the other, UDP is denied.
     let commands = "pipe 1 config delay 10\n\
                     pipe 2 config delay 15\n\
                     add 100 deny udp from any to any\n\
@@ -44,7 +44,7 @@ fn a_router_applies_its_rules_and_pipes_in_both_directions() {
 
 #[test]
 fn subscribers_behind_a_mask_get_a_pipe_each() {
-    // Two subscribers with two flows each: 2 Mbit/s for every source address.
+    // Two subscribers with two flows each: 2 Mbit/s per source address.
     let commands = "pipe 1 config bw 2Mbit/s mask src-ip 0xffffffff queue 50\n\
                     add 100 pipe 1 ip from any to any in recv clients\n\
                     add 200 allow ip from any to any";
@@ -67,7 +67,7 @@ fn subscribers_behind_a_mask_get_a_pipe_each() {
     let (simulation, _) = run(&config);
     let received = |flow| simulation.totals(flow).bytes_received;
     for subscriber in [received(0) + received(1), received(2) + received(3)] {
-        // 1448 of 1500 bytes of 2 Mbit/s, less a second of slow start
+        // 1448 of 1500 bytes at 2 Mbit/s, less one second of slow start
         let capacity = 2_000_000 / 8 * 29 * 1448 / 1500;
         assert!(subscriber > capacity * 98 / 100, "{subscriber}");
         assert!(subscriber < 2_000_000 / 8 * 30);
@@ -99,7 +99,7 @@ fn a_router_executes_later_commands_at_their_time() {
         simulation.run_until(second(s), &mut ());
         sent.push(simulation.sent_bytes(0) / 1000);
     }
-    // 125 packets of 8000 bits a second, then 500
+    // 125 packets of 8000 bits per second, then 500
     let gains: Vec<u64> = sent.windows(2).map(|w| w[1] - w[0]).collect();
     for (gain, expected) in gains.into_iter().zip([125, 125, 500, 500]) {
         assert!(gain.abs_diff(expected) <= 1, "{sent:?}");

@@ -1,4 +1,4 @@
-//! What sources send, and when they are done.
+//! What sources send, and when transfers are complete.
 
 use super::*;
 
@@ -31,14 +31,14 @@ fn bursts_and_poisson_sources_have_their_mean_rates() {
         simulation.run(&mut ());
         simulation.totals(0).packets_sent
     };
-    // 8 Mbit/s in packets of 8000 bits: 1000 a second
+    // 8 Mbit/s in packets of 8000 bits: 1000 per second
     let (on, off) = (Span::from_ms(100), Span::from_ms(300));
     // 250 bursts of exactly 100 packets, at 0, 1 ... 99 ms
     assert_eq!(count(Spacing::OnOff { on, off }), 25_000 + 1);
     // Standard deviation sqrt(100000) = 316; four of them
     assert!(count(Spacing::Poisson).abs_diff(100_000) < 1_300);
-    // About 250 cycles; the length of a burst deviates by its mean: 100 * sqrt(250) = 1581,
-    // and the number of cycles by 250 * sqrt(0.625 / 250) = 12.5, 1250 packets. Three of both.
+    // About 250 cycles. The standard deviation of a burst is its mean: 100 * sqrt(250) = 1581; that
+    // of the number of cycles is 250 * sqrt(0.625 / 250) = 12.5, 1250 packets. Three of both.
     assert!(count(Spacing::RandomOnOff { on, off }).abs_diff(25_000) < 6_000);
 }
 
@@ -68,7 +68,8 @@ fn listed_datagrams_are_sent_at_their_own_instants_and_sizes() {
         .iter()
         .map(|d| (d.sent, d.received))
         .collect();
-    // 100, 1000 and 500 bytes take 0.8, 8 and 4 ms at 1 Mbit/s, behind 10 ms; the second waits for the first.
+    // 100, 1000 and 500 bytes take 0.8, 8 and 4 ms at 1 Mbit/s, and the delay is 10 ms. The second
+    // waits for the first.
     let at = |us| Time::ZERO + Span::from_us(us);
     let expected = [(5000, 15_800), (5000, 23_800), (2_000_000, 2_014_000)];
     assert_eq!(
@@ -79,13 +80,16 @@ fn listed_datagrams_are_sent_at_their_own_instants_and_sizes() {
     let back = flow(&[list[2], list[0]]);
     let error = Simulation::new(&exact(links, vec![back], 5)).err().unwrap();
     let text = error.to_string();
-    assert!(text.starts_with("datagrams of flow 0 goes back"), "{text}");
+    assert!(
+        text.starts_with("the times of the datagrams of flow 0 decrease"),
+        "{text}"
+    );
 }
 
 #[test]
 fn the_shortest_transfer_goes_first_where_the_queue_asks_for_it() {
-    // Ten transfers of 1 MB fill the queue; one of 50 kB that starts among them has least to send
-    // and passes all that waits, so its packets never wait for more than the one on the wire.
+    // Ten transfers of 1 MB fill the queue. One of 50 kB has the least to send, so its packets
+    // overtake all others and wait only for the packet on the wire.
     let completion = |text: &str| {
         let links = dumbbell(mbit(10), Span::from_ms(20), &queue(text));
         let sized = |bytes, at| {
@@ -107,7 +111,7 @@ fn the_shortest_transfer_goes_first_where_the_queue_asks_for_it() {
         done.end.since(done.start)
     };
     // 50 kB take 42 ms at 10 Mbit/s, four round trips of 20 ms (handshake, 10, 20 and 5 segments)
-    // and the waits for a packet that is on the wire.
+    // and waits for packets on the wire.
     assert!(completion("pifo rank srpt limit 1000") < Span::from_ms(150));
     assert!(completion("fifo limit 1000") > Span::from_ms(500));
 }
@@ -126,12 +130,12 @@ fn a_sized_transfer_reports_its_completion_in_either_direction() {
         let (_, done) = notes.completions[0];
         assert_eq!(done.bytes, 14_480);
         assert_eq!(done.start, Time::ZERO + Span::from_ms(500));
-        // The handshake takes a round trip, the initial window of ten segments half of one (a
-        // server waits for the client's ACK first), and 10 * 120 us of transmission.
+        // The handshake takes one round trip, the initial window of ten segments half of one (a
+        // server waits for the client's ACK first), and transmission 10 * 120 us.
         let trips = if sender == Side::Client { 30 } else { 40 };
         let expected = Span::from_ms(trips) + Span::from_us(1200);
         let seen = done.end.since(done.start);
-        // Transmission of the handshake's segments, under 5 us each
+        // Transmission of the handshake's segments: under 5 us each
         assert!(
             seen >= expected && seen < expected + Span::from_us(20),
             "{seen}"
@@ -150,13 +154,13 @@ fn a_flow_that_stops_delivers_what_it_sent_and_ends() {
     assert_eq!(notes.completions.len(), 1);
     let (in_flight, events) = simulation.in_flight();
     assert_eq!(in_flight, 0);
-    // At most the two ends' last timers, which find nothing to do
+    // At most the last timers of the two ends, which have no effect
     assert!(events <= 2, "{events}");
 }
 
 #[test]
 fn an_application_with_a_clock_sends_at_its_own_rate() {
-    // 12500 bytes each 100 ms are 1 Mbit/s of payload.
+    // 12500 bytes per 100 ms are 1 Mbit/s of payload.
     let links = dumbbell(mbit(10), Span::from_ms(20), &queue("fifo"));
     let mut flow = bulk("cubic");
     if let Traffic::Tcp(tcp) = &mut flow.traffic {
@@ -187,8 +191,8 @@ fn pages_are_fetched_and_their_connections_cleared_away() {
     assert_eq!(totals.completions, notes.completions.len() as u64);
     for (_, page) in &notes.completions {
         assert_eq!(page.bytes, 80_000);
-        // Handshake, request, and 20000 bytes in two flights (14480 in the first): three round
-        // trips at least
+        // Handshake, request, and 20000 bytes in two flights (14480 in the first): at least three
+        // round trips
         assert!(page.end.since(page.start) >= Span::from_ms(60));
     }
     assert_eq!(totals.failures, 0);

@@ -27,12 +27,12 @@
 
 mod whole;
 
-use super::hystart::SlowStart;
+use super::hystart::SlowStartState;
 use super::{
     Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
     whole,
 };
-use crate::config::{self, EcnMode, Growth};
+use crate::config::{EcnMode, Growth, SlowStart};
 use alloc::boxed::Box;
 use sluice_core::{Span, Time};
 use whole::Steps;
@@ -44,7 +44,7 @@ pub static CUBIC: Descriptor = Descriptor {
     source: "RFC 9438",
     ecn: EcnMode::Classic,
     paces: false,
-    slow_start: config::SlowStart::Hystart,
+    slow_start: SlowStart::Hystart,
     has_abe: true,
     has_hystart: true,
     initial_window: INITIAL_WINDOW,
@@ -56,7 +56,7 @@ pub static CUBIC: Descriptor = Descriptor {
 pub struct Cubic {
     mss: u64,
     abe: bool,
-    slow_start: SlowStart,
+    slow_start: SlowStartState,
     /// Window before the last reduction, after fast convergence (RFC 9438 §4.1.2: W_max).
     w_max: u64,
     /// Whether a loss has determined W_max; a timeout resets it (RFC 9438 §4.8).
@@ -83,7 +83,7 @@ impl Cubic {
         Cubic {
             mss: params.mss,
             abe: params.abe,
-            slow_start: SlowStart::new(params),
+            slow_start: SlowStartState::new(params),
             w_max: 0,
             knows_w_max: false,
             cwnd_prior: 0,

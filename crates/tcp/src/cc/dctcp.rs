@@ -12,11 +12,11 @@
 //! Fixed point: alpha in 2^-20. Defaults: g = 1/16 (§4.2), alpha starts at 1 (§3.3), so the first
 //! mark halves the window.
 
-use super::hystart::SlowStart;
+use super::hystart::SlowStartState;
 use super::{
     Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
 };
-use crate::config::{self, EcnMode};
+use crate::config::{EcnMode, SlowStart};
 use alloc::boxed::Box;
 
 /// DCTCP.
@@ -26,7 +26,7 @@ pub static DCTCP: Descriptor = Descriptor {
     source: "RFC 8257",
     ecn: EcnMode::Dctcp,
     paces: false,
-    slow_start: config::SlowStart::Standard,
+    slow_start: SlowStart::Standard,
     has_abe: false,
     has_hystart: false,
     initial_window: INITIAL_WINDOW,
@@ -37,7 +37,7 @@ pub static DCTCP: Descriptor = Descriptor {
 #[derive(Clone, Debug)]
 pub struct Dctcp {
     mss: u64,
-    slow_start: SlowStart,
+    slow_start: SlowStartState,
     alpha: Alpha,
     acked: u64,
 }
@@ -100,7 +100,7 @@ impl Dctcp {
     pub fn new(params: &Params) -> Self {
         Dctcp {
             mss: params.mss,
-            slow_start: SlowStart::new(params),
+            slow_start: SlowStartState::new(params),
             alpha: Alpha::new(),
             acked: 0,
         }

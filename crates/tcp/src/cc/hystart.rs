@@ -6,13 +6,13 @@
 //! at once when the RTT has grown or a train of ACKs is longer than half the minimum RTT.
 
 use super::{Ack, Params, Window};
-use crate::config::SlowStart as Mode;
+use crate::config::SlowStart;
 use sluice_core::{Span, Time};
 
 /// Grows the window below ssthresh.
 #[derive(Clone, Debug)]
-pub struct SlowStart {
-    mode: Mode,
+pub struct SlowStartState {
+    mode: SlowStart,
     mss: u64,
     is_paced: bool,
     /// SND.NXT when the round began (RFC 9406 §4.2: windowEnd).
@@ -31,10 +31,10 @@ pub struct SlowStart {
     delay_min: Span,
 }
 
-impl SlowStart {
+impl SlowStartState {
     /// The state before the first round.
     pub fn new(params: &Params) -> Self {
-        SlowStart {
+        SlowStartState {
             mode: params.slow_start,
             mss: params.mss,
             is_paced: params.is_paced,
@@ -56,8 +56,8 @@ impl SlowStart {
     pub fn on_congestion(&mut self) {
         self.baseline = None;
         self.remainder = 0;
-        if self.mode == Mode::HystartPlusPlus {
-            self.mode = Mode::Standard;
+        if self.mode == SlowStart::HystartPlusPlus {
+            self.mode = SlowStart::Standard;
         }
     }
 
@@ -65,15 +65,15 @@ impl SlowStart {
     /// for congestion avoidance.
     pub fn on_ack(&mut self, ack: &Ack, window: &mut Window) -> u64 {
         match self.mode {
-            Mode::Auto | Mode::Standard => {}
-            Mode::HystartPlusPlus => self.observe_plus_plus(ack, window),
-            Mode::Hystart => self.observe_linux(ack, window),
+            SlowStart::Auto | SlowStart::Standard => {}
+            SlowStart::HystartPlusPlus => self.observe_plus_plus(ack, window),
+            SlowStart::Hystart => self.observe_linux(ack, window),
         }
         if !window.is_slow_start() {
             return ack.delivered;
         }
         let mut growth = ack.delivered;
-        if self.mode == Mode::HystartPlusPlus {
+        if self.mode == SlowStart::HystartPlusPlus {
             // RFC 9406 §4.2: cwnd += min(N, L * SMSS), and a quarter of it in conservative slow
             // start; §4.3: L = 8 unless paced.
             if !self.is_paced {
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
     use crate::cc::testing;
 
-    fn params(slow_start: Mode) -> Params {
+    fn params(slow_start: SlowStart) -> Params {
         Params {
             slow_start,
             ..testing::PARAMS
@@ -202,8 +202,8 @@ mod tests {
     }
 
     /// Processes rounds of ten ACKs with the given RTTs; returns the window after each.
-    fn windows(mode: Mode, rtts_ms: &[u64]) -> alloc::vec::Vec<(u64, bool)> {
-        let mut slow_start = SlowStart::new(&params(mode));
+    fn windows(mode: SlowStart, rtts_ms: &[u64]) -> alloc::vec::Vec<(u64, bool)> {
+        let mut slow_start = SlowStartState::new(&params(mode));
         let mut window = testing::window(100);
         let mut una = 0;
         rtts_ms
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn standard_slow_start_ignores_the_rtt() {
-        let seen = windows(Mode::Standard, &[20, 30, 60]);
+        let seen = windows(SlowStart::Standard, &[20, 30, 60]);
         assert_eq!(seen, [(110, true), (120, true), (130, true)]);
     }
 
@@ -237,7 +237,10 @@ mod tests {
     fn hystart_plus_plus_slows_down_to_a_quarter_and_ends_after_five_rounds() {
         // 20 -> 24 ms is the threshold of 4 ms; the eighth sample of that round decides, so
         // its last three ACKs grow a quarter of a segment each: 7 + 0.75.
-        let seen = windows(Mode::HystartPlusPlus, &[20, 24, 24, 24, 24, 24, 24, 24]);
+        let seen = windows(
+            SlowStart::HystartPlusPlus,
+            &[20, 24, 24, 24, 24, 24, 24, 24],
+        );
         assert_eq!(seen[0], (110, true));
         assert_eq!(seen[1], (117, true));
         // Four more rounds of 2.5 segments; with the fifth round slow start ends.
@@ -247,20 +250,20 @@ mod tests {
 
     #[test]
     fn hystart_plus_plus_resumes_when_the_rtt_shrinks_again() {
-        let seen = windows(Mode::HystartPlusPlus, &[20, 24, 20, 20]);
+        let seen = windows(SlowStart::HystartPlusPlus, &[20, 24, 20, 20]);
         assert!(seen.iter().all(|(_, slow)| *slow));
         assert_eq!(seen[3].0 - seen[2].0, 10);
     }
 
     #[test]
     fn a_growth_below_the_threshold_changes_nothing() {
-        let seen = windows(Mode::HystartPlusPlus, &[20, 23, 26, 29]);
+        let seen = windows(SlowStart::HystartPlusPlus, &[20, 23, 26, 29]);
         assert_eq!(seen[3], (140, true));
     }
 
     #[test]
     fn linux_hystart_ends_at_once() {
-        let seen = windows(Mode::Hystart, &[20, 25]);
+        let seen = windows(SlowStart::Hystart, &[20, 25]);
         assert!(seen[0].1);
         assert!(!seen[1].1);
     }

@@ -60,7 +60,7 @@ pub static LEDBAT: Descriptor = Descriptor {
     create: |params| Box::new(Ledbat::new(params, Settings::RFC_6817)),
 };
 
-/// LEDBAT as RFC 7928 wants it for tests of AQMs.
+/// LEDBAT with the parameters of RFC 7928 for tests of AQMs.
 pub static LEDBAT_5MS: Descriptor = Descriptor {
     name: "ledbat_5ms",
     summary: "LEDBAT with a target of 5 ms and a gain of 10; not in Linux",

@@ -15,11 +15,11 @@
 //! Fixed point: alpha in 2^-20, spans in microseconds.
 
 use super::dctcp::Alpha;
-use super::hystart::SlowStart;
+use super::hystart::SlowStartState;
 use super::{
     Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
 };
-use crate::config::{self, EcnMode};
+use crate::config::{EcnMode, SlowStart};
 use alloc::boxed::Box;
 use sluice_core::{Rate, Span, Time};
 
@@ -30,7 +30,7 @@ pub static PRAGUE: Descriptor = Descriptor {
     source: "draft-briscoe-iccrg-prague-congestion-control-04",
     ecn: EcnMode::Accurate,
     paces: true,
-    slow_start: config::SlowStart::Standard,
+    slow_start: SlowStart::Standard,
     has_abe: false,
     has_hystart: false,
     initial_window: INITIAL_WINDOW,
@@ -41,7 +41,7 @@ pub static PRAGUE: Descriptor = Descriptor {
 #[derive(Clone, Debug)]
 pub struct Prague {
     mss: u64,
-    slow_start: SlowStart,
+    slow_start: SlowStartState,
     alpha: Alpha,
     /// When alpha was last updated, and when the window was last reduced.
     updated_at: Time,
@@ -58,7 +58,7 @@ impl Prague {
     pub fn new(params: &Params) -> Self {
         Prague {
             mss: params.mss,
-            slow_start: SlowStart::new(params),
+            slow_start: SlowStartState::new(params),
             alpha: Alpha::new(),
             updated_at: Time::ZERO,
             reduced_at: Time::ZERO,

@@ -12,12 +12,12 @@
 //!    ([`Episode::flight`]);
 //! 3. ssthresh is rounded down to whole segments, as in Linux.
 
-use super::hystart::SlowStart;
+use super::hystart::SlowStartState;
 use super::{
     Ack, CongestionControl, Descriptor, Episode, INITIAL_WINDOW, Params, Signal, Window, scale,
     whole,
 };
-use crate::config::{self, EcnMode};
+use crate::config::{EcnMode, SlowStart};
 use alloc::boxed::Box;
 
 /// NewReno.
@@ -27,7 +27,7 @@ pub static RENO: Descriptor = Descriptor {
     source: "RFC 5681, RFC 6582",
     ecn: EcnMode::Classic,
     paces: false,
-    slow_start: config::SlowStart::Standard,
+    slow_start: SlowStart::Standard,
     has_abe: true,
     has_hystart: true,
     initial_window: INITIAL_WINDOW,
@@ -39,7 +39,7 @@ pub static RENO: Descriptor = Descriptor {
 pub struct Reno {
     mss: u64,
     abe: bool,
-    slow_start: SlowStart,
+    slow_start: SlowStartState,
     /// Bytes acknowledged towards the next increase.
     acked: u64,
 }
@@ -50,7 +50,7 @@ impl Reno {
         Reno {
             mss: params.mss,
             abe: params.abe,
-            slow_start: SlowStart::new(params),
+            slow_start: SlowStartState::new(params),
             acked: 0,
         }
     }
