@@ -107,9 +107,6 @@ pub enum Error {
     /// The file that was to be checked is wrong.
     #[error(transparent)]
     Check(#[from] ConfigError),
-    /// It does not answer.
-    #[error(transparent)]
-    Refused(#[from] Refused),
     /// Signals cannot be caught.
     #[error("cannot catch signals: {0}")]
     Signal(io::Error),
@@ -292,7 +289,7 @@ struct StatusLine {
 
 impl StatusLine {
     /// To be called every [`LOOK`]: what the line says from now on, if something else. Never waits: while the loop
-    /// carries out a long command, the line says so.
+    /// carries out a long command, the line says that it does not answer.
     fn look(&mut self, ask: impl FnOnce() -> Result<StatusAsked, Refused>) -> Option<String> {
         self.looks += 1;
         let Some((asked, since)) = &self.asked else {
@@ -307,15 +304,15 @@ impl StatusLine {
             Ok(None) if waited.is_multiple_of(LOOKS) => {
                 let seconds = waited / LOOKS;
                 Some(format!(
-                    "carrying out a command for {seconds} s; nothing is forwarded meanwhile"
+                    "the packet loop has not answered for {seconds} s: a long command?"
                 ))
             }
             Ok(None) => None,
             Ok(Some(status)) => {
                 self.asked = None;
-                let text = self.last.as_ref().map(|last| status.line(last));
+                let text = status.line(self.last.as_ref().unwrap_or(&status));
                 self.last = Some(status);
-                text
+                Some(text)
             }
             // Whoever watches over the loop sees that too.
             Err(_) => {
@@ -369,9 +366,8 @@ mod tests {
         };
         // Asked after a second; a minute more.
         let said = looks(610);
-        let busy = |seconds| {
-            format!("carrying out a command for {seconds} s; nothing is forwarded meanwhile")
-        };
+        let busy =
+            |seconds| format!("the packet loop has not answered for {seconds} s: a long command?");
         assert_eq!(said, (1..=60).map(busy).collect::<Vec<_>>());
         let mut answer = |sent: u64| {
             let order = inbox.take().expect("it was asked once");
@@ -383,7 +379,7 @@ mod tests {
             order.answer(Answered::Status(Box::new(status)));
         };
         answer(61);
-        assert_eq!(looks(11), [""; 0], "there is nothing to compare with");
+        assert_eq!(looks(11), ["dropped 0"]);
         answer(62);
         assert_eq!(looks(10), ["dropped 0"]);
     }

@@ -373,8 +373,11 @@ pub(crate) unsafe fn control_messages(
     })
 }
 
-/// Level, type and payload of the first control message in `bytes`, and what comes behind it.
-fn next_control_message(bytes: &[u8]) -> Option<((libc::c_int, libc::c_int, &[u8]), &[u8])> {
+/// Level, type and payload.
+type ControlMessage<'a> = (libc::c_int, libc::c_int, &'a [u8]);
+
+/// The first control message in `bytes`, and what comes behind it.
+fn next_control_message(bytes: &[u8]) -> Option<(ControlMessage<'_>, &[u8])> {
     const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
     let header = bytes.get(..HEADER_LEN)?;
     // SAFETY: there are as many bytes, and every one of a `cmsghdr` is part of an integer.
@@ -519,6 +522,8 @@ impl Drop for Mapping {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     /// A control buffer of 64 bytes, aligned as its messages are.
@@ -562,7 +567,7 @@ mod tests {
             messages(&mut buffer, 44),
             [first.clone(), (1, 2, vec![5; 4])]
         );
-        assert_eq!(messages(&mut buffer, 36), [first.clone()]);
+        assert_eq!(messages(&mut buffer, 36), slice::from_ref(&first));
         assert_eq!(messages(&mut buffer, 15), []);
         assert_eq!(messages(&mut buffer, 0), []);
         // It claims to be longer than the buffer, to be without end, or shorter than its header.
@@ -573,7 +578,8 @@ mod tests {
         }
         for claimed in [0, 15] {
             put(&mut buffer, 24, claimed, &[5; 8]);
-            assert_eq!(messages(&mut buffer, 48), [first.clone()], "{claimed}");
+            let found = messages(&mut buffer, 48);
+            assert_eq!(found, slice::from_ref(&first), "{claimed}");
         }
     }
 

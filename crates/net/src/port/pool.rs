@@ -715,8 +715,8 @@ mod tests {
             |pool, slot| pool.insert_tag(slot, 0x8100, 1),
             |pool, slot| pool.payload_mut(slot, 4).fill(1),
             |pool, slot| assert_ne!(pool.copy(slot), Some(slot)),
-            |pool, slot| drop(pool.send_parts(slot, 0)),
-            |pool, slot| drop(pool.receive_rooms(slot, 0, None)),
+            |pool, slot| pool.send_parts(slot, 0).0.fill(1),
+            |pool, slot| pool.receive_rooms(slot, 0, None).0.fill(1),
         ];
         let mut pool = pool();
         let slot = pool.allocate().unwrap();

@@ -17,7 +17,7 @@ enum Tag {
 /// A super-packet of TCP with so much payload, and its offload header.
 fn super_packet(is_v6: bool, tag: Tag, gso_size: u16, payload: usize) -> (Vec<u8>, VnetHeader) {
     let ethernet = PacketBuilder::ethernet2([1; 6], [2; 6]);
-    let payload: Vec<u8> = (0..payload).map(|at| (at / 7 ^ at) as u8).collect();
+    let payload: Vec<u8> = (0..payload).map(|at| ((at / 7) ^ at) as u8).collect();
     let mut bytes = Vec::new();
     let tcp = |builder: etherparse::PacketBuilderStep<etherparse::IpHeaders>| {
         let tcp = builder.tcp(5001, 80, 0xffff_f000, 1000).ack(7).psh();
