@@ -3,10 +3,11 @@
 
 Every link leads to a file of the site and, with a `#`, to an element in it. Every page is at most
 two clicks from the first one. No page loads anything from outside. Every path of the source that a
-page names exists.
+page names exists, and every page that the source names.
 """
 
 import re
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -24,6 +25,9 @@ HISTORY = ("notebook/", "changelog.html")
 # What the examples of CONTRIBUTING.md and of the tutorials add.
 ADDED = {"crates/core/src/aqm/bound.rs", "docs/algorithms/bound.md"}
 ROOT = Path(__file__).parent.parent
+# Pages that sources name, and where.
+PAGE = re.compile(r"\bdocs/[\w./+-]+\.(?:md|toml|csv|png)\b")
+NAMING = ["bench", "crates", "fuzz", "python", "scenarios", "scripts", "web", "xtask", "Makefile"]
 
 
 @dataclass
@@ -128,12 +132,28 @@ def check(site: Path) -> list[str]:
     return problems
 
 
+def check_sources() -> list[str]:
+    """Return the pages that sources name and that do not exist."""
+    command = ["git", "ls-files", "-co", "--exclude-standard", "--", *NAMING]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    problems = []
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        text = path.read_text(errors="ignore") if path.is_file() else ""
+        for match in PAGE.finditer(text):
+            page = match[0]
+            if page not in ADDED and not re.search("[A-Z]{4}", page) and not (ROOT / page).exists():
+                line = text.count("\n", 0, match.start()) + 1
+                problems.append(f"{name}:{line}: there is no page `{page}`")
+    return problems
+
+
 def main() -> int:
-    """Check the site that is named."""
+    """Check the site that is named, and the sources that name its pages."""
     if len(sys.argv) != 2:
         print("usage: check-site.py SITE", file=sys.stderr)
         return 2
-    problems = check(Path(sys.argv[1]).resolve())
+    problems = check(Path(sys.argv[1]).resolve()) + check_sources()
     for problem in problems:
         print(f"site: {problem}", file=sys.stderr)
     return 1 if problems else 0
