@@ -54,7 +54,7 @@ function header({ scenarios }: Index): HTMLElement {
       "p",
       { class: "note" },
       "Each scenario sends the same traffic through several queues in front of a slow link. " +
-        "A good queue uses the whole link (goodput) and keeps nobody waiting (delay).",
+        "A good queue uses the whole link (goodput) and keeps waiting times short (delay).",
     ),
   );
 }

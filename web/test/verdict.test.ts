@@ -40,7 +40,7 @@ const only = (sketch: Sketch) => plainly(describe([run("x", sketch)]).perRun[0])
 test("a run is described by its rise in delay, its goodput and its signals", () => {
   assert.equal(
     only({ p50: 830, p99: 905, lost: 2, up: 9.5, sent: 12000, drops: [{ reason: "overflow", packets: 45 }] }),
-    "The median ping rises under load from 20.0 ms to 830 ms, 99 % within 905 ms; 2 of 100 were not answered. " +
+    "The median ping rises under load from 20.0 ms to 830 ms, 99 % within 905 ms; 2 of 100 unanswered. " +
       "Goodput 9.50 Mbit/s up. Dropped: 45 of 12\u202f045 packets (0.374 %; overflow). CE-marked: none.",
   );
 });

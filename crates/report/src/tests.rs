@@ -221,7 +221,7 @@ fn points_of_a_large_distribution_lie_on_it() {
     }
     assert_eq!(cdf.value.first(), Some(&0.0));
     assert_eq!(cdf.value.last(), Some(&99_999.0));
-    // Fine enough in the tail to tell 99.99 % from 99.9 %: ten points for each decade.
+    // Fine enough in the tail to distinguish 99.99 % from 99.9 %: ten points for each decade.
     let tail = cdf.fraction.iter().filter(|f| (0.999..0.9999).contains(*f));
     assert!(tail.count() >= 9);
 }

@@ -45,7 +45,7 @@ function describePing(run: Run): string | null {
   const { p50, p99 } = ping.two_way;
   const load = run.directions.some((total) => total.goodput_mbps > 0) ? " under load" : "";
   const tail = `99 % within ${milliseconds(p99)}`;
-  const lost = ping.lost > 0 ? `; ${whole(ping.lost)} of ${whole(ping.sent)} were not answered` : "";
+  const lost = ping.lost > 0 ? `; ${whole(ping.lost)} of ${whole(ping.sent)} unanswered` : "";
   if (run.base_rtt_ms === null) return `Ping${load}: median ${milliseconds(p50)}, ${tail}${lost}.`;
   const base = milliseconds(run.base_rtt_ms);
   // No rise is claimed that the displayed digits would not show.

@@ -21,13 +21,13 @@ export function sampleIndex(seconds: number): Index {
       {
         algorithm: "fq_codel",
         sentence:
-          "best for calls, games and browsing on a busy link in 4 of 4 scenarios; typically about the lowest " +
+          "best for calls, games and browsing on a busy link in 4 of 4 comparisons; typically about the lowest " +
           "delay, 99 % of the best goodput",
       },
       {
         algorithm: "fifo",
         sentence:
-          "others are better in 4 of 4 scenarios; typically 43 times the lowest delay, 100 % of the best goodput",
+          "others are better in 4 of 4 comparisons; typically 43 times the lowest delay, 100 % of the best goodput",
       },
     ],
     scenarios: ["First light", "The same <again>", "A third time", "And a fourth one"].map((title, at) =>

@@ -189,14 +189,14 @@ fn kinds_of_queues_are_ranked_by_how_often_they_win() {
             row("fifo", 9.6, 40.0, None, 0.0),
             row("codel", 9.6, 20.0, None, 0.0),
         ]),
-        // Nobody to be compared with.
+        // Nothing to compare with.
         entry(vec![row("fifo", 9.6, 1.0, None, 0.0)]),
     ];
     let all = overall(&entries);
     let names: Vec<&str> = all.iter().map(|one| one.algorithm.as_str()).collect();
     assert_eq!(names, ["codel", "fifo"]);
     assert_eq!(
-        (&all[0].good_for[..], all[0].scenarios),
+        (&all[0].good_for[..], all[0].comparisons),
         (&[(Purpose::Waiting, 2)][..], 2)
     );
     // Half way between 50 and 2 times the best delay.
@@ -206,7 +206,7 @@ fn kinds_of_queues_are_ranked_by_how_often_they_win() {
     );
     assert_eq!(
         all[1].sentence(),
-        "others are better in 2 of 2 scenarios; typically 26 times the lowest delay, 100 % of the best \
+        "others are better in 2 of 2 comparisons; typically 26 times the lowest delay, 100 % of the best \
          goodput"
     );
 }

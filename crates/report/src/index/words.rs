@@ -277,6 +277,7 @@ fn delay_words(figures: &Figures, rivals: &[&Candidate], best: &Best) -> String 
     let holder = holder.map_or("the best", |row| &row.name);
     match p95 / lowest {
         f if f < 1.0 => format!("95 % of {of} within {shown}, at the expense of goodput"),
+        f if f < 1.05 => format!("95 % of {of} within {shown}, about the same as with {holder}"),
         f if f < 10.0 => {
             format!("95 % of {of} take up to {shown}, {f:.1} times as long as with {holder}")
         }
@@ -320,13 +321,13 @@ fn loss_words(figures: &Figures) -> Option<String> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Overall {
     pub algorithm: String,
-    /// Number of scenarios.
-    pub scenarios: usize,
-    /// What it is best for, and in how many scenarios.
+    /// Number of comparisons with other algorithms: one per scenario, backend and setting.
+    pub comparisons: usize,
+    /// What it is best for, and in how many comparisons.
     pub good_for: Vec<(Purpose, usize)>,
-    /// Number of scenarios in which all algorithms do about equally well.
+    /// Number of comparisons in which all algorithms do about equally well.
     pub draws: usize,
-    /// Median over the scenarios of its delay / the lowest delay.
+    /// Median over the comparisons of its delay / the lowest delay.
     pub delay_factor: Option<f64>,
     /// Median of its goodput / the best goodput.
     pub goodput_share: Option<f64>,
@@ -346,7 +347,7 @@ pub(super) fn overall(entries: &[Entry]) -> Vec<Overall> {
         for algorithm in algorithms {
             let own = rivals.iter().filter(|one| one.algorithm == algorithm);
             let sum = sums.entry(algorithm).or_default();
-            sum.scenarios += 1;
+            sum.comparisons += 1;
             sum.draws += usize::from(best.is_draw);
             let mut purposes = BTreeSet::new();
             for figures in own.map(|one| &one.figures) {
@@ -364,7 +365,7 @@ pub(super) fn overall(entries: &[Entry]) -> Vec<Overall> {
     }
     let overall = |(algorithm, sum): (&str, Sum)| Overall {
         algorithm: algorithm.to_owned(),
-        scenarios: sum.scenarios,
+        comparisons: sum.comparisons,
         draws: sum.draws,
         good_for: sum.good_for.into_iter().collect(),
         delay_factor: median(&sum.factors),
@@ -373,7 +374,7 @@ pub(super) fn overall(entries: &[Entry]) -> Vec<Overall> {
     };
     let mut all: Vec<Overall> = sums.into_iter().map(overall).collect();
     all.sort_by(|a, b| {
-        let won = |one: &Overall| one.times(Purpose::Waiting) as f64 / one.scenarios as f64;
+        let won = |one: &Overall| one.times(Purpose::Waiting) as f64 / one.comparisons as f64;
         let factor = |one: &Overall| one.delay_factor.unwrap_or(f64::INFINITY);
         won(b)
             .total_cmp(&won(a))
@@ -396,7 +397,7 @@ fn comparable(entry: &Entry) -> Vec<Vec<&Candidate>> {
 
 #[derive(Default)]
 struct Sum {
-    scenarios: usize,
+    comparisons: usize,
     draws: usize,
     good_for: BTreeMap<Purpose, usize>,
     factors: Vec<f64>,
@@ -405,7 +406,7 @@ struct Sum {
 }
 
 impl Overall {
-    /// The number of scenarios in which it is best for a purpose.
+    /// The number of comparisons in which it is best for a purpose.
     fn times(&self, purpose: Purpose) -> usize {
         let found = self.good_for.iter().find(|(known, _)| *known == purpose);
         found.map_or(0, |(_, times)| *times)
@@ -413,15 +414,15 @@ impl Overall {
 
     /// The result, in one sentence.
     pub(super) fn sentence(&self) -> String {
-        let scenarios = count(self.scenarios, "scenario");
+        let comparisons = count(self.comparisons, "comparison");
         let purpose = |(purpose, times): &(Purpose, usize)| {
-            format!("{} in {times} of {scenarios}", purpose.words())
+            format!("{} in {times} of {comparisons}", purpose.words())
         };
         let purposes: Vec<String> = self.good_for.iter().map(purpose).collect();
-        let beaten = self.scenarios - self.draws;
+        let beaten = self.comparisons - self.draws;
         let mut sentence = match (purposes.is_empty(), beaten) {
             (true, 0) => "about as good as the others".to_owned(),
-            (true, _) => format!("others are better in {beaten} of {scenarios}"),
+            (true, _) => format!("others are better in {beaten} of {comparisons}"),
             (false, _) => format!("best for {}", purposes.join(", and for ")),
         };
         let mut typical = Vec::new();

@@ -92,6 +92,11 @@ fn variants_of_one_name_are_told_apart_by_their_folders() {
     let names: Vec<String> = report.runs.iter().map(|run| run.name.clone()).collect();
     let expected = [a, b].map(|dir| format!("fifo ({})", dir.display()));
     assert_eq!(names, expected);
+    // Twice the same run: neither is better.
+    for run in &report.runs {
+        assert_eq!(run.judgement.outcome, "about as good as the others");
+        assert!(!run.judgement.is_best);
+    }
 }
 
 #[test]
@@ -135,6 +140,10 @@ fn runs_that_differ_in_their_seed_only_are_repetitions() {
         [2, 0],
         "the median and the 95th percentile of the ping"
     );
+    // The rates of the links differ, so the queues are not compared.
+    for run in &report.runs {
+        assert_eq!(run.judgement.outcome, "");
+    }
     let median = &report.runs[0].repeats[0];
     assert_eq!(
         (median.figure.as_str(), median.unit.as_str()),
