@@ -167,7 +167,8 @@ impl Link {
     /// Prefetches what [`Link::enqueue`] needs of the link itself. What its queue needs is
     /// [`Discipline::prefetch_enqueue`].
     pub fn prefetch_enqueue(&self) {
-        prefetch::value(self);
+        self.pipe.prefetch_enqueue();
+        prefetch::read([u64::from(self.entry.is_some())]);
     }
 
     /// Returns what waits in the queue.

@@ -131,7 +131,7 @@ impl Discipline for Driver {
     }
 
     fn prefetch_enqueue(&self, flow: u32) {
-        prefetch::value(self);
+        prefetch::read([self.held.bytes]);
         self.queue.prefetch_enqueue(flow);
     }
 

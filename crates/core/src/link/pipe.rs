@@ -25,6 +25,7 @@ use super::medium::{Medium, RateSource, Transmission};
 use crate::event::{Backlog, Cx, DropReason};
 use crate::packet::Packet;
 use crate::params;
+use crate::prefetch;
 use crate::sched::{Discipline, Wake};
 use crate::units::{Bytes, Rate, Span, Time};
 
@@ -51,7 +52,7 @@ pub struct Departure {
 
 /// A queue, a link and a delay line.
 ///
-/// What every call needs comes first and together.
+/// The order of the fields lets [`Pipe::prefetch_enqueue`] read from each of their cache lines.
 #[repr(C)]
 pub struct Pipe {
     /// When something is due next; [`Time::MAX`] if nothing is. Most calls then need not ask the
@@ -177,6 +178,17 @@ impl Pipe {
             first = first.min(at);
         }
         first
+    }
+
+    /// Prefetches what [`Pipe::enqueue`] needs of the pipe itself. What its queue needs is
+    /// [`Discipline::prefetch_enqueue`].
+    pub fn prefetch_enqueue(&self) {
+        let line = self.line.first_due().map_or(0, Time::as_ns);
+        let wire = self.on_wire.as_ref().map_or(0, |(end, _)| end.as_ns());
+        let due = self.due.map_or(0, Time::as_ns);
+        let clocks = self.clock.as_ns() ^ self.free_at.as_ns() ^ self.in_flight.bytes;
+        let last = self.params.rate.as_bps() ^ u64::from(self.medium.is_some());
+        prefetch::read([line, wire, due, clocks, last]);
     }
 
     /// Returns what waits in the queue.

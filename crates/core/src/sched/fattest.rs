@@ -13,8 +13,6 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::prefetch;
-
 /// Children of a node.
 const FAN: usize = 16;
 
@@ -148,11 +146,6 @@ impl Fattest {
             }
             at = at * FAN + 1 + slot;
         }
-    }
-
-    /// Prefetches the node that [`Fattest::set`] changes first.
-    pub(crate) fn prefetch_set(&self, queue: u32) {
-        prefetch::index(&self.nodes, self.leaves + queue as usize / FAN);
     }
 
     /// Returns the largest weight.

@@ -462,16 +462,16 @@ impl<A: AqmAlgorithm> Discipline for Fq<A> {
     }
 
     fn prefetch_enqueue(&self, flow: u32) {
-        prefetch::value(self);
-        self.timers.prefetch_next();
-        let number = self.queues.number(flow);
-        if let Some(queue) = self.queues.get(number) {
-            prefetch::line(queue);
-        }
-        if self.queues.are_many() {
-            self.fattest.prefetch_set(number);
-        }
-        self.pool.prefetch_store();
+        let timer = self.timers.next().map_or(0, Time::as_ns);
+        let queue = self.queues.get(self.queues.number(flow));
+        let bytes = queue.map_or(0, |queue| queue.bytes);
+        let weight = match self.queues.are_many() {
+            true => self.fattest.weight(),
+            false => 0,
+        };
+        let own = self.backlog.bytes ^ u64::from(self.drop_batch);
+        prefetch::read([own, timer, weight, u64::from(bytes)]);
+        self.pool.prefetch_put();
     }
 
     fn prefetch_dequeue(&self) {

@@ -27,7 +27,8 @@ impl Agenda {
 
     /// Prefetches what [`Agenda::set`] needs for an instance.
     pub fn prefetch_set(&self, instance: u32) {
-        prefetch::index(&self.places, instance as usize);
+        let place = self.places.get(instance as usize);
+        prefetch::read([place.map_or(0, |place| u64::from(*place))]);
     }
 
     /// Sets or moves the next event of an instance.

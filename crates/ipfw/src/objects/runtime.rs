@@ -174,9 +174,8 @@ impl Runtime {
     #[inline]
     pub fn prefetch_record(&self, instance: u32) {
         if let Some(record) = self.instances.get(instance as usize) {
-            prefetch::line(&record.link);
-            prefetch::line(&record.is_ready);
-            prefetch::line(&record.counters);
+            let flags = record.link.is_some() ^ record.is_ready;
+            prefetch::read([u64::from(flags), record.counters.packets]);
         }
         self.agenda.prefetch_set(instance);
     }

@@ -140,8 +140,8 @@ impl Programs {
     #[inline]
     pub fn prefetch_find(&self, place: usize) {
         // Most sets have two flows or fewer.
-        prefetch::line(&self.slots[place].generation);
-        prefetch::line(&self.slots[place + 1].generation);
+        let first = self.slots[place].generation;
+        prefetch::read([u64::from(first ^ self.slots[place + 1].generation)]);
     }
 
     /// Stores the program of a flow.

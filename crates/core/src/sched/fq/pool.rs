@@ -94,12 +94,13 @@ impl Pool {
     }
 
     /// Prefetches the node in which the next packet will be stored.
-    pub(super) fn prefetch_store(&self) {
+    pub(super) fn prefetch_put(&self) {
         let index = match &self.recent {
             Some(recent) if self.recent_len > 0 => recent[self.recent_first as usize % RECENT],
             _ => self.free,
         };
-        self.prefetch_take(index);
+        let node = self.nodes.get(index as usize);
+        prefetch::read([node.map_or(0, |node| u64::from(node.next))]);
     }
 
     /// Prefetches a node whose packet will be taken out.

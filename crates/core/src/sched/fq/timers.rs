@@ -7,7 +7,6 @@ use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use crate::prefetch;
 use crate::units::Time;
 
 /// At most one entry per queue, the earliest first; of equal ones the lowest number first.
@@ -34,11 +33,6 @@ impl Timers {
     /// Returns the earliest entry.
     pub(super) fn next(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse((due, _))| *due)
-    }
-
-    /// Prefetches the earliest entry.
-    pub(super) fn prefetch_next(&self) {
-        prefetch::index(self.heap.as_slice(), 0);
     }
 
     /// Removes the earliest entry that is due at `now`.
