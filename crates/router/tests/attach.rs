@@ -9,8 +9,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use sluice_net::namespace::{Mac, Namespace, Offloads, VethEnd, create_veth};
+use sluice_net::port::PortSpec;
 use sluice_router::control::{How, Request, Texts, ask};
-use sluice_router::process::{PortSpec, Router, Settings};
+use sluice_router::process::{Router, Settings};
 
 const ROUTER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 9, 0, 1));
 const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 9, 0, 2));

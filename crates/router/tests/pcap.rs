@@ -8,6 +8,7 @@ use sluice_core::registry::Spec;
 use sluice_core::{DropReason, Rate, Rng, Span, Time};
 use sluice_net::Clock;
 use sluice_net::port::pcap::Speed;
+use sluice_net::port::registry::Playback as _;
 use sluice_net::port::{Loss, PcapPort, Pool, PoolSize, Spin};
 use sluice_router::forward::{FileTime, Forwarder, LaneCounts, LaneOptions, Piped};
 use sluice_router::process::{Router, Settings};

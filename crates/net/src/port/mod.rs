@@ -13,6 +13,7 @@ pub mod nfqueue;
 pub mod packet;
 pub mod pcap;
 mod pool;
+pub mod registry;
 mod trains;
 pub mod tun;
 mod wait;
@@ -23,16 +24,20 @@ pub use nfqueue::NfqueuePort;
 pub use packet::PacketPort;
 pub use pcap::PcapPort;
 pub use pool::{HEAD_LEN, Pool, PoolError, PoolSize, Slot};
+pub use registry::{OpenError, PortSpec, PortSpecError};
 pub use tun::TunPort;
 pub use wait::{Interest, Spin, Waiter, Wake, Watch};
 pub use warmth::Warmth;
 pub use xdp::XdpPort;
 
+use registry::Playback;
 use sluice_core::Time;
 use sluice_wire::frame::Link;
 use std::os::fd::AsFd;
 
-/// A place where frames enter and leave. One file per kind.
+/// A place where frames enter and leave. One file per kind, and a line in [`registry::KINDS`].
+///
+/// No method has a default: a wrapper that forwards to another port, as `Box` does, cannot forget one.
 pub trait Port: AsFd {
     /// The interface's name.
     fn name(&self) -> &str;
@@ -50,10 +55,8 @@ pub trait Port: AsFd {
     /// shows as [`Loss::NoSlot`] and not as hidden delay.
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize;
 
-    /// Whether frames wait, if the port knows that without a system call.
-    fn has_waiting(&self) -> bool {
-        false
-    }
+    /// Whether frames wait, if the port knows that without a system call; `false` if it does not.
+    fn has_waiting(&self) -> bool;
 
     /// Sends `slots` in order and gives them back to `pool`; how many of them. The others were
     /// not touched, because the port would have to wait ([`Counters::blocked`]): try again when
@@ -67,18 +70,17 @@ pub trait Port: AsFd {
     fn release(&mut self, pool: &mut Pool);
 
     /// When the next frame arrives, as far as that is known before.
-    fn next_arrival(&self) -> Arrival {
-        Arrival::Unknown
-    }
+    fn next_arrival(&self) -> Arrival;
 
     /// Whether [`Port::receive`] is to be called now and then, ready or not: the port waits for its
     /// interface to come back, or no descriptor would tell that it has gone.
-    fn wants_looks(&self) -> bool {
-        false
-    }
+    fn wants_looks(&self) -> bool;
 
     /// Says what time it is from now on, for ports whose time need not be the machine's.
-    fn set_time(&mut self, _now: Time) {}
+    fn set_time(&mut self, now: Time);
+
+    /// The port as a player of a recording, if it is one.
+    fn playback(&mut self) -> Option<&mut dyn Playback>;
 }
 
 /// When a frame arrives at a port.
@@ -135,6 +137,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn set_time(&mut self, now: Time) {
         (**self).set_time(now);
+    }
+
+    fn playback(&mut self) -> Option<&mut dyn Playback> {
+        (**self).playback()
     }
 }
 

@@ -20,11 +20,13 @@ pub use rule::{Hook, Traffic};
 
 use super::messages::{Messages, expected_after};
 use super::pool::{LARGE_LEN, Watcher};
-use super::{Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Slot};
+use super::registry::{Kind, Playback, Role};
+use super::{Arrival, Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Slot};
 use crate::namespace::{Namespace, NamespaceError, remedy};
 use crate::sys;
 use message::{ACK, ANSWER, FAMILY_HEADER, Writer, attributes, messages, number};
 use rule::Verdict;
+use sluice_core::Time;
 use sluice_wire::frame::{Link, Transport, View, VnetHeader, parse_head};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -443,7 +445,38 @@ impl Port for NfqueuePort {
     fn release(&mut self, pool: &mut Pool) {
         self.drop_abandoned(pool);
     }
+
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
+    fn next_arrival(&self) -> Arrival {
+        Arrival::Unknown
+    }
+
+    fn wants_looks(&self) -> bool {
+        false
+    }
+
+    fn set_time(&mut self, _now: Time) {}
+
+    fn playback(&mut self) -> Option<&mut dyn Playback> {
+        None
+    }
 }
+
+/// Opened by [`NfqueuePort::open`] only: what it queues leaves through the port that it came from.
+pub static KIND: Kind = Kind {
+    name: "nfqueue",
+    argument: "NUMBER",
+    doc: "packets of this host's own stack",
+    super_packets: Some("whole, one verdict each"),
+    arrivals: "no",
+    needs: "CAP_NET_ADMIN",
+    in_user_namespace: true,
+    parse: None,
+    role: Role::Queue,
+};
 
 impl AsFd for NfqueuePort {
     fn as_fd(&self) -> BorrowedFd<'_> {

@@ -19,6 +19,7 @@ mod spec;
 
 pub use spec::{PcapSpec, PcapSpecError, Speed};
 
+use super::registry::{Kind, Named, OpenError, Opened, Playback, PortSpecError, Role, Site};
 use super::{Arrival, Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Slot};
 use crate::clock::Clock;
 use crate::sys;
@@ -33,6 +34,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Why files cannot be a port.
 #[derive(Debug, thiserror::Error)]
@@ -179,7 +181,7 @@ struct Output {
 
 impl PcapPort {
     /// Opens the files: the input is read through once, the output is made anew. The time of the
-    /// first packet is now; [`PcapPort::begin`] changes that. `link` is what frames must start with,
+    /// first packet is now; [`Playback::begin`] changes that. `link` is what frames must start with,
     /// if that is known; otherwise the input says it, or it is Ethernet.
     ///
     /// # Errors
@@ -260,13 +262,6 @@ impl PcapPort {
             ));
         }
         remarks
-    }
-
-    /// Says that what was recorded at `file_ns` arrives at `at`, in place of the first packet at the
-    /// opening. Captures of one event are given the same.
-    pub fn begin(&mut self, file_ns: i128, at: Time) {
-        self.origin = (file_ns, at);
-        self.arm();
     }
 
     fn now(&self) -> Time {
@@ -424,6 +419,70 @@ impl Port for PcapPort {
 
     fn set_time(&mut self, now: Time) {
         self.time = Some(now);
+    }
+
+    fn playback(&mut self) -> Option<&mut dyn Playback> {
+        Some(self)
+    }
+
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
+    fn wants_looks(&self) -> bool {
+        false
+    }
+}
+
+impl Playback for PcapPort {
+    fn first_ns(&self) -> Option<i128> {
+        self.scan.first_ns
+    }
+
+    fn speed(&self) -> Speed {
+        self.speed
+    }
+
+    fn begin(&mut self, file_ns: i128, at: Time) {
+        self.origin = (file_ns, at);
+        self.arm();
+    }
+}
+
+/// `pcap:IN:OUT`.
+pub static KIND: Kind = Kind {
+    name: "pcap",
+    argument: "IN:OUT",
+    doc: "files",
+    super_packets: Some("split when written"),
+    arrivals: "the times of the file",
+    needs: "nothing",
+    in_user_namespace: true,
+    parse: Some(|text| match text.parse::<PcapSpec>() {
+        Ok(files) => Ok(Arc::new(files)),
+        Err(error) => Err(PortSpecError::Argument(error.to_string())),
+    }),
+    role: Role::Files,
+};
+
+impl Named for PcapSpec {
+    fn interface(&self, number: usize) -> String {
+        format!("pcap{number}")
+    }
+
+    fn link(&self) -> Result<Option<Link>, OpenError> {
+        Ok(self.first_link()?)
+    }
+
+    fn open(&self, site: &mut Site<'_>) -> Result<Opened, OpenError> {
+        let port = PcapPort::open(self, site.link, site.clock)?;
+        Ok(Opened {
+            kind: &KIND,
+            reason: "captures".to_owned(),
+            cannot: Vec::new(),
+            remarks: port.remarks(),
+            port: Box::new(port),
+        })
     }
 }
 

@@ -10,7 +10,10 @@ use sluice_core::link::PipeParams;
 use sluice_core::registry::Spec;
 use sluice_core::{DropReason, Rate, Rng, Span, Time};
 use sluice_net::Clock;
-use sluice_net::port::{Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin, Warmth};
+use sluice_net::port::registry::Playback;
+use sluice_net::port::{
+    Arrival, Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin, Warmth,
+};
 use sluice_wire::frame::{Link, VnetHeader};
 
 use super::*;
@@ -76,6 +79,24 @@ impl Port for ListPort {
     }
 
     fn release(&mut self, _pool: &mut Pool) {}
+
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
+    fn next_arrival(&self) -> Arrival {
+        Arrival::Unknown
+    }
+
+    fn wants_looks(&self) -> bool {
+        false
+    }
+
+    fn set_time(&mut self, _now: Time) {}
+
+    fn playback(&mut self) -> Option<&mut dyn Playback> {
+        None
+    }
 }
 
 impl AsFd for ListPort {

@@ -10,7 +10,6 @@ mod ruled;
 mod status;
 
 pub use config::{Config, ConfigError, at, check};
-pub use ports::{PortError, PortKind, PortSpec, PortSpecError};
 pub use ruled::Ruled;
 pub use status::{PortStatus, Status};
 
@@ -28,7 +27,7 @@ use sluice_ipfw::{Firewall, Interface, Mode, Output};
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError, Stay};
 use sluice_net::namespace::{Namespace, NamespaceError};
-use sluice_net::port::{Loss, Pool, PoolError, PoolSize, Port, Spin, Warmth};
+use sluice_net::port::{Loss, OpenError, Pool, PoolError, PoolSize, Port, PortSpec, Spin, Warmth};
 
 use crate::control::{
     Answered, Bell, Given, Inbox, Limits, Listener, Order, Orders, Refused, Remark, ServeError,
@@ -118,7 +117,7 @@ pub enum StartError {
     Idle(#[from] IdleLimitError),
     /// A port.
     #[error(transparent)]
-    Port(#[from] PortError),
+    Port(#[from] OpenError),
     /// The memory.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -361,7 +360,10 @@ fn check_ports(ports: &[PortSpec]) -> Result<(), StartError> {
         return Err(StartError::Many(ports.len()));
     }
     for (place, port) in ports.iter().enumerate() {
-        if ports[..place].iter().any(|other| other.name == port.name) {
+        if ports[..place]
+            .iter()
+            .any(|other| other.argument() == port.argument())
+        {
             return Err(StartError::Twice(port.clone()));
         }
     }

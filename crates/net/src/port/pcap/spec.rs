@@ -86,7 +86,7 @@ impl PcapSpec {
     ///
     /// # Errors
     /// As [`super::PcapPort::open`], as far as the first packet shows it.
-    pub fn link(&self) -> Result<Option<Link>, PcapError> {
+    pub fn first_link(&self) -> Result<Option<Link>, PcapError> {
         let Some(path) = &self.input else {
             return Ok(None);
         };
