@@ -189,7 +189,7 @@ impl Ping {
             source: SocketAddr::new(self.source, id),
             destination: SocketAddr::new(self.destination, id),
         };
-        let carrier = Carrier::Icmp { id, is_v4 };
+        let encoding = Encoding::Icmp { id, is_v4 };
         let granted = observer
             .recv_buffer_size()
             .map_err(far.error("read the size of a buffer"))?;
@@ -197,12 +197,12 @@ impl Ping {
         let source = Side {
             namespace: from,
             name: "ping",
-            work: move || ping.run(&sender, timed, carrier, &near),
+            work: move || ping.run(&sender, timed, encoding, &near),
         };
         let sink = Side {
             namespace: to,
             name: "ping-observe",
-            work: move |done: &AtomicBool| observe(&observer, observed, carrier, rest, &far, done),
+            work: move |done: &AtomicBool| observe(&observer, observed, encoding, rest, &far, done),
         };
         start_pair(identity, stop, source, sink, merge)
     }
@@ -249,14 +249,14 @@ impl Ping {
         let source = Side {
             namespace: from,
             name: "ping",
-            work: move || ping.run(&sender, timed, Carrier::Udp, &near),
+            work: move || ping.run(&sender, timed, Encoding::Udp, &near),
         };
         let sink = Side {
             namespace: to,
             name: "ping-answer",
             work: move |done: &AtomicBool| {
-                let carrier = Carrier::Udp;
-                observe(&answerer, answered, carrier, Span::ZERO, &far, done)
+                let encoding = Encoding::Udp;
+                observe(&answerer, answered, encoding, Span::ZERO, &far, done)
             },
         };
         start_pair(identity, stop, source, sink, merge)
@@ -287,15 +287,15 @@ impl Ping {
         &self,
         socket: &Socket,
         mut timed: TimedReceiver,
-        carrier: Carrier,
+        encoding: Encoding,
         context: &Context,
     ) -> Result<PingReport, TrafficError> {
         precise_wakeups();
         let mut report = PingReport::default();
-        if let Carrier::Icmp { id, .. } = carrier {
+        if let Encoding::Icmp { id, .. } = encoding {
             report.id = id;
         }
-        let mut packet = vec![0u8; carrier.header_len() + self.payload];
+        let mut packet = vec![0u8; encoding.header_len() + self.payload];
         let mut seen = Seen::default();
         let mut end = None;
         loop {
@@ -307,7 +307,7 @@ impl Ping {
                 let near = Time::from_ns(due.as_ns().saturating_sub(self.spin.as_ns()));
                 if now >= near {
                     let now = context.clock.sleep_until(due, self.spin);
-                    carrier.fill(&mut packet, number, now);
+                    encoding.fill(&mut packet, number, now);
                     report.refused += u64::from(socket.send(&packet).is_err());
                     report.samples.push(PingSample {
                         sequence: number,
@@ -329,7 +329,7 @@ impl Ping {
                 continue;
             }
             let take = |bytes: &[u8], arrival: Arrival| {
-                let Some(sequence) = carrier.number(bytes) else {
+                let Some(sequence) = encoding.number(bytes) else {
                     return;
                 };
                 let Some(sample) = report.samples.get_mut(sequence as usize) else {
@@ -354,32 +354,32 @@ impl Ping {
 
 /// What carries a request.
 #[derive(Clone, Copy)]
-enum Carrier {
+enum Encoding {
     Icmp { id: u16, is_v4: bool },
     Udp,
 }
 
-impl Carrier {
+impl Encoding {
     /// Bytes that we write in front of the payload.
     const fn header_len(self) -> usize {
         match self {
-            Carrier::Icmp { .. } => ICMP_HEADER_LEN,
-            Carrier::Udp => 0,
+            Encoding::Icmp { .. } => ICMP_HEADER_LEN,
+            Encoding::Udp => 0,
         }
     }
 
     fn fill(self, packet: &mut [u8], number: u64, now: Time) {
         match self {
-            Carrier::Icmp { id, is_v4 } => fill(packet, id, number, now, is_v4),
-            Carrier::Udp => fill_payload(packet, number, now),
+            Encoding::Icmp { id, is_v4 } => fill(packet, id, number, now, is_v4),
+            Encoding::Udp => fill_payload(packet, number, now),
         }
     }
 
     /// The number of one of our messages.
     fn number(self, bytes: &[u8]) -> Option<u64> {
         match self {
-            Carrier::Icmp { id, is_v4 } => echo(bytes, id, is_v4),
-            Carrier::Udp => payload_number(bytes),
+            Encoding::Icmp { id, is_v4 } => echo(bytes, id, is_v4),
+            Encoding::Udp => payload_number(bytes),
         }
     }
 }
@@ -390,7 +390,7 @@ impl Carrier {
 fn observe(
     socket: &Socket,
     mut timed: TimedReceiver,
-    carrier: Carrier,
+    encoding: Encoding,
     rest: Span,
     context: &Context,
     sender_done: &AtomicBool,
@@ -403,9 +403,9 @@ fn observe(
         let waits = !is_done && rest == Span::ZERO;
         if readable(socket, if waits { STOP_CHECK } else { Span::ZERO }) {
             let take = |bytes: &[u8], arrival: Arrival| {
-                if let Some(sequence) = carrier.number(bytes) {
+                if let Some(sequence) = encoding.number(bytes) {
                     arrivals.push((sequence, arrival.time));
-                    if let Carrier::Udp = carrier {
+                    if let Encoding::Udp = encoding {
                         // As long as the request, also beyond the bytes that were kept.
                         let mut answer = bytes.to_vec();
                         answer.resize(arrival.length, 0);

@@ -129,7 +129,7 @@ impl Waiter {
 
     /// Burns the rest of the time until `deadline`, if that is so near that who looks for anything else once more,
     /// which takes `look_takes`, comes too late; when that was.
-    pub fn meet(
+    pub fn spin_if_near(
         now: Time,
         deadline: Option<Time>,
         look_takes: Span,
@@ -219,7 +219,7 @@ impl Waiter {
             if wake.ready != 0 {
                 return wake;
             }
-            if let Some(now) = Waiter::meet(now, deadline, LOOK_TAKES, clock) {
+            if let Some(now) = Waiter::spin_if_near(now, deadline, LOOK_TAKES, clock) {
                 return Wake { now, ready: 0 };
             }
         }

@@ -452,7 +452,7 @@ impl Loop {
         };
         own.with(|ruled, cx| {
             let (_, result) = plan.config.apply(ruled.firewall_mut(), cx);
-            ruled.commanded();
+            ruled.commands_applied();
             result.expect("a configuration that an equal engine took is taken");
         });
         own
@@ -556,7 +556,7 @@ impl Loop {
         let result = self.with(|ruled, cx| {
             let firewall = ruled.firewall_mut();
             let result = firewall.execute(text, *mode, &mut Given(files), &mut output, cx);
-            ruled.commanded();
+            ruled.commands_applied();
             result
         });
         Answered::Commands(Box::new(output), result)

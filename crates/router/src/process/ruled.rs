@@ -42,7 +42,7 @@ impl Ruled {
             split_below,
             splits: false,
         };
-        ruled.commanded();
+        ruled.commands_applied();
         ruled
     }
 
@@ -51,13 +51,13 @@ impl Ruled {
         &self.firewall
     }
 
-    /// The engine, for commands; [`Ruled::commanded`] must follow.
+    /// The engine, for commands; [`Ruled::commands_applied`] must follow.
     pub const fn firewall_mut(&mut self) -> &mut Firewall {
         &mut self.firewall
     }
 
     /// Takes notice of what commands have changed.
-    pub fn commanded(&mut self) {
+    pub fn commands_applied(&mut self) {
         self.splits = self.firewall.splits_any(self.split_below);
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Inward {
     discarded: Box<[[u8; VnetHeader::LEN]]>,
     /// Looks at the ring in a row that found nothing.
     idle_looks: u32,
-    /// Frames that came through the ring, and that the kernel dropped, since [`Inward::mend`] looked.
+    /// Frames that came through the ring, and that the kernel dropped, since [`Inward::check_ring`] looked.
     arrived: u64,
     dropped: u64,
     next_look_ns: u64,
@@ -113,7 +113,7 @@ impl Inward {
         Ok(())
     }
 
-    /// Whether [`Inward::receive`] is to be called now and then: for [`Inward::mend`].
+    /// Whether [`Inward::receive`] is to be called now and then: for [`Inward::check_ring`].
     pub(super) fn wants_looks(&self) -> bool {
         self.ring.is_some()
     }
@@ -140,7 +140,7 @@ impl Inward {
         let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC_COARSE);
         if now_ns >= self.next_look_ns {
             self.next_look_ns = now_ns + LOOK_EVERY_NS;
-            self.mend(socket, counters)?;
+            self.check_ring(socket, counters)?;
         }
         // Only the queue would tell by itself that the interface is down or gone.
         self.idle_looks = (self.idle_looks + 1) % LOOKS_PER_ERROR;
@@ -153,7 +153,7 @@ impl Inward {
     /// good: the kernel has marked the place as being written, drops the frame, and leaves the mark, at which it
     /// drops all that follow (`tpacket_rcv`, net/packet/af_packet.c of Linux). Then frames are to wait in the queue,
     /// where such a one costs no other.
-    fn mend(&mut self, socket: &Socket, counters: &mut Counters) -> io::Result<()> {
+    fn check_ring(&mut self, socket: &Socket, counters: &mut Counters) -> io::Result<()> {
         self.count_dropped(socket, counters);
         let is_stuck = self.dropped > 0 && self.arrived == 0 && !self.has_waiting();
         (self.arrived, self.dropped) = (0, 0);
