@@ -1,7 +1,8 @@
 //! Every kind of port, in one list.
 //!
-//! A kind of port is a file beside this one and a line in [`KINDS`]. The router's process opens ports
-//! from here, the bench measures them, the command's help and the table in `docs/ports.md` name them.
+//! A kind of port is a file beside this one and a line in [`KINDS`]. The router's process opens
+//! ports from here, the bench measures them, the command's help and the table in `docs/ports.md`
+//! name them.
 
 use super::choose::{self, Attach};
 use super::pcap::Speed;
@@ -17,8 +18,8 @@ use std::sync::Arc;
 
 /// Every kind of port.
 ///
-/// Where several kinds attach to an interface, [`choose`](mod@choose) takes the last one that does not
-/// decline: put a kind that serves fewer interfaces, but better, further down.
+/// Where several kinds attach to an interface, [`choose`](mod@choose) takes the last one that does
+/// not decline: put a kind that serves fewer interfaces, but better, further down.
 pub static KINDS: &[&Kind] = &[
     &packet::KIND,
     &xdp::KIND,
@@ -45,10 +46,13 @@ pub struct Kind {
     /// Whether it works in a user namespace.
     pub in_user_namespace: bool,
     /// Reads what follows the colon. `None` for a kind that no router opens by name.
-    pub parse: Option<fn(&str) -> Result<Arc<dyn Named>, PortSpecError>>,
+    pub parse: Option<Parse>,
     /// What it makes of its argument.
     pub role: Role,
 }
+
+/// Reads the argument of a kind.
+pub type Parse = fn(&str) -> Result<Arc<dyn Named>, PortSpecError>;
 
 /// What a kind of port makes of its argument.
 #[derive(Clone, Copy)]
@@ -101,7 +105,7 @@ pub struct Opened {
     pub kind: &'static Kind,
     /// Why that kind.
     pub reason: String,
-    /// What it will not do, a sentence each.
+    /// Its limitations, one sentence each.
     pub cannot: Vec<String>,
     /// What a user should know about it.
     pub remarks: Vec<String>,
@@ -115,7 +119,8 @@ pub trait Playback {
     /// Returns when frames arrive.
     fn speed(&self) -> Speed;
 
-    /// Lets what was recorded at `file_ns` arrive at `at`. Recordings of one event are given the same.
+    /// Lets what was recorded at `file_ns` arrive at `at`. Recordings of one event are given the
+    /// same.
     fn begin(&mut self, file_ns: i128, at: Time);
 }
 
@@ -137,10 +142,10 @@ pub enum PortSpecError {
     /// There is no such kind.
     #[error("`{0}` is no kind of port ({kinds})", kinds = words())]
     Kind(String),
-    /// Nothing stands behind the kind.
+    /// Nothing follows the kind.
     #[error("`{0}` names no interface")]
     Name(String),
-    /// What stands behind the kind is none of its arguments.
+    /// The kind cannot read its argument.
     #[error("{0}")]
     Argument(String),
 }
@@ -183,7 +188,7 @@ pub fn table() -> String {
     table
 }
 
-/// The words that stand before the colon.
+/// Returns the words that can precede the colon.
 fn words() -> String {
     let named = KINDS.iter().filter(|kind| kind.parse.is_some());
     let words = named.map(|kind| kind.name);

@@ -11,9 +11,7 @@ use sluice_core::registry::Spec;
 use sluice_core::{DropReason, Rate, Rng, Span, Time};
 use sluice_net::Clock;
 use sluice_net::port::registry::Playback;
-use sluice_net::port::{
-    Arrival, Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin, Warmth,
-};
+use sluice_net::port::{Arrival, Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin, Warmth};
 use sluice_wire::frame::{Link, VnetHeader};
 
 use super::*;
@@ -206,8 +204,8 @@ fn plain(frame: Vec<u8>) -> (Vec<u8>, VnetHeader) {
     (frame, VnetHeader::default())
 }
 
-/// The descriptors of these ports are never ready, so the loop sees for itself what has arrived; also
-/// when something is due at once, and with something else to look at.
+/// The descriptors of these ports are never ready, so the loop sees for itself what has arrived;
+/// also when something is due at once, and with something else to look at.
 #[test]
 fn a_loop_that_stays_awake_looks_at_its_ports_itself() {
     let mut bench = bench_with(Spin::Always, &PipeParams::default(), "fifo", 1000);
@@ -346,7 +344,7 @@ fn super_packets_are_split_below_the_threshold_only() {
 
 #[test]
 fn a_mark_is_written_into_the_header() {
-    // Whoever waits at all is marked; the first of the batch finds the link idle.
+    // Every packet that waits at all is marked; the first of the batch finds the link idle.
     let params = PipeParams {
         rate: Rate::from_bps(1_000_000_000),
         ..PipeParams::default()
