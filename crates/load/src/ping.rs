@@ -1,9 +1,9 @@
 //! Echo requests that the far kernel answers.
 //!
-//! Requests leave at exact intervals. The reply's arrival is the kernel's own timestamp, so
-//! the round trip is not lengthened by this process waking up; a raw socket at the far end
-//! sees every request too and gives the one-way delay, since both ends share a clock.
-//! See RFC 792 and RFC 4443 section 4.
+//! Requests leave at exact intervals. The reply's arrival is the kernel's own timestamp, so the
+//! round trip does not include this process's wake-up; a raw socket at the far end also receives
+//! every request, which gives the one-way delay, since both ends share a clock. See RFC 792 and RFC
+//! 4443 section 4.
 
 use crate::tcp::set_traffic_class;
 use crate::udp::{Order, Seen, words};
@@ -55,8 +55,8 @@ pub enum Protocol {
     /// An ICMP echo request, which the far kernel answers.
     #[default]
     Icmp,
-    /// A UDP datagram, which a thread at the far end answers; what it takes to wake up is part of
-    /// the round trip, and not of the way there.
+    /// A UDP datagram, which a thread at the far end answers. The thread's wake-up time is part of
+    /// the round trip, but not of the forward delay.
     Udp,
 }
 
@@ -262,8 +262,9 @@ impl Ping {
         start_pair(identity, stop, source, sink, merge)
     }
 
-    /// How long stamped requests may wait to be read at the far end, where a buffer of `granted` bytes takes
-    /// those of all series to that host: not at all if it is not as large as it should be.
+    /// Returns how long stamped requests may wait to be read at the far end, where a buffer of
+    /// `granted` bytes holds the requests of all series to that host: zero if the buffer is smaller
+    /// than requested.
     fn rest(&self, granted: usize) -> Span {
         if granted < RECEIVE_BUFFER {
             return Span::ZERO;
@@ -278,7 +279,7 @@ impl Ping {
         self.start.saturating_add(Span::from_ns(after))
     }
 
-    /// Whether a request `number`, due at `due`, belongs to the series.
+    /// Returns whether a request `number`, due at `due`, belongs to the series.
     fn has(&self, number: u64, due: Time) -> bool {
         self.count.is_none_or(|count| number < count) && self.stop.is_none_or(|stop| due < stop)
     }
@@ -375,7 +376,7 @@ impl Encoding {
         }
     }
 
-    /// The number of one of our messages.
+    /// Returns the number of one of our messages.
     fn number(self, bytes: &[u8]) -> Option<u64> {
         match self {
             Encoding::Icmp { id, is_v4 } => echo(bytes, id, is_v4),
@@ -385,8 +386,8 @@ impl Encoding {
 }
 
 /// Notes when requests reached the far end, number and instant, and answers those that no kernel
-/// answers. Others are read after a `rest`, all that have come: a thread that woke up for each would do so
-/// before the kernel replies, and the round trip would be longer by what that takes.
+/// answers. Others are read after a `rest`, all that have come: a thread that woke up for each
+/// would do so before the kernel replies, and the round trip would be longer by what that takes.
 fn observe(
     socket: &Socket,
     mut timed: TimedReceiver,
@@ -475,7 +476,7 @@ fn readable(socket: &Socket, timeout: Span) -> bool {
     poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns()))) > 0
 }
 
-/// Writes an echo request: header, then what it is, its number, its instant.
+/// Writes an echo request: header, then type, number and time of sending.
 fn fill(packet: &mut [u8], id: u16, number: u64, now: Time, is_v4: bool) {
     packet[0] = if is_v4 { 8 } else { 128 };
     packet[1..4].fill(0);
@@ -509,7 +510,7 @@ fn udp_socket(address: IpAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// The number of one of our echo messages.
+/// Returns the number of one of our echo messages.
 fn echo(bytes: &[u8], id: u16, is_v4: bool) -> Option<u64> {
     // raw(7): IPv4 sockets receive the IP header too, ipv6 ones do not.
     let icmp = if is_v4 {
@@ -559,14 +560,15 @@ fn socket(address: IpAddr, kind: u8) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// For the messages of all series of a host, which each socket sees; rmem_max may allow a tenth of it.
+/// For the messages of all series of a host, which each socket sees; rmem_max may allow a tenth of
+/// it.
 const RECEIVE_BUFFER: usize = 4 << 20;
 /// What one series may leave unread.
 const UNREAD_BYTES: usize = 50_000;
-/// What the kernel needs beside a request.
+/// The kernel's overhead for each request.
 const UNREAD_OVERHEAD: usize = 1_000;
 
-/// Bytes of payload that a request needs: what it is, its number, its instant.
+/// Least payload of a request: type, number and time of sending.
 pub const LEAST_PAYLOAD: usize = 24;
 
 const ICMP_HEADER_LEN: usize = 8;

@@ -156,7 +156,8 @@ fn me_is_an_address_of_the_ports_also_one_that_came_later() {
     let expected = "00100 10 330 count udp from any to me in recv em0\n";
     assert_eq!(counted(expected), expected);
 
-    // Not its own yet; after the next look at the addresses it is. Rules that stay keep their counters.
+    // Not its own yet; after the next look at the addresses it is. Rules that stay keep their
+    // counters.
     links.add_address("em0", later, 24).unwrap();
     router.reload().unwrap();
     send(later);

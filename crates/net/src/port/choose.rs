@@ -1,8 +1,8 @@
-//! Which kind of port serves an interface best, and opening it.
+//! Chooses the kind of port that serves an interface best, and opens it.
 //!
-//! Super-packets are worth ten times the throughput, so where hosts hand them over, the port is one
-//! that lets them through. Without them the cost is that of packets, which AF_XDP makes lowest. Each
-//! kind says itself which interfaces it declines ([`Attach`]).
+//! Super-packets are worth ten times the throughput, so where hosts send them, a kind is chosen
+//! that lets them through. Without them the cost per packet decides, which is lowest with AF_XDP.
+//! Each kind itself states which interfaces it declines ([`Attach`]).
 
 use super::registry::{Kind, Named, OpenError, Opened, Site, attaching};
 use super::{Pool, Port};
@@ -39,8 +39,8 @@ pub trait Attach: Sync {
         options: AttachOptions,
     ) -> Result<(Box<dyn Port + Send>, Option<String>), OpenError>;
 
-    /// Opens an interface as two ports for two threads: one that only receives, into `into`, and one
-    /// that only sends, from `from`. The two are pools of one memory ([`Pool::pair`]).
+    /// Opens an interface as two ports for two threads: one that only receives, into `into`, and
+    /// one that only sends, from `from`. The two are pools of one memory ([`Pool::pair`]).
     ///
     /// # Errors
     /// As for [`Attach::open`].
@@ -75,7 +75,7 @@ impl Default for AttachOptions {
     }
 }
 
-/// What the choice for an interface depends on.
+/// The properties of an interface that the choice depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Its MTU.
@@ -86,14 +86,14 @@ pub struct Facts {
     pub queues: u32,
 }
 
-/// What was chosen for an interface.
+/// The choice for an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// Which kind.
     pub kind: &'static Kind,
     /// Why.
     pub reason: String,
-    /// What the port will not do there, a sentence each.
+    /// The port's limitations there, one sentence each.
     pub cannot: Vec<String>,
 }
 
@@ -154,7 +154,8 @@ pub fn choose(
     Ok(choose_for(&facts, wants, None))
 }
 
-/// Opens the port that was chosen, with frames in `pool`. When the best kind was not asked for and cannot be opened, the next is, and the choice says so.
+/// Opens the port that was chosen, with frames in `pool`. When the best kind was not asked for and
+/// cannot be opened, the next is, and the choice says so.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -201,7 +202,7 @@ struct Refused {
     reason: String,
 }
 
-/// The kind that is wanted; or the last one before a refused one that does not decline.
+/// Returns the kind that is wanted; or the last one before a refused one that does not decline.
 fn choose_for(facts: &Facts, wants: Option<&'static Kind>, refused: Option<&Refused>) -> Choice {
     if let Some((kind, attach)) = wants.and_then(|kind| Some((kind, kind.attach()?))) {
         return Choice {
@@ -279,7 +280,8 @@ impl Named for Attached {
     }
 }
 
-/// Most frames that a router takes from a port at once: of super-packets more would leave the cache.
+/// Most frames that a router takes from a port at once: of super-packets more would leave the
+/// cache.
 const BATCH: usize = 32;
 
 #[cfg(test)]

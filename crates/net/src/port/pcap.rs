@@ -1,19 +1,19 @@
-//! Captures as ports: frames come from one file, and what is sent goes to another.
+//! Captures as ports: frames arrive from one file and are written to another.
 //!
-//! What arrives has the spacing of the file, and what leaves is written with the instant at which it
-//! left, on the same clock: a frame that was recorded at `r` arrives `r` less the origin after the
-//! beginning, and one that leaves an instant later stands in the output that much later.
+//! What arrives has the spacing of the file, and what leaves is written with the instant at which
+//! it left, on the same clock: a frame that was recorded at `r` arrives `r` less the origin after
+//! the beginning, and one that leaves an instant later stands in the output that much later.
 //!
 //! Two speeds. *Recorded*: in real time, each frame when it is its turn, with its exact arrival
-//! ([`Pool::arrival`]) however late the loop wakes up. *Full*: nothing waits. A host whose ports all
-//! are files keeps the time itself then ([`Port::next_arrival`], [`Port::set_time`]), so that the
-//! output is that of an exact router, the same on every machine; beside an interface, frames arrive as
-//! fast as the loop takes them.
+//! ([`Pool::arrival`]) however late the loop wakes up. *Full*: nothing waits. A host whose ports
+//! all are files keeps the time itself then ([`Port::next_arrival`], [`Port::set_time`]), so that
+//! the output is that of an exact router, the same on every machine; beside an interface, frames
+//! arrive as fast as the loop takes them.
 //!
 //! What it cannot do: it sends nothing that it has only a part of. So a capture with cut packets is
-//! refused when it is opened, as are link types other than Ethernet and raw IP, and files with several.
-//! That takes one reading of the file in advance. Super-packets are split when they are written, and
-//! open checksums are completed.
+//! refused when it is opened, as are link types other than Ethernet and raw IP, and files with
+//! several. That takes one reading of the file in advance. Super-packets are split when they are
+//! written, and open checksums are completed.
 
 mod spec;
 
@@ -58,7 +58,7 @@ pub enum PcapError {
         /// The system's answer.
         source: io::Error,
     },
-    /// Writing would destroy what is read.
+    /// Writing would overwrite the input.
     #[error("{} is the input and the output", .0.display())]
     Same(PathBuf),
     /// The input is damaged.
@@ -68,7 +68,7 @@ pub enum PcapError {
         path: PathBuf,
         /// The packet, from 1; 0 for the head of the file.
         packet: u64,
-        /// What is wrong with it.
+        /// The error.
         error: ReadError,
     },
     /// It starts with something else.
@@ -134,7 +134,7 @@ pub enum PcapError {
     Timer(io::Error),
 }
 
-/// What was found in a file that is to be played.
+/// The result of scanning a file before it is played.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     /// Whole packets.
@@ -180,9 +180,9 @@ struct Output {
 }
 
 impl PcapPort {
-    /// Opens the files: the input is read through once, the output is made anew. The time of the
-    /// first packet is now; [`Playback::begin`] changes that. `link` is what frames must start with,
-    /// if that is known; otherwise the input says it, or it is Ethernet.
+    /// Opens the files: scans the input once and creates the output. The time of the first packet
+    /// is now; [`Playback::begin`] changes that. `link` is the header that frames must start with,
+    /// if that is known; otherwise the input determines it, and without packets it is Ethernet.
     ///
     /// # Errors
     /// When a file cannot be opened, or the input holds what cannot be sent.
@@ -239,12 +239,12 @@ impl PcapPort {
         Ok(port)
     }
 
-    /// What was found in the input.
+    /// Returns the result of scanning the input.
     pub const fn scan(&self) -> &Scan {
         &self.scan
     }
 
-    /// What a user should know about the input.
+    /// Returns warnings about the input.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.scan.is_truncated {
@@ -268,7 +268,7 @@ impl PcapPort {
         self.time.unwrap_or_else(|| self.clock.now())
     }
 
-    /// When the next packet arrives.
+    /// Returns when the next packet arrives.
     fn due(&self) -> Option<Time> {
         let input = self.input.as_ref()?;
         let after = input.record.time_ns - self.origin.0;
@@ -315,7 +315,7 @@ impl PcapPort {
                 let time_ns = record.time_ns.max(before);
                 input.record = Record { time_ns, ..record };
             }
-            // What is wrong at the end was told when the file was opened.
+            // A damaged end was reported when the file was opened.
             Ok(None) | Err(_) => self.input = None,
         }
         stored
@@ -354,7 +354,7 @@ impl Port for PcapPort {
             && let Some(due) = self.due()
         {
             if is_flood {
-                // The file waits: nobody is late if it does.
+                // The file can wait: nothing becomes late.
                 if pool.available() == 0 {
                     break;
                 }
@@ -588,7 +588,7 @@ fn store(pool: &mut Pool, bytes: &[u8]) -> Result<Slot, Loss> {
     Ok(slot)
 }
 
-/// Reads a file through: everything that could go wrong on the way is told before.
+/// Reads the whole file, so that everything wrong with it is reported before it is played.
 fn scan(path: &Path) -> Result<Scan, PcapError> {
     let mut reader = open(path)?;
     let (mut scan, mut bytes) = (Scan::default(), Vec::new());

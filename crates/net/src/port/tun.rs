@@ -1,8 +1,9 @@
 //! TUN and TAP devices with offload headers.
 //!
-//! A device whose other side is this process: what the stack routes to it arrives here,
-//! what is sent appears to arrive on it. Works in an unprivileged user namespace. With
-//! `IFF_VNET_HDR` super-packets cross whole. See Documentation/networking/tuntap.rst of Linux.
+//! The other side of such a device is this process: packets that the stack routes to the device
+//! arrive here, and packets sent here appear to arrive on the device. Works in an unprivileged user
+//! namespace. With `IFF_VNET_HDR` super-packets cross whole. See
+//! Documentation/networking/tuntap.rst of Linux.
 #![allow(unsafe_code)]
 
 use super::pool::LARGE_LEN;
@@ -139,8 +140,8 @@ impl TunPort {
 }
 
 impl TunPort {
-    /// Another port on the same device, for another thread: one of the two may receive while the other
-    /// sends.
+    /// Another port on the same device, for another thread: one of the two may receive while the
+    /// other sends.
     ///
     /// # Errors
     /// When the process has too many open files.

@@ -23,11 +23,11 @@ pub(super) struct Ports {
 /// Whose time it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PortTime {
-    /// The machine's, without end.
+    /// The machine's, indefinitely.
     Machine,
     /// The machine's, until the files end.
     Played,
-    /// That of the files, as fast as the machine can.
+    /// That of the files, as fast as possible.
     Files,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn open(
     pool: &mut Pool,
     clock: &Clock,
 ) -> Result<Ports, StartError> {
-    // One lane takes from all ports, and its frames begin alike.
+    // One lane serves all ports, so all frames must start with the same header.
     let mut link: Option<(Link, &PortSpec)> = None;
     for spec in specs {
         let Some(own) = spec.link()? else { continue };
@@ -77,7 +77,7 @@ pub(super) fn open(
     })
 }
 
-/// Lets the recordings among the ports begin together; whose time it is then.
+/// Starts the recordings among the ports together; returns whose time the loop follows.
 fn begin(ports: &mut [Box<dyn Port + Send>], clock: &Clock) -> PortTime {
     let count = ports.len();
     let mut played: Vec<&mut dyn Playback> = ports
@@ -105,5 +105,5 @@ fn begin(ports: &mut [Box<dyn Port + Send>], clock: &Clock) -> PortTime {
     time
 }
 
-/// Before the first packet of a file arrives, the loop runs.
+/// Time for the loop to start before the first packet of a file arrives.
 const LEAD: Span = Span::from_ms(20);
