@@ -314,7 +314,7 @@ pub(crate) fn discard(socket: &impl AsFd, most: usize) -> io::Result<usize> {
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
-/// Returns the control messages of a received message: level, type and payload of each.
+/// The control messages of a received message: level, type and payload of each.
 ///
 /// # Safety
 /// `header` must be as the kernel left it, and its control buffer alive and unchanged for

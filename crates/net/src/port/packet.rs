@@ -410,7 +410,7 @@ impl From<AttachOptions> for PacketOptions {
 pub static KIND: Kind = Kind {
     name: "packet",
     argument: "INTERFACE",
-    doc: "AF_PACKET on an interface that exists",
+    doc: "AF_PACKET on an existing interface",
     super_packets: Some("whole"),
     arrivals: "yes",
     needs: "CAP_NET_RAW",

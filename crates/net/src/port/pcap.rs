@@ -455,7 +455,7 @@ pub static KIND: Kind = Kind {
     argument: "IN:OUT",
     doc: "files",
     super_packets: Some("split when written"),
-    arrivals: "the times of the file",
+    arrivals: "the timestamps of the file",
     needs: "nothing",
     in_user_namespace: true,
     parse: Some(|text| match text.parse::<PcapSpec>() {

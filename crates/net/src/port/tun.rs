@@ -292,7 +292,7 @@ impl AsFd for TunPort {
 pub static TUN: Kind = Kind {
     name: "tun",
     argument: "NAME",
-    doc: "a device of IP packets that the port makes",
+    doc: "a device of IP packets that the port creates",
     super_packets: Some("whole"),
     arrivals: "no",
     needs: "CAP_NET_ADMIN, `/dev/net/tun`",
@@ -304,7 +304,7 @@ pub static TUN: Kind = Kind {
 /// `tap:NAME`.
 pub static TAP: Kind = Kind {
     name: "tap",
-    doc: "a device of Ethernet frames that the port makes",
+    doc: "a device of Ethernet frames that the port creates",
     parse: Some(|name| Ok(device(name, Link::Ethernet, &TAP))),
     role: Role::Device(Link::Ethernet),
     ..TUN

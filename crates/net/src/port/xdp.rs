@@ -598,7 +598,7 @@ impl From<AttachOptions> for XdpOptions {
 pub static KIND: Kind = Kind {
     name: "xdp",
     argument: "INTERFACE",
-    doc: "AF_XDP on an interface that exists",
+    doc: "AF_XDP on an existing interface",
     super_packets: None,
     arrivals: "no",
     needs: "CAP_NET_ADMIN, CAP_BPF",

@@ -36,9 +36,9 @@ impl LostFrame {
     }
 }
 
-/// What one lane has done. `received` frames of its ports are `whole + plain + bypassed + split +
-/// lost(Malformed) + lost(NoExit)`; the `admitted` packets, which segments are too, are `sent +
-/// dropped + held + lost(Blocked)`, unless a link copied some.
+/// What one lane has done. `received` frames of its ports are
+/// `whole + plain + bypassed + split + lost(Malformed) + lost(NoExit)`; the `admitted` packets, which
+/// segments are too, are `sent + dropped + held + lost(Blocked)`, unless a link copied some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
     /// Super-packets that were split, and are gone with that.

@@ -55,8 +55,8 @@ pub trait Queueing {
     /// Returns whether a super-packet that arrives at port `from` at an instant should be split.
     fn splits(&mut self, from: PortNumber, key: &Self::Key, at: Time) -> bool;
 
-    /// Returns whether [`Queueing::fetch`] is worth its cost now: there are more queues than the
-    /// processor's caches hold.
+    /// Whether [`Queueing::fetch`] is worth its cost now: there are more queues than the processor's
+    /// caches hold.
     fn is_wide(&self) -> bool {
         false
     }
@@ -66,8 +66,8 @@ pub trait Queueing {
         let _ = (key, flow);
     }
 
-    /// Fetches the memory that the expected packets need, for all of them at one time. Changes
-    /// nothing that a packet could show.
+    /// Fetches the memory that the expected packets need, for all of them at one time. Changes nothing
+    /// that a packet could show.
     fn fetch(&mut self) {}
 
     /// Takes a packet that arrived at `cx.now`. It comes out of [`Queueing::poll`] or goes to the

@@ -302,8 +302,8 @@ impl Router {
         }
     }
 
-    /// Reloads the configuration, whole or not at all, and rereads the interfaces' addresses.
-    /// Queued packets stay.
+    /// Takes the configuration in again, whole or not at all, and reads the interfaces' addresses
+    /// again. Packets inside stay.
     ///
     /// # Errors
     /// [`ReloadError`]; the old configuration goes on.
@@ -371,8 +371,8 @@ fn check_ports(ports: &[PortSpec]) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The ports' interfaces with the addresses that they have now. One whose addresses cannot be read
-/// is gone, or has none.
+/// The ports' interfaces with the addresses that they have now. One whose addresses cannot be read is
+/// gone, or has none.
 fn interfaces(names: &[String], namespace: &Namespace) -> Vec<Interface> {
     let mut links = namespace.links().ok();
     let mut addresses = |name: &str| {

@@ -84,7 +84,7 @@ impl Queueing for Ruled {
     }
 
     fn expect(&mut self, key: Headers, flow: u32) {
-        // The rules determine which of the two passes leads into a pipe.
+        // Which of the two passes leads into a pipe, the rules know.
         let second = self.firewall.second_pass(&key);
         self.coming.push((key, flow));
         self.coming.extend(second.map(|headers| (headers, flow)));
