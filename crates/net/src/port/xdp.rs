@@ -578,12 +578,6 @@ impl Port for XdpPort {
     }
 }
 
-impl AsFd for XdpPort {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
-    }
-}
-
 impl From<AttachOptions> for XdpOptions {
     fn from(options: AttachOptions) -> XdpOptions {
         let default = XdpOptions::default();
@@ -673,6 +667,12 @@ impl Attach for Sockets {
         let options = options.into();
         let (receives, sends) = XdpPort::open_halves(namespace, interface, into, from, options)?;
         Ok([Box::new(receives), Box::new(sends)])
+    }
+}
+
+impl AsFd for XdpPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 
