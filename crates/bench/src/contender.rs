@@ -1,6 +1,7 @@
 //! The ways of forwarding that are measured beside each other.
 
 use std::os::fd::AsFd;
+use std::sync::LazyLock;
 use std::thread::JoinHandle;
 
 use sluice_core::link::PipeParams;
@@ -10,17 +11,19 @@ use sluice_core::{Rng, Span, Stop};
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::Offloads;
+use sluice_net::port::choose::AttachOptions;
 use sluice_net::port::nfqueue::{Hook, NfqueueOptions, Traffic};
 use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::registry::{KINDS, Kind, Role};
 use sluice_net::port::tun::TunError;
-use sluice_net::port::xdp::XdpOptions;
 use sluice_net::port::{
     Counters, Interest, NfqueuePort, PacketPort, Pool, PoolSize, Port, Spin, TunPort, Waiter,
-    Warmth, Watch, XdpPort,
+    Warmth, Watch,
 };
 use sluice_router::forward::{
     Forwarder, LaneCounts, LaneOptions, Lateness, Piped, PortNumber, Queueing,
 };
+use sluice_wire::frame::Link;
 
 use super::network::Network;
 use super::{BenchError, Plan};
@@ -37,8 +40,8 @@ pub enum Contender {
     RawSocket,
     /// Sluice.
     Sluice {
-        /// How packets come to it.
-        carrier: Carrier,
+        /// The kind of its ports.
+        kind: &'static Kind,
         /// What queues them; its rate limits nothing.
         queue: &'static str,
         /// One for both directions, or one for each.
@@ -46,45 +49,27 @@ pub enum Contender {
     },
 }
 
-/// How packets come to Sluice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
-    /// AF_PACKET sockets on the router's veth ends.
-    Packet,
-    /// TUN devices in the hosts.
-    Tun,
-    /// AF_XDP sockets on the router's veth ends.
-    Xdp,
-    /// NFQUEUE, on what the kernel forwards: headers only.
-    Nfqueue,
-}
-
-/// All of them, in the order of the tables. Kernel forwarding is the first.
-pub const CONTENDERS: &[Contender] = &[
-    Contender::Kernel,
-    Contender::Bridge,
-    Contender::RawSocket,
-    sluice(Carrier::Packet, "fifo", 1),
-    sluice(Carrier::Packet, "fq_codel", 1),
-    sluice(Carrier::Packet, "fq_codel", 2),
-    sluice(Carrier::Tun, "fifo", 1),
-    sluice(Carrier::Tun, "fq_codel", 1),
-    sluice(Carrier::Tun, "fq_codel", 2),
-    sluice(Carrier::Nfqueue, "fifo", 1),
-    sluice(Carrier::Nfqueue, "fq_codel", 1),
-    sluice(Carrier::Nfqueue, "fq_codel", 2),
-    sluice(Carrier::Xdp, "fifo", 1),
-    sluice(Carrier::Xdp, "fq_codel", 1),
-    sluice(Carrier::Xdp, "fq_codel", 2),
-];
-
-const fn sluice(carrier: Carrier, queue: &'static str, workers: usize) -> Contender {
-    Contender::Sluice {
-        carrier,
-        queue,
-        workers,
-    }
-}
+/// All of them, in the order of the tables: kernel forwarding first, and every kind of port of the
+/// registry that takes packets of hosts.
+pub static CONTENDERS: LazyLock<Vec<Contender>> = LazyLock::new(|| {
+    let sluice = |kind| {
+        [("fifo", 1), ("fq_codel", 1), ("fq_codel", 2)].map(|(queue, workers)| Contender::Sluice {
+            kind,
+            queue,
+            workers,
+        })
+    };
+    let is_measured = |kind: &&'static Kind| match kind.role {
+        Role::Interface(_) | Role::Device(Link::Ip) | Role::Queue => true,
+        // What differs from TUN is a header; files are no hosts.
+        Role::Device(Link::Ethernet) | Role::Files => false,
+    };
+    let kinds = KINDS.iter().copied().filter(is_measured);
+    [Contender::Kernel, Contender::Bridge, Contender::RawSocket]
+        .into_iter()
+        .chain(kinds.flat_map(sluice))
+        .collect()
+});
 
 impl Contender {
     /// Its name in tables: what carries packets, and what queues them.
@@ -94,26 +79,21 @@ impl Contender {
             Contender::Bridge => "bridge".to_owned(),
             Contender::RawSocket => "raw socket".to_owned(),
             Contender::Sluice {
-                carrier,
+                kind,
                 queue,
                 workers: 1,
-            } => format!("{} {queue}", carrier.name()),
-            Contender::Sluice {
-                carrier, workers, ..
-            } => format!("{} x{workers}", carrier.name()),
+            } => format!("{} {queue}", kind.name),
+            Contender::Sluice { kind, workers, .. } => format!("{} x{workers}", kind.name),
         }
     }
 
     /// Whether it can carry super-packets.
-    pub const fn has_offloads(self) -> bool {
-        !matches!(
-            self,
-            Contender::RawSocket
-                | Contender::Sluice {
-                    carrier: Carrier::Xdp,
-                    ..
-                }
-        )
+    pub fn has_offloads(self) -> bool {
+        match self {
+            Contender::Kernel | Contender::Bridge => true,
+            Contender::RawSocket => false,
+            Contender::Sluice { kind, .. } => kind.super_packets.is_some(),
+        }
     }
 
     /// Makes a network in which this forwards.
@@ -140,17 +120,17 @@ impl Contender {
                 (network, forwarding)
             }
             Contender::Sluice {
-                carrier,
+                kind,
                 queue,
                 workers: 1,
             } => {
                 let clock = Clock::start();
                 let mut pool = Pool::new(POOL)?;
-                let (network, ports) = carrier.connect(wanted, offloads, &mut pool)?;
+                let (network, ports) = connect(kind, wanted, offloads, &mut pool)?;
                 let pipes = Pipes {
                     up: PipeParams::default(),
                     queue,
-                    exits: carrier.exits(),
+                    exits: exits(kind),
                     spin: plan.spin,
                     real_time: plan.real_time,
                     core: plan.core(0),
@@ -158,8 +138,8 @@ impl Contender {
                 let forwarding = Forwarding::Sluice(Loop::start(pipes, ports, pool, clock)?);
                 (network, forwarding)
             }
-            Contender::Sluice { carrier, queue, .. } => {
-                let (network, ways) = carrier.connect_each_way(wanted, offloads)?;
+            Contender::Sluice { kind, queue, .. } => {
+                let (network, ways) = connect_each_way(kind, wanted, offloads)?;
                 let stop = Stop::new();
                 let threads = ways.into_iter().enumerate().map(|(worker, way)| {
                     let (own, stop) = (plan.clone(), stop.clone());
@@ -185,122 +165,89 @@ impl Contender {
     }
 }
 
-impl Carrier {
-    /// The carrier as one word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Carrier::Packet => "packet",
-            Carrier::Tun => "tun",
-            Carrier::Xdp => "xdp",
-            Carrier::Nfqueue => "nfqueue",
+/// Where what arrives at each port leaves. Packets of a queue of the kernel's go back to it.
+const fn exits(kind: &Kind) -> [PortNumber; 2] {
+    match kind.role {
+        Role::Queue => [0, 1],
+        Role::Interface(_) | Role::Device(_) | Role::Files => [1, 0],
+    }
+}
+
+/// Makes a network with two ports of a kind in it.
+fn connect(
+    kind: &'static Kind,
+    wanted: Offloads,
+    offloads: bool,
+    pool: &mut Pool,
+) -> Result<(Network, Ports), BenchError> {
+    match kind.role {
+        Role::Interface(attach) => {
+            let network = Network::with_veths(wanted)?;
+            let options = attach_options(offloads);
+            let mut open = |name| -> Result<Box<dyn Port + Send>, BenchError> {
+                Ok(attach.open(&network.router, name, pool, options)?.0)
+            };
+            let ports = [open("r2")?, open("r3")?];
+            Ok((network, ports))
+        }
+        Role::Device(_) | Role::Files => {
+            let (network, ports) = Network::with_tuns(offloads)?;
+            Ok((network, ports.map(|port| Box::new(port) as _)))
+        }
+        Role::Queue => {
+            let (network, ports) = queues_of_the_kernel(wanted)?;
+            Ok((network, ports.map(|port| Box::new(port) as _)))
         }
     }
+}
 
-    /// Where what arrives at each port leaves. Packets of a queue of the kernel's go back to it.
-    const fn exits(self) -> [PortNumber; 2] {
-        match self {
-            Carrier::Nfqueue => [0, 1],
-            _ => [1, 0],
+/// As [`connect`], for a worker per direction.
+fn connect_each_way(
+    kind: &'static Kind,
+    wanted: Offloads,
+    offloads: bool,
+) -> Result<(Network, [Way; 2]), BenchError> {
+    let way = |ports, pool, to| Way { ports, pool, to };
+    let (mut up, mut down) = Pool::pair(POOL)?;
+    match kind.role {
+        Role::Interface(attach) => {
+            let network = Network::with_veths(wanted)?;
+            let (router, options) = (&network.router, attach_options(offloads));
+            let [from_h2, to_h2] = attach.open_halves(router, "r2", &mut up, &down, options)?;
+            let [from_h3, to_h3] = attach.open_halves(router, "r3", &mut down, &up, options)?;
+            let ways = [
+                way(vec![from_h2, to_h3], up, 1),
+                way(vec![from_h3, to_h2], down, 1),
+            ];
+            Ok((network, ways))
+        }
+        Role::Device(_) | Role::Files => {
+            let (network, [h2, h3]) = Network::with_tuns(offloads)?;
+            let into = |from: &TunPort| -> Result<Box<dyn Port + Send>, BenchError> {
+                Ok(Box::new(from.try_clone().map_err(TunError::Open)?))
+            };
+            let (to_h2, to_h3) = (into(&h2)?, into(&h3)?);
+            let ways = [
+                way(vec![Box::new(h2), to_h3], up, 1),
+                way(vec![Box::new(h3), to_h2], down, 1),
+            ];
+            Ok((network, ways))
+        }
+        Role::Queue => {
+            let (network, [to_h3, to_h2]) = queues_of_the_kernel(wanted)?;
+            let ways = [
+                way(vec![Box::new(to_h3)], up, 0),
+                way(vec![Box::new(to_h2)], down, 0),
+            ];
+            Ok((network, ways))
         }
     }
+}
 
-    fn connect(
-        self,
-        wanted: Offloads,
-        offloads: bool,
-        pool: &mut Pool,
-    ) -> Result<(Network, Ports), BenchError> {
-        match self {
-            Carrier::Packet => {
-                let network = Network::with_veths(wanted)?;
-                let ports = packet_ports(&network, offloads, None)?;
-                Ok((network, ports))
-            }
-            Carrier::Tun => {
-                let (network, ports) = Network::with_tuns(offloads)?;
-                Ok((network, ports.map(|port| Box::new(port) as _)))
-            }
-            Carrier::Xdp => {
-                let network = Network::with_veths(wanted)?;
-                let mut open = |name| -> Result<Box<dyn Port + Send>, BenchError> {
-                    let options = XdpOptions::default();
-                    Ok(Box::new(XdpPort::open(
-                        &network.router,
-                        name,
-                        pool,
-                        options,
-                    )?))
-                };
-                let ports = [open("r2")?, open("r3")?];
-                Ok((network, ports))
-            }
-            Carrier::Nfqueue => {
-                let (network, ports) = queues_of_the_kernel(wanted)?;
-                Ok((network, ports.map(|port| Box::new(port) as _)))
-            }
-        }
-    }
-
-    /// As [`Carrier::connect`], for a worker per direction.
-    fn connect_each_way(
-        self,
-        wanted: Offloads,
-        offloads: bool,
-    ) -> Result<(Network, [Way; 2]), BenchError> {
-        let way = |ports, pool, to| Way { ports, pool, to };
-        let (mut up, mut down) = Pool::pair(POOL)?;
-        match self {
-            Carrier::Packet => {
-                let network = Network::with_veths(wanted)?;
-                let open = |name, receives| -> Result<Box<dyn Port + Send>, BenchError> {
-                    let options = PacketOptions {
-                        offloads,
-                        receives,
-                        ..PacketOptions::default()
-                    };
-                    Ok(Box::new(PacketPort::open(&network.router, name, options)?))
-                };
-                let ports = [
-                    vec![open("r2", true)?, open("r3", false)?],
-                    vec![open("r3", true)?, open("r2", false)?],
-                ];
-                let [ports_up, ports_down] = ports;
-                let ways = [way(ports_up, up, 1), way(ports_down, down, 1)];
-                Ok((network, ways))
-            }
-            Carrier::Tun => {
-                let (network, [h2, h3]) = Network::with_tuns(offloads)?;
-                let into = |from: &TunPort| -> Result<Box<dyn Port + Send>, BenchError> {
-                    Ok(Box::new(from.try_clone().map_err(TunError::Open)?))
-                };
-                let (to_h2, to_h3) = (into(&h2)?, into(&h3)?);
-                let ways = [
-                    way(vec![Box::new(h2), to_h3], up, 1),
-                    way(vec![Box::new(h3), to_h2], down, 1),
-                ];
-                Ok((network, ways))
-            }
-            Carrier::Xdp => {
-                let network = Network::with_veths(wanted)?;
-                let router = &network.router;
-                let options = XdpOptions::default();
-                let (from_h2, to_h2) = XdpPort::open_halves(router, "r2", &mut up, &down, options)?;
-                let (from_h3, to_h3) = XdpPort::open_halves(router, "r3", &mut down, &up, options)?;
-                let ways = [
-                    way(vec![Box::new(from_h2), Box::new(to_h3)], up, 1),
-                    way(vec![Box::new(from_h3), Box::new(to_h2)], down, 1),
-                ];
-                Ok((network, ways))
-            }
-            Carrier::Nfqueue => {
-                let (network, [to_h3, to_h2]) = queues_of_the_kernel(wanted)?;
-                let ways = [
-                    way(vec![Box::new(to_h3)], up, 0),
-                    way(vec![Box::new(to_h2)], down, 0),
-                ];
-                Ok((network, ways))
-            }
-        }
+fn attach_options(offloads: bool) -> AttachOptions {
+    AttachOptions {
+        offloads,
+        ..AttachOptions::default()
     }
 }
 

@@ -26,7 +26,7 @@ mod time;
 mod traffic;
 
 pub use chart::{png, svg};
-pub use contender::{CONTENDERS, Carrier, Contender};
+pub use contender::{CONTENDERS, Contender};
 pub use figures::{Better, Cell, Figures, METRICS, Metric};
 pub use idle::{IdleFigures, Rest};
 pub use shaped::{Accounts, overload};
@@ -40,8 +40,7 @@ use sluice_net::namespace::{LinkError, NamespaceError, OffloadError, Privilege, 
 use sluice_net::port::nfqueue::NfqueueError;
 use sluice_net::port::packet::PacketError;
 use sluice_net::port::tun::TunError;
-use sluice_net::port::xdp::XdpError;
-use sluice_net::port::{PoolError, Spin};
+use sluice_net::port::{OpenError, PoolError, Spin};
 
 /// A part of the bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -175,9 +174,9 @@ pub enum BenchError {
     /// A TUN device.
     #[error(transparent)]
     Tun(#[from] TunError),
-    /// An AF_XDP port.
+    /// A port on an interface.
     #[error(transparent)]
-    Xdp(#[from] XdpError),
+    Attach(#[from] OpenError),
     /// A queue of the kernel's.
     #[error(transparent)]
     Nfqueue(#[from] NfqueueError),

@@ -194,7 +194,7 @@ fn table(figures: &Figures, metrics: &[Metric]) -> String {
         out.push_str(text.trim_end());
         out.push('\n');
     }
-    for contender in CONTENDERS {
+    for contender in CONTENDERS.iter() {
         let name = contender.name();
         let Some(row) = figures.path.get(&name) else {
             continue;

@@ -6,27 +6,27 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Rate, Span};
-use sluice_net::port::{PoolSize, Spin};
+use sluice_net::port::{PoolSize, PortSpec, Spin, registry};
 use sluice_router::control::{Refused, Remark, default_socket};
 use sluice_router::process::{
-    self, ConfigError, POOL, PortKind, PortSpec, Router, Settings, StartError, Status, StatusAsked,
+    self, ConfigError, POOL, Router, Settings, StartError, Status, StatusAsked,
 };
 
 /// What to route, and how.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Its ports, in pairs, each a transparent bridge: eth0 (or packet:eth0, xdp:eth0); tun:NAME or
-    /// tap:NAME, which are made; pcap:IN:OUT, files (docs/ports.md)
-    #[arg(value_name = "PORT", required_unless_present = "check")]
+    #[arg(value_name = "PORT", required_unless_present = "check", help = ports_help())]
     ports: Vec<PortSpec>,
-    /// How interfaces are attached to that say nothing themselves; what is chosen is told, and why
-    #[arg(long, value_enum, default_value_t = PortWord::Auto)]
-    port: PortWord,
+    /// How to attach to interfaces that are named without a kind; what is chosen is reported, with
+    /// the reason
+    #[arg(long, value_name = "KIND", default_value = registry::AUTO, value_parser = port_words())]
+    port: String,
     /// Commands to start with, one per line as for `sluice ipfw`; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -87,15 +87,21 @@ enum SpinWord {
     Always,
 }
 
-/// The words for how an interface is attached to.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum PortWord {
-    /// What serves it best: lets super-packets through where there are any
-    Auto,
-    /// Packet sockets (AF_PACKET): every interface, super-packets too
-    Packet,
-    /// AF_XDP: fastest for single packets; not with offloads or large MTUs
-    Xdp,
+/// What may stand for PORT, from the registry of ports.
+fn ports_help() -> String {
+    format!(
+        "Its ports, in pairs, each a transparent bridge: an interface such as eth0, or one of {} \
+         (docs/ports.md)",
+        registry::synopsis()
+    )
+}
+
+/// The kinds of port that attach to an interface, from the registry of ports.
+fn port_words() -> PossibleValuesParser {
+    let auto = PossibleValue::new(registry::AUTO)
+        .help("What serves it best: lets super-packets through where there are any");
+    let kinds = registry::attaching().map(|(kind, _)| PossibleValue::new(kind.name).help(kind.doc));
+    PossibleValuesParser::new(std::iter::once(auto).chain(kinds))
 }
 
 /// Why nothing is routed.
@@ -130,18 +136,13 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         warn(path, &remarks);
         return Ok(ExitCode::SUCCESS);
     }
-    let wanted = match args.port {
-        PortWord::Auto => PortKind::Auto,
-        PortWord::Packet => PortKind::Packet,
-        PortWord::Xdp => PortKind::Xdp,
-    };
-    let ports = args.ports.iter().map(|port| match port.kind {
-        PortKind::Auto => PortSpec {
-            kind: wanted,
-            name: port.name.clone(),
-        },
-        _ => port.clone(),
-    });
+    let ports = args
+        .ports
+        .iter()
+        .map(|port| match registry::kind(&args.port) {
+            Some(kind) => port.clone().or_kind(kind),
+            None => port.clone(),
+        });
     let settings = Settings {
         ports: ports.collect(),
         namespace: args.netns.as_ref().map(|name| namespace(name)),

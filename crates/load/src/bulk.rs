@@ -1,9 +1,11 @@
 //! Several bulk transfers between two hosts, all of them served by one thread on each.
 //!
-//! So do the field's load generators (iperf3 up to 3.15, netperf): a host has one core for its traffic, and what
-//! is measured is the path between the hosts and not how many cores their programs use. Each thread waits
-//! until some of its connections are ready, and gives every one of those one block of 128 KiB, a real copy
-//! both ways. [`TcpFlow`](crate::tcp::TcpFlow) is for flows that have a thread, a start and samples of their own.
+//! Load generators such as iperf3 (up to 3.15) and netperf work alike: a host has one core for its
+//! traffic, and the measurement is of the path between the hosts, not of the number of cores that
+//! their programs use. Each thread waits until some of its connections are ready, and serves each
+//! of these with one block of 128 KiB, really copied in both directions.
+//! [`TcpFlow`](crate::tcp::TcpFlow) is for flows that have a thread, a start and samples of their
+//! own.
 
 use crate::tcp::{Client, Ecn, Goodput, connect, is_transient, listening};
 use crate::{
@@ -39,13 +41,13 @@ pub struct Bulk {
     pub goodput_interval: Span,
 }
 
-/// What the transfers did.
+/// The result of the transfers.
 #[derive(Clone, Debug, Default)]
 pub struct BulkReport {
-    /// For each, what had reached the receiver's TCP over time; the last entry is the end. Not what its
-    /// application had read, which may be milliseconds behind on a busy machine.
+    /// For each, what had reached the receiver's TCP over time; the last entry is the end. Not what
+    /// its application had read, which may be milliseconds behind on a busy machine.
     pub goodput: Vec<Vec<Goodput>>,
-    /// Why connections broke, when neither side meant it to.
+    /// Why connections broke unexpectedly.
     pub broken: Vec<String>,
 }
 
@@ -157,13 +159,13 @@ impl Bulk {
             });
         }
         for socket in &sockets {
-            // Closing then sends a RST and forgets what was not sent.
+            // Closing then sends a RST and discards unsent data.
             let _ = socket.set_linger(Some(Duration::ZERO));
         }
         Ok(broken)
     }
 
-    /// Receives until the sender has gone; what came when, for each connection.
+    /// Receives until the sender has gone. Returns what came when, for each connection.
     fn receive(
         &self,
         listener: &Socket,

@@ -1,14 +1,13 @@
-//! The end hosts of a live experiment: real kernel TCP, UDP and ICMP.
+//! Live end hosts and their traffic: the kernel's TCP, UDP and ICMP.
 //!
-//! Each source runs in a given [`Namespace`] on threads of its own, with
-//! every instant on the shared [`Clock`]. It starts with a `start` function that refuses
-//! what cannot work before anything runs, and gives a [`Running`]; stopping and joining that
-//! gives a plain report with its samples.
+//! Each source runs in a given [`Namespace`] on threads of its own; all its times are on the shared
+//! [`Clock`]. Its `start` function refuses impossible settings before anything runs, and returns a
+//! [`Running`]; stopping and joining that returns a plain report with samples.
 //!
-//! Delays end at the kernel's own receive timestamps. The kernel switches these on in the
-//! background when the first socket asks for them, which took more than 10 ms on a busy machine
-//! and never 100: let measurements begin 100 ms after their `start` call. What arrives unstamped before is
-//! counted as such and has no delay, rather than a wrong one.
+//! Delays end at the kernel's own receive timestamps. The kernel enables these in the background
+//! when the first socket requests them, which takes up to 100 ms on a busy machine: let
+//! measurements begin 100 ms after their `start` call. Packets that arrive unstamped before that
+//! are counted as such and have no delay, rather than a wrong one.
 
 pub mod bulk;
 pub mod ping;
@@ -37,7 +36,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Whether packets between these ends, either way, belong to it.
+    /// Returns whether packets between these ends, either way, belong to it.
     pub fn matches(&self, protocol: u8, source: SocketAddr, destination: SocketAddr) -> bool {
         let is_end = |own: SocketAddr, end: SocketAddr| {
             own.ip() == end.ip() && (own.port() == 0 || own.port() == end.port())
@@ -64,7 +63,7 @@ pub enum TrafficError {
     /// The kernel has no such congestion control.
     #[error("the kernel has no congestion control {name:?}; it has {}", .available.join(", "))]
     CongestionControl {
-        /// What was asked for.
+        /// The requested value.
         name: String,
         /// What there is.
         available: Vec<String>,
@@ -72,7 +71,7 @@ pub enum TrafficError {
     /// A packet size that cannot carry what the measurement needs, or that IP cannot carry.
     #[error("packet payload of {size} bytes is outside {least} to {most}")]
     Size {
-        /// What was asked for.
+        /// The requested value.
         size: usize,
         /// The least that works.
         least: usize,
@@ -84,7 +83,7 @@ pub enum TrafficError {
     Field {
         /// "dscp" or "ecn".
         field: &'static str,
-        /// What was asked for.
+        /// The requested value.
         value: u8,
         /// The largest value.
         most: u8,
@@ -113,7 +112,7 @@ pub enum TrafficError {
 }
 
 impl<R> Running<R> {
-    /// What its packets look like.
+    /// Returns how its packets are identified.
     pub fn identity(&self) -> Identity {
         self.identity
     }
@@ -123,12 +122,12 @@ impl<R> Running<R> {
         self.stop.stop();
     }
 
-    /// Whether it has ended by itself or by request.
+    /// Returns whether it has ended by itself or by request.
     pub fn is_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire)
     }
 
-    /// Waits for the end; what was measured.
+    /// Waits for the end. Returns what was measured.
     ///
     /// # Errors
     /// When the kernel refused something on the way.
@@ -137,7 +136,7 @@ impl<R> Running<R> {
     }
 }
 
-/// What the threads of one source share.
+/// The state that the threads of one source share.
 #[derive(Clone)]
 struct Context {
     clock: Clock,
@@ -163,7 +162,7 @@ impl Context {
         }
     }
 
-    /// Sleeps until `time`, looking at the stop flag now and then; whether it was reached.
+    /// Sleeps until `time`, looking at the stop flag now and then. Returns whether it was reached.
     fn sleep_until(&self, time: Time) -> bool {
         loop {
             if self.stop.is_stopped() {
@@ -187,7 +186,7 @@ struct Side<'a, W> {
     work: W,
 }
 
-/// Starts the two threads of a flow, which end together: the sink is told when the source has ended.
+/// Starts the two threads of a flow. The sink ends after the source, whose end it sees in a flag.
 fn start_pair<S, K, R>(
     identity: Identity,
     stop: &Stop,

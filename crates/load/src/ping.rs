@@ -1,9 +1,9 @@
 //! Echo requests that the far kernel answers.
 //!
-//! Requests leave at exact intervals. The reply's arrival is the kernel's own timestamp, so
-//! the round trip is not lengthened by this process waking up; a raw socket at the far end
-//! sees every request too and gives the one-way delay, since both ends share a clock.
-//! See RFC 792 and RFC 4443 section 4.
+//! Requests leave at exact intervals. The reply's arrival is the kernel's own timestamp, so the
+//! round trip does not include this process's wake-up; a raw socket at the far end also receives
+//! every request, which gives the one-way delay, since both ends share a clock. See RFC 792 and RFC
+//! 4443 section 4.
 
 use crate::tcp::set_traffic_class;
 use crate::udp::{Order, Seen, words};
@@ -55,8 +55,8 @@ pub enum Protocol {
     /// An ICMP echo request, which the far kernel answers.
     #[default]
     Icmp,
-    /// A UDP datagram, which a thread at the far end answers; what it takes to wake up is part of
-    /// the round trip, and not of the way there.
+    /// A UDP datagram, which a thread at the far end answers. The thread's wake-up time is part of
+    /// the round trip, but not of the forward delay.
     Udp,
 }
 
@@ -189,7 +189,7 @@ impl Ping {
             source: SocketAddr::new(self.source, id),
             destination: SocketAddr::new(self.destination, id),
         };
-        let carrier = Carrier::Icmp { id, is_v4 };
+        let encoding = Encoding::Icmp { id, is_v4 };
         let granted = observer
             .recv_buffer_size()
             .map_err(far.error("read the size of a buffer"))?;
@@ -197,12 +197,12 @@ impl Ping {
         let source = Side {
             namespace: from,
             name: "ping",
-            work: move || ping.run(&sender, timed, carrier, &near),
+            work: move || ping.run(&sender, timed, encoding, &near),
         };
         let sink = Side {
             namespace: to,
             name: "ping-observe",
-            work: move |done: &AtomicBool| observe(&observer, observed, carrier, rest, &far, done),
+            work: move |done: &AtomicBool| observe(&observer, observed, encoding, rest, &far, done),
         };
         start_pair(identity, stop, source, sink, merge)
     }
@@ -249,21 +249,22 @@ impl Ping {
         let source = Side {
             namespace: from,
             name: "ping",
-            work: move || ping.run(&sender, timed, Carrier::Udp, &near),
+            work: move || ping.run(&sender, timed, Encoding::Udp, &near),
         };
         let sink = Side {
             namespace: to,
             name: "ping-answer",
             work: move |done: &AtomicBool| {
-                let carrier = Carrier::Udp;
-                observe(&answerer, answered, carrier, Span::ZERO, &far, done)
+                let encoding = Encoding::Udp;
+                observe(&answerer, answered, encoding, Span::ZERO, &far, done)
             },
         };
         start_pair(identity, stop, source, sink, merge)
     }
 
-    /// How long stamped requests may wait to be read at the far end, where a buffer of `granted` bytes takes
-    /// those of all series to that host: not at all if it is not as large as it should be.
+    /// Returns how long stamped requests may wait to be read at the far end, where a buffer of
+    /// `granted` bytes holds the requests of all series to that host: zero if the buffer is smaller
+    /// than requested.
     fn rest(&self, granted: usize) -> Span {
         if granted < RECEIVE_BUFFER {
             return Span::ZERO;
@@ -278,7 +279,7 @@ impl Ping {
         self.start.saturating_add(Span::from_ns(after))
     }
 
-    /// Whether a request `number`, due at `due`, belongs to the series.
+    /// Returns whether a request `number`, due at `due`, belongs to the series.
     fn has(&self, number: u64, due: Time) -> bool {
         self.count.is_none_or(|count| number < count) && self.stop.is_none_or(|stop| due < stop)
     }
@@ -287,15 +288,15 @@ impl Ping {
         &self,
         socket: &Socket,
         mut timed: TimedReceiver,
-        carrier: Carrier,
+        encoding: Encoding,
         context: &Context,
     ) -> Result<PingReport, TrafficError> {
         precise_wakeups();
         let mut report = PingReport::default();
-        if let Carrier::Icmp { id, .. } = carrier {
+        if let Encoding::Icmp { id, .. } = encoding {
             report.id = id;
         }
-        let mut packet = vec![0u8; carrier.header_len() + self.payload];
+        let mut packet = vec![0u8; encoding.header_len() + self.payload];
         let mut seen = Seen::default();
         let mut end = None;
         loop {
@@ -307,7 +308,7 @@ impl Ping {
                 let near = Time::from_ns(due.as_ns().saturating_sub(self.spin.as_ns()));
                 if now >= near {
                     let now = context.clock.sleep_until(due, self.spin);
-                    carrier.fill(&mut packet, number, now);
+                    encoding.fill(&mut packet, number, now);
                     report.refused += u64::from(socket.send(&packet).is_err());
                     report.samples.push(PingSample {
                         sequence: number,
@@ -329,7 +330,7 @@ impl Ping {
                 continue;
             }
             let take = |bytes: &[u8], arrival: Arrival| {
-                let Some(sequence) = carrier.number(bytes) else {
+                let Some(sequence) = encoding.number(bytes) else {
                     return;
                 };
                 let Some(sample) = report.samples.get_mut(sequence as usize) else {
@@ -354,43 +355,43 @@ impl Ping {
 
 /// What carries a request.
 #[derive(Clone, Copy)]
-enum Carrier {
+enum Encoding {
     Icmp { id: u16, is_v4: bool },
     Udp,
 }
 
-impl Carrier {
+impl Encoding {
     /// Bytes that we write in front of the payload.
     const fn header_len(self) -> usize {
         match self {
-            Carrier::Icmp { .. } => ICMP_HEADER_LEN,
-            Carrier::Udp => 0,
+            Encoding::Icmp { .. } => ICMP_HEADER_LEN,
+            Encoding::Udp => 0,
         }
     }
 
     fn fill(self, packet: &mut [u8], number: u64, now: Time) {
         match self {
-            Carrier::Icmp { id, is_v4 } => fill(packet, id, number, now, is_v4),
-            Carrier::Udp => fill_payload(packet, number, now),
+            Encoding::Icmp { id, is_v4 } => fill(packet, id, number, now, is_v4),
+            Encoding::Udp => fill_payload(packet, number, now),
         }
     }
 
-    /// The number of one of our messages.
+    /// Returns the number of one of our messages.
     fn number(self, bytes: &[u8]) -> Option<u64> {
         match self {
-            Carrier::Icmp { id, is_v4 } => echo(bytes, id, is_v4),
-            Carrier::Udp => payload_number(bytes),
+            Encoding::Icmp { id, is_v4 } => echo(bytes, id, is_v4),
+            Encoding::Udp => payload_number(bytes),
         }
     }
 }
 
 /// Notes when requests reached the far end, number and instant, and answers those that no kernel
-/// answers. Others are read after a `rest`, all that have come: a thread that woke up for each would do so
-/// before the kernel replies, and the round trip would be longer by what that takes.
+/// answers. Others are read after a `rest`, all that have come: a thread that woke up for each
+/// would do so before the kernel replies, and the round trip would be longer by what that takes.
 fn observe(
     socket: &Socket,
     mut timed: TimedReceiver,
-    carrier: Carrier,
+    encoding: Encoding,
     rest: Span,
     context: &Context,
     sender_done: &AtomicBool,
@@ -403,9 +404,9 @@ fn observe(
         let waits = !is_done && rest == Span::ZERO;
         if readable(socket, if waits { STOP_CHECK } else { Span::ZERO }) {
             let take = |bytes: &[u8], arrival: Arrival| {
-                if let Some(sequence) = carrier.number(bytes) {
+                if let Some(sequence) = encoding.number(bytes) {
                     arrivals.push((sequence, arrival.time));
-                    if let Carrier::Udp = carrier {
+                    if let Encoding::Udp = encoding {
                         // As long as the request, also beyond the bytes that were kept.
                         let mut answer = bytes.to_vec();
                         answer.resize(arrival.length, 0);
@@ -475,7 +476,7 @@ fn readable(socket: &Socket, timeout: Span) -> bool {
     poll(&mut polls, Some(Duration::from_nanos(timeout.as_ns()))) > 0
 }
 
-/// Writes an echo request: header, then what it is, its number, its instant.
+/// Writes an echo request: header, then type, number and time of sending.
 fn fill(packet: &mut [u8], id: u16, number: u64, now: Time, is_v4: bool) {
     packet[0] = if is_v4 { 8 } else { 128 };
     packet[1..4].fill(0);
@@ -509,7 +510,7 @@ fn udp_socket(address: IpAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// The number of one of our echo messages.
+/// Returns the number of one of our echo messages.
 fn echo(bytes: &[u8], id: u16, is_v4: bool) -> Option<u64> {
     // raw(7): IPv4 sockets receive the IP header too, ipv6 ones do not.
     let icmp = if is_v4 {
@@ -559,14 +560,15 @@ fn socket(address: IpAddr, kind: u8) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// For the messages of all series of a host, which each socket sees; rmem_max may allow a tenth of it.
+/// For the messages of all series of a host, which each socket sees; rmem_max may allow a tenth of
+/// it.
 const RECEIVE_BUFFER: usize = 4 << 20;
 /// What one series may leave unread.
 const UNREAD_BYTES: usize = 50_000;
-/// What the kernel needs beside a request.
+/// The kernel's overhead for each request.
 const UNREAD_OVERHEAD: usize = 1_000;
 
-/// Bytes of payload that a request needs: what it is, its number, its instant.
+/// Least payload of a request: type, number and time of sending.
 pub const LEAST_PAYLOAD: usize = 24;
 
 const ICMP_HEADER_LEN: usize = 8;

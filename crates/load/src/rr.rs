@@ -1,7 +1,8 @@
-//! Requests and responses over one TCP connection, each request after the response before.
+//! Requests and responses over one TCP connection; each request follows the response to the
+//! previous one.
 //!
-//! What is measured is the time from the write of a request to the read of the last byte of its
-//! response, both in the requesting program, whose waking up is part of it.
+//! The measured time runs from the write of a request to the read of the last byte of its response,
+//! both in the requesting program, and includes that program's wake-up.
 
 use crate::tcp::{
     Client, Ecn, accept, connect, is_transient, listening, local_address, set_up, wait,
@@ -30,7 +31,7 @@ pub struct RrFlow {
     pub think: Span,
     /// Congestion control of both ends; the namespaces' default when `None`.
     pub congestion_control: Option<String>,
-    /// What the asking end offers in its SYN.
+    /// What the requesting end offers in its SYN.
     pub ecn: Ecn,
     /// Differentiated services codepoint of the packets of both ends.
     pub dscp: u8,
@@ -45,7 +46,7 @@ pub struct RrFlow {
 pub struct RrReport {
     /// The exchanges, in their order.
     pub exchanges: Vec<Transfer>,
-    /// Why the connection broke, when neither side meant it to.
+    /// Why the connection broke, if it did so unexpectedly.
     pub broken: Option<String>,
 }
 
@@ -164,7 +165,7 @@ impl RrFlow {
             .and_then(|()| socket.set_nonblocking(true))
             .map_err(context.error("set up the answering socket"))?;
         let is_over = || client_done.load(Ordering::Acquire);
-        // A connection that ends is the end of the series, whatever ended it; the asking end tells.
+        // The series ends with the connection, whatever closed it; the requesting end reports why.
         while receive_all(&socket, self.request, &is_over).is_ok()
             && send_all(&socket, self.response, &is_over).is_ok()
         {}

@@ -1,11 +1,11 @@
 //! Bulk transfers by the kernel's TCP.
 //!
-//! The sender writes as fast as the socket takes it, from `start` until `stop` or `bytes`;
-//! the receiver notes how much has come when. What the
-//! sender's kernel thinks of the path (`TCP_INFO`) is sampled at an interval.
+//! The sender writes as fast as the socket accepts, from `start` until `stop` or `bytes`; the
+//! receiver records how much has arrived over time. The state of the sender's kernel (`TCP_INFO`)
+//! is sampled at an interval.
 //!
-//! A transfer that ends by time is aborted (RST), so that it is gone from the network but for
-//! what is in flight; one that ends by `bytes` closes in order (FIN).
+//! A transfer that ends by time is aborted (RST), so that only packets in flight remain in the
+//! network; one that ends by `bytes` closes in order (FIN).
 
 use crate::{
     Context, Identity, Running, STOP_CHECK, Side, TrafficError, Transfer, check_families,
@@ -92,7 +92,7 @@ pub struct TcpReport {
     pub finished: Option<Time>,
     /// The transfers whose end the receiver has seen.
     pub transfers: Vec<Transfer>,
-    /// Why the connection broke, when neither side meant it to.
+    /// Why the connection broke, if it did so unexpectedly.
     pub broken: Option<String>,
 }
 
@@ -220,7 +220,7 @@ impl TcpFlow {
         Ok(sent)
     }
 
-    /// Sends everything once; whether all of it was acknowledged.
+    /// Sends everything once. Returns whether all of it was acknowledged.
     fn send_once(
         &self,
         socket: &Socket,
@@ -279,7 +279,7 @@ impl TcpFlow {
             }
         }
         sent.sample(socket, context.clock.now());
-        // Closing then sends a RST and forgets what was not sent.
+        // Closing then sends a RST and discards unsent data.
         let _ = socket.set_linger(Some(Duration::ZERO));
         Ok(false)
     }
@@ -310,7 +310,7 @@ impl TcpFlow {
         Ok(received)
     }
 
-    /// Receives a stream; whether it came to its end.
+    /// Receives a stream. Returns whether it came to its end.
     fn receive_once(
         &self,
         socket: &Socket,
@@ -370,7 +370,7 @@ impl TcpFlow {
     }
 }
 
-/// The next connection; none when the other side has ended.
+/// Returns the next connection; none when the other side has ended.
 pub(super) fn accept(
     listener: &Socket,
     context: &Context,
@@ -408,7 +408,7 @@ pub(super) struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// A socket that does not wait, on a port of its own.
+    /// Creates a non-blocking socket on a port of its own.
     pub fn socket(&self, context: &Context) -> Result<Socket, TrafficError> {
         let domain = Domain::for_address((self.address, 0).into());
         let socket =
@@ -463,7 +463,7 @@ pub fn congestion_controls() -> Vec<String> {
         .collect()
 }
 
-/// Whether a flow in `namespace` could use congestion control `name`.
+/// Returns whether a flow in `namespace` could use congestion control `name`.
 ///
 /// # Errors
 /// [`TrafficError::CongestionControl`] when the kernel does not have it.
@@ -482,7 +482,7 @@ pub fn check_congestion_control(namespace: &Namespace, name: &str) -> Result<(),
         .map(drop)
 }
 
-/// What the sending thread brings home.
+/// The result of the sending thread.
 #[derive(Default)]
 struct Sent {
     /// When each transfer was begun.
@@ -506,7 +506,7 @@ impl Sent {
     }
 }
 
-/// What the receiving thread brings home.
+/// The result of the receiving thread.
 #[derive(Default)]
 struct Received {
     /// Of all transfers together.

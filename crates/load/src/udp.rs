@@ -1,10 +1,9 @@
 //! UDP at a given rate: evenly, at random, or in bursts; or packets that are listed one by one.
 //!
-//! Packet `i` of a burst is due at its start plus `i * packet bits / rate`, computed exactly, so that
-//! the rate has no rounding error however long it runs; one that could not be sent in time follows at
-//! once.
-//! Every packet carries its number and the instant of sending, so the receiver knows delay,
-//! loss, duplicates and order.
+//! Packet `i` of a burst is due at its start plus `i * packet bits / rate`, computed exactly, so
+//! that the rate has no rounding error however long it runs; one that could not be sent in time
+//! follows at once. Every packet carries its number and the instant of sending, so the receiver
+//! knows delay, loss, duplicates and order.
 
 use crate::tcp::set_traffic_class;
 use crate::{
@@ -36,8 +35,8 @@ pub struct UdpFlow {
     pub payload: usize,
     /// When packets leave.
     pub spacing: Spacing,
-    /// Packets with an instant, a size and an ECN field of their own, in the place of `rate`, `payload`,
-    /// `spacing` and `ecn`.
+    /// Packets with an instant, a size and an ECN field of their own, in the place of `rate`,
+    /// `payload`, `spacing` and `ecn`.
     pub listed: Option<Arc<[ListedPacket]>>,
     /// Where the randomness of `spacing` comes from.
     pub seed: u64,
@@ -51,8 +50,8 @@ pub struct UdpFlow {
     pub stop: Option<Time>,
     /// How long before a packet is due the sleeping stops and time is burnt instead.
     pub spin: Span,
-    /// Ask the kernel when each packet was handed to the sender's device, and take that for the instant of
-    /// sending: what the sending thread and its system call took before is no matter of the path then.
+    /// Ask the kernel when each packet was passed to the sender's device, and use that as the time
+    /// of sending: delays then exclude the sending thread and its system call.
     pub stamp_departures: bool,
     /// Keep every n-th packet as a sample; counts always cover all.
     pub sample_every: u64,
@@ -104,7 +103,7 @@ pub struct UdpReport {
     pub sent: u64,
     /// Packets that the sender's own kernel refused.
     pub refused: u64,
-    /// Packets of which the kernel told when they left.
+    /// Packets for which the kernel reported a departure time.
     pub departed: u64,
     /// How late a packet was sent at most.
     pub latest: Span,
@@ -132,8 +131,8 @@ pub struct UdpReport {
 pub struct UdpSample {
     /// Its number, from 0.
     pub sequence: u64,
-    /// When it was handed to the sender's kernel; with [`UdpFlow::stamp_departures`], when that handed it
-    /// to the device.
+    /// When it was handed to the sender's kernel; with [`UdpFlow::stamp_departures`], when that
+    /// handed it to the device.
     pub sent: Time,
     /// When the receiver's kernel got it; unknown when it was not stamped, as the first few may
     /// be when `start` follows within milliseconds.
@@ -272,7 +271,7 @@ impl UdpFlow {
         Span::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    /// The instants at which packets are due.
+    /// Returns the instants at which packets are due.
     fn due(&self) -> Due<'_> {
         let mut rng = Rng::from_seed(self.seed);
         let end = match self.spacing {
@@ -501,13 +500,13 @@ pub(super) fn words(bytes: &[u8]) -> Option<[u64; 3]> {
 fn socket(address: IpAddr) -> io::Result<Socket> {
     let address = SocketAddr::new(address, 0);
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
-    // Room for a burst of small packets; what the limits allow is enough for the rest.
+    // Room for a burst of small packets; otherwise the default limits suffice.
     socket.set_recv_buffer_size(4 << 20)?;
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
-/// Bytes of payload that a packet needs: what it is, its number, its instant.
+/// Least payload of a packet: type, number and time of sending.
 pub const LEAST_PAYLOAD: usize = 24;
 
 const MAGIC: u64 = u64::from_be_bytes(*b"sluiceud");
@@ -565,8 +564,8 @@ mod tests {
             last.since(Time::ZERO).as_secs_f64()
         };
         flow.spacing = Spacing::Poisson;
-        // 10 000 intervals of 1 ms with a standard deviation of 1 ms each: 10 s, give or take 0.1 s,
-        // three of which are allowed.
+        // 10 000 intervals of 1 ms with a standard deviation of 1 ms each: 10 s, give or take 0.1
+        // s, three of which are allowed.
         assert!((9.7..10.3).contains(&last(&flow)), "{}", last(&flow));
         // Half of the time silent: as many packets take twice as long. 500 bursts of 20 ms and as
         // many silences have a standard deviation of 0.02 * sqrt(1000) = 0.63 s.

@@ -1,8 +1,8 @@
-//! Pages over short TCP connections, asked for at the times of a Poisson process.
+//! Web pages over short TCP connections, requested at the times of a Poisson process.
 //!
 //! For each page a number of connections are opened at once; each sends a request and receives one
-//! object. One thread serves all connections of an end, so that many open pages cost no threads. How
-//! large an object is the answering end looks up by the asking port, since both live in this process.
+//! object. One thread serves all connections of an end, so that many open pages cost no threads.
+//! The server looks up the size of an object by the client's port, since both are in this process.
 
 use crate::tcp::{Client, Ecn, connect, is_transient, listening, local_address, set_up};
 use crate::{
@@ -155,7 +155,7 @@ impl WebFlow {
                 return Ok(report);
             }
             if now >= due {
-                // What was due stays due, however late this thread is.
+                // Due times do not shift, however late this thread is.
                 let page = Page {
                     start: due,
                     left: self.objects,
@@ -333,7 +333,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Whether there is more to do.
+    /// Returns whether there is more to do.
     fn go_on(&mut self) -> bool {
         let mut buffer = [0; CHUNK_LEN];
         let mut reader = &self.socket;
@@ -351,13 +351,14 @@ impl Answer {
                 Err(error) => return is_transient(&error),
             }
         }
-        // The kernel goes on sending what it has after this end is closed.
+        // The kernel still sends buffered data after this end is closed.
         let _ = self.socket.shutdown(Shutdown::Write);
         false
     }
 }
 
-/// Waits for any of the sockets, up to `limit` or the next look at the stop flag; which are ready.
+/// Waits for any of the sockets, up to `limit` or the next look at the stop flag. Returns which are
+/// ready.
 fn poll<'a>(sockets: impl Iterator<Item = (&'a Socket, libc::c_short)>, limit: Span) -> Vec<bool> {
     let mut polls: Vec<libc::pollfd> = sockets
         .map(|(socket, events)| libc::pollfd {

@@ -20,8 +20,9 @@ struct Outcome {
     wrong_checksums: u64,
 }
 
-/// A transfer through the queue, with every 50th packet that can be marked marked; where headers are fetched
-/// alone, of those whose rest is not there: a packet that is no longer than what is fetched is there as a whole.
+/// A transfer through the queue, with every 50th packet that can be marked marked; where headers
+/// are fetched alone, of those whose rest is not there: a packet that is no longer than what is
+/// fetched is there as a whole.
 fn transfer(options: NfqueueOptions, mark: bool) -> Outcome {
     let (h2, h3) = hosts();
     let of_any = !options.headers_only;
@@ -59,8 +60,9 @@ fn transfer(options: NfqueueOptions, mark: bool) -> Outcome {
     }
 }
 
-/// What a namespace has thrown away because a checksum was wrong: of TCP, and of IPv4 headers. A
-/// retransmission does not tell, since one is also made when the queue is not served for some milliseconds.
+/// What a namespace has thrown away because a checksum was wrong: of TCP, and of IPv4 headers.
+/// Retransmissions prove nothing: the sender also retransmits when the queue is not served for some
+/// milliseconds.
 fn wrong_checksums(namespace: &Namespace) -> u64 {
     let read = || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
     let text = namespace.enter(read).unwrap();

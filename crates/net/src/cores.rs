@@ -1,7 +1,7 @@
 //! The cores that threads run on (CPU affinity), and how deep they idle ([`IdleLimit`]).
 //!
-//! A packet loop with a core of its own is not moved between caches, and with the rest of the process
-//! on others nothing of it stands in its way. See sched(7) and `sched_setaffinity(2)`.
+//! A packet loop with a core of its own keeps its caches, and is not preempted by the rest of the
+//! process, which runs on other cores. See sched(7) and `sched_setaffinity(2)`.
 
 mod idle;
 
@@ -56,8 +56,9 @@ fn present() -> Result<Affinity, CoreError> {
     Affinity::of_thread().map_err(|source| CoreError::Kernel { step, source })
 }
 
-/// Keeps the calling thread on some cores, and with it every thread that it starts meanwhile, for as
-/// long as those live; when this is dropped, the calling thread has those back that it had before.
+/// Keeps the calling thread on some cores, and with it every thread that it starts meanwhile, for
+/// as long as those live; when this is dropped, the calling thread has those back that it had
+/// before.
 #[derive(Debug)]
 pub struct Stay {
     before: Affinity,
@@ -97,7 +98,8 @@ impl Stay {
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        // It fails when all of them have been taken from the process meanwhile; then the kernel chooses.
+        // It fails when all of them have been taken from the process meanwhile; then the kernel
+        // chooses.
         let _ = self.before.take();
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn effective_ids() -> (u32, u32) {
     unsafe { (libc::geteuid(), libc::getegid()) }
 }
 
-/// Runs `unshare(flags)` in a child process that ends at once; its errno, 0 for success.
+/// Runs `unshare(flags)` in a child process that ends at once. Returns its errno, 0 for success.
 pub(crate) fn unshare_in_child(flags: libc::c_int) -> io::Result<i32> {
     // SAFETY: between fork and _exit the child calls only unshare and reads errno, both
     // async-signal-safe, so it does not matter what other threads were doing.
@@ -130,7 +130,7 @@ pub(crate) fn grant_send_buffer(socket: &impl AsFd, bytes: usize) -> io::Result<
     grant_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
 }
 
-/// Forces a buffer size where allowed, and else takes what the limits give.
+/// Forces a buffer size where allowed, and otherwise settles for what the limits allow.
 fn grant_buffer(
     socket: &impl AsFd,
     force: libc::c_int,
@@ -198,7 +198,7 @@ pub(crate) unsafe fn set_option_with_addresses<T: Copy>(
     .map(drop)
 }
 
-/// Reads an option into `value`; how many bytes the kernel filled.
+/// Reads an option into `value`. Returns how many bytes the kernel filled.
 ///
 /// # Safety
 /// Every bit pattern must be a valid `T`.
@@ -226,9 +226,9 @@ pub(crate) unsafe fn option<T: Copy>(
 /// Zeroed memory of a fixed size, page-aligned and present from the start; or one of the parts that
 /// such memory was divided into.
 ///
-/// It is looked at in pieces, `area[range]`, and never as a whole: pieces may be the kernel's for a while
-/// (the packet memory of AF_XDP), and a reference to bytes that somebody else writes must not exist.
-/// Whoever lends a piece keeps from indexing it until it is back.
+/// It is accessed in pieces, `area[range]`, and never as a whole: the kernel may own pieces for a
+/// while (the packet memory of AF_XDP), and there must be no reference to bytes that the kernel
+/// writes. The lender of a piece does not index it until it is returned.
 pub(crate) struct Area {
     mapping: SharedMap,
     offset: usize,
@@ -284,8 +284,8 @@ impl Area {
     pub(crate) fn copy_within(&mut self, from: Range<usize>, to: usize) {
         let length = from.len();
         let (from, to) = (self.piece(&from), self.piece(&(to..to + length)));
-        // SAFETY: both lie inside of the mapping, which lives as long as `self`; no other `Area` has
-        // bytes of it, and `&mut self` excludes every borrow. They may overlap.
+        // SAFETY: both lie inside of the mapping, which lives as long as `self`; no other `Area`
+        // has bytes of it, and `&mut self` excludes every borrow. They may overlap.
         unsafe { std::ptr::copy(from, to, length) };
     }
 
@@ -296,8 +296,8 @@ impl Area {
             "a frame is not split into its own slot"
         );
         let (start, start_mut) = (self.piece(&first), self.piece(&second));
-        // SAFETY: both lie inside of the mapping, which lives as long as `self`, and have no byte in
-        // common; no other `Area` has bytes of it, and `&mut self` excludes every other borrow.
+        // SAFETY: both lie inside of the mapping, which lives as long as `self`, and have no byte
+        // in common; no other `Area` has bytes of it, and `&mut self` excludes every other borrow.
         unsafe {
             (
                 std::slice::from_raw_parts(start, first.len()),
@@ -321,9 +321,9 @@ impl std::ops::Index<Range<usize>> for Area {
     type Output = [u8];
 
     fn index(&self, range: Range<usize>) -> &[u8] {
-        // SAFETY: the piece lies inside of the mapping, which the kernel zeroed and which lives as long
-        // as `self`; no other `Area` has bytes of it, writers need `&mut self`, and pieces that the
-        // kernel writes are not indexed.
+        // SAFETY: the piece lies inside of the mapping, which the kernel zeroed and which lives as
+        // long as `self`; no other `Area` has bytes of it, writers need `&mut self`, and pieces
+        // that the kernel writes are not indexed.
         unsafe { std::slice::from_raw_parts(self.piece(&range), range.len()) }
     }
 }
@@ -397,8 +397,8 @@ pub(crate) fn switch_timestamps_on(socket: &impl AsFd) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
 }
 
-/// Asks for the instant at which each packet was handed to its device, in CLOCK_REALTIME, by its number: it
-/// comes to the socket's error queue.
+/// Requests departure timestamps, in CLOCK_REALTIME: the time at which each packet was passed to
+/// its device. They arrive in the socket's error queue, by packet number.
 pub(crate) fn switch_departures_on(socket: &impl AsFd) -> io::Result<()> {
     let flags = libc::SOF_TIMESTAMPING_TX_SOFTWARE
         | libc::SOF_TIMESTAMPING_SOFTWARE
@@ -515,7 +515,7 @@ impl SharedMap {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nobody holds a clone of it any more.
+        // SAFETY: this was the last clone of a mapping that this process made.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

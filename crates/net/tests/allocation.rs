@@ -68,8 +68,8 @@ fn a_running_packet_path_allocates_nothing() {
         if round == 100 {
             ALLOCATIONS.with(|count| count.set(0));
         }
-        // Every other frame is split before it is sent, and its segments come through the ring. The others cross
-        // whole, and wait in the queue.
+        // Every other frame is split before it is sent, and its segments come through the ring. The
+        // others cross whole, and wait in the queue.
         let slot = pool.allocate().unwrap();
         pool.room_mut(slot)[..frame.len()].copy_from_slice(&frame);
         pool.set_frame(slot, frame.len() as u32, vnet);

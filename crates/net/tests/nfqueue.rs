@@ -96,7 +96,7 @@ fn a_full_queue_loses_or_lets_pass_and_counts() {
             },
         );
         for _ in 0..10 {
-            // The sender's own kernel may tell it that a packet was refused.
+            // The sender's own kernel may report that a packet was refused.
             let _ = sender.send(&[0; 10]);
         }
         let mut arrived = 0;

@@ -58,7 +58,8 @@ impl Wire {
         self.ports[0].transmit(&mut self.pool, &[slot])
     }
 
-    /// A socket whose datagrams of up to 8972 bytes arrive on the right, if they are sent to [`FAR`].
+    /// A socket whose datagrams of up to 8972 bytes arrive on the right, if they are sent to
+    /// [`FAR`].
     fn long_sender(&self) -> UdpSocket {
         let mut links = self.namespace.links().unwrap();
         links.set_mtu("left", 9000).unwrap();
@@ -108,8 +109,8 @@ fn frames_arrive_byte_for_byte_with_their_tags() {
     }
 }
 
-/// Where an interface has no segmentation of its own, segments cross into the kernel as a super-packet and come
-/// out of it as they were.
+/// Where an interface has no segmentation of its own, segments cross into the kernel as a
+/// super-packet and come out of it as they were.
 #[test]
 fn trains_arrive_as_the_segments_that_they_were_made_of() {
     let mut wire = Wire::with_offloads(Offloads::OFF, PacketOptions::default());
@@ -309,8 +310,8 @@ fn short_and_long_frames_arrive_in_one_order() {
     }
 }
 
-/// The kernel cannot describe fragments of UDP that are still to be made to a packet socket, and its ring stands still
-/// at such a packet.
+/// The kernel cannot describe fragments of UDP that are still to be made to a packet socket, and
+/// its ring stands still at such a packet.
 #[test]
 fn a_packet_that_the_kernel_cannot_describe_costs_no_other() {
     require_privilege();
@@ -415,7 +416,8 @@ fn a_long_frame_for_which_the_queue_has_no_room_is_counted() {
     assert_eq!(wire.pool.frame_len(*last), 114, "the short one is there");
 }
 
-/// The ring says that they wait in the queue, and the queue does not have them: nothing else is lost with them.
+/// The ring says that they wait in the queue, and the queue does not have them: nothing else is
+/// lost with them.
 #[test]
 fn long_frames_that_the_queue_does_not_have_are_counted() {
     for missing in 1..=3 {
@@ -669,7 +671,8 @@ fn arrive_with_stamps(ring: usize) {
         ring,
         ..PacketOptions::default()
     });
-    // The kernel switches its timestamps on in the background; until then there are none, but in the ring.
+    // The kernel switches its timestamps on in the background; until then there are none, but in
+    // the ring.
     for _ in 0..100 {
         let before = clock.now();
         wire.send(&frame(&[], 100));

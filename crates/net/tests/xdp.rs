@@ -7,8 +7,9 @@ use common::segments::{PLAIN, V6, flow};
 use common::wire::{self, frame, put, put_all, receive, receive_for, take_first};
 use sluice_core::Span;
 use sluice_net::namespace::{Namespace, Offloads};
-use sluice_net::port::choose::{self, Kind, choose};
+use sluice_net::port::choose::{self, AttachOptions, choose};
 use sluice_net::port::packet::PacketOptions;
+use sluice_net::port::registry;
 use sluice_net::port::xdp::{XdpError, XdpMode, XdpOptions};
 use sluice_net::port::{Loss, PacketPort, Pool, PoolSize, Port, XdpPort};
 
@@ -61,7 +62,8 @@ fn frames_cross_byte_for_byte_both_ways_in_every_mode_that_veth_has() {
     }
 }
 
-/// In the modes in which the kernel copies, segments leave as a super-packet, behind what left as frames before.
+/// In the modes in which the kernel copies, segments leave as a super-packet, behind what left as
+/// frames before.
 #[test]
 fn trains_leave_beside_the_ring_and_in_order() {
     for mode in [XdpMode::Copy, XdpMode::Generic] {
@@ -158,7 +160,8 @@ fn the_halves_of_an_interface_keep_their_frames_in_two_pools() {
     assert_eq!((into.available(), from.available()), (256, 256));
 }
 
-/// Sends until a frame arrives, for 2 s at most: both ports look for their interface ten times a second.
+/// Sends until a frame arrives, for 2 s at most: both ports look for their interface ten times a
+/// second.
 fn crosses(
     sent: &[u8],
     (from, from_pool): (&mut impl Port, &mut Pool),
@@ -349,17 +352,17 @@ fn the_choice_follows_the_offloads_and_says_why() {
     let topology = Topology::new(Offloads::ON);
     let mut pool = pool(256);
     let chosen = choose(&topology.router, "r2", None).unwrap();
-    assert_eq!(chosen.kind, Kind::Packet, "{chosen}");
+    assert_eq!(chosen.kind.name, "packet", "{chosen}");
     topology.router.set_offloads("r2", Offloads::OFF).unwrap();
-    let options = PacketOptions::default();
+    let options = AttachOptions::default();
     let (port, chosen) = choose::open(&topology.router, "r2", &mut pool, None, options).unwrap();
-    assert_eq!((chosen.kind, port.name()), (Kind::Xdp, "r2"));
+    assert_eq!((chosen.kind.name, port.name()), ("xdp", "r2"));
     assert!(chosen.reason.ends_with("copy mode"), "{chosen}");
-    // The hook is taken: the second best serves, and the reason is told.
+    // The hook is in use: the second-best kind is opened, and the reason reported.
     let (_, chosen) = choose::open(&topology.router, "r2", &mut pool, None, options).unwrap();
-    assert_eq!(chosen.kind, Kind::Packet);
+    assert_eq!(chosen.kind.name, "packet");
     assert!(chosen.reason.contains("AF_XDP would be faster"), "{chosen}");
-    let wants = Some(Kind::Xdp);
+    let wants = registry::kind("xdp");
     assert!(choose::open(&topology.router, "r2", &mut pool, wants, options).is_err());
     drop(port);
     let missing = choose(&topology.router, "nosuch", None);

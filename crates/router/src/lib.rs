@@ -1,5 +1,5 @@
 //! The router: what moves packets between ports through what queues them, the process around it,
-//! and the socket over which it is told what to do.
+//! and the socket over which it is controlled.
 #![deny(missing_docs)]
 
 pub mod control;

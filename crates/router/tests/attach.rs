@@ -9,10 +9,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use sluice_net::namespace::{Mac, Namespace, Offloads, VethEnd, create_veth};
+use sluice_net::port::PortSpec;
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::{PacketPort, Pool, PoolSize, Port, Slot};
 use sluice_router::control::{How, Request, Texts, ask};
-use sluice_router::process::{PortSpec, Router, Settings};
+use sluice_router::process::{Router, Settings};
 
 const ROUTER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 9, 0, 1));
 const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 9, 0, 2));
@@ -308,7 +309,8 @@ fn me_is_an_address_of_the_ports_also_one_that_came_later() {
     let expected = "00100 10 330 count udp from any to me in recv em0\n";
     assert_eq!(counted(expected), expected);
 
-    // Not its own yet; after the next look at the addresses it is. Rules that stay keep their counters.
+    // Not its own yet; after the next look at the addresses it is. Rules that stay keep their
+    // counters.
     links.add_address("em0", later, 24).unwrap();
     router.reload().unwrap();
     send(later);

@@ -1,7 +1,8 @@
 //! A router between two hosts, live: seed 001's network, subscribers, one_pass, changes under load.
 //!
-//! `client -- router -- server`, each in a namespace of its own, made by the test. The tests need root
-//! or its capabilities, fail without, and run one at a time (`make test-live`), since they measure.
+//! `client -- router -- server`, each in a namespace of its own, made by the test. The tests need
+//! root or its capabilities, fail without, and run one at a time (`make test-live`), since they
+//! measure.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -245,15 +246,16 @@ fn a_fifo_delays_the_ping_under_tcp_and_loses_it_under_a_flood() {
     let share = bytes as f64 / (3.0 * 1.25e6 * 1448.0 / 1500.0);
     assert!((0.93..1.05).contains(&share), "{share}");
 
-    // A fifth too much: the queue is nearly always full, and who comes finds a place in 10 of 12 cases;
-    // the article lost 19 of 100. At equal intervals flood and probes would keep in step, and all probes
-    // fare as the first one.
+    // A fifth too much: the queue is nearly always full, and who comes finds a place in 10 of 12
+    // cases; the article lost 19 of 100. At equal intervals flood and probes would keep in step,
+    // and all probes fare as the first one.
     let start = network.soon();
     let udp = network.udp(CLIENT, start, Span::from_secs(3), 12, Spacing::Poisson);
     let ping = network.ping(start + Span::from_secs(1), 80);
     let (_, mean, most, lost) = summary(&ping.join().unwrap());
     assert!((0.02..0.6).contains(&lost), "{lost}");
-    // Up to 50 packets of 1250 bytes before it: 50 ms, and the delay; chance leaves a few places empty.
+    // Up to 50 packets of 1250 bytes before it: 50 ms, and the delay; chance leaves a few places
+    // empty.
     assert!((55.0..64.0).contains(&mean) && most < 66.0, "{mean} {most}");
     let udp = udp.join().unwrap();
     let dropped = network.end();
@@ -302,7 +304,8 @@ fn subscribers_behind_a_mask_get_their_own_rate_each() {
     let tcp = network.tcp(CLIENT, start, length);
     let udp = network.udp(NEIGHBOUR, start, length, 8, Spacing::Constant);
     let (tcp, udp) = (tcp.join().unwrap(), udp.join().unwrap());
-    // 4 s at 2 Mbit/s are 1 MB. TCP's payload is 1448 of 1500 bytes, and it may have to recover once.
+    // 4 s at 2 Mbit/s are 1 MB. TCP's payload is 1448 of 1500 bytes, and it may have to recover
+    // once.
     let from = start + Span::from_secs(2);
     let of_tcp = goodput(&tcp, from) as f64 * 1500.0 / 1448.0 / 1e6;
     assert!((0.93..1.07).contains(&of_tcp), "{of_tcp}");

@@ -6,7 +6,8 @@ use sluice_net::cores;
 use sluice_router::process::{Router, Settings, StartError};
 use sluice_wire::capture::{Writer, link_type};
 
-/// A router between two files, the first of which has no packets: its header says how they would start.
+/// A router between two files, the first of which has no packets: its header says how they would
+/// start.
 fn settings(folder: &tempfile::TempDir, core: usize) -> Settings {
     let input = folder.path().join("in.pcap");
     Writer::new(File::create(&input).unwrap(), link_type::RAW).unwrap();

@@ -1,5 +1,5 @@
-//! What the fuzzer of requests found interesting (`fuzz/corpus/control`), in every test run, also with
-//! bytes changed and cut off.
+//! What the fuzzer of requests found interesting (`fuzz/corpus/control`), in every test run, also
+//! with bytes changed and cut off.
 
 mod common;
 

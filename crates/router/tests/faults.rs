@@ -1,8 +1,8 @@
 //! What networks do to routers, live: odd frames, and interfaces that come and go under load.
 //!
-//! `h2 -- router -- h3`, each in a namespace of its own, for each kind of port. Whatever happens, pings
-//! beside it are answered, every slot of packet memory comes back, and counters tell what was lost. Needs
-//! root or its capabilities, and fails without (`make test-live`).
+//! `h2 -- router -- h3`, each in a namespace of its own, for each kind of port. Whatever happens,
+//! pings beside it are answered, every slot of packet memory comes back, and counters tell what was
+//! lost. Needs root or its capabilities, and fails without (`make test-live`).
 
 mod rules;
 mod zoo;

@@ -14,6 +14,7 @@ use sluice_core::link::PipeParams;
 use sluice_core::registry::Spec;
 use sluice_core::{Cx, Packet, Rate, Rng, Span, Time};
 use sluice_net::Clock;
+use sluice_net::port::registry::Playback;
 use sluice_net::port::{Arrival, Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin};
 use sluice_router::forward::{
     Departure, FileTime, Forwarder, LaneCounts, LaneOptions, LostFrame, Piped, PortNumber, Queueing,
@@ -94,6 +95,24 @@ impl Port for ListPort {
             true => Arrival::Never,
             false => Arrival::At(self.next()),
         }
+    }
+
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
+    fn wants_looks(&self) -> bool {
+        false
+    }
+
+    fn set_time(&mut self, _now: Time) {}
+
+    fn playback(&mut self) -> Option<&mut dyn Playback> {
+        None
+    }
+
+    fn promiscuity(&self) -> sluice_net::port::Promiscuity {
+        sluice_net::port::Promiscuity::NotAsked
     }
 }
 

@@ -8,6 +8,7 @@ use sluice_core::registry::Spec;
 use sluice_core::{DropReason, Rate, Rng, Span, Time};
 use sluice_net::Clock;
 use sluice_net::port::pcap::Speed;
+use sluice_net::port::registry::Playback as _;
 use sluice_net::port::{Loss, PcapPort, Pool, PoolSize, Spin};
 use sluice_router::forward::{FileTime, Forwarder, LaneCounts, LaneOptions, Piped};
 use sluice_router::process::{Router, Settings};
@@ -122,8 +123,8 @@ impl Files {
     }
 }
 
-/// Five packets at once, one 5 ms later and one after a second, at 8 Mbit/s behind 10 ms: a packet of
-/// 1000 bytes takes 1 ms, one of 500 bytes half of that.
+/// Five packets at once, one 5 ms later and one after a second, at 8 Mbit/s behind 10 ms: a packet
+/// of 1000 bytes takes 1 ms, one of 500 bytes half of that.
 #[test]
 fn a_pipe_of_a_known_rate_spaces_the_packets_of_a_file() {
     let ms = 1_000_000;
@@ -175,7 +176,7 @@ fn what_a_full_queue_drops_is_not_in_the_output() {
     assert_eq!(marks, [(1_000_000, 0), (2_000_000, 1), (3_000_000, 2)]);
 }
 
-/// Whoever waits at all is marked; the header stays right: RFC 1071.
+/// Every packet that waits at all is marked; the header stays right: RFC 1071.
 #[test]
 fn marks_are_in_the_output() {
     let packets: Vec<_> = (0..3).map(|n| (0, udp(1000, n))).collect();
@@ -214,9 +215,9 @@ fn the_output_is_the_same_every_time() {
     assert_eq!(outputs[0], outputs[1]);
 }
 
-/// In real time the same packets leave in the same order, none before its time, and arrivals are those
-/// of the file: the link is busy 20 times 1 ms, so the last is written 20 ms after the first arrival or
-/// later.
+/// In real time the same packets leave in the same order, none before its time, and arrivals are
+/// those of the file: the link is busy 20 times 1 ms, so the last is written 20 ms after the first
+/// arrival or later.
 #[test]
 fn a_file_is_played_in_real_time_too() {
     let packets: Vec<_> = (0..20).map(|n| (0, udp(1000, n))).collect();

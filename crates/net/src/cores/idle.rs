@@ -1,9 +1,10 @@
 //! How long a core may take to leave the state that it idles in (PM QoS).
 //!
-//! A core without work is put into a state that saves the more the longer it takes to leave, and whatever
-//! it is woken for waits for that; a halted core of a virtual machine has to be started by the
-//! hypervisor. Linux lets programs limit this for all cores together: `/dev/cpu_dma_latency`, as described in
-//! Documentation/power/pm_qos_interface.rst of its source. The least that anybody asks for is in force.
+//! A core without work is put into a state that saves the more the longer it takes to leave, and
+//! whatever it is woken for waits for that; a halted core of a virtual machine has to be started by
+//! the hypervisor. Linux lets programs limit this for all cores together: `/dev/cpu_dma_latency`,
+//! as described in Documentation/power/pm_qos_interface.rst of its source. The least that anybody
+//! asks for is in force.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -12,11 +13,12 @@ use std::path::{Path, PathBuf};
 
 use sluice_core::Span;
 
-/// Keeps all cores of the machine out of idle states that take longer to leave than a limit, until it
-/// is dropped or the process ends, in whatever way: the kernel takes the limit back with the open file.
+/// Keeps all cores of the machine out of idle states that take longer to leave than a limit, until
+/// it is dropped or the process ends, in whatever way: the kernel takes the limit back with the
+/// open file.
 ///
-/// With zero, cores keep running while they have nothing to do. That costs power, and on a virtual machine
-/// processor time that the hypervisor could have given to others.
+/// With zero, cores keep running while they have nothing to do. That costs power, and on a virtual
+/// machine processor time that the hypervisor could have given to others.
 #[derive(Debug)]
 pub struct IdleLimit {
     latency: Span,
@@ -49,7 +51,7 @@ pub enum IdleLimitError {
     /// More than the kernel takes for a limit.
     #[error("no idle state takes {latency} to leave: expected less than {NOBODY}")]
     TooLong {
-        /// What was asked for.
+        /// The requested value.
         latency: Span,
     },
     /// The kernel refused.
@@ -65,8 +67,8 @@ pub enum IdleLimitError {
 }
 
 impl IdleLimit {
-    /// Limits what leaving an idle state may take to `latency`, in whole microseconds (of a fraction, nothing
-    /// is left).
+    /// Limits what leaving an idle state may take to `latency`, in whole microseconds (of a
+    /// fraction, nothing is left).
     ///
     /// # Errors
     /// [`IdleLimitError`]: mostly, that it takes root.
@@ -74,12 +76,12 @@ impl IdleLimit {
         IdleLimit::hold_at(Path::new(DEVICE), latency)
     }
 
-    /// What is held.
+    /// Returns the limit that is in force.
     pub const fn latency(&self) -> Span {
         self.latency
     }
 
-    /// The least that any program of the machine asks for; none if nobody asks for anything.
+    /// Returns the lowest limit that any program on this machine requests; `None` without requests.
     ///
     /// # Errors
     /// [`IdleLimitError`]; reading takes the same privilege.
@@ -114,7 +116,7 @@ impl IdleLimit {
 
 fn open(path: &Path, options: &OpenOptions) -> Result<File, IdleLimitError> {
     let device = options.open(path).map_err(|source| refusal(path, source))?;
-    // Whoever writes to it as root where there is none makes a file of that name.
+    // Root would create a regular file of that name where the device is missing.
     let kind = device.metadata().map(|found| found.file_type());
     match kind.is_ok_and(|kind| kind.is_char_device()) {
         true => Ok(device),
@@ -139,7 +141,8 @@ fn kernel(step: &'static str, path: &Path, source: io::Error) -> IdleLimitError 
 }
 
 const DEVICE: &str = "/dev/cpu_dma_latency";
-/// What is in force while nobody asks. Linux, include/linux/pm_qos.h: PM_QOS_CPU_LATENCY_DEFAULT_VALUE.
+/// The value in force without requests. Linux, include/linux/pm_qos.h:
+/// PM_QOS_CPU_LATENCY_DEFAULT_VALUE.
 const NOBODY: Span = Span::from_secs(2000);
 
 #[cfg(test)]

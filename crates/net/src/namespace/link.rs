@@ -306,7 +306,7 @@ impl Links {
         )
     }
 
-    /// The addresses that an interface has.
+    /// Returns the addresses that an interface has.
     ///
     /// # Errors
     /// When there is no interface of that name.
@@ -468,7 +468,7 @@ impl Links {
         self.exchange(message, flags, what).map(drop)
     }
 
-    /// Sends one request and reads until it is acknowledged; the reply before the
+    /// Sends one request and reads until it is acknowledged. Returns the reply before the
     /// acknowledgement, if there was one.
     fn exchange(
         &mut self,
@@ -483,8 +483,8 @@ impl Links {
         Ok(reply)
     }
 
-    /// Sends one request and hands over what is replied until the acknowledgement, or the end of the
-    /// list.
+    /// Sends one request and hands over what is replied until the acknowledgement, or the end of
+    /// the list.
     fn converse(
         &mut self,
         message: RouteNetlinkMessage,

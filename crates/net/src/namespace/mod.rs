@@ -131,7 +131,7 @@ impl Namespace {
         })
     }
 
-    /// The name given to [`Namespace::create`].
+    /// Returns the name given to [`Namespace::create`].
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -204,8 +204,8 @@ impl AsFd for Namespace {
     }
 }
 
-/// Moves the calling thread into a namespace. Who is there already needs no privilege for it, which the
-/// kernel would ask for even then.
+/// Moves the calling thread into a namespace. Who is there already needs no privilege for it, which
+/// the kernel would ask for even then.
 fn join(namespace: BorrowedFd<'_>) -> io::Result<()> {
     match sys::set_network_namespace(namespace) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

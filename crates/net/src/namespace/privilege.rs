@@ -1,11 +1,11 @@
-//! What this process may do, and how to get what it may not.
+//! The privileges of this process, and how to get missing ones.
 
 use crate::sys;
 use std::fmt;
 use std::fs;
 use std::io;
 
-/// What the process may do with network namespaces.
+/// The process's privilege for network namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Privilege {
     /// Root, or the capabilities that matter: namespaces, interfaces and raw sockets work.
@@ -14,7 +14,7 @@ pub enum Privilege {
     UserNamespace,
     /// Neither, with the reason.
     Missing {
-        /// What stands in the way of a user namespace.
+        /// What prevents a user namespace.
         obstacle: String,
     },
 }
@@ -104,7 +104,7 @@ fn write_map(path: &'static str, line: &str) -> Result<(), PrivilegeError> {
     fs::write(path, line).map_err(|source| PrivilegeError::Map { path, source })
 }
 
-/// Names the setting behind a refusal, where it can be told.
+/// Names the setting behind a refusal, where it can be determined.
 fn obstacle(error: &io::Error) -> String {
     let is = |path: &str, value: &str| {
         fs::read_to_string(path).is_ok_and(|content| content.trim() == value)

@@ -1,36 +1,103 @@
-//! Which kind of port serves an interface best, and opening it.
+//! Chooses the kind of port that serves an interface best, and opens it.
 //!
-//! Super-packets are worth ten times the throughput, so where hosts hand them over, the port is one
-//! that lets them through. Without them the cost is that of packets, which AF_XDP makes lowest.
+//! Super-packets are worth ten times the throughput, so where hosts send them, a kind is chosen
+//! that lets them through. Without them the cost per packet decides, which is lowest with AF_XDP.
+//! Each kind itself states which interfaces it declines ([`Attach`]).
 
-use super::packet::{PacketError, PacketOptions};
-use super::xdp::{XdpError, XdpOptions};
-use super::{PacketPort, Pool, Port, XdpPort};
-use crate::namespace::{Interface, LinkError, Namespace, OffloadError, Offloads};
+use super::registry::{Kind, Named, OpenError, Opened, Site, attaching};
+use super::{Pool, Port};
+use crate::clock::Clock;
+use crate::namespace::{LinkError, Namespace, OffloadError, Offloads};
+use sluice_wire::frame::Link;
 use std::fmt;
-use std::str::FromStr;
+use std::sync::Arc;
 
-/// A kind of port that attaches to an existing interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// AF_PACKET: [`PacketPort`].
-    Packet,
-    /// AF_XDP: [`XdpPort`].
-    Xdp,
+/// A kind of port that attaches to an interface that exists.
+pub trait Attach: Sync {
+    /// Returns what messages call it: `AF_XDP`.
+    fn title(&self) -> &'static str;
+
+    /// Returns why another kind serves this interface better; `None` to serve it.
+    fn declines(&self, facts: &Facts) -> Option<&'static str>;
+
+    /// Returns why it serves an interface that it does not decline.
+    fn merit(&self) -> &'static str;
+
+    /// Returns what it will not do on an interface with these offloads, a sentence each.
+    fn cannot(&self, offloads: Offloads) -> Vec<String>;
+
+    /// Opens a port with frames in `pool`. Returns what there is to add to the reason for choosing
+    /// it, too.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn open(
+        &self,
+        namespace: &Namespace,
+        interface: &str,
+        pool: &mut Pool,
+        options: AttachOptions,
+    ) -> Result<(Box<dyn Port + Send>, Option<String>), OpenError>;
+
+    /// Opens an interface as two ports for two threads: one that only receives, into `into`, and
+    /// one that only sends, from `from`. The two are pools of one memory ([`Pool::pair`]).
+    ///
+    /// # Errors
+    /// As for [`Attach::open`].
+    fn open_halves(
+        &self,
+        namespace: &Namespace,
+        interface: &str,
+        into: &mut Pool,
+        from: &Pool,
+        options: AttachOptions,
+    ) -> Result<[Box<dyn Port + Send>; 2], OpenError>;
 }
 
-/// What was chosen for an interface.
+/// How to attach to an interface, whatever the kind of port.
+#[derive(Clone, Copy, Debug)]
+pub struct AttachOptions {
+    /// The clock that arrivals are stamped on, where the kind can do that.
+    pub clock: Option<Clock>,
+    /// Let super-packets and open checksums through, where the kind can do that.
+    pub offloads: bool,
+    /// Most frames of one [`Port::receive`]; the kind's own default if `None`.
+    pub batch: Option<usize>,
+}
+
+impl Default for AttachOptions {
+    fn default() -> AttachOptions {
+        AttachOptions {
+            clock: None,
+            offloads: true,
+            batch: None,
+        }
+    }
+}
+
+/// The properties of an interface that the choice depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Its MTU.
+    pub mtu: u32,
+    /// Which offloads are on.
+    pub offloads: Offloads,
+    /// How many receive queues it has.
+    pub queues: u32,
+}
+
+/// The choice for an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// Which kind.
-    pub kind: Kind,
+    pub kind: &'static Kind,
     /// Why.
     pub reason: String,
-    /// What the port will not do there, a sentence each.
+    /// The port's limitations there, one sentence each.
     pub cannot: Vec<String>,
 }
 
-/// Why a kind of port cannot be chosen or opened.
+/// Why no kind of port can be chosen.
 #[derive(Debug, thiserror::Error)]
 pub enum ChooseError {
     /// There is no such interface.
@@ -39,162 +106,201 @@ pub enum ChooseError {
     /// Its offloads cannot be read.
     #[error(transparent)]
     Offload(#[from] OffloadError),
-    /// The packet port.
-    #[error(transparent)]
-    Packet(#[from] PacketError),
-    /// The AF_XDP port.
-    #[error(transparent)]
-    Xdp(#[from] XdpError),
-}
-
-/// A word that names no kind.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no port kind `{0}`; `packet` and `xdp` attach to an interface")]
-pub struct UnknownKind(String);
-
-impl Kind {
-    /// Every kind.
-    pub const ALL: [Kind; 2] = [Kind::Packet, Kind::Xdp];
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Packet => "packet",
-            Kind::Xdp => "xdp",
-        })
-    }
-}
-
-impl FromStr for Kind {
-    type Err = UnknownKind;
-
-    fn from_str(word: &str) -> Result<Kind, UnknownKind> {
-        Kind::ALL
-            .into_iter()
-            .find(|kind| kind.to_string() == word)
-            .ok_or_else(|| UnknownKind(word.to_owned()))
-    }
 }
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.kind, self.reason)
+        write!(f, "{} ({})", self.kind.name, self.reason)
     }
 }
 
-/// Chooses for `interface`: what the user `wants`, or the best.
+impl Facts {
+    fn of(
+        namespace: &Namespace,
+        interface: &str,
+        wants: Option<&Kind>,
+    ) -> Result<Facts, ChooseError> {
+        Ok(Facts {
+            mtu: namespace.links()?.interface(interface)?.mtu,
+            offloads: namespace.offloads(interface)?,
+            queues: match wants {
+                Some(_) => 1,
+                None => namespace.receive_queues(interface)?,
+            },
+        })
+    }
+
+    /// Returns whether hosts may hand over super-packets.
+    pub fn has_super_packets(&self) -> bool {
+        has_super_packets(self.offloads)
+    }
+}
+
+/// Returns whether these offloads make super-packets.
+pub fn has_super_packets(offloads: Offloads) -> bool {
+    offloads.tcp_segmentation || offloads.generic_segmentation || offloads.generic_receive
+}
+
+/// Chooses for `interface`: the kind that the user `wants`, or the best.
 ///
 /// # Errors
 /// When there is no such interface.
 pub fn choose(
     namespace: &Namespace,
     interface: &str,
-    wants: Option<Kind>,
+    wants: Option<&'static Kind>,
 ) -> Result<Choice, ChooseError> {
-    let link = namespace.links()?.interface(interface)?;
-    let offloads = namespace.offloads(interface)?;
-    let (kind, reason) = match wants {
-        Some(kind) => (kind, "as asked for".to_owned()),
-        None => best(&link, offloads, namespace.receive_queues(interface)?),
-    };
-    let cannot = match kind {
-        Kind::Packet => packet_cannot(offloads),
-        Kind::Xdp => xdp_cannot(offloads),
-    };
-    Ok(Choice {
-        kind,
-        reason,
-        cannot,
-    })
+    let facts = Facts::of(namespace, interface, wants)?;
+    Ok(choose_for(&facts, wants, None))
 }
 
-/// Opens the port that was chosen. `options` are those of a packet port; an AF_XDP port takes its
-/// batch size. When AF_XDP was chosen and not asked for, and does not work after all, a packet port
-/// is opened, and the choice says so.
+/// Opens the port that was chosen, with frames in `pool`. When the best kind was not asked for and
+/// cannot be opened, the next is, and the choice says so.
 ///
 /// # Errors
-/// When the kernel refuses; see [`PacketPort::open`] and [`XdpPort::open`].
+/// When the kernel refuses.
 pub fn open(
     namespace: &Namespace,
     interface: &str,
     pool: &mut Pool,
-    wants: Option<Kind>,
-    options: PacketOptions,
-) -> Result<(Box<dyn Port + Send>, Choice), ChooseError> {
-    let mut choice = choose(namespace, interface, wants)?;
-    if choice.kind == Kind::Xdp {
-        let xdp = XdpOptions {
-            batch: options.batch,
-            promiscuous: options.promiscuous,
-            ..XdpOptions::default()
-        };
-        match XdpPort::open(namespace, interface, pool, xdp) {
-            Ok(port) => {
-                choice.reason = format!("{}, {} mode", choice.reason, port.mode());
-                return Ok((Box::new(port), choice));
+    wants: Option<&'static Kind>,
+    options: AttachOptions,
+) -> Result<(Box<dyn Port + Send>, Choice), OpenError> {
+    let mut facts = Facts::of(namespace, interface, wants)?;
+    let mut refused: Option<Refused> = None;
+    loop {
+        let mut choice = choose_for(&facts, wants, refused.as_ref());
+        let attach = choice.kind.attach().expect("kinds that attach are chosen");
+        match attach.open(namespace, interface, pool, options) {
+            Ok((port, note)) => {
+                if let Some(note) = note {
+                    choice.reason = format!("{}, {note}", choice.reason);
+                }
+                return Ok((port, choice));
             }
-            Err(error) if wants.is_some() => return Err(error.into()),
             Err(error) => {
-                choice = Choice {
-                    kind: Kind::Packet,
-                    reason: format!("AF_XDP would be faster, but: {error}"),
-                    cannot: packet_cannot(namespace.offloads(interface)?),
-                };
+                let is_last = attaching()
+                    .next()
+                    .is_some_and(|(kind, _)| kind == choice.kind);
+                if wants.is_some() || is_last {
+                    return Err(error);
+                }
+                let reason = format!("{} would be faster, but: {error}", attach.title());
+                refused = Some(Refused {
+                    kind: choice.kind,
+                    reason,
+                });
+                facts.offloads = namespace.offloads(interface)?;
             }
         }
     }
-    let port = PacketPort::open(namespace, interface, options)?;
-    Ok((Box::new(port), choice))
 }
 
-fn best(link: &Interface, offloads: Offloads, queues: u32) -> (Kind, String) {
-    let packet = |reason: &str| (Kind::Packet, reason.to_owned());
-    if has_super_packets(offloads) {
-        return packet(
-            "segmentation or receive offloads are on, and it lets super-packets through",
-        );
-    }
-    if link.mtu > XdpPort::MOST_MTU {
-        return packet("the MTU is larger than AF_XDP frames can be");
-    }
-    if queues > 1 {
-        return packet("it receives over several queues, of which AF_XDP would serve one");
-    }
-    let reason = "no offload makes super-packets here, and it is the fastest for single packets";
-    (Kind::Xdp, reason.to_owned())
+/// A kind that could not be opened.
+struct Refused {
+    kind: &'static Kind,
+    reason: String,
 }
 
-fn has_super_packets(offloads: Offloads) -> bool {
-    offloads.tcp_segmentation || offloads.generic_segmentation || offloads.generic_receive
+/// Returns the kind that is wanted; or the last one before a refused one that does not decline.
+fn choose_for(facts: &Facts, wants: Option<&'static Kind>, refused: Option<&Refused>) -> Choice {
+    if let Some((kind, attach)) = wants.and_then(|kind| Some((kind, kind.attach()?))) {
+        return Choice {
+            kind,
+            reason: "as asked for".to_owned(),
+            cannot: attach.cannot(facts.offloads),
+        };
+    }
+    let mut kinds = attaching().rev();
+    let mut reason = None;
+    if let Some(refused) = refused {
+        kinds.find(|(kind, _)| *kind == refused.kind);
+        reason = Some(refused.reason.clone());
+    }
+    for (kind, attach) in kinds {
+        match attach.declines(facts) {
+            None => {
+                return Choice {
+                    kind,
+                    reason: reason.unwrap_or_else(|| attach.merit().to_owned()),
+                    cannot: attach.cannot(facts.offloads),
+                };
+            }
+            Some(declined) => {
+                reason.get_or_insert_with(|| declined.to_owned());
+            }
+        }
+    }
+    unreachable!("the first kind of the registry declines no interface")
 }
 
-fn packet_cannot(offloads: Offloads) -> Vec<String> {
-    let mut cannot = vec![
-        "packets above 65535 bytes (BIG TCP) are dropped and counted as `oversize`".to_owned(),
-        "the stack also sees what arrives; addresses on the interface keep answering".to_owned(),
-    ];
-    if !has_super_packets(offloads) {
-        cannot.push("every packet costs a copy each way; AF_XDP spares one".to_owned());
-    }
-    cannot
+/// Names an interface that exists, to be attached by `kind`, or by the best.
+pub(super) fn attached(interface: &str, kind: Option<&'static Kind>) -> Arc<dyn Named> {
+    Arc::new(Attached {
+        interface: interface.to_owned(),
+        kind,
+    })
 }
 
-fn xdp_cannot(offloads: Offloads) -> Vec<String> {
-    let mut cannot = vec![
-        format!(
-            "packets above {} bytes are dropped and counted as `oversize`",
-            XdpPort::MOST_MTU
-        ),
-        "the interface's own addresses get nothing: every frame goes to the router".to_owned(),
-        "arrivals carry no kernel timestamp: they count from when the router sees them".to_owned(),
-    ];
-    if has_super_packets(offloads) {
-        cannot.push(
-            "offloads are on at the interface: super-packets that reach it are dropped and counted \
-             as `oversize` (`ethtool -K` switches them off)"
-                .to_owned(),
-        );
+#[derive(Debug)]
+struct Attached {
+    interface: String,
+    kind: Option<&'static Kind>,
+}
+
+impl Named for Attached {
+    fn interface(&self, _number: usize) -> String {
+        self.interface.clone()
     }
-    cannot
+
+    fn link(&self) -> Result<Option<Link>, OpenError> {
+        Ok(Some(Link::Ethernet))
+    }
+
+    fn open(&self, site: &mut Site<'_>) -> Result<Opened, OpenError> {
+        let options = AttachOptions {
+            clock: Some(site.clock),
+            batch: Some(BATCH),
+            ..AttachOptions::default()
+        };
+        let (port, choice) = open(
+            site.namespace,
+            &self.interface,
+            site.pool,
+            self.kind,
+            options,
+        )?;
+        Ok(Opened {
+            port,
+            kind: choice.kind,
+            reason: choice.reason,
+            cannot: choice.cannot,
+            remarks: Vec::new(),
+        })
+    }
+}
+
+/// Most frames that a router takes from a port at once: of super-packets more would leave the
+/// cache.
+const BATCH: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// [`choose_for`] has an answer for every interface.
+    #[test]
+    fn the_first_kind_declines_no_interface() {
+        let (kind, attach) = attaching().next().unwrap();
+        for offloads in [Offloads::ON, Offloads::OFF] {
+            for (mtu, queues) in [(68, 1), (65_535, 64)] {
+                let facts = Facts {
+                    mtu,
+                    offloads,
+                    queues,
+                };
+                assert_eq!(attach.declines(&facts), None, "{}", kind.name);
+            }
+        }
+    }
 }

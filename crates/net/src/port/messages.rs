@@ -39,13 +39,13 @@ pub(super) struct Received {
     pub stamp_ns: Option<u64>,
 }
 
-// SAFETY: between calls the lists' pointers are null or stale and not followed; the headers' point to
-// lists and control messages on the heap, which stay where they are when `self` moves.
+// SAFETY: between calls the lists' pointers are null or stale and not followed; the headers' point
+// to lists and control messages on the heap, which stay where they are when `self` moves.
 unsafe impl Send for Messages {}
 
-/// For how many messages the next call is worth preparing after one that received `count`, of at most `most`:
-/// each costs some nanoseconds whether it comes or not, and at low rates one comes at a time. Who gets as
-/// many as that asks again.
+/// For how many messages the next call is worth preparing after one that received `count`, of at
+/// most `most`: each costs some nanoseconds whether it comes or not, and at low rates one comes at
+/// a time. Who gets as many as that asks again.
 pub(super) fn expected_after(count: usize, most: usize) -> usize {
     (4 * count).clamp(FEWEST.min(most), most)
 }
@@ -103,12 +103,12 @@ impl Messages {
         });
     }
 
-    /// How many messages there are.
+    /// Returns how many messages there are.
     pub(super) fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Receives without waiting; how many messages.
+    /// Receives without waiting. Returns how many messages.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.link(true);
         // SAFETY: the first `len` headers point to lists and control buffers in `self`, and
@@ -125,7 +125,7 @@ impl Messages {
         sys::check(count).map(|count| count as usize)
     }
 
-    /// Sends messages `from..` without waiting; how many the kernel took.
+    /// Sends messages `from..` without waiting. Returns how many the kernel took.
     fn send(&mut self, socket: BorrowedFd<'_>, from: usize) -> io::Result<usize> {
         self.link(false);
         let length = self.len();
@@ -142,8 +142,8 @@ impl Messages {
         sys::check(count).map(|count| count as usize)
     }
 
-    /// Sends all messages, in order and without waiting, and tells of each whether it went: an error concerns
-    /// one message. How many were told of; for the next one the call would have had to wait.
+    /// Sends all messages in order, without blocking, and reports the outcome of each: an error
+    /// concerns one message only. Returns how many were reported; the next one would have blocked.
     pub(super) fn send_all(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -167,7 +167,7 @@ impl Messages {
         done
     }
 
-    /// What came with message `index` of the last [`Messages::receive`].
+    /// Returns what came with message `index` of the last [`Messages::receive`].
     pub(super) fn received(&self, index: usize) -> Received {
         let header = &self.headers[index];
         let (mut tag, mut stamp_ns) = (None, None);

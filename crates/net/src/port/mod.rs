@@ -1,10 +1,10 @@
-//! Where packets enter and leave a router.
+//! Ports: where packets enter and leave a router.
 //!
-//! The host owns the bytes: a [`Port`] receives a batch of frames into slots of the host's
-//! [`Pool`] and transmits slots from it. With offloads on a frame may be a super-packet; its
-//! [`VnetHeader`](sluice_wire::frame::VnetHeader) travels with the slot.
+//! The host owns the bytes: a [`Port`] receives batches of frames into slots of the host's [`Pool`]
+//! and transmits slots from it. With offloads on, a frame may be a super-packet; its
+//! [`VnetHeader`](sluice_wire::frame::VnetHeader) is stored with the slot.
 //!
-//! Nothing is lost silently. Whatever a port cannot deliver is counted under a [`Loss`], and
+//! Nothing is lost silently. Frames that a port cannot deliver are counted under a [`Loss`], and
 //! the packet path returns no `Result`.
 
 pub mod choose;
@@ -14,6 +14,7 @@ pub mod packet;
 pub mod pcap;
 mod pool;
 mod promiscuous;
+pub mod registry;
 mod trains;
 pub mod tun;
 mod wait;
@@ -25,67 +26,69 @@ pub use packet::PacketPort;
 pub use pcap::PcapPort;
 pub use pool::{HEAD_LEN, Pool, PoolError, PoolSize, Slot};
 pub use promiscuous::Promiscuity;
+pub use registry::{OpenError, PortSpec, PortSpecError};
 pub use tun::TunPort;
 pub use wait::{Interest, Spin, Waiter, Wake, Watch};
 pub use warmth::Warmth;
 pub use xdp::XdpPort;
 
+use registry::Playback;
 use sluice_core::Time;
 use sluice_wire::frame::Link;
 use std::os::fd::AsFd;
 
-/// A place where frames enter and leave. One file per kind.
+/// A place where frames enter and leave. One file per kind, and a line in [`registry::KINDS`].
+///
+/// No method has a default: a wrapper that forwards to another port, as `Box` does, cannot forget
+/// one.
 pub trait Port: AsFd {
-    /// The interface's name.
+    /// Returns the interface's name.
     fn name(&self) -> &str;
 
-    /// What its frames start with.
+    /// Returns what its frames start with.
     fn link(&self) -> Link;
 
-    /// What it can carry.
+    /// Returns its capabilities.
     fn capabilities(&self) -> Capabilities;
 
-    /// Takes up to one batch of waiting frames into slots of `pool` and appends them to `into`;
-    /// how many. Never waits.
+    /// Receives up to one batch of waiting frames into slots of `pool` and appends them to `into`.
+    /// Returns how many. Never blocks.
     ///
-    /// When `pool` has no slot left, waiting frames are read and dropped, so that overload
-    /// shows as [`Loss::NoSlot`] and not as hidden delay.
+    /// When `pool` has no free slot, waiting frames are read and dropped, so that overload shows up
+    /// as [`Loss::NoSlot`] and not as hidden delay.
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize;
 
-    /// Whether frames wait, if the port knows that without a system call.
-    fn has_waiting(&self) -> bool {
-        false
-    }
+    /// Returns whether frames are waiting, as far as the port knows without a system call; `false`
+    /// if it does not know.
+    fn has_waiting(&self) -> bool;
 
-    /// Sends `slots` in order and gives them back to `pool`; how many of them. The others were
-    /// not touched, because the port would have to wait ([`Counters::blocked`]): try again when
-    /// it is writable, or drop them.
+    /// Sends `slots` in order and frees them in `pool`. Returns how many were sent. The others are
+    /// untouched, because the port would block ([`Counters::blocked`]): try again when it is
+    /// writable, or drop them.
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize;
 
-    /// What has passed and what was lost since the port was opened.
+    /// Returns what has passed and what was lost since the port was opened.
     fn counters(&mut self) -> Counters;
 
-    /// Gives back the slots that the port holds ready for frames to come.
+    /// Returns to the pool the slots that the port keeps for future frames.
     fn release(&mut self, pool: &mut Pool);
 
-    /// When the next frame arrives, as far as that is known before.
-    fn next_arrival(&self) -> Arrival {
-        Arrival::Unknown
-    }
+    /// Returns when the next frame will arrive, as far as that is known in advance.
+    fn next_arrival(&self) -> Arrival;
 
-    /// Whether [`Port::receive`] is to be called now and then, ready or not: the port waits for its
-    /// interface to come back, or no descriptor would tell that it has gone.
-    fn wants_looks(&self) -> bool {
-        false
-    }
+    /// Returns whether [`Port::receive`] must be called now and then even if the port is not ready:
+    /// because the port waits for its interface to come back, or because its descriptor does not
+    /// report that the interface has gone.
+    fn wants_looks(&self) -> bool;
 
-    /// Says what time it is from now on, for ports whose time need not be the machine's.
-    fn set_time(&mut self, _now: Time) {}
+    /// Returns whether the interface passes on frames for all addresses, as a bridge needs it.
+    fn promiscuity(&self) -> Promiscuity;
 
-    /// Whether the interface passes on frames for all addresses, as a bridge needs it.
-    fn promiscuity(&self) -> Promiscuity {
-        Promiscuity::NotAsked
-    }
+    /// Sets the port's time, for ports that need not follow the machine's clock.
+    fn set_time(&mut self, now: Time);
+
+    /// Returns the port as a player of a recording, if it is one.
+    fn playback(&mut self) -> Option<&mut dyn Playback>;
 }
 
 /// When a frame arrives at a port.
@@ -147,6 +150,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
     fn promiscuity(&self) -> Promiscuity {
         (**self).promiscuity()
     }
+
+    fn playback(&mut self) -> Option<&mut dyn Playback> {
+        (**self).playback()
+    }
 }
 
 /// What a port can carry.
@@ -162,10 +169,10 @@ pub struct Capabilities {
     pub mtu: u32,
 }
 
-/// What has passed through a port.
+/// Counters of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Frames handed to the host.
+    /// Frames received.
     pub received: u64,
     /// Their bytes, with link headers; a super-packet's own length.
     pub received_bytes: u64,
@@ -175,7 +182,8 @@ pub struct Counters {
     pub sent: u64,
     /// Their bytes, with link headers.
     pub sent_bytes: u64,
-    /// Super-packets that the port made of several of them each, and the kernel takes apart.
+    /// Super-packets that the port built from several frames each, and that the kernel segments
+    /// again.
     pub sent_trains: u64,
     /// How often a transmission would have had to wait.
     pub blocked: u64,

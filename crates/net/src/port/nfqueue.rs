@@ -1,16 +1,16 @@
 //! Packets of this host's own stack, through NFQUEUE.
 //!
-//! An nft rule leads packets to a numbered queue of the kernel's; each waits there until this
-//! process gives its verdict, in whatever order and whenever the discipline decides. So a host's
-//! own or forwarded traffic is shaped without another interface in between. Super-packets arrive
-//! whole; a CE mark goes back with the verdict.
+//! An nft rule sends packets to a numbered queue of the kernel. Each packet waits there until this
+//! process gives its verdict, in any order, whenever the discipline decides. A host's own or
+//! forwarded traffic can thus be shaped without another interface. Super-packets arrive whole; a CE
+//! mark is returned with the verdict.
 //!
 //! What it cannot do: a packet has one verdict, so super-packets cannot be split here
 //! ([`NfqueueOptions::offloads`] off makes the kernel split them before); packets of another port
-//! cannot be sent; the kernel does not say how large the segments of a super-packet will be, so they
-//! are taken to fill the MTU. With [`NfqueueOptions::headers_only`] payloads never leave the kernel,
-//! which is the fastest way for super-packets, but then packets cannot be marked, so AQMs drop instead.
-//! Needs CAP_NET_ADMIN in the namespace.
+//! cannot be sent; the kernel does not say how large the segments of a super-packet will be, so
+//! they are taken to fill the MTU. With [`NfqueueOptions::headers_only`] payloads never leave the
+//! kernel, which is the fastest way for super-packets, but then packets cannot be marked, so AQMs
+//! drop instead. Needs CAP_NET_ADMIN in the namespace.
 #![allow(unsafe_code)]
 
 mod message;
@@ -20,11 +20,13 @@ pub use rule::{Hook, Traffic};
 
 use super::messages::{Messages, expected_after};
 use super::pool::{LARGE_LEN, Watcher};
-use super::{Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Slot};
+use super::registry::{Kind, Playback, Role};
+use super::{Arrival, Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Promiscuity, Slot};
 use crate::namespace::{Namespace, NamespaceError, remedy};
 use crate::sys;
 use message::{ACK, ANSWER, FAMILY_HEADER, Writer, attributes, messages, number};
 use rule::Verdict;
+use sluice_core::Time;
 use sluice_wire::frame::{Link, Transport, View, VnetHeader, parse_head};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
@@ -41,8 +43,8 @@ pub struct NfqueueOptions {
     pub offloads: bool,
     /// Let packets pass, instead of losing them, when the kernel's queue is full.
     pub fail_open: bool,
-    /// Fetch the headers only and leave payloads in the kernel. What is fetched can then not be changed:
-    /// packets count as not capable of ECN ([`Pool::is_cut`]), and are not corrupted.
+    /// Fetch the headers only and leave payloads in the kernel. Headers fetched alone cannot be
+    /// changed: such packets count as not ECN-capable ([`Pool::is_cut`]), and are not corrupted.
     pub headers_only: bool,
     /// Most packets that may wait for a verdict.
     pub most_waiting: u32,
@@ -105,7 +107,7 @@ pub struct NfqueuePort {
     capabilities: Capabilities,
     /// What waits for a verdict, by slot number.
     waiting: Vec<Option<Waiting>>,
-    /// Tells which of these the host has dropped; made at the first call with a pool.
+    /// Reports which of these packets the host has dropped; created by the first call with a pool.
     watcher: Option<Watcher>,
     /// Room for one whole packet, or for a batch of headers.
     room: Box<[u8]>,
@@ -184,7 +186,7 @@ impl NfqueuePort {
             })
     }
 
-    /// Tells the kernel to drop what the host has dropped.
+    /// Gives the kernel a drop verdict for every packet that the host has dropped.
     fn drop_abandoned(&mut self, pool: &mut Pool) {
         let watcher = *self.watcher.get_or_insert_with(|| pool.watcher());
         while let Some(slot) = pool.next_abandoned(watcher) {
@@ -292,7 +294,8 @@ impl NfqueuePort {
         let rooms = room.chunks_exact_mut(HEADERS_ROOM);
         let most = rooms.len();
         for room in rooms.take(self.capabilities.batch) {
-            // SAFETY: the rooms do not overlap, and nobody touches them before `receive` has returned.
+            // SAFETY: the rooms do not overlap, and nobody touches them before `receive` has
+            // returned.
             unsafe { incoming.push(room, &mut []) };
         }
         match incoming.receive(self.socket.as_fd()) {
@@ -404,7 +407,7 @@ impl Port for NfqueuePort {
             };
             self.counters.sent += 1;
             self.counters.sent_bytes += pool.frame_len(*slot) as u64;
-            // What the kernel has is what is sent, unless it was marked.
+            // The kernel sends its own copy, unless the packet was marked.
             if waiting.marks == mark_bytes(pool.head(*slot)) || !waiting.is_whole {
                 self.verdict(waiting.id, NF_ACCEPT, None);
             } else {
@@ -443,7 +446,42 @@ impl Port for NfqueuePort {
     fn release(&mut self, pool: &mut Pool) {
         self.drop_abandoned(pool);
     }
+
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
+    fn next_arrival(&self) -> Arrival {
+        Arrival::Unknown
+    }
+
+    fn wants_looks(&self) -> bool {
+        false
+    }
+
+    fn set_time(&mut self, _now: Time) {}
+
+    fn playback(&mut self) -> Option<&mut dyn Playback> {
+        None
+    }
+
+    fn promiscuity(&self) -> Promiscuity {
+        Promiscuity::NotAsked
+    }
 }
+
+/// Opened by [`NfqueuePort::open`] only: packets leave through the port that they came from.
+pub static KIND: Kind = Kind {
+    name: "nfqueue",
+    argument: "NUMBER",
+    doc: "packets of this host's own stack",
+    super_packets: Some("whole, one verdict each"),
+    arrivals: "no",
+    needs: "CAP_NET_ADMIN",
+    in_user_namespace: true,
+    parse: None,
+    role: Role::Queue,
+};
 
 impl AsFd for NfqueuePort {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -650,11 +688,11 @@ fn receive(socket: BorrowedFd<'_>, room: &mut [u8]) -> io::Result<usize> {
     usize::try_from(length).map_err(|_| io::Error::last_os_error())
 }
 
-/// The longest packet with what the kernel says about it.
+/// The longest packet with the kernel's metadata.
 const ROOM: usize = LARGE_LEN + 4096;
 /// Bytes that hold all headers: IPv6 with extensions and TCP with options.
 const HEADERS_LEN: u32 = 192;
-/// Those with what the kernel says about the packet.
+/// The headers with the kernel's metadata.
 const HEADERS_ROOM: usize = 512;
 /// After this much, verdicts are sent; a socket takes at most its send buffer at once.
 const MOST_VERDICT_BYTES: usize = 32_768;

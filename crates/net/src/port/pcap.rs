@@ -1,25 +1,26 @@
-//! Captures as ports: frames come from one file, and what is sent goes to another.
+//! Captures as ports: frames arrive from one file and are written to another.
 //!
-//! What arrives has the spacing of the file, and what leaves is written with the instant at which it
-//! left, on the same clock: a frame that was recorded at `r` arrives `r` less the origin after the
-//! beginning, and one that leaves an instant later stands in the output that much later.
+//! What arrives has the spacing of the file, and what leaves is written with the instant at which
+//! it left, on the same clock: a frame that was recorded at `r` arrives `r` less the origin after
+//! the beginning, and one that leaves an instant later stands in the output that much later.
 //!
 //! Two speeds. *Recorded*: in real time, each frame when it is its turn, with its exact arrival
-//! ([`Pool::arrival`]) however late the loop wakes up. *Full*: nothing waits. A host whose ports all
-//! are files keeps the time itself then ([`Port::next_arrival`], [`Port::set_time`]), so that the
-//! output is that of an exact router, the same on every machine; beside an interface, frames arrive as
-//! fast as the loop takes them.
+//! ([`Pool::arrival`]) however late the loop wakes up. *Full*: nothing waits. A host whose ports
+//! all are files keeps the time itself then ([`Port::next_arrival`], [`Port::set_time`]), so that
+//! the output is that of an exact router, the same on every machine; beside an interface, frames
+//! arrive as fast as the loop takes them.
 //!
 //! What it cannot do: it sends nothing that it has only a part of. So a capture with cut packets is
-//! refused when it is opened, as are link types other than Ethernet and raw IP, and files with several.
-//! That takes one reading of the file in advance. Super-packets are split when they are written, and
-//! open checksums are completed.
+//! refused when it is opened, as are link types other than Ethernet and raw IP, and files with
+//! several. That takes one reading of the file in advance. Super-packets are split when they are
+//! written, and open checksums are completed.
 
 mod spec;
 
 pub use spec::{PcapSpec, PcapSpecError, Speed};
 
-use super::{Arrival, Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Slot};
+use super::registry::{Kind, Named, OpenError, Opened, Playback, PortSpecError, Role, Site};
+use super::{Arrival, Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Promiscuity, Slot};
 use crate::clock::Clock;
 use crate::sys;
 use rustix::time::{
@@ -34,6 +35,7 @@ use std::io::{self, BufWriter};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Why files cannot be a port.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +59,7 @@ pub enum PcapError {
         /// The system's answer.
         source: io::Error,
     },
-    /// Writing would destroy what is read.
+    /// Writing would overwrite the input.
     #[error("{} is the input and the output", .0.display())]
     Same(PathBuf),
     /// The input is damaged.
@@ -67,7 +69,7 @@ pub enum PcapError {
         path: PathBuf,
         /// The packet, from 1; 0 for the head of the file.
         packet: u64,
-        /// What is wrong with it.
+        /// The error.
         error: ReadError,
     },
     /// It starts with something else.
@@ -133,7 +135,7 @@ pub enum PcapError {
     Timer(io::Error),
 }
 
-/// What was found in a file that is to be played.
+/// The result of scanning a file before it is played.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
     /// Whole packets.
@@ -179,9 +181,9 @@ struct Output {
 }
 
 impl PcapPort {
-    /// Opens the files: the input is read through once, the output is made anew. The time of the
-    /// first packet is now; [`PcapPort::begin`] changes that. `link` is what frames must start with,
-    /// if that is known; otherwise the input says it, or it is Ethernet.
+    /// Opens the files: scans the input once and creates the output. The time of the first packet
+    /// is now; [`Playback::begin`] changes that. `link` is the header that frames must start with,
+    /// if that is known; otherwise the input determines it, and without packets it is Ethernet.
     ///
     /// # Errors
     /// When a file cannot be opened, or the input holds what cannot be sent.
@@ -238,12 +240,12 @@ impl PcapPort {
         Ok(port)
     }
 
-    /// What was found in the input.
+    /// Returns the result of scanning the input.
     pub const fn scan(&self) -> &Scan {
         &self.scan
     }
 
-    /// What a user should know about the input.
+    /// Returns warnings about the input.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.scan.is_truncated {
@@ -263,18 +265,11 @@ impl PcapPort {
         remarks
     }
 
-    /// Says that what was recorded at `file_ns` arrives at `at`, in place of the first packet at the
-    /// opening. Captures of one event are given the same.
-    pub fn begin(&mut self, file_ns: i128, at: Time) {
-        self.origin = (file_ns, at);
-        self.arm();
-    }
-
     fn now(&self) -> Time {
         self.time.unwrap_or_else(|| self.clock.now())
     }
 
-    /// When the next packet arrives.
+    /// Returns when the next packet arrives.
     fn due(&self) -> Option<Time> {
         let input = self.input.as_ref()?;
         let after = input.record.time_ns - self.origin.0;
@@ -321,7 +316,7 @@ impl PcapPort {
                 let time_ns = record.time_ns.max(before);
                 input.record = Record { time_ns, ..record };
             }
-            // What is wrong at the end was told when the file was opened.
+            // A damaged end was reported when the file was opened.
             Ok(None) | Err(_) => self.input = None,
         }
         stored
@@ -360,7 +355,7 @@ impl Port for PcapPort {
             && let Some(due) = self.due()
         {
             if is_flood {
-                // The file waits: nobody is late if it does.
+                // The file can wait: nothing becomes late.
                 if pool.available() == 0 {
                     break;
                 }
@@ -425,6 +420,74 @@ impl Port for PcapPort {
 
     fn set_time(&mut self, now: Time) {
         self.time = Some(now);
+    }
+
+    fn playback(&mut self) -> Option<&mut dyn Playback> {
+        Some(self)
+    }
+
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
+    fn wants_looks(&self) -> bool {
+        false
+    }
+
+    fn promiscuity(&self) -> Promiscuity {
+        Promiscuity::NotAsked
+    }
+}
+
+impl Playback for PcapPort {
+    fn first_ns(&self) -> Option<i128> {
+        self.scan.first_ns
+    }
+
+    fn speed(&self) -> Speed {
+        self.speed
+    }
+
+    fn begin(&mut self, file_ns: i128, at: Time) {
+        self.origin = (file_ns, at);
+        self.arm();
+    }
+}
+
+/// `pcap:IN:OUT`.
+pub static KIND: Kind = Kind {
+    name: "pcap",
+    argument: "IN:OUT",
+    doc: "files",
+    super_packets: Some("split when written"),
+    arrivals: "the timestamps of the file",
+    needs: "nothing",
+    in_user_namespace: true,
+    parse: Some(|text| match text.parse::<PcapSpec>() {
+        Ok(files) => Ok(Arc::new(files)),
+        Err(error) => Err(PortSpecError::Argument(error.to_string())),
+    }),
+    role: Role::Files,
+};
+
+impl Named for PcapSpec {
+    fn interface(&self, number: usize) -> String {
+        format!("pcap{number}")
+    }
+
+    fn link(&self) -> Result<Option<Link>, OpenError> {
+        Ok(self.first_link()?)
+    }
+
+    fn open(&self, site: &mut Site<'_>) -> Result<Opened, OpenError> {
+        let port = PcapPort::open(self, site.link, site.clock)?;
+        Ok(Opened {
+            kind: &KIND,
+            reason: "captures".to_owned(),
+            cannot: Vec::new(),
+            remarks: port.remarks(),
+            port: Box::new(port),
+        })
     }
 }
 
@@ -543,7 +606,7 @@ fn store(pool: &mut Pool, bytes: &[u8]) -> Result<Slot, Loss> {
     Ok(slot)
 }
 
-/// Reads a file through: everything that could go wrong on the way is told before.
+/// Reads the whole file, so that everything wrong with it is reported before it is played.
 fn scan(path: &Path) -> Result<Scan, PcapError> {
     let mut reader = open(path)?;
     let (mut scan, mut bytes) = (Scan::default(), Vec::new());

@@ -1,12 +1,13 @@
-//! Trains on the way out: segments of a flow that leave together cross into the kernel as one
-//! super-packet, and the kernel takes it apart again before the interface sees it.
+//! Trains: segments of a flow that leave together cross into the kernel as one super-packet, which
+//! the kernel segments again before the interface sees it.
 //!
-//! What arrives is the same, byte for byte ([`Train`](sluice_wire::frame::Train)), but an allocation, a way through the stack
-//! and, on a virtual interface, a call of the receiving host's stack are paid once per train and not once
-//! per packet. That is for interfaces that get single packets because they have no segmentation of
-//! their own: where there is one, hosts hand over super-packets anyway, and a neighbour on a virtual
-//! interface would see the train whole. And it is for interfaces without a queueing discipline: past
-//! one (PACKET_QDISC_BYPASS) nothing is taken apart, and through it packets would queue a second time.
+//! The receiver gets the same bytes ([`Train`](sluice_wire::frame::Train)), but an allocation, a
+//! traversal of the stack and, on a virtual interface, a call of the receiving host's stack are
+//! paid once per train instead of once per packet. Trains are for interfaces that get single
+//! packets because they have no segmentation offload: with one, hosts send super-packets anyway,
+//! and a neighbour on a virtual interface would see the train whole. They are also only for
+//! interfaces without a queueing discipline: when one is bypassed (PACKET_QDISC_BYPASS) the kernel
+//! segments nothing, and through it packets would queue a second time.
 //!
 //! Within a batch a packet may pass packets of other flows, never one of its own.
 
@@ -49,7 +50,8 @@ impl Trains {
     /// Most frames of a batch.
     pub(super) const MOST: usize = 64;
 
-    /// For `interface`, if it is one for trains and the process may, and a port that has sent so much.
+    /// For `interface`, if it is one for trains and the process may, and a port that has sent so
+    /// much.
     pub(super) fn open(
         namespace: &Namespace,
         interface: &Interface,
@@ -83,8 +85,8 @@ impl Trains {
         })
     }
 
-    /// Looks for trains in a batch of at most [`Trains::MOST`] frames; whether there are so many that
-    /// [`Trains::send`] pays. Once a second it looks at the interface, too.
+    /// Looks for trains in a batch of at most [`Trains::MOST`] frames; whether there are so many
+    /// that [`Trains::send`] pays. Once a second it looks at the interface, too.
     pub(super) fn find(&mut self, pool: &Pool, slots: &[Slot], counters: &mut Counters) -> bool {
         let is_long = |slot: &Slot| pool.frame_len(*slot) >= LONG;
         if self.is_over || slots.len() < 2 || !slots.iter().any(is_long) {
@@ -100,16 +102,17 @@ impl Trains {
         self.batch.messages().len() * 2 <= slots.len()
     }
 
-    /// Looks whether the interface is still fit for trains, and what it has really sent: of a train the kernel does
-    /// not say how much of it found no place, as it does of a frame. What is missing at two looks is lost, for
-    /// that long nothing is under way to a neighbour. What others send there hides losses; it does not add to them.
+    /// Looks whether the interface is still fit for trains, and what it has really sent: of a train
+    /// the kernel does not say how much of it found no place, as it does of a frame. What is
+    /// missing at two looks is lost, for that long nothing is under way to a neighbour. What others
+    /// send there hides losses; it does not add to them.
     pub(super) fn look(&mut self, counters: &mut Counters) {
         let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
         if now_ns < self.looked_ns + LEAST_APART_NS {
             return;
         }
         self.looked_ns = now_ns;
-        // Gone: whoever sends next is told.
+        // The interface has gone: the next transmission reports it.
         let Ok(link) = self.links.interface(&self.interface.name) else {
             return;
         };
@@ -132,7 +135,8 @@ impl Trains {
         self.missing = missing;
     }
 
-    /// Sends the batch that was looked through last, and frees it. Whether the interface is there and up.
+    /// Sends the batch that was looked through last, and frees it. Whether the interface is there
+    /// and up.
     pub(super) fn send(
         &mut self,
         pool: &mut Pool,
@@ -204,6 +208,7 @@ fn is_fit(link: &Interface, settings: &DeviceSettings) -> bool {
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
 /// Nothing waits as long in a neighbour's ring.
 const LEAST_APART_NS: u64 = 100_000_000;
-/// A batch of frames that are all shorter (acknowledgements) has no train that is worth looking for.
+/// A batch of frames that are all shorter (acknowledgements) has no train that is worth looking
+/// for.
 const LONG: usize = 256;
 const SEND_BUFFER: usize = 8 << 20;

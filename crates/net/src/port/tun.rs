@@ -1,19 +1,23 @@
 //! TUN and TAP devices with offload headers.
 //!
-//! A device whose other side is this process: what the stack routes to it arrives here,
-//! what is sent appears to arrive on it. Works in an unprivileged user namespace. With
-//! `IFF_VNET_HDR` super-packets cross whole. See Documentation/networking/tuntap.rst of Linux.
+//! The other side of such a device is this process: packets that the stack routes to the device
+//! arrive here, and packets sent here appear to arrive on the device. Works in an unprivileged user
+//! namespace. With `IFF_VNET_HDR` super-packets cross whole. See
+//! Documentation/networking/tuntap.rst of Linux.
 #![allow(unsafe_code)]
 
 use super::pool::LARGE_LEN;
-use super::{Capabilities, Counters, Loss, Pool, Port, Slot};
+use super::registry::{Kind, Named, OpenError, Opened, Playback, Role, Site};
+use super::{Arrival, Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::namespace::{LinkError, Namespace, NamespaceError, remedy};
 use crate::sys;
+use sluice_core::Time;
 use sluice_wire::frame::{Link, VnetHeader};
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
 
 /// How to make a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,8 +140,8 @@ impl TunPort {
 }
 
 impl TunPort {
-    /// Another port on the same device, for another thread: one of the two may receive while the other
-    /// sends.
+    /// Another port on the same device, for another thread: one of the two may receive while the
+    /// other sends.
     ///
     /// # Errors
     /// When the process has too many open files.
@@ -250,6 +254,28 @@ impl Port for TunPort {
             pool.free_large(large);
         }
     }
+
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
+    fn next_arrival(&self) -> Arrival {
+        Arrival::Unknown
+    }
+
+    fn wants_looks(&self) -> bool {
+        false
+    }
+
+    fn set_time(&mut self, _now: Time) {}
+
+    fn playback(&mut self) -> Option<&mut dyn Playback> {
+        None
+    }
+
+    fn promiscuity(&self) -> Promiscuity {
+        Promiscuity::NotAsked
+    }
 }
 
 impl TunPort {
@@ -263,6 +289,71 @@ impl TunPort {
 impl AsFd for TunPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+/// `tun:NAME`.
+pub static TUN: Kind = Kind {
+    name: "tun",
+    argument: "NAME",
+    doc: "a device of IP packets that the port creates",
+    super_packets: Some("whole"),
+    arrivals: "no",
+    needs: "CAP_NET_ADMIN, `/dev/net/tun`",
+    in_user_namespace: true,
+    parse: Some(|name| Ok(device(name, Link::Ip, &TUN))),
+    role: Role::Device(Link::Ip),
+};
+
+/// `tap:NAME`.
+pub static TAP: Kind = Kind {
+    name: "tap",
+    doc: "a device of Ethernet frames that the port creates",
+    parse: Some(|name| Ok(device(name, Link::Ethernet, &TAP))),
+    role: Role::Device(Link::Ethernet),
+    ..TUN
+};
+
+fn device(name: &str, link: Link, kind: &'static Kind) -> Arc<dyn Named> {
+    Arc::new(Device {
+        name: name.to_owned(),
+        link,
+        kind,
+    })
+}
+
+/// A device that is to be made.
+#[derive(Debug)]
+struct Device {
+    name: String,
+    link: Link,
+    kind: &'static Kind,
+}
+
+impl Named for Device {
+    fn interface(&self, _number: usize) -> String {
+        self.name.clone()
+    }
+
+    fn link(&self) -> Result<Option<Link>, OpenError> {
+        Ok(Some(self.link))
+    }
+
+    /// Makes the device and switches it on.
+    fn open(&self, site: &mut Site<'_>) -> Result<Opened, OpenError> {
+        let options = TunOptions {
+            link: self.link,
+            ..TunOptions::default()
+        };
+        let port = TunPort::create(site.namespace, &self.name, options)?;
+        site.namespace.links()?.set_up(&self.name, true)?;
+        Ok(Opened {
+            port: Box::new(port),
+            kind: self.kind,
+            reason: "made by this router".to_owned(),
+            cannot: Vec::new(),
+            remarks: Vec::new(),
+        })
     }
 }
 

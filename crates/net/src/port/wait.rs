@@ -1,4 +1,4 @@
-//! Waiting for frames or for an instant, whichever comes first.
+//! Waits for frames or for a deadline, whichever comes first.
 
 use crate::clock::Clock;
 use crate::sys;
@@ -9,24 +9,25 @@ use std::time::Duration;
 mod budget;
 use budget::Budget;
 
-/// How a deadline is met.
+/// How a thread waits for a deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spin {
-    /// Sleep until the deadline, but for the microseconds by which the kernel is late at least: next to
-    /// no processor time.
+    /// Sleep until just before the deadline, by the few microseconds that the kernel is always
+    /// late: takes next to no processor time.
     None,
-    /// Sleep until shortly before and burn the rest. How long before follows from how late
-    /// the kernel has been of late. While frames come one upon the other, look again for some
-    /// microseconds, with the core left to whoever wants it, before sleeping.
+    /// Sleep until shortly before the deadline and busy-poll the rest. The margin follows the
+    /// kernel's recent wake-up latency. While frames arrive in quick succession, poll again for
+    /// some microseconds, yielding the core, before sleeping.
     #[default]
     Adaptive,
-    /// Stay awake: for a core of one's own. A real-time thread sleeps for a moment now and then while nothing
-    /// is due, since the kernel would stop it for longer otherwise. An ordinary one, where others want the
-    /// core too, loses it for milliseconds. [`Warmth`](super::Warmth) is for such loops.
+    /// Busy-poll always: for a thread with a core of its own. A real-time thread sleeps briefly now
+    /// and then while nothing is due, since the kernel would otherwise stop it for longer. An
+    /// ordinary thread that shares its core loses it for milliseconds. [`Warmth`](super::Warmth) is
+    /// for such loops.
     Always,
 }
 
-/// What to watch a descriptor for.
+/// The events that a descriptor is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// Something to read.
@@ -35,7 +36,7 @@ pub enum Interest {
     Writable,
     /// Either.
     Both,
-    /// Nothing: it only keeps its place in the list.
+    /// Nothing: the descriptor only keeps its place in the list.
     Nothing,
 }
 
@@ -63,10 +64,10 @@ pub struct Wake {
 pub struct Waiter {
     spin: Spin,
     margin_ns: u64,
-    /// How long after a wait the thread may stay awake for more; zero for a real-time thread, which would
-    /// keep everybody else from the core.
+    /// How long the thread may busy-poll after a wait; zero for a real-time thread, which would
+    /// starve all others on its core.
     linger: Span,
-    /// What a real-time thread leaves to others.
+    /// The core time that a real-time thread leaves to others.
     budget: Option<Budget>,
     /// How long the last wait took.
     last: Span,
@@ -74,13 +75,13 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// A waiter for the calling thread, whose timer slack it sets to the least. Unless the thread has
-    /// real-time priority, it asks for short turns too.
+    /// Creates a waiter for the calling thread and minimizes the thread's timer slack. Unless the
+    /// thread has real-time priority, short time slices are requested too.
     pub fn new(spin: Spin) -> Waiter {
         crate::clock::precise_wakeups();
         let budget = Budget::of_thread();
         if spin != Spin::Always && budget.is_none() {
-            // A wish: what refuses it has turns of milliseconds.
+            // Optional: a kernel that refuses gives slices of milliseconds.
             let _ = sys::take_short_turns(SLICE_NS);
         }
         Waiter {
@@ -99,7 +100,7 @@ impl Waiter {
         }
     }
 
-    /// How long before a deadline the sleeping stops now.
+    /// Returns how long before a deadline sleeping currently stops.
     pub fn margin(&self) -> Span {
         match self.spin {
             Spin::None | Spin::Adaptive => Span::from_ns(self.margin_ns),
@@ -107,14 +108,13 @@ impl Waiter {
         }
     }
 
-    /// Waits until one of at most 64 `watches` is ready, or `deadline` is reached, or a signal
-    /// arrives. While it burns time it still looks at the watches, as often as a system
-    /// call allows.
+    /// Waits until one of at most 64 `watches` is ready, `deadline` is reached, or a signal
+    /// arrives. While busy-polling it still checks the watches, as often as a system call allows.
     pub fn wait(&mut self, watches: &[Watch<'_>], deadline: Option<Time>, clock: &Clock) -> Wake {
         self.wait_for_any(watches.iter().copied(), deadline, clock)
     }
 
-    /// As [`Waiter::wait`], for a host that has no list of them.
+    /// Same as [`Waiter::wait`], for a caller without a list of watches.
     pub fn wait_for_any<'a>(
         &mut self,
         watches: impl Iterator<Item = Watch<'a>>,
@@ -127,9 +127,9 @@ impl Waiter {
         wake
     }
 
-    /// Burns the rest of the time until `deadline`, if that is so near that who looks for anything else once more,
-    /// which takes `look_takes`, comes too late; when that was.
-    pub fn meet(
+    /// Busy-waits until `deadline` if another poll, which takes `look_takes`, would end after it.
+    /// Returns when the wait ended; `None` if the deadline is further away.
+    pub fn spin_if_near(
         now: Time,
         deadline: Option<Time>,
         look_takes: Span,
@@ -144,13 +144,14 @@ impl Waiter {
         Some(now)
     }
 
-    /// Whether the thread stays awake, so that its host may as well look by itself whether there is more.
+    /// Returns whether the thread never sleeps, so that the caller may as well poll the ports
+    /// itself.
     pub const fn stays_awake(&self) -> bool {
         matches!(self.spin, Spin::Always)
     }
 
-    /// Looks once which of the watches are ready, for a host that stays awake and looks by itself in between.
-    /// If it is time to leave the core to others for a moment, that is done here.
+    /// Checks once which watches are ready, for a caller that busy-polls the ports itself in
+    /// between. Also yields the core for a moment when that is due.
     pub fn look_at_any<'a>(
         &mut self,
         watches: impl Iterator<Item = Watch<'a>>,
@@ -161,7 +162,7 @@ impl Waiter {
         self.look(now, deadline, clock)
     }
 
-    /// Takes the watches over, and counts the time up to now, which it tells.
+    /// Copies the watches and accounts for the time until now, which it returns.
     fn begin<'a>(&mut self, watches: impl Iterator<Item = Watch<'a>>, clock: &Clock) -> Time {
         self.polls.clear();
         self.polls.extend(watches.map(|watch| libc::pollfd {
@@ -219,14 +220,15 @@ impl Waiter {
             if wake.ready != 0 {
                 return wake;
             }
-            if let Some(now) = Waiter::meet(now, deadline, LOOK_TAKES, clock) {
+            if let Some(now) = Waiter::spin_if_near(now, deadline, LOOK_TAKES, clock) {
                 return Wake { now, ready: 0 };
             }
         }
     }
 
-    /// Sleeps until `wake` or until a watch is ready; how many are. If it is time for that, and until shortly before
-    /// `wake`, in such a way that the scheduler chooses the core on which the thread wakes up.
+    /// Sleeps until `wake` or until a watch is ready; returns how many are. From time to time, and
+    /// until shortly before `wake`, it sleeps as an ordinary thread, so that the scheduler chooses
+    /// the core on which the thread wakes up.
     fn sleep(&mut self, mut now: Time, wake: Option<u64>, clock: &Clock) -> usize {
         let until = |ahead_ns: u64, now: Time| {
             wake.map(|wake| Duration::from_nanos(wake.saturating_sub(now.as_ns() + ahead_ns)))
@@ -242,13 +244,13 @@ impl Waiter {
                 return ready;
             }
             budget.become_ordinary();
-            // Others may have had the core meanwhile.
+            // Other threads may have used the core meanwhile.
             let ready = sys::poll(&mut self.polls, until(PLACED_AHEAD_NS, clock.now()));
             budget.raise();
             if ready > 0 {
                 budget.was_placed();
             }
-            // With nothing due, a signal has ended it.
+            // Without a deadline, a signal has ended the sleep.
             if ready > 0 || wake.is_none() {
                 return ready;
             }
@@ -257,7 +259,7 @@ impl Waiter {
         sys::poll(&mut self.polls, until(0, now))
     }
 
-    /// One look at the watches, at once or after a rest.
+    /// Polls the watches once, immediately or after a rest.
     fn look(&mut self, now: Time, deadline: Option<Time>, clock: &Clock) -> Wake {
         let rest = self
             .budget
@@ -274,8 +276,9 @@ impl Waiter {
         self.wake(now)
     }
 
-    /// Whether the thread is to leave its core to others for a moment, which [`Waiter::look_at_any`] does: it owes
-    /// that, and nothing is due soon. For a host that stays awake, and counts that here.
+    /// Returns whether the thread should yield its core for a moment, which [`Waiter::look_at_any`]
+    /// does: it owes that, and nothing is due soon. Also accounts for the time until `now`, for a
+    /// caller that busy-polls.
     pub fn owes_rest(&mut self, now: Time, deadline: Option<Time>) -> bool {
         self.was_awake(now);
         let budget = self.budget.as_ref();
@@ -304,8 +307,9 @@ impl Waiter {
         Wake { now, ready }
     }
 
-    /// Follows a quantile of the lateness: the share of steps up against steps down. Spinning covers the
-    /// lateness that 1 of 129 wake-ups exceeds, sleeping the one that 3 of 4 do.
+    /// Tracks a quantile of the lateness by unequal steps up and down. When busy-polling, the
+    /// margin covers the lateness that 1 of 129 wake-ups exceeds; when sleeping, the one that 3 of
+    /// 4 exceed.
     fn learn(&mut self, late_ns: u64) {
         let (up_ns, down_ns) = match self.spin {
             Spin::None => (STEP_NS / 4, STEP_NS * 3 / 4),
@@ -319,18 +323,18 @@ impl Waiter {
     }
 }
 
-/// Going to sleep and being woken costs more than most packets do. While they come faster than this, the
-/// loop looks again and lets others have the core in between.
+/// Sleeping and waking up costs more than most packets do. While packets arrive faster than this,
+/// the loop polls again and yields the core in between.
 const LINGER: Span = Span::from_us(50);
 /// What poll(2) may take.
 const LOOK_TAKES: Span = Span::from_us(3);
-/// What is due is waited for with real-time priority, from so long before on.
+/// A deadline is awaited with real-time priority from this long before it.
 const PLACED_AHEAD_NS: u64 = 500_000;
-/// The shortest turn that the kernel gives; a batch takes tens of microseconds.
+/// The shortest time slice that the kernel grants; a batch takes tens of microseconds.
 const SLICE_NS: u64 = 100_000;
 const FIRST_MARGIN_NS: u64 = 60_000;
 const LEAST_MARGIN_NS: u64 = 5_000;
-/// Later than this is another task's time slice, which no reasonable spinning outlasts.
+/// Anything later is another task's time slice, which no reasonable busy-polling outlasts.
 const MOST_MARGIN_NS: u64 = 200_000;
 const UP_NS: u64 = 6_400;
 const DOWN_NS: u64 = UP_NS / 128;
@@ -340,7 +344,7 @@ const STEP_NS: u64 = 800;
 mod tests {
     use super::*;
 
-    /// Fields of what the kernel tells of a thread (proc(5)).
+    /// Fields of a thread's `stat` file (proc(5)).
     fn stat<const N: usize>(thread: &str, fields: [usize; N]) -> [String; N] {
         let stat = std::fs::read_to_string(format!("/proc/{thread}/stat")).unwrap();
         // What follows the name begins with field 3.
@@ -370,7 +374,7 @@ mod tests {
         sys::Scheduling::of_thread().unwrap().is_real_time()
     }
 
-    /// A pipe of many gigabits has something due all the time, and what arrives has to get in all the same.
+    /// A pipe of many gigabits always has something due, and arrivals must still be received.
     #[test]
     fn a_deadline_that_is_near_or_past_hides_nothing_that_is_ready() {
         let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -452,7 +456,7 @@ mod tests {
         let clock = Clock::start();
         let mut waiter = Waiter::new(Spin::None);
         for _ in 0..9 {
-            // This one tells nothing, since no frame ends it.
+            // This sleep does not count, since no frame ends it.
             waiter.wait(&[watch], Some(clock.now() + Span::from_ms(3)), &clock);
             begins.send(()).unwrap();
             let deadline = clock.now() + Span::from_secs(60);
@@ -489,7 +493,8 @@ mod tests {
     #[test]
     fn a_thread_that_would_not_get_its_priority_back_keeps_it() {
         with_real_time(|| {
-            // capset(2), version 3: 64 bits each of what is effective, permitted and inherited. Of this thread.
+            // capset(2), version 3: 64 bits each of what is effective, permitted and inherited. Of
+            // this thread.
             let header = [0x2008_0522_u32, 0];
             let none = [0_u32; 6];
             // SAFETY: both are valid for reading as long as that version says.
@@ -540,7 +545,8 @@ mod tests {
                 "{used:?} of {took:?}"
             );
 
-            // With something due at every instant, it is an ordinary thread now and then, and is not moved then.
+            // With something due at every instant, it is an ordinary thread now and then, and is
+            // not moved then.
             let cores = || sys::Affinity::of_thread().unwrap().cores();
             let cores_before = cores();
             let end = clock.now() + Span::from_secs(2);

@@ -1,12 +1,14 @@
 //! Keeping the kernel's code for sending and receiving a packet in the processor's caches.
 //!
-//! A loop that stays awake may have had nothing to forward for milliseconds. Then its next packet runs through code that
-//! is in no cache any more, most of it the kernel's. So the loop sends something meanwhile, where it meets nobody: from an
-//! AF_PACKET socket over the loopback interface of a network namespace that has nothing else and ends with the loop.
+//! A busy-polling loop may have had nothing to forward for milliseconds. Its next packet then runs
+//! code that has left the caches, most of it the kernel's. The loop therefore sends packets of its
+//! own meanwhile, from an AF_PACKET socket over the loopback interface of an otherwise empty
+//! network namespace that ends with the loop.
 //!
-//! It is an ICMP timestamp request (RFC 792), which the kernel answers by itself: so receiving, routing and sending run,
-//! as they do where hosts are on the same machine. The answer, for which nobody waits, is no drop, as that to an echo
-//! request would be (net/ipv4/icmp.c: `icmp_discard`): who traces the drops of the machine sees none.
+//! Each packet is an ICMP timestamp request (RFC 792), which the kernel itself answers: receiving,
+//! routing and sending all run, as they do between hosts on one machine. The unread answer does not
+//! count as a drop, unlike that to an echo request (net/ipv4/icmp.c: `icmp_discard`), so tools that
+//! trace the machine's drops see nothing.
 
 use super::packet::{PacketOptions, PacketPort};
 use super::{Pool, PoolSize, Port as _, Spin};
@@ -16,21 +18,23 @@ use sluice_wire::frame::{Sum, VnetHeader};
 use std::error::Error;
 use std::net::Ipv4Addr;
 
-/// Sends something to nobody while a loop has nothing to do. It takes a network namespace and some descriptors.
+/// Keeps the kernel's packet path in the caches while a loop is idle. Takes a network namespace and
+/// a few descriptors.
 pub struct Warmth {
     port: PacketPort,
     pool: Pool,
-    /// When something was sent last.
+    /// When the loop or this last sent a packet.
     sent: Time,
 }
 
 impl Warmth {
-    /// For a loop that waits in this way: for one that stays awake, if the process may make namespaces
-    /// (CAP_SYS_ADMIN) and set what is needed there (`/proc/sys` is writable). Takes milliseconds.
+    /// Creates one for a loop that busy-polls always, if the process may create namespaces
+    /// (CAP_SYS_ADMIN) and configure them (`/proc/sys` is writable); `None` otherwise. Takes
+    /// milliseconds.
     pub fn for_loop(spin: Spin) -> Option<Warmth> {
         match spin {
             Spin::None | Spin::Adaptive => None,
-            // A wish: without it packets take somewhat longer.
+            // Optional: without it packets take slightly longer.
             Spin::Always => Warmth::open_in(&Namespace::create("warmth").ok()?).ok(),
         }
     }
@@ -41,7 +45,7 @@ impl Warmth {
         for address in [HERE, THERE] {
             links.add_address(INTERFACE, address.into(), 32)?;
         }
-        // Both ends are this one, which the kernel takes for forged otherwise.
+        // Both addresses are local; without this the kernel drops the packet as spoofed.
         namespace.set_sysctl("net.ipv4.conf.lo.accept_local", "1")?;
         let options = PacketOptions {
             batch: 1,
@@ -58,7 +62,7 @@ impl Warmth {
         })
     }
 
-    /// Sends a request if it is time for one, and nothing is due soon; whether it did.
+    /// Sends a request if one is due and no packet is due soon; returns whether it did.
     pub fn send_if_due(&mut self, now: Time, deadline: Option<Time>) -> bool {
         let is_due = is_due(self.sent, now, deadline);
         if is_due {
@@ -68,12 +72,12 @@ impl Warmth {
         is_due
     }
 
-    /// The loop has sent something at that time, so a request is of no use.
+    /// Notes that the loop has sent a packet at `now`, which makes a request unnecessary.
     pub const fn note_sent(&mut self, now: Time) {
         self.sent = now;
     }
 
-    /// Requests that the kernel has taken.
+    /// Returns how many requests the kernel has accepted.
     pub fn requests(&mut self) -> u64 {
         self.port.counters().sent
     }
@@ -133,7 +137,7 @@ const THERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 /// Room for some requests.
 const SEND_BUFFER: usize = 16 << 10;
 const EVERY: Span = Span::from_us(50);
-/// More than a request takes unless the kernel does something else in between.
+/// Longer than a request takes, unless the kernel interrupts it.
 const AHEAD: Span = Span::from_us(30);
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl TimedReceiver {
         Ok(TimedReceiver::with_room())
     }
 
-    /// Switches on, for `socket`, that it tells when its packets leave.
+    /// Switches on departure timestamps for `socket`.
     pub fn of_departures(socket: &Socket) -> io::Result<TimedReceiver> {
         sys::switch_departures_on(socket)?;
         Ok(TimedReceiver::with_room())
@@ -70,7 +70,7 @@ impl TimedReceiver {
     }
 
     /// Receives what waits, up to a batch, and hands the first [`BUFFER_LEN`] bytes of each
-    /// datagram to `take`; how many there were.
+    /// datagram to `take`. Returns how many there were.
     pub fn receive(
         &mut self,
         socket: &Socket,
@@ -80,7 +80,7 @@ impl TimedReceiver {
         self.receive_from(0, socket, clock, take)
     }
 
-    /// Hands what the error queue tells of packets that have left to `take`: number and instant of each.
+    /// Passes number and departure time of each packet in the error queue to `take`.
     pub fn departures(
         &mut self,
         socket: &Socket,
@@ -147,7 +147,7 @@ impl TimedReceiver {
     }
 }
 
-/// What the control messages of a datagram tell.
+/// The contents of a datagram's control messages.
 #[derive(Default)]
 struct Told {
     stamp_ns: Option<u64>,
@@ -197,6 +197,6 @@ const EE_DATA: usize = std::mem::offset_of!(libc::sock_extended_err, ee_data);
 const BATCH: usize = 32;
 /// Bytes kept of a datagram: an IPv4 header with options, an ICMP header and our payload.
 pub const BUFFER_LEN: usize = 128;
-/// Timestamps (16 + 48), an overflow count (16 + 8) and a traffic class (16 + 8), or timestamps and a
-/// `sock_extended_err` with an address (16 + 48), with room to spare.
+/// Timestamps (16 + 48), an overflow count (16 + 8) and a traffic class (16 + 8), or timestamps and
+/// a `sock_extended_err` with an address (16 + 48), with room to spare.
 const CONTROL_LEN: usize = 128;

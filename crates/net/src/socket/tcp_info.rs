@@ -24,7 +24,7 @@ pub struct TcpSample {
     pub min_rtt: Span,
     /// Retransmission timeout.
     pub rto: Span,
-    /// Segments in flight, as far as the sender knows.
+    /// Segments in flight, as estimated by the sender.
     pub unacked: u32,
     /// Segments that count as lost now.
     pub lost: u32,
@@ -36,11 +36,11 @@ pub struct TcpSample {
     pub bytes_sent: u64,
     /// Payload bytes retransmitted so far.
     pub bytes_retransmitted: u64,
-    /// Segments delivered so far with a CE mark, as far as the receiver says.
+    /// Segments delivered so far with a CE mark, as reported by the receiver.
     pub delivered_ce: u32,
     /// Latest estimate of the delivery rate, in bits per second (0 before the first).
     pub delivery_rate_bps: u64,
-    /// What the sender paces at, in bits per second (all ones when it does not).
+    /// The sender's pacing rate, in bits per second (all ones when it does not pace).
     pub pacing_rate_bps: u64,
     /// 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
     pub ca_state: u8,
@@ -116,7 +116,7 @@ impl TcpInfo {
         Ok(info)
     }
 
-    /// Whether both sides agreed on ECN.
+    /// Returns whether both sides agreed on ECN.
     pub fn has_ecn(&self) -> bool {
         self.options & TCPI_OPT_ECN != 0
     }

@@ -51,8 +51,9 @@ impl Scheduling {
         })
     }
 
-    /// As an ordinary thread in turns of `slice_ns`: it gets no more of a core than others, but is let in
-    /// sooner when it wakes up. Kernels older than 6.12 give turns of their own length.
+    /// Returns an ordinary policy with time slices of `slice_ns`: the thread gets no larger share
+    /// of a core than others, but is scheduled sooner after a wake-up. Kernels older than 6.12
+    /// ignore the slice length.
     pub(crate) const fn ordinary(self, slice_ns: u64) -> Scheduling {
         Scheduling(libc::sched_attr {
             sched_policy: libc::SCHED_OTHER as u32,
@@ -72,7 +73,7 @@ impl std::fmt::Debug for Scheduling {
     }
 }
 
-/// Asks for the calling thread, if it is an ordinary one, to run in short turns.
+/// Requests short time slices for the calling thread, if it is an ordinary one.
 pub(crate) fn take_short_turns(slice_ns: u64) -> io::Result<()> {
     let present = Scheduling::of_thread()?;
     if present.0.sched_policy != libc::SCHED_OTHER as u32 {
@@ -105,7 +106,7 @@ impl Affinity {
         Affinity(set)
     }
 
-    /// The one that the calling thread runs on, if the kernel tells it.
+    /// Returns the core that the calling thread runs on, if the kernel reports it.
     pub(crate) fn here() -> Option<Affinity> {
         // SAFETY: takes no arguments.
         let core = unsafe { libc::sched_getcpu() };
@@ -140,7 +141,7 @@ impl std::fmt::Debug for Affinity {
     }
 }
 
-/// How many cores the machine may have, those that are switched off included.
+/// Returns how many cores the machine may have, those that are switched off included.
 pub(crate) fn configured_cores() -> usize {
     // SAFETY: takes no pointers.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };

@@ -36,7 +36,7 @@ pub enum AskError {
     Strange {
         /// The socket.
         path: PathBuf,
-        /// What is wrong with the answer.
+        /// Why the answer is invalid.
         source: serde_json::Error,
     },
 }
@@ -78,13 +78,13 @@ pub fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
     })
 }
 
-/// Reads the files that commands name: batches, delay profiles, and what stands in batches.
+/// Reads the files that commands name: batches, delay profiles, and the files named in batches.
 pub fn files_of(text: &str, read: &mut dyn FnMut(&str) -> io::Result<String>) -> Texts {
     let mut files = Texts::new();
     let mut open = vec![text.to_owned()];
     while let Some(text) = open.pop() {
         for line in text.lines() {
-            // A line that cannot be read names no file; the engine says what is wrong with it.
+            // A malformed line names no file; the engine reports what is wrong with it.
             let Ok(line) = grammar::parse(line, 1, false) else {
                 continue;
             };

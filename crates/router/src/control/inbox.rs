@@ -15,7 +15,7 @@ use sluice_ipfw::{CommandError, Interface, Mode, Output};
 
 use super::Texts;
 
-/// What the loop is to do.
+/// A request to the loop.
 #[derive(Debug)]
 pub enum Work {
     /// Carry out commands, which may read these files.
@@ -27,7 +27,7 @@ pub enum Work {
         /// Those that the commands name.
         files: Texts,
     },
-    /// Tell how it is.
+    /// Report the status.
     Status,
     /// Take these for its interfaces, in the order of its ports.
     Interfaces(Vec<Interface>),
@@ -35,7 +35,7 @@ pub enum Work {
 
 /// Work, and where its answer goes.
 pub struct Order<T> {
-    /// What is to be done.
+    /// The request.
     pub work: Work,
     answer: SyncSender<Answered<T>>,
 }
@@ -54,7 +54,7 @@ pub enum Answered<T> {
 }
 
 impl<T> Order<T> {
-    /// Answers. Whoever asked may have given up.
+    /// Answers. The asking thread may have given up.
     pub fn answer(self, answer: Answered<T>) {
         let _ = self.answer.send(answer);
     }
@@ -67,7 +67,7 @@ pub struct Inbox<T> {
     ring: Arc<Ring>,
 }
 
-/// The end of those who want something.
+/// The requesting end.
 pub struct Orders<T> {
     orders: SyncSender<Order<T>>,
     bell: Bell,
@@ -82,7 +82,7 @@ impl<T> Clone for Orders<T> {
     }
 }
 
-/// Ends the loop's sleep.
+/// Returns the bell that ends the loop's sleep.
 #[derive(Clone, Debug)]
 pub struct Bell(Arc<Ring>);
 
@@ -139,13 +139,13 @@ impl Bell {
     /// Rings. A bell that is ringing already (its buffer is full) rings on.
     pub fn ring(&self) {
         let _ = (&self.0.stream).write(&[1]);
-        // After the byte: whoever sees the flag finds it.
+        // After the byte: a thread that sees the flag finds the byte.
         self.0.has_rung.store(true, Ordering::Release);
     }
 }
 
 impl<T> Orders<T> {
-    /// The bell that goes with them.
+    /// Returns the bell that goes with them.
     pub const fn bell(&self) -> &Bell {
         &self.bell
     }
@@ -199,8 +199,8 @@ impl<T> Pending<T> {
 }
 
 impl<T> Inbox<T> {
-    /// Takes the next order, and stops the bell. To be called until there is none, before every sleep
-    /// that the bell may end. Costs no system call while the bell is quiet.
+    /// Takes the next order, and stops the bell. To be called until there is none, before every
+    /// sleep that the bell may end. Costs no system call while the bell is quiet.
     pub fn take(&mut self) -> Option<Order<T>> {
         if self.ring.has_rung.swap(false, Ordering::Acquire) {
             let mut rings = [0; 64];

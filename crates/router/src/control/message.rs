@@ -25,7 +25,7 @@ pub enum Request {
         #[serde(default)]
         files: Texts,
     },
-    /// Tell how the router is.
+    /// Report the router's status.
     Status {},
 }
 
@@ -87,9 +87,9 @@ impl From<How> for Mode {
 pub struct Reply<S = Box<RawValue>, T = Box<RawValue>> {
     /// What ipfw would print.
     pub stdout: String,
-    /// What was accepted although it does not do what it seems to say.
+    /// Commands that were accepted although they do not do what they seem to say.
     pub warnings: Vec<Remark>,
-    /// What was refused, and why.
+    /// The refused command, and why it was refused.
     #[serde(skip_serializing_if = "Option::is_none", default = "none")]
     pub error: Option<Failure>,
     /// The state, if `--json` asked for it.

@@ -1,7 +1,7 @@
-//! The control socket: how a running router is told what to do.
+//! The control socket: how a running router receives commands.
 //!
-//! A Unix stream socket, private to its owner: mode 0600, and whoever connects must be the same user
-//! or root ([`Listener`]). A connection carries requests and replies in turn, one JSON object per line
+//! A Unix stream socket, private to its owner: mode 0600, and a client must be the same user or
+//! root ([`Listener`]). A connection carries requests and replies in turn, one JSON object per line
 //! ([`Request`], [`Reply`]), so that also `socat` speaks it:
 //!
 //! ```text
@@ -10,11 +10,11 @@
 //! ```
 //!
 //! The packet loop never waits for a socket. Connections are served by threads of their own; they
-//! hand an [`Order`] to the loop through a bounded channel ([`inbox`]) and ring a bell that ends its
-//! sleep. The loop carries orders out between two batches of packets, each whole or not at all, and
-//! passes the answer to the waiting thread, which alone meets a client that is slow, silent or gone.
-//! A router never opens a file because a client names it: the client sends the texts of the files that
-//! its commands need.
+//! hand an [`Order`] to the loop through a bounded channel ([`inbox`]) and ring a bell that ends
+//! its sleep. The loop carries orders out between two batches of packets, each whole or not at all,
+//! and passes the answer to the waiting thread; only that thread deals with a client that is slow,
+//! silent or gone. A router never opens a file because a client names it: the client sends the
+//! texts of the files that its commands need.
 
 mod client;
 mod inbox;
@@ -30,7 +30,7 @@ pub use server::{Limits, Listener, ServeError, read_request};
 
 use std::path::PathBuf;
 
-/// Where a router listens unless it is told otherwise: in the user's runtime folder, else in `/run`.
+/// Returns the default path of the socket: in the user's runtime folder, or else in `/run`.
 pub fn default_socket() -> PathBuf {
     let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
     folder

@@ -41,7 +41,7 @@ impl Default for Limits {
     }
 }
 
-/// Why nobody listens.
+/// Why the socket cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Another router has the socket.
@@ -65,7 +65,7 @@ pub enum ServeError {
 /// A socket that is served, until this is dropped.
 pub struct Listener {
     path: PathBuf,
-    /// Device and inode, so that nobody else's socket is removed.
+    /// Device and inode, so that no other process's socket is removed.
     identity: (u64, u64),
     is_closing: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -94,7 +94,7 @@ impl Listener {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(error("create"))?;
         let address = SockAddr::unix(path).map_err(error("name"))?;
         socket.bind(&address).map_err(error("bind"))?;
-        // Before it listens nobody can connect, so that nobody slips in before the mode is right.
+        // No client can connect before `listen`, so none connects before the mode is set.
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(error("protect"))?;
         socket.listen(BACKLOG).map_err(error("listen at"))?;
         let found = fs::symlink_metadata(path).map_err(error("find"))?;
@@ -264,7 +264,8 @@ fn admit<T: Serialize + Send + 'static>(
     Ok(())
 }
 
-/// Ends the connection that has been silent for longest if there are too many; whether there is room.
+/// Ends the connection that has been silent for longest if there are too many. Returns whether
+/// there is room.
 fn make_room(clients: &Clients, most: usize) -> bool {
     let mut clients = lock(clients);
     if clients.len() < most {
@@ -283,7 +284,7 @@ fn lock(clients: &Clients) -> std::sync::MutexGuard<'_, Vec<Client>> {
     clients.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says why and closes, without waiting for whoever does not read.
+/// Sends the reason and closes, without waiting for a client that does not read.
 fn refuse(stream: &UnixStream, why: &str, exit_code: u8) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     let mut line = serde_json::to_vec(&Reply::<(), ()>::refusal(why.to_owned(), exit_code))?;
@@ -315,7 +316,7 @@ fn serve<T: Serialize>(
             Err(why) => write(&Reply::<(), ()>::refusal(why, 76), &mut replies)?,
         }
         if !is_whole {
-            // The rest of what was too long, or half a request, would be read as another one.
+            // The rest of an overlong or partial request would be read as another request.
             return Ok(());
         }
         is_served.store(false, Ordering::Release);
@@ -389,8 +390,8 @@ fn write<S: Serialize, T: Serialize>(
     to.flush()
 }
 
-/// A stream on which everything from [`Timed::start`] on must be done within one span of time, however
-/// small the pieces are.
+/// A stream on which everything from [`Timed::start`] on must be done within one span of time,
+/// however small the pieces are.
 struct Timed<'a> {
     stream: &'a UnixStream,
     patience: Duration,

@@ -12,7 +12,7 @@ pub enum LostFrame {
     NoSlot,
     /// The port that it was to leave through would have had to wait.
     Blocked,
-    /// It is not IP, and no port leads on.
+    /// The frame is not IP, and there is no port to forward it to.
     NoExit,
     /// It is a super-packet of far more segments than a sender makes.
     TinySegments,
@@ -53,7 +53,7 @@ pub struct LaneCounts {
     pub bypassed: u64,
     /// Packets that were admitted to the queues, segments and copies of packets included.
     pub admitted: u64,
-    /// Packets that have been handed to a port, those that passed by included.
+    /// Packets that were transmitted, those that bypassed the queues included.
     pub sent: u64,
     dropped: [u64; DropReason::ALL.len()],
     lost: [u64; LostFrame::ALL.len()],
@@ -81,8 +81,8 @@ impl LaneCounts {
         self.lost.iter().sum()
     }
 
-    /// Frames whose headers were wrong, as [`Fault::NAMES`] and how many of each. Those whose addresses
-    /// could be read went on all the same, as through any bridge; the others are
+    /// Frames whose headers were wrong, as [`Fault::NAMES`] and how many of each. Those whose
+    /// addresses could be read went on all the same, as through any bridge; the others are
     /// [`LostFrame::Malformed`].
     pub fn faulty(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Fault::NAMES.into_iter().zip(self.faulty)
@@ -131,7 +131,7 @@ impl Lateness {
         self.buckets.iter().sum()
     }
 
-    /// The latest.
+    /// Returns the latest.
     pub const fn most(&self) -> Span {
         self.most
     }

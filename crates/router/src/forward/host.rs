@@ -6,7 +6,7 @@ use sluice_wire::frame::{self, Link, View};
 
 use super::{LaneCounts, Observer};
 
-/// Frees what is dropped, does to bytes what links do, and passes events on.
+/// Frees dropped packets, applies link effects to bytes, and forwards events.
 pub(super) struct Host<'a, O> {
     pub pool: &'a mut Pool,
     pub counts: &'a mut LaneCounts,

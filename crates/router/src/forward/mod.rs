@@ -7,13 +7,13 @@
 //!
 //! 1. receive a batch from every port that is ready, parse each frame once, split super-packets
 //!    where the lane asks for it, and admit them at the instant at which the kernel got them;
-//! 2. work off what is due, write CE marks, and send, one batch per port;
+//! 2. dequeue what is due, write CE marks, and send, one batch per port;
 //! 3. wait for the next frame or the next due instant, whichever is first.
 //!
-//! [`Forwarder::turn`] does this once and returns, so whoever runs the loop does everything else
-//! (commands, samples) between turns, with nothing running beside it: no lock, no channel and no
-//! allocation on the packet path. A batch is what has come meanwhile: one packet at low rates, many
-//! at high ones, with one reading of the clock for all.
+//! [`Forwarder::turn`] does this once and returns, so the caller does everything else (commands,
+//! samples) between turns, with no concurrency: no lock, no channel and no allocation on the packet
+//! path. A batch is what has come meanwhile: one packet at low rates, many at high ones, with one
+//! reading of the clock for all.
 //!
 //! Every frame is accounted for ([`LaneCounts`], and the ports' own counters), and how late packets
 //! leave is always measured ([`Lateness`]).
@@ -45,14 +45,14 @@ pub type PortNumber = usize;
 /// It lives in the instants at which something is due, not in those at which it is polled, like
 /// [`Pipe`](sluice_core::link::Pipe). Calls come in the order of time.
 pub trait Queueing {
-    /// What it must know of a packet beyond its handle: nothing, or the headers that rules look at.
+    /// What queueing needs beyond the packet's handle: nothing, or the headers that rules match.
     type Key;
 
     /// Reads the key of a packet. `head` is the beginning of its frame, all headers included, and
     /// `view` says where they are. The segments of a super-packet share the key.
     fn key(&self, from: PortNumber, view: &View, head: &[u8]) -> Self::Key;
 
-    /// Whether a super-packet that arrives at port `from` at an instant is to be split.
+    /// Returns whether a super-packet that arrives at port `from` at an instant should be split.
     fn splits(&mut self, from: PortNumber, key: &Self::Key, at: Time) -> bool;
 
     /// Whether [`Queueing::prefetch_now`] is worth its cost: there are more queues than the
@@ -74,12 +74,12 @@ pub trait Queueing {
     /// context's sink.
     fn admit(&mut self, packet: Packet, key: &Self::Key, cx: &mut Cx<'_>);
 
-    /// Works off everything that is due up to `cx.now`, and gives the next packet that may leave. To
-    /// be called until it gives none.
+    /// Works off everything that is due up to `cx.now`, and gives the next packet that may leave.
+    /// To be called until it gives none.
     fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure>;
 
-    /// When [`Queueing::poll`] has something to do, if nothing arrives before; an instant in the past
-    /// means now.
+    /// When [`Queueing::poll`] has something to do, if nothing arrives before; an instant in the
+    /// past means now.
     fn next_wake(&self) -> Option<Time>;
 
     /// Where frames that are not IP leave, which pass by the queues; nowhere if `None`.
@@ -97,21 +97,21 @@ pub struct Departure {
     pub to: PortNumber,
 }
 
-/// Somebody who wants to know of every packet of a lane. `()` does not, at no cost.
+/// An observer of every packet of a lane. `()` observes nothing, at no cost.
 pub trait Observer {
-    /// Whether queues shall tell their events.
+    /// Returns whether queues should report their events.
     const LISTENS: bool;
 
     /// A packet is about to be admitted.
     fn on_arrival(&mut self, packet: &Packet, view: &View);
 
-    /// A queue told an event.
+    /// Handles an event of a queue.
     fn on_event(&mut self, now: Time, event: &Event<'_>);
 
     /// A packet was dropped.
     fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason);
 
-    /// A packet of `len` bytes that was due at `due` was handed to its port `late` after that.
+    /// Handles the transmission of a packet of `len` bytes, `late` after it was due at `due`.
     fn on_release(&mut self, due: Time, len: u32, late: Span);
 }
 

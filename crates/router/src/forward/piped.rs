@@ -20,10 +20,10 @@ pub struct Piped {
 }
 
 impl Piped {
-    /// A pipe with `queue` before it, whose packets leave through port `to`.
+    /// Creates a pipe with `queue` before it; packets leave through port `to`.
     ///
-    /// Super-packets are split while the pipe's rate is below `split_below`. `steps` are later rates
-    /// in the order of time.
+    /// Super-packets are split while the pipe's rate is below `split_below`. `steps` are later
+    /// rates in the order of time.
     ///
     /// # Panics
     /// If `queue` cannot be built, which a parsed one can.
@@ -44,7 +44,7 @@ impl Piped {
         }
     }
 
-    /// The pipe.
+    /// Returns the pipe.
     pub const fn pipe(&self) -> &Pipe {
         &self.pipe
     }

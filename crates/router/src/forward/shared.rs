@@ -1,16 +1,16 @@
 //! One link's rate, shared by workers on several cores.
 //!
-//! Workers share nothing but the link's time: the instant from which on nobody has it, one word. A
-//! worker with a backlog leases a slice of time from there on, sends in it, and leases the next; its queue,
-//! its delay line and its packets are its own. One atomic operation per slice is all that
-//! workers exchange.
+//! Workers share nothing but the link's time: one word that holds the instant from which it is
+//! free. A worker with a backlog leases a slice of time from that instant, sends in it, and leases
+//! the next; its queue, its delay line and its packets are its own. One atomic operation per slice
+//! is all that workers exchange.
 //!
 //! Slices never overlap, so together the workers send exactly as one link would, and
 //! - over no interval do they send more than the rate allows;
-//! - a packet waits for at most one slice of each other worker that has a backlog: [`SharedLink::lease`]
-//!   times the number of workers;
-//! - link time is lost only when a worker's queue runs empty within its slice and others have leased
-//!   behind it: at most the rest of that slice each time. If nobody has, it is given back.
+//! - a packet waits for at most one slice of each other worker that has a backlog:
+//!   [`SharedLink::lease`] times the number of workers;
+//! - link time is lost only when a worker's queue drains within its slice and others have leased
+//!   later ones: at most the rest of that slice each time. Otherwise the rest is given back.
 //!
 //! Each worker's AQM sees its own queue, as if it had the share of the rate that it gets.
 
@@ -30,7 +30,7 @@ pub struct SharedLink {
     rate: Rate,
     delay: Span,
     lease: Span,
-    /// From here on nobody has the link. Relaxed ordering suffices: the word guards nothing else.
+    /// The link is free from this instant. Relaxed ordering suffices: the word guards nothing else.
     free_at_ns: AtomicU64,
 }
 
@@ -45,7 +45,7 @@ impl SharedLink {
         }
     }
 
-    /// The length of a slice.
+    /// Returns the length of a slice.
     pub const fn lease(&self) -> Span {
         self.lease
     }
@@ -62,7 +62,7 @@ impl SharedLink {
         Time::from_ns(start(before))
     }
 
-    /// Gives back what is left of a slice, if nobody has leased behind it.
+    /// Returns the rest of a slice, if no other worker has leased a later one.
     fn give_back(&self, slice: Slice) {
         let (now, end) = (slice.next.as_ns(), slice.end.as_ns());
         let _ = self
@@ -86,12 +86,12 @@ pub struct SharedPipe {
     line: VecDeque<(Time, Packet)>,
     to: PortNumber,
     split_below: Rate,
-    /// The last instant that was worked off.
+    /// The last instant that was processed.
     clock: Time,
 }
 
 impl SharedPipe {
-    /// A worker's end, with a queue of its own, whose packets leave through port `to`. Super-packets
+    /// Creates a worker's end with its own queue; packets leave through port `to`. Super-packets
     /// are split if the link's rate is below `split_below`.
     pub fn new(
         link: Arc<SharedLink>,
@@ -110,7 +110,7 @@ impl SharedPipe {
         }
     }
 
-    /// The queue.
+    /// Returns the queue.
     pub fn queue(&self) -> &dyn Discipline {
         &*self.queue
     }
@@ -147,7 +147,7 @@ impl SharedPipe {
             Wake::OnEnqueue => None,
         };
         let link = match self.slice {
-            // A slice is also worked off without a backlog, to be given back.
+            // A slice is also processed without a backlog, so that it is given back.
             Some(slice) => Some(asked.map_or(slice.next, |at| at.max(slice.next))),
             None => asked,
         };
@@ -189,7 +189,8 @@ impl SharedPipe {
         self.line.push_back((end + self.link.delay, packet));
     }
 
-    /// Uses the link's time for a packet, more of it if the slice is too short; when it has left.
+    /// Uses the link's time for a packet, more of it if the slice is too short. Returns when it has
+    /// left.
     fn transmit(&mut self, slice: Slice, packet: &Packet) -> Time {
         let needs = self.link.rate.transmission(u64::from(packet.len));
         let has = slice.end.since(slice.next);
@@ -199,7 +200,7 @@ impl SharedPipe {
                 ..slice
             }
         } else {
-            // The packet goes on in the next slice, so that no end of a slice is lost.
+            // The packet continues in the next slice, so that the end of a slice is not lost.
             let rest = needs.saturating_sub(has);
             let span = rest.max(self.link.lease);
             let start = self.link.take(slice.end, span);

@@ -10,7 +10,8 @@ use sluice_core::link::PipeParams;
 use sluice_core::registry::Spec;
 use sluice_core::{DropReason, Rate, Rng, Span, Time};
 use sluice_net::Clock;
-use sluice_net::port::{Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin, Warmth};
+use sluice_net::port::registry::Playback;
+use sluice_net::port::{Arrival, Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin, Warmth};
 use sluice_wire::frame::{Link, VnetHeader};
 
 use super::*;
@@ -83,6 +84,28 @@ impl Port for ListPort {
     }
 
     fn release(&mut self, _pool: &mut Pool) {}
+
+    fn has_waiting(&self) -> bool {
+        false
+    }
+
+    fn next_arrival(&self) -> Arrival {
+        Arrival::Unknown
+    }
+
+    fn wants_looks(&self) -> bool {
+        false
+    }
+
+    fn set_time(&mut self, _now: Time) {}
+
+    fn playback(&mut self) -> Option<&mut dyn Playback> {
+        None
+    }
+
+    fn promiscuity(&self) -> sluice_net::port::Promiscuity {
+        sluice_net::port::Promiscuity::NotAsked
+    }
 }
 
 impl AsFd for ListPort {
@@ -199,8 +222,8 @@ fn plain(frame: Vec<u8>) -> (Vec<u8>, VnetHeader) {
     (frame, VnetHeader::default())
 }
 
-/// The descriptors of these ports are never ready, so the loop sees for itself what has arrived; also
-/// when something is due at once, and with something else to look at.
+/// The descriptors of these ports are never ready, so the loop sees for itself what has arrived;
+/// also when something is due at once, and with something else to look at.
 #[test]
 fn a_loop_that_stays_awake_looks_at_its_ports_itself() {
     let mut bench = bench_with(Spin::Always, &PipeParams::default(), "fifo", 1000);
@@ -362,7 +385,7 @@ fn a_super_packet_of_tiny_segments_is_lost_and_counted() {
 
 #[test]
 fn a_mark_is_written_into_the_header() {
-    // Whoever waits at all is marked; the first of the batch finds the link idle.
+    // Every packet that waits at all is marked; the first of the batch finds the link idle.
     let params = PipeParams {
         rate: Rate::from_bps(1_000_000_000),
         ..PipeParams::default()

@@ -194,7 +194,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             let now = self.clock.now();
             // As long as this one, but for those that the kernel has interrupted.
             let look_takes = now.since(before).min(LONGEST_LOOK);
-            if Waiter::meet(now, deadline, look_takes, &self.clock).is_some() {
+            if Waiter::spin_if_near(now, deadline, look_takes, &self.clock).is_some() {
                 return true;
             }
             let has_sent = match &mut self.warmth {

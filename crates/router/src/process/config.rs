@@ -59,7 +59,7 @@ impl Config {
     /// Reads a file and what it names.
     ///
     /// # Errors
-    /// When the file cannot be read. A file that it names is missed where it is named.
+    /// When the file cannot be read. A missing file that it names is reported where it is named.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
         let text = fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
             path: path.to_owned(),
@@ -74,10 +74,10 @@ impl Config {
         })
     }
 
-    /// Tries it on an engine without packets; gives what is to be said about it.
+    /// Applies it to an engine without packets; returns warnings.
     ///
     /// # Errors
-    /// What would be refused, and where it stands.
+    /// The command that would be refused, with its place.
     pub fn check(&self, mut firewall: Firewall) -> Result<Vec<Remark>, ConfigError> {
         let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
         let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);

@@ -1,8 +1,8 @@
 //! The process: owns ports, runs the loop on a thread of its own, takes commands.
 //!
 //! [`Router::start`] opens everything or nothing: ports, engine with its configuration, control
-//! socket. The loop's thread owns the engine; what others want reaches it as an
-//! order (`control::Order`) between two batches of packets.
+//! socket. The loop's thread owns the engine; other threads send it orders (`control::Order`),
+//! which it carries out between two batches of packets.
 
 mod config;
 mod ports;
@@ -10,7 +10,6 @@ mod ruled;
 mod status;
 
 pub use config::{Config, ConfigError, at, check};
-pub use ports::{PortError, PortKind, PortSpec, PortSpecError};
 pub use ruled::Ruled;
 pub use status::{PortStatus, Status, StatusAsked};
 
@@ -29,7 +28,7 @@ use sluice_ipfw::{Firewall, Interface, Mode, Output};
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, IdleLimit, IdleLimitError, Stay};
 use sluice_net::namespace::{Namespace, NamespaceError};
-use sluice_net::port::{Loss, Pool, PoolError, PoolSize, Port, Spin, Warmth};
+use sluice_net::port::{Loss, OpenError, Pool, PoolError, PoolSize, Port, PortSpec, Spin, Warmth};
 
 use crate::control::{
     Answered, Bell, Given, Inbox, Limits, Listener, Order, Orders, Refused, Remark, ServeError,
@@ -38,16 +37,16 @@ use crate::control::{
 use crate::forward::{FileTime, Forwarder, LaneOptions, LostFrame};
 use ports::PortTime;
 
-/// What a router is to be.
+/// The settings of a router.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its ports: each pair that follows one another is a bridge.
+    /// Its ports: each consecutive pair is a bridge.
     pub ports: Vec<PortSpec>,
-    /// The namespace that the ports are in; the caller's if none.
+    /// The namespace of the ports; the caller's if `None`.
     pub namespace: Option<PathBuf>,
-    /// Commands to start with, and to take in again.
+    /// The file of commands to start with, and to reload.
     pub config: Option<PathBuf>,
-    /// Where it takes commands; nowhere if none.
+    /// The control socket; none is opened if `None`.
     pub socket: Option<PathBuf>,
     /// The engine. The origin of its time, its seed and the key of its hashes are set at the start.
     pub engine: sluice_ipfw::Settings,
@@ -56,14 +55,14 @@ pub struct Settings {
     pub seed: Option<u64>,
     /// Super-packets are split while any link is slower than this.
     pub split_below: Rate,
-    /// How due instants are met.
+    /// How the loop waits for due packets.
     pub spin: Spin,
-    /// The core that the loop stays on; the kernel chooses if there is none.
+    /// The core that the loop is pinned to; the kernel chooses if `None`.
     pub core: Option<usize>,
-    /// What leaving an idle state may take the cores of the machine while the router runs; what the machine
-    /// lets it, if nothing is said.
+    /// The limit of idle-state exit latency for all cores while the router runs; the machine's own
+    /// if `None`.
     pub cpu_latency: Option<Span>,
-    /// The memory of frames that wait.
+    /// The size of the packet memory.
     pub pool: PoolSize,
 }
 
@@ -121,7 +120,7 @@ pub enum StartError {
     Idle(#[from] IdleLimitError),
     /// A port.
     #[error(transparent)]
-    Port(#[from] PortError),
+    Port(#[from] OpenError),
     /// The memory.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -139,7 +138,7 @@ pub enum StartError {
 /// What one loop watches, with room for its bell.
 pub const MOST_PORTS: usize = 62;
 
-/// Why a configuration was not taken in again; the old one goes on.
+/// Why a configuration could not be reloaded; the old one stays in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// None was given at the start.
@@ -169,7 +168,7 @@ pub struct Router {
     idle_limit: Option<IdleLimit>,
 }
 
-/// What a port has become, and why.
+/// The kind that a port was opened as, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortChoice {
     /// As the user named it.
@@ -178,7 +177,7 @@ pub struct PortChoice {
     pub kind: String,
     /// Why that kind.
     pub reason: String,
-    /// What it will not do, a sentence each.
+    /// Its limitations, one sentence each.
     pub cannot: Vec<String>,
 }
 
@@ -206,13 +205,14 @@ impl Router {
             Some(path) => Config::read(path)?,
             None => Config::default(),
         };
-        // Before anything is opened: a mistake in it disturbs nobody.
+        // Checked before anything is opened, so that a mistake has no side effects.
         let remarks = config.check(firewall(&engine, &interfaces(&names, &namespace)))?;
         let idle_limit = settings.cpu_latency.map(IdleLimit::hold).transpose()?;
-        // The loop's thread, started meanwhile, stays there, and so that it is near, its memory too.
+        // The loop's thread, started meanwhile, inherits the core, and its memory is allocated near
+        // it.
         let stay = settings.core.map(|core| Stay::on(&[core])).transpose()?;
         let mut pool = Pool::new(settings.pool)?;
-        // Before packets come and files begin.
+        // Before packets arrive and files begin.
         let warmth = Warmth::for_loop(settings.spin);
         let opened = ports::open(&settings.ports, &namespace, &mut pool, &clock)?;
         // Again: devices have been made.
@@ -228,7 +228,7 @@ impl Router {
             spin: settings.spin,
             cpu_latency: idle_limit.as_ref().map(IdleLimit::latency),
             time: opened.time,
-            // What files send to is no kernel.
+            // Files do not use the kernel's packet path.
             warmth: warmth.filter(|_| opened.time == PortTime::Machine),
         };
         let is_through = Arc::new(AtomicBool::new(false));
@@ -241,8 +241,8 @@ impl Router {
             })
         })?;
         drop(stay);
-        // Commands that come in from now on meet the configuration. If the thread has ended instead,
-        // joining it tells.
+        // Commands that arrive from now on find the configuration loaded. If the thread has ended
+        // instead, joining it reports why.
         let _ = has_started.recv();
         let mut router = Router {
             stop,
@@ -270,27 +270,27 @@ impl Router {
         Ok(router)
     }
 
-    /// What is to be said about the configuration.
+    /// Returns warnings about the configuration.
     pub fn remarks(&self) -> &[Remark] {
         &self.remarks
     }
 
-    /// What is to be said about the ports.
+    /// Returns warnings about the ports.
     pub fn port_remarks(&self) -> &[String] {
         &self.port_remarks
     }
 
-    /// What its ports have become, and why.
+    /// Returns the kind that each port was opened as, and why.
     pub fn choices(&self) -> &[PortChoice] {
         &self.choices
     }
 
-    /// What leaving an idle state may take while it runs; none if it does not ask for anything.
+    /// Returns the requested limit of idle-state exit latency; `None` without a request.
     pub fn cpu_latency(&self) -> Option<Span> {
         self.idle_limit.as_ref().map(IdleLimit::latency)
     }
 
-    /// Ends the loop's sleep.
+    /// Returns the bell that ends the loop's sleep.
     pub const fn bell(&self) -> &Bell {
         self.orders.bell()
     }
@@ -342,13 +342,13 @@ impl Router {
         }
     }
 
-    /// Whether there is nothing more to do: the files that it plays are through. Or the loop has ended
-    /// by itself, which is a defect; [`Router::stop`] passes it on.
+    /// Returns whether nothing is left to do, because the files that it plays have ended. Also true
+    /// if the loop has panicked; [`Router::stop`] passes the panic on.
     pub fn has_ended(&self) -> bool {
         self.is_through.load(Ordering::Acquire) || self.thread.is_finished()
     }
 
-    /// Ends it, and tells what it has done. What still waited is dropped.
+    /// Ends it and returns its final status. Packets still queued are dropped.
     ///
     /// # Panics
     /// If the loop did.
@@ -362,9 +362,9 @@ impl Router {
     }
 }
 
-/// The loop answers between two batches: milliseconds, if the machine is not overloaded.
+/// The loop answers between two batches: within milliseconds, unless the machine is overloaded.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Before all ordinary threads, after everything that asked for more.
+/// Above all ordinary threads, below everything with a higher real-time priority.
 const REAL_TIME_PRIORITY: u8 = 1;
 
 fn check_ports(ports: &[PortSpec]) -> Result<(), StartError> {
@@ -375,7 +375,10 @@ fn check_ports(ports: &[PortSpec]) -> Result<(), StartError> {
         return Err(StartError::Many(ports.len()));
     }
     for (place, port) in ports.iter().enumerate() {
-        if ports[..place].iter().any(|other| other.name == port.name) {
+        if ports[..place]
+            .iter()
+            .any(|other| other.argument() == port.argument())
+        {
             return Err(StartError::Twice(port.clone()));
         }
     }
@@ -430,7 +433,7 @@ fn firewall(settings: &sluice_ipfw::Settings, interfaces: &[Interface]) -> Firew
     firewall
 }
 
-/// What the loop's thread is given.
+/// What the loop's thread starts with.
 struct Plan {
     engine: sluice_ipfw::Settings,
     interfaces: Vec<Interface>,
@@ -491,7 +494,7 @@ impl Loop {
         };
         own.with(|ruled, cx| {
             let (_, result) = plan.config.apply(ruled.firewall_mut(), cx);
-            ruled.commanded();
+            ruled.commands_applied();
             result.expect("a configuration that an equal engine took is taken");
         });
         own
@@ -505,7 +508,7 @@ impl Loop {
         }
     }
 
-    /// Forwards once, in the ports' time; whether there is nothing more to do.
+    /// Forwards once, in the ports' time. Returns whether there is nothing more to do.
     fn turn(&mut self, until: Option<Time>) -> bool {
         let bell = std::os::fd::AsFd::as_fd(&self.inbox);
         match self.time {
@@ -533,7 +536,7 @@ impl Loop {
         // A `show` that is answered a piece at a time; the next order waits for it.
         let mut under_way: Option<(Order<Status>, Box<Survey>)> = None;
         loop {
-            // One order, or one piece of it, per turn: packets go on between two.
+            // One order, or one piece of it, per turn, so that packets are forwarded in between.
             let mut until = Some(Time::ZERO);
             if let Some((order, mut survey)) = under_way.take() {
                 let look = |ruled: &mut Ruled, cx: &mut Cx<'_>| {
@@ -595,7 +598,7 @@ impl Loop {
         let result = self.with(|ruled, cx| {
             let firewall = ruled.firewall_mut();
             let result = firewall.execute(text, *mode, &mut Given(files), &mut output, cx);
-            ruled.commanded();
+            ruled.commands_applied();
             result
         });
         Answered::Commands(Box::new(output), result)

@@ -11,8 +11,8 @@ use crate::forward::{Departure, PortNumber, Queueing};
 
 /// A bridge between pairs of ports, with dummynet's rules in between.
 ///
-/// A packet crosses the rules twice, as on a router: on its way in from one port, and on its way out
-/// through the other.
+/// A packet crosses the rules twice, as on a router: on its way in from one port, and on its way
+/// out through the other.
 pub struct Ruled {
     firewall: Firewall,
     /// By port, the one at the other end.
@@ -27,9 +27,9 @@ pub struct Ruled {
 }
 
 impl Ruled {
-    /// `firewall` between ports, port `i` and `partners[i]` being the ends of one bridge. The engine's
-    /// interfaces are the ports. Super-packets are split if a link that they may come to is slower than
-    /// `split_below`.
+    /// `firewall` between ports, port `i` and `partners[i]` being the ends of one bridge. The
+    /// engine's interfaces are the ports. Super-packets are split if a link that they may come to
+    /// is slower than `split_below`.
     pub fn new(mut firewall: Firewall, partners: Vec<PortNumber>, split_below: Rate) -> Self {
         for (from, to) in partners.iter().enumerate() {
             firewall.connect(interface(from), interface(*to));
@@ -42,22 +42,22 @@ impl Ruled {
             split_below,
             splits: false,
         };
-        ruled.commanded();
+        ruled.commands_applied();
         ruled
     }
 
-    /// The engine.
+    /// Returns the engine.
     pub const fn firewall(&self) -> &Firewall {
         &self.firewall
     }
 
-    /// The engine, for commands; [`Ruled::commanded`] must follow.
+    /// Returns the engine, for commands; [`Ruled::commands_applied`] must follow.
     pub const fn firewall_mut(&mut self) -> &mut Firewall {
         &mut self.firewall
     }
 
-    /// Takes notice of what commands have changed.
-    pub fn commanded(&mut self) {
+    /// Updates what depends on the engine's configuration.
+    pub fn commands_applied(&mut self) {
         self.splits = self.firewall.splits_any(self.split_below);
     }
 }

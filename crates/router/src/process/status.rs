@@ -1,4 +1,4 @@
-//! How a router is: for the status line, the summary, and whoever asks over the socket.
+//! The status of a router: for the status line, the summary, and clients of the socket.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ pub struct Status {
     pub admitted: u64,
     /// Frames that are not IP and passed by the rules.
     pub bypassed: u64,
-    /// Packets handed to a port.
+    /// Packets transmitted.
     pub sent: u64,
     /// Packets dropped by rules, queues and links, by reason.
     pub dropped: BTreeMap<String, u64>,
@@ -35,11 +35,12 @@ pub struct Status {
     pub commands: u64,
     /// Whether the loop runs before ordinary threads (SCHED_FIFO).
     pub is_real_time: bool,
-    /// What the loop has sent to nobody so that packets' way through the kernel stays in the processor's caches, if it
-    /// does that (`--spin always`).
+    /// Packets that the loop has sent to itself to keep the kernel's packet path in the caches
+    /// (`--spin always`).
     #[serde(default)]
     pub warmth_requests: Option<u64>,
-    /// What leaving an idle state may take the cores of the machine while it runs, if it asks for that.
+    /// What leaving an idle state may take the cores of the machine while it runs, if it asks for
+    /// that.
     #[serde(default)]
     pub cpu_latency_ns: Option<u64>,
 }
@@ -66,7 +67,7 @@ pub struct PortStatus {
     pub sent: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Super-packets that the port made of several of them each.
+    /// Super-packets that the port built from several frames each.
     #[serde(default)]
     pub sent_trains: u64,
     /// Frames that the port or the kernel lost, by reason.
@@ -105,7 +106,7 @@ impl Status {
         self.dropped.values().sum()
     }
 
-    /// One line on what has happened since `before`.
+    /// Returns one line on what has happened since `before`.
     pub fn line(&self, before: &Status) -> String {
         let span_ns = self.uptime_ns.saturating_sub(before.uptime_ns).max(1);
         let mut line = String::new();

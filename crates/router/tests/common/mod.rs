@@ -4,8 +4,8 @@ use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::{Firewall, Output, Settings};
 use sluice_router::control::{Given, Reply, Work, read_request};
 
-/// Requests, one per line, read and carried out: every line is answered, and each answer is one line
-/// that a client can read.
+/// Requests, one per line, read and carried out: every line is answered, and each answer is one
+/// line that a client can read.
 pub fn requests(bytes: &[u8]) {
     let mut firewall = Firewall::new(&Settings::default());
     let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());

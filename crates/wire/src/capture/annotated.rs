@@ -1,37 +1,38 @@
-//! Writing pcapng, which can hold a comment with each packet.
+//! Writes pcapng, which can hold a comment for each packet.
 //!
-//! By hand because it is three kinds of block (draft-ietf-opsawg-pcapng): a section in little-endian
-//! order, one interface with times in nanoseconds, and packets.
+//! Written by hand because it takes three kinds of block (draft-ietf-opsawg-pcapng): a section in
+//! little-endian order, one interface with times in nanoseconds, and packets.
 
 use std::io::{self, Write};
 
-/// Writes the packets that one interface saw, in the order in which they are given.
+/// Writes the packets of one interface, in the order of the calls.
 pub struct AnnotatedWriter<W> {
     out: W,
     body: Vec<u8>,
 }
 
-/// What is known of a packet.
+/// A packet with its metadata.
 #[derive(Clone, Copy, Debug)]
 pub struct Annotated<'a> {
     /// When it was seen, in nanoseconds since 1970.
     pub time_ns: u64,
     /// Its first bytes.
     pub bytes: &'a [u8],
-    /// How long it was.
+    /// Its length on the wire.
     pub original_len: u32,
-    /// Whether the interface received it, and did not send it.
+    /// Whether the interface received it rather than sent it.
     pub is_inbound: bool,
-    /// What there is to say of it.
+    /// A comment.
     pub comment: Option<&'a str>,
 }
 
 impl<W: Write> AnnotatedWriter<W> {
-    /// Writes the head: the program that writes, and an interface called `name` whose packets start as
-    /// `link` says ([`link_type`](super::link_type)), of which at most `most` bytes are known.
+    /// Writes the headers of the file: the writing program, and an interface called `name` with
+    /// packets of link type `link` ([`link_type`](super::link_type)), of which at most `most` bytes
+    /// are captured.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Those of `out`.
     pub fn new(out: W, program: &str, name: &str, link: u32, most: u32) -> io::Result<Self> {
         let mut writer = AnnotatedWriter {
             out,
@@ -55,7 +56,7 @@ impl<W: Write> AnnotatedWriter<W> {
     /// Writes a packet.
     ///
     /// # Errors
-    /// What the output says.
+    /// Those of the output.
     pub fn packet(&mut self, packet: &Annotated<'_>) -> io::Result<()> {
         self.body.extend(0_u32.to_le_bytes());
         self.body
@@ -73,7 +74,7 @@ impl<W: Write> AnnotatedWriter<W> {
         self.end_block(PACKET)
     }
 
-    /// Ends the options and writes the block: its type, its length at both ends, and what is between them.
+    /// Terminates the options and writes the block: type, length, body, and the length again.
     fn end_block(&mut self, kind: u32) -> io::Result<()> {
         self.body.extend([0; 4]);
         let length = (self.body.len() as u32 + 12).to_le_bytes();
@@ -92,7 +93,7 @@ impl<W: Write> AnnotatedWriter<W> {
         self.pad();
     }
 
-    /// Everything in a block begins at a multiple of four bytes.
+    /// Pads to the next multiple of four bytes, at which every field starts.
     fn pad(&mut self) {
         self.body.resize(self.body.len().next_multiple_of(4), 0);
     }

@@ -1,9 +1,8 @@
 //! Packet captures: reading pcap and pcapng, writing both.
 //!
-//! The one home of capture files: the `pcap` port, `sluice replay` and the
-//! exports use it. Reading is that of `pcap-parser`; times become nanoseconds since 1970 whatever the
-//! file counts in. What is written is classic pcap with nanoseconds, or pcapng where packets have
-//! comments.
+//! The `pcap` port, `sluice replay` and the exports use this module. Files are read with
+//! `pcap-parser`; times become nanoseconds since 1970, whatever the unit of the file. The writers
+//! produce classic pcap with nanoseconds, or pcapng where packets have comments.
 
 mod annotated;
 mod read;
@@ -16,7 +15,7 @@ pub use annotated::{Annotated, AnnotatedWriter};
 pub use read::{ReadError, Reader, Record, is_capture};
 pub use write::Writer;
 
-/// Link types that say how a packet starts (the registry of LINKTYPE_ values).
+/// Link types: the header that a packet starts with (the registry of LINKTYPE_ values).
 pub mod link_type {
     /// Ethernet.
     pub const ETHERNET: u32 = 1;
@@ -26,6 +25,6 @@ pub mod link_type {
     pub const IPV4: u32 = 228;
     /// IPv6.
     pub const IPV6: u32 = 229;
-    /// Raw IP under the numbers that some systems write into files.
+    /// Raw IP, by the numbers that some systems use in files.
     pub const RAW_OF_OTHERS: [u32; 2] = [12, 14];
 }

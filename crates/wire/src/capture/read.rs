@@ -1,4 +1,4 @@
-//! Reading, one packet after the other, with bounded memory.
+//! Reads captures packet by packet, in bounded memory.
 
 use pcap_parser::traits::{PcapNGPacketBlock as _, PcapReaderIterator};
 use pcap_parser::{Block, LegacyPcapReader, Linktype, PcapBlockOwned, PcapError, PcapNGReader};
@@ -13,13 +13,13 @@ pub enum ReadError {
     /// The file's structure is broken.
     #[error("it cannot be read; the capture is damaged")]
     Damaged,
-    /// The file cannot be read on.
+    /// Reading the file failed.
     #[error("the file cannot be read")]
     Unreadable,
-    /// A pcap file of another format than the one there is.
+    /// A pcap file of an unknown version.
     #[error("its format is version {0}.{1}; version 2 is understood")]
     Version(u16, u16),
-    /// A packet of an interface that was not described.
+    /// A packet of an interface that the capture does not describe.
     #[error("it belongs to interface {0}, which the capture does not describe")]
     Interface(u32),
     /// A packet without a time (a simple packet block).
@@ -28,19 +28,19 @@ pub enum ReadError {
     /// A clock that cannot be counted in nanoseconds.
     #[error("its clock has a resolution of {0:#04x}, which is not understood")]
     Resolution(u8),
-    /// A packet that is longer than any.
+    /// A packet that is longer than any real one.
     #[error("it claims {0} bytes; a packet has at most 16777216")]
     TooLong(u32),
 }
 
-/// What a capture says of a packet, beside its bytes.
+/// The metadata of a captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// When it was seen, in nanoseconds since 1970.
     pub time_ns: i128,
-    /// How it starts: see [`link_type`](super::link_type).
+    /// The link type: see [`link_type`](super::link_type).
     pub link: u32,
-    /// Bytes that it had; fewer may have been captured.
+    /// The packet's length on the wire; fewer bytes may have been captured.
     pub original_len: u32,
 }
 
@@ -58,7 +58,7 @@ enum File<R: Read> {
     Ng(PcapNGReader<Whole<R>>),
 }
 
-/// What was read to recognise the file, and the rest.
+/// The bytes that were read to recognise the file, followed by the rest.
 type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
 
 /// An interface of a capture.
@@ -69,7 +69,7 @@ struct Interface {
     offset_s: i64,
 }
 
-/// A packet's time and place as the file has them.
+/// A packet's time and interface, as in the file.
 struct Raw {
     interface: u32,
     /// Ticks of the interface's clock (pcapng).
@@ -79,7 +79,7 @@ struct Raw {
     original_len: u32,
 }
 
-/// Whether `head` starts a capture.
+/// Returns whether `head` is the start of a capture.
 pub fn is_capture(head: &[u8]) -> bool {
     const MAGIC: [[u8; 4]; 7] = [
         [0xa1, 0xb2, 0xc3, 0xd4],
@@ -97,9 +97,9 @@ impl<R: Read> Reader<R> {
     /// Reads the head of a capture.
     ///
     /// # Errors
-    /// When it is none, or cannot be read.
+    /// When the file is not a capture, or cannot be read.
     pub fn new(mut reader: R) -> Result<Reader<R>, ReadError> {
-        // The library wants to see the whole head at its first read.
+        // The library needs the whole head in its first read.
         let mut head = Vec::with_capacity(HEAD);
         let first = reader.by_ref().take(HEAD as u64).read_to_end(&mut head);
         first.map_err(|_: io::Error| ReadError::Unreadable)?;
@@ -122,10 +122,11 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// The next packet, whose captured bytes replace what `bytes` held; none at the end.
+    /// Reads the next packet and replaces the contents of `bytes` with its captured bytes. Returns
+    /// `None` at the end.
     ///
     /// # Errors
-    /// When it cannot be read or understood. Nothing sensible follows then.
+    /// When the packet is unreadable or malformed. The results of later calls are then meaningless.
     pub fn read(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Record>, ReadError> {
         loop {
             let file: &mut dyn PcapReaderIterator = match &mut self.file {
@@ -168,7 +169,7 @@ impl<R: Read> Reader<R> {
                             None
                         }
                         PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
-                            // The library reads the offset as little-endian always.
+                            // The library always reads the offset as little-endian.
                             let offset_s = interface.if_tsoffset;
                             self.interfaces.push(Interface {
                                 link: interface.linktype,
@@ -221,7 +222,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// How the packets of the first interface start, if that is known before the first of them.
+    /// Returns the link type of the first interface, if the file states it before the first packet.
     pub fn link(&mut self) -> Option<u32> {
         if let File::Classic(file) = &mut self.file
             && let Ok((_, PcapBlockOwned::LegacyHeader(header))) = file.next()
@@ -271,9 +272,9 @@ impl Raw {
     }
 }
 
-/// Bytes that are read before the library sees the file.
+/// Bytes that are read before the library gets the file.
 const HEAD: usize = 1 << 18;
-/// Bytes of the library's buffer: the longest block, until one needs more.
+/// Initial size of the library's buffer; it grows when a block is longer.
 const CAPACITY: usize = 1 << 20;
 const MAX_CAPACITY: usize = 1 << 26;
 const MAX_LEN: u32 = 1 << 24;

@@ -1,6 +1,7 @@
-//! Writing classic pcap with nanoseconds.
+//! Writes classic pcap with nanosecond timestamps.
 //!
-//! By hand because it is two structures of 24 and 16 bytes (draft-ietf-opsawg-pcap).
+//! Written by hand because the format is two structures of 24 and 16 bytes
+//! (draft-ietf-opsawg-pcap).
 
 use std::io::{self, Write};
 
@@ -10,10 +11,10 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the head for packets that start as `link` says ([`link_type`](super::link_type)).
+    /// Writes the file header for packets of link type `link` ([`link_type`](super::link_type)).
     ///
     /// # Errors
-    /// What `out` says.
+    /// Those of `out`.
     pub fn new(mut out: W, link: u32) -> io::Result<Self> {
         out.write_all(&MAGIC_NS.to_le_bytes())?;
         out.write_all(&2u16.to_le_bytes())?;
@@ -24,11 +25,11 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out })
     }
 
-    /// Writes a packet of `original_len` bytes seen at `time_ns` since 1970, of which the bytes in
-    /// `parts`, one after the other, are known.
+    /// Writes a packet of `original_len` bytes that was seen at `time_ns` since 1970. `parts` are
+    /// its captured bytes, in order.
     ///
     /// # Errors
-    /// What the output says; or when the time is none that a capture can hold.
+    /// Those of the output, or when the file format cannot represent the time.
     pub fn packet(
         &mut self,
         time_ns: i128,
@@ -47,20 +48,20 @@ impl<W: Write> Writer<W> {
         self.out.write_all(parts[1])
     }
 
-    /// Passes on what is still in a buffer.
+    /// Flushes buffered data.
     ///
     /// # Errors
-    /// What the output says.
+    /// Those of the output.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// What it wrote to.
+    /// Returns the output.
     pub fn into_inner(self) -> W {
         self.out
     }
 }
 
 const MAGIC_NS: u32 = 0xa1b2_3c4d;
-/// No packet was cut by this writer; readers size their buffers by it.
+/// The writer truncates no packet; readers size their buffers by this value.
 const SNAPLEN: u32 = 1 << 24;

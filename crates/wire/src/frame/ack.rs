@@ -1,4 +1,4 @@
-//! What a pure acknowledgement says, for queues that take redundant ones out (CAKE's `ack_filter`).
+//! Pure acknowledgements, for queues that drop redundant ones (CAKE's `ack_filter`).
 //!
 //! References: RFC 9293 section 3.1 (header, options), RFC 7323 section 3 (timestamps), RFC 2018
 //! section 3 (SACK).
@@ -6,8 +6,8 @@
 use super::view::{Transport, View};
 use sluice_core::ack::Ack;
 
-/// What the frame acknowledges, if it is TCP and acknowledges and nothing else: no payload, no flags
-/// but ACK, ECE and CWR, no options but timestamps and SACK.
+/// Returns what the frame acknowledges, if it is a TCP segment that does nothing else: no payload,
+/// no flags but ACK, ECE and CWR, no options but timestamps and SACK.
 pub fn pure_ack(view: &View, head: &[u8]) -> Option<Ack> {
     let Transport::Tcp {
         flags, header_len, ..

@@ -11,7 +11,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Nothing summed yet.
+    /// Creates an empty sum.
     pub fn new() -> Sum {
         Sum::default()
     }
@@ -32,20 +32,19 @@ impl Sum {
         self.total += u64::from(word);
     }
 
-    /// The sum, not complemented.
+    /// Returns the sum, not complemented.
     pub fn folded(self) -> u16 {
         folded(self.total)
     }
 
-    /// The checksum field's value.
+    /// Returns the value of the checksum field.
     pub fn finish(self) -> u16 {
         !folded(self.total)
     }
 }
 
-/// Completes the checksum that `vnet` says is partial, in a frame that lies in two pieces
-/// (`tail` is empty for one in one piece). Whether it could be done: not when the range or
-/// the field lies outside of `head`.
+/// Completes a checksum that `vnet` marks as partial, in a frame of two pieces (`tail` may be
+/// empty). Returns `false` if the range or the field lies outside of `head`.
 ///
 /// The field holds the pseudo-header's sum, so the sum over the range with the field is the
 /// whole checksum (virtio 1.2 section 5.1.6.2).
@@ -61,7 +60,7 @@ pub fn complete_checksum(head: &mut [u8], tail: &[u8], vnet: &VnetHeader) -> boo
     let mut sum = Sum::new();
     sum.add(&head[start..]);
     sum.add(tail);
-    // RFC 768: zero would mean that UDP has no checksum, so its equal, all ones, is sent.
+    // RFC 768: zero would mean that UDP has no checksum, so its equivalent, all ones, is sent.
     let checksum = match sum.finish() {
         0 if vnet.csum_offset == UDP_CHECKSUM => 0xffff,
         checksum => checksum,
@@ -84,11 +83,11 @@ pub(super) fn pseudo_header(network: &[u8], is_v4: bool, protocol: u8, transport
     sum
 }
 
-/// What the offload header of a frame would have said whose sender left the transport checksum
-/// open, if it did: the field then holds the sum of the pseudo-header, which a complete checksum
-/// equals once in 65 535 packets. Completing such a one changes nothing, so no harm is done.
+/// Reconstructs the offload header of a frame whose sender left the transport checksum open; `None`
+/// if it did not. The field of such a frame holds the sum of the pseudo-header. A complete checksum
+/// has that value once in 65 535 packets; completing it again does not change it.
 ///
-/// For ports that hand over frames without their offload headers.
+/// For ports that receive frames without offload headers.
 pub fn open_checksum(view: &View, head: &[u8]) -> Option<VnetHeader> {
     let csum_offset = match view.transport {
         Transport::Tcp { .. } => TCP_CHECKSUM,

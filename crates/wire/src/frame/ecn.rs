@@ -1,13 +1,12 @@
-//! Writing a CE mark into a frame.
+//! Writes a CE mark into a frame.
 
 use super::view::{IPV4, IPV6, View};
 
-/// Sets Congestion Experienced in the IP header that `view` found in `bytes`; whether the
+/// Sets Congestion Experienced in the IP header that `view` found in `bytes`. Returns whether the
 /// packet carries CE afterwards.
 ///
-/// A packet that is not ECN-capable stays as it is (RFC 3168 section 5), so does one that
-/// carries CE already. The IPv4 header checksum is updated, not computed: a header that came
-/// damaged stays damaged.
+/// A packet that is not ECN-capable stays unchanged (RFC 3168 section 5), as does one that already
+/// carries CE. The IPv4 header checksum is updated, not recomputed: a damaged header stays damaged.
 pub fn set_ce(bytes: &mut [u8], view: &View) -> bool {
     let at = usize::from(view.network);
     if !view.is_ip() || view.ecn == NOT_ECT {

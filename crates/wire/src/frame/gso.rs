@@ -1,22 +1,21 @@
-//! Super-packets: what one weighs on the wire, and splitting it into the packets that it
-//! stands for.
+//! Super-packets: their size on the wire, and splitting them into the packets that they stand for.
 //!
 //! The sender's kernel hands over one header and up to 64 KB of payload with the segment size
 //! (`gso_size`). Segment `i` repeats the headers in front of its share of the payload, with:
 //! - IPv4: total length, identification + i, header checksum; IPv6: payload length;
-//! - TCP (RFC 9293): sequence number advanced by the payload before it, FIN and PSH only on
-//!   the last; CWR only on the first where it answers one reduction (RFC 3168 section 6.1.2), on all
+//! - TCP (RFC 9293): sequence number advanced by the payload before it, FIN and PSH only on the
+//!   last; CWR only on the first where it answers one reduction (RFC 3168 section 6.1.2), on all
 //!   where it is a bit of accurate ECN's counter (RFC 9768): see [`VnetHeader::is_cwr_once`];
-//! - UDP: length; every segment a datagram of its own.
+//! - UDP: length; every segment is a datagram of its own.
 //!
 //! A jumbogram (RFC 2675, as Linux frames super-packets above 64 KB on IPv6) is not split: its
-//! hop-by-hop header says a length that no segment has.
+//! hop-by-hop header states a length that no segment has.
 
 use super::checksum::{Sum, complete_checksum, pseudo_header};
 use super::view::{IPV4, TCP, Transport, UDP, View};
 use super::vnet::{GsoKind, VnetHeader};
 
-/// A super-packet, ready to be weighed or split.
+/// A super-packet that can be measured and split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SuperPacket {
     network: u16,
@@ -39,13 +38,13 @@ pub struct Gather<'a> {
     pub tail: &'a [u8],
 }
 
-/// What a segment's transport checksum becomes.
+/// How the transport checksum of a segment is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checksums {
     /// Computed over the payload.
     Complete,
     /// Left to the receiver or its device, when the port carries [`VnetHeader`]s: only the
-    /// pseudo-header's sum is written, which spares reading the payload.
+    /// pseudo-header's sum is written, so the payload need not be read.
     Partial,
 }
 
@@ -58,11 +57,11 @@ pub enum GsoError {
     /// Neither TCP nor UDP segmentation.
     #[error("segmentation type {0} is not one of TCPv4 (1), TCPv6 (4), UDP (5)")]
     Kind(u8),
-    /// The headers are not of the announced type, are damaged, are a fragment's or a jumbogram's, or a routing
-    /// header hides the address that the checksum counts.
+    /// The headers are not of the announced type, are damaged, are a fragment's or a jumbogram's,
+    /// or a routing header hides the address that the checksum covers.
     #[error("the headers are not those of a whole packet of the announced type")]
     Headers,
-    /// A segment size of zero, or one that makes packets longer than IP can say.
+    /// A segment size of zero, or one that makes packets longer than IP allows.
     #[error("segment size 0 or above what an IP packet of 65535 bytes holds")]
     SegmentSize,
     /// Segments so small that one frame would be tens of thousands of packets: no sender asks for that, but for
@@ -72,10 +71,10 @@ pub enum GsoError {
 }
 
 impl SuperPacket {
-    /// Understands the frame that `view` and `vnet` describe.
+    /// Reads the frame that `view` and `vnet` describe.
     ///
     /// # Errors
-    /// When it is no super-packet, or one that must not be split.
+    /// When the frame is not a super-packet, or one that must not be split.
     pub fn new(view: &View, vnet: &VnetHeader) -> Result<SuperPacket, GsoError> {
         let kind = vnet.gso().ok_or(GsoError::NotSuper)?;
         let is_v4 = view.ethertype == IPV4;
@@ -126,27 +125,27 @@ impl SuperPacket {
         })
     }
 
-    /// How many packets it stands for: at least one.
+    /// Returns how many packets it stands for: at least one.
     pub fn segments(&self) -> u32 {
         self.payload_len.div_ceil(u32::from(self.gso_size)).max(1)
     }
 
-    /// Bytes of link, network and transport headers, which every segment repeats.
+    /// Returns the length of link, network and transport headers, which every segment repeats.
     pub fn header_len(&self) -> u32 {
         u32::from(self.header_len)
     }
 
-    /// Bytes of all segments together, link headers included.
+    /// Returns the total length of all segments, link headers included.
     pub fn wire_len(&self) -> u32 {
         self.segments() * self.header_len() + self.payload_len
     }
 
-    /// Bytes of all segments together without their link headers.
+    /// Returns the total length of all segments without their link headers.
     pub fn ip_len(&self) -> u32 {
         self.wire_len() - self.segments() * u32::from(self.network)
     }
 
-    /// Bytes of segment `index`, link header included.
+    /// Returns the length of segment `index`, link header included.
     pub fn segment_len(&self, index: u32) -> u32 {
         self.header_len() + self.payload(index).len() as u32
     }
@@ -159,10 +158,11 @@ impl SuperPacket {
         header_len + start as usize..header_len + end as usize
     }
 
-    /// Writes segment `index` to the start of `out`; its length and the offload header to send
-    /// it with. `None` when `out` or `frame` is too short.
+    /// Writes segment `index` to the start of `out`. Returns its length and the offload header to
+    /// send it with; `None` when `out` or `frame` is too short.
     ///
-    /// `index` is below [`SuperPacket::segments`]. Costs one copy of the payload, and one pass over it for [`Checksums::Complete`].
+    /// `index` is below [`SuperPacket::segments`]. Costs one copy of the payload, and one pass over
+    /// it for [`Checksums::Complete`].
     pub fn write_segment(
         &self,
         index: u32,
@@ -228,7 +228,7 @@ impl SuperPacket {
 }
 
 impl Gather<'_> {
-    /// Copies `out.len()` bytes from offset `at`; `None` when there are not as many.
+    /// Copies `out.len()` bytes from offset `at`; `None` when there are fewer.
     fn copy(&self, at: usize, out: &mut [u8]) -> Option<()> {
         let from_head = self.head.len().saturating_sub(at).min(out.len());
         let (first, second) = out.split_at_mut(from_head);

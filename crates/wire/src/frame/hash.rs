@@ -1,8 +1,8 @@
 //! Flow hashes: which packets belong together.
 //!
-//! SipHash-1-3 with the seed as its key, over the fields in network order, so that a run
-//! gives the same buckets on every machine and nobody who does not know the seed can aim
-//! packets at one bucket. Three hashes: the flow, its source host, its destination host.
+//! SipHash-1-3 with the seed as its key, over the fields in network order: a run gives the same
+//! buckets on every machine, and a sender who does not know the seed cannot aim packets at one
+//! bucket. There are three hashes: flow, source host, destination host.
 
 use super::view::{Addresses, Transport, View};
 use siphasher::sip::SipHasher13;
@@ -15,7 +15,7 @@ pub struct FlowHasher {
 }
 
 impl FlowHasher {
-    /// A hasher for `seed`.
+    /// Creates a hasher for `seed`.
     pub fn new(seed: u64) -> FlowHasher {
         FlowHasher {
             flow: SipHasher13::new_with_keys(seed, FLOW_KEY),
@@ -23,10 +23,10 @@ impl FlowHasher {
         }
     }
 
-    /// The hash of addresses, protocol and ports (for ICMP echo: the identifier).
+    /// Returns the hash of addresses, protocol and ports (for ICMP echo: the identifier).
     ///
-    /// All fragments of a packet hash alike, the first one too, so that a flow queue keeps
-    /// them in order: none of them counts its ports. Everything that is not IP is one flow
+    /// All fragments of a packet, the first one included, have the same hash, so that a flow queue
+    /// keeps them in order: the ports of fragments do not count. Frames other than IP are one flow
     /// per ethertype.
     pub fn flow(&self, view: &View) -> u32 {
         let (first, second) = if view.fragment.is_some() {
@@ -66,7 +66,7 @@ impl FlowHasher {
         }
     }
 
-    /// The hash of the source address.
+    /// Returns the hash of the source address.
     pub fn source(&self, view: &View) -> u32 {
         match view.addresses {
             Addresses::V4 { source, .. } => fold(self.host.hash(&source.octets())),
@@ -75,7 +75,8 @@ impl FlowHasher {
         }
     }
 
-    /// The hash of the destination address; equal to [`FlowHasher::source`] of the way back.
+    /// Returns the hash of the destination address; equal to [`FlowHasher::source`] of the reverse
+    /// direction.
     pub fn destination(&self, view: &View) -> u32 {
         match view.addresses {
             Addresses::V4 { destination, .. } => fold(self.host.hash(&destination.octets())),

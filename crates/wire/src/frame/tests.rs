@@ -429,7 +429,8 @@ fn lying_lengths_are_clamped_and_named() {
     assert_eq!(view.fault, Some(Fault::LengthBeyondFrame(2000)));
     assert_eq!(view.ip_len, 40);
     assert_eq!(view.ports(), Some((7, 9)));
-    // A packet that says it is nothing takes its place in a queue, and its time on the link, all the same.
+    // A packet that says it is nothing takes its place in a queue, and its time on the link, all
+    // the same.
     for short in [19, 0] {
         bytes[16..18].copy_from_slice(&u16::to_be_bytes(short));
         let view = parse(&bytes);
@@ -519,7 +520,8 @@ fn lying_transport_lengths_are_named() {
         bytes[20] = if more { 0x20 } else { 0 };
         parse(&bytes)
     };
-    // 8 bytes of header and 20 of payload; the length of a whole datagram stands in its first fragment.
+    // 8 bytes of header and 20 of payload; the length of a whole datagram stands in its first
+    // fragment.
     for (length, more, fault) in [
         (28, false, None),
         (8, false, None),

@@ -1,18 +1,18 @@
-//! Trains: segments of one TCP flow, one right behind the other, that can leave as one super-packet.
+//! Trains: consecutive segments of one TCP flow that can leave as one super-packet.
 //!
-//! It is the reverse of [`SuperPacket`](super::SuperPacket), and exact: whoever takes the super-packet apart makes the same
-//! bytes of it again. So segments join only if nothing but what segmentation writes differs: IPv4's
-//! total length, identification (one more each) and checksum, IPv6's payload length, TCP's sequence
-//! number (by the payload before) and checksum, PSH (on the last only). All are of one size, but for the last, which may be
-//! shorter. A wrong checksum is a difference too: it is computed anew on the way out, which would hide
-//! the damage.
+//! This is the exact inverse of [`SuperPacket`](super::SuperPacket): segmentation restores the same
+//! bytes. Segments therefore join only if they differ in nothing but what segmentation writes:
+//! IPv4's total length, identification (one more each) and checksum, IPv6's payload length, TCP's
+//! sequence number (advanced by the payload before it) and checksum, PSH (on the last only). All
+//! have one size; only the last may be shorter. A segment with a wrong checksum does not join:
+//! segmentation computes checksums anew, which would hide the damage.
 
 use super::checksum::{Sum, pseudo_header};
 use super::gso::LEAST_SEGMENT;
 use super::view::{IPV4, TCP, Transport, View};
 use super::vnet::VnetHeader;
 
-/// A frame that may be a part of a train, as far as its headers say.
+/// A frame whose headers allow it to be part of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     network: u16,
@@ -31,14 +31,14 @@ pub struct Train {
     first: Segment,
     payload_len: u32,
     segments: u16,
-    /// Nothing may follow: the last one was pushed, or shorter.
+    /// No segment may follow: the last one had PSH set, or was shorter.
     is_complete: bool,
     is_pushed: bool,
 }
 
 impl Segment {
-    /// Reads `frame`, all of which is there. `None` for what is no TCP segment with payload, or has more
-    /// to say than data and an acknowledgement: SYN, FIN, RST, URG, CWR, options of IP.
+    /// Reads `frame`, which is complete. Returns `None` unless it is a TCP segment with payload and
+    /// carries only data and an acknowledgement: no SYN, FIN, RST, URG or CWR, no IP options.
     pub fn of(view: &View, vnet: &VnetHeader, frame: &[u8]) -> Option<Segment> {
         let Transport::Tcp {
             flags, header_len, ..
@@ -57,7 +57,7 @@ impl Segment {
             && vnet.gso().is_none()
             && view.transport_at == view.network + network_len
             && flags & !(PSH | ECE) == ACK;
-        // Nor padding behind the packet, which no segment would have.
+        // Nor padding after the packet, which no segment would have.
         if !is_plain || frame.len() != view.network as usize + view.ip_len as usize {
             return None;
         }
@@ -81,17 +81,17 @@ impl Segment {
         })
     }
 
-    /// Bytes of the headers, which the segments of a train share.
+    /// Returns the length of the headers, which all segments of a train share.
     pub fn header_len(&self) -> usize {
         usize::from(self.header_len)
     }
 
-    /// Whether the checksums of IPv4 and TCP are right, or TCP's is left open as it should be. What a
-    /// kernel has verified is not summed again.
+    /// Returns whether the IPv4 and TCP checksums are right, or TCP's is correctly left open. A
+    /// checksum that the kernel has verified is not computed again.
     pub fn is_intact(&self, vnet: &VnetHeader, frame: &[u8]) -> bool {
         let (headers, transport) = frame.split_at(usize::from(self.transport));
         let network = &headers[usize::from(self.network)..];
-        // All ones in the field are as good as zero to whoever sums, but nobody would write them again.
+        // A receiver accepts all ones as well as zero, but segmentation would not write them again.
         if self.is_v4 {
             let mut sum = Sum::new();
             sum.add(network);
@@ -114,7 +114,7 @@ impl Segment {
 }
 
 impl Train {
-    /// A train of one segment.
+    /// Creates a train of one segment.
     pub const fn new(first: Segment) -> Train {
         Train {
             first,
@@ -125,18 +125,18 @@ impl Train {
         }
     }
 
-    /// The segment at its head.
+    /// Returns its first segment.
     pub const fn first(&self) -> &Segment {
         &self.first
     }
 
-    /// How many segments it has.
+    /// Returns how many segments it has.
     pub const fn segments(&self) -> u16 {
         self.segments
     }
 
-    /// Adds `next` with the headers in `frame` behind a train whose first frame is `first_frame`; whether it
-    /// fits there.
+    /// Appends `next`, with the headers in `frame`, to a train whose first frame is `first_frame`.
+    /// Returns `false` if it does not fit.
     pub fn join(&mut self, first_frame: &[u8], next: &Segment, frame: &[u8]) -> bool {
         let first = &self.first;
         let total = u32::from(first.header_len) + self.payload_len + u32::from(next.payload_len);
@@ -159,8 +159,8 @@ impl Train {
         fits
     }
 
-    /// Makes the headers at the start of `frame`, the first segment's, those of the whole super-packet;
-    /// the offload header to send it with.
+    /// Turns the headers at the start of `frame`, those of the first segment, into the headers of
+    /// the super-packet. Returns the offload header to send it with.
     pub fn write_headers(&self, frame: &mut [u8]) -> VnetHeader {
         let first = &self.first;
         let transport_at = usize::from(first.transport);
@@ -193,7 +193,7 @@ impl Train {
     }
 }
 
-/// Whether two headers of the same shape differ only in what segmentation writes.
+/// Returns whether two headers of the same shape differ only in what segmentation writes.
 fn has_equal_headers(shape: &Segment, one: &[u8], other: &[u8]) -> bool {
     let network = usize::from(shape.network);
     let transport = usize::from(shape.transport);
@@ -220,5 +220,5 @@ const CHECKSUM: usize = 16;
 const PSH: u8 = 8;
 const ACK: u8 = 16;
 const ECE: u8 = 64;
-/// The longest IP packet; the link header before it is small change.
+/// The longest IP packet; the link header before it does not matter.
 const MOST_LEN: u32 = 65535;

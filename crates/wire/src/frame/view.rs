@@ -1,16 +1,16 @@
-//! The parsed headers of one frame.
+//! The parsed headers of a frame.
 //!
 //! References: RFC 791 (IPv4), RFC 8200 (IPv6 and its extension headers), RFC 4302 (AH),
 //! RFC 3168 (ECN field), RFC 9293 (TCP), IEEE 802.1Q and 802.1ad (tags).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Where a frame starts.
+/// The header that a frame starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// With an Ethernet header, possibly followed by tags.
+    /// Ethernet, possibly followed by tags.
     Ethernet,
-    /// With the IP header (TUN without a link layer).
+    /// IP (TUN without a link layer).
     Ip,
 }
 
@@ -29,8 +29,9 @@ pub struct View {
     pub vlans: u8,
     /// Source and destination.
     pub addresses: Addresses,
-    /// Bytes of the IP packet, header included: what the header claims, at most what the frame
-    /// holds, and all of that if the claim has no room for the header. Zero for anything but IP.
+    /// Length of the IP packet, header included: as the header states, but at most what the frame
+    /// holds, and all of that if the stated length does not cover the header. Zero for anything but
+    /// IP.
     pub ip_len: u32,
     /// Offset of the transport header; zero when there is none (not IP, later fragment, or
     /// the chain could not be followed).
@@ -43,12 +44,12 @@ pub struct View {
     pub ecn: u8,
     /// Set when the packet is a fragment, the first one included.
     pub fragment: Option<Fragment>,
-    /// What the transport header says.
+    /// The fields of the transport header.
     pub transport: Transport,
     /// An IPv6 routing header has segments left: the destination is not the final one, which
-    /// is the one that transport checksums count (RFC 8200 section 8.1).
+    /// transport checksums cover (RFC 8200 section 8.1).
     pub is_routed: bool,
-    /// The IPv6 length stands in a hop-by-hop header (RFC 2675).
+    /// The IPv6 length is in a hop-by-hop header (RFC 2675).
     pub is_jumbo: bool,
     /// The first thing that was wrong.
     pub fault: Option<Fault>,
@@ -89,7 +90,7 @@ pub struct Fragment {
 /// The transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// None that is understood, or not in this fragment.
+    /// An unknown one, or not in this fragment.
     Opaque,
     /// TCP.
     Tcp {
@@ -157,7 +158,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Every kind as one word, in the order of [`Fault::number`].
+    /// The name of every kind, in the order of [`Fault::number`].
     pub const NAMES: [&'static str; 8] = [
         "truncated",
         "ip_version",
@@ -169,7 +170,7 @@ impl Fault {
         "extension_depth",
     ];
 
-    /// The kind's place in [`Fault::NAMES`].
+    /// Returns the kind's index in [`Fault::NAMES`].
     pub const fn number(self) -> usize {
         match self {
             Fault::Truncated => 0,
@@ -183,14 +184,15 @@ impl Fault {
         }
     }
 
-    /// The kind as one word.
+    /// Returns the name of the kind.
     pub const fn name(self) -> &'static str {
         Fault::NAMES[self.number()]
     }
 }
 
 impl View {
-    /// Source and destination port, where the protocol has them and this fragment carries them.
+    /// Returns source and destination port, if the protocol has them and this fragment carries
+    /// them.
     pub fn ports(&self) -> Option<(u16, u16)> {
         match self.transport {
             Transport::Tcp {
@@ -210,7 +212,7 @@ impl View {
         }
     }
 
-    /// Whether this is an IPv4 or IPv6 packet whose addresses could be read.
+    /// Returns whether this is an IPv4 or IPv6 packet whose addresses could be read.
     pub fn is_ip(&self) -> bool {
         self.addresses != Addresses::None
     }
@@ -333,13 +335,13 @@ impl View {
     fn set_ip_len(&mut self, at: usize, claimed: u32, header_len: u32) -> Result<(), Fault> {
         let room = self.frame_len.saturating_sub(at as u32);
         if claimed < header_len {
-            // Its bytes take their time on the link whatever it says.
+            // All its bytes take link time, whatever the header states.
             self.ip_len = room;
             return Err(Fault::LengthTooShort(claimed));
         }
         self.ip_len = claimed.min(room);
         if claimed > room {
-            // The headers that are there can still be read.
+            // The headers that are present can still be read.
             self.fault = Some(Fault::LengthBeyondFrame(claimed));
         }
         Ok(())
@@ -387,7 +389,7 @@ impl View {
         if self.fragment.is_some_and(|f| f.offset != 0) {
             return Ok(());
         }
-        // What follows the IP packet is padding and no transport header.
+        // Bytes after the IP packet are padding, not a transport header.
         let bytes = &bytes[..bytes.len().min(self.ip_end())];
         match self.protocol {
             TCP => {
@@ -438,9 +440,9 @@ impl View {
         Ok(())
     }
 
-    /// `room` is what the IP packet has for the datagram. It may be longer (RFC 768 says nothing about
-    /// what follows); of a fragmented one only a part is here, and one of more than 65535 bytes has
-    /// length 0 (RFC 2675 section 4).
+    /// `room` is the space that the IP packet has for the datagram. The space may be larger than
+    /// the datagram (RFC 768 does not forbid trailing bytes); a fragment holds only a part of the
+    /// datagram, and a datagram of more than 65535 bytes has length 0 (RFC 2675 section 4).
     fn check_udp_length(&mut self, length: u16, room: usize) {
         let is_jumbo = length == 0 && room > usize::from(u16::MAX);
         let is_right = (8..=room).contains(&usize::from(length));
@@ -493,9 +495,9 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<&[u8; N], Fault> {
         .ok_or(Fault::Truncated)
 }
 
-/// Deeper stacks of tags than this do not occur; the bound keeps a hostile frame cheap.
+/// Deeper stacks of tags do not occur; the bound limits the cost of a hostile frame.
 pub(super) const MAX_VLANS: u8 = 8;
-/// RFC 8200 section 4.1 lists seven kinds, one of which may come twice; some room above that.
+/// RFC 8200 section 4.1 lists seven kinds, one of which may occur twice; this leaves some room.
 pub(super) const MAX_EXTENSIONS: u8 = 16;
 
 pub(super) const IPV4: u16 = 0x0800;

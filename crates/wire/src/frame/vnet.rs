@@ -1,4 +1,4 @@
-//! The header that travels beside a frame when offloads are on (`struct virtio_net_hdr`).
+//! The offload header that accompanies a frame (`struct virtio_net_hdr`).
 //!
 //! Layout: virtio 1.2 section 5.1.6, the 10-byte legacy form in host byte order, which is
 //! what `PACKET_VNET_HDR` and `IFF_VNET_HDR` exchange by default.
@@ -10,7 +10,7 @@ pub struct VnetHeader {
     pub flags: u8,
     /// Raw type: see [`VnetHeader::gso`].
     pub gso_type: u8,
-    /// The kernel's idea of the headers' length; a hint, not trusted.
+    /// The length of the headers according to the kernel; a hint that is not trusted.
     pub hdr_len: u16,
     /// Payload bytes per segment.
     pub gso_size: u16,
@@ -20,7 +20,7 @@ pub struct VnetHeader {
     pub csum_offset: u16,
 }
 
-/// What a super-packet is to be split into.
+/// What a super-packet is split into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
     /// TCP over IPv4.
@@ -42,8 +42,9 @@ impl VnetHeader {
     pub const DATA_VALID: u8 = 2;
     /// Bit of `gso_type`: CWR belongs to the first segment only (RFC 3168).
     pub const GSO_ECN: u8 = 0x80;
-    /// Bit of `gso_type` that is proposed for the next virtio: CWR is a part of accurate ECN's counter
-    /// and belongs to every segment. Kernels do not write it yet; they leave [`VnetHeader::GSO_ECN`] away.
+    /// Bit of `gso_type` that is proposed for the next virtio: CWR is a part of accurate ECN's
+    /// counter and belongs to every segment. Kernels do not write it yet; they omit
+    /// [`VnetHeader::GSO_ECN`].
     pub const GSO_ACCURATE_ECN: u8 = 0x10;
 
     /// Reads the ten bytes.
@@ -71,7 +72,7 @@ impl VnetHeader {
         bytes
     }
 
-    /// What kind of super-packet this is, if it is one.
+    /// Returns the kind of super-packet, if it is one.
     pub fn gso(&self) -> Option<GsoKind> {
         match self.gso_type & !(Self::GSO_ECN | Self::GSO_ACCURATE_ECN) {
             0 => None,
@@ -82,14 +83,15 @@ impl VnetHeader {
         }
     }
 
-    /// Whether a CWR flag is a single event that one segment tells, and not a part of a counter that all
-    /// of them carry. A sender by RFC 3168 sets the flag on a super-packet only together with the bit
-    /// (SKB_GSO_TCP_ECN), so CWR without it is accurate ECN's (SKB_GSO_TCP_ACCECN).
+    /// Returns whether a CWR flag is a single event that one segment signals, rather than part of a
+    /// counter that all segments carry. A sender that follows RFC 3168 sets the flag on a
+    /// super-packet only together with the bit (SKB_GSO_TCP_ECN), so CWR without it belongs to
+    /// accurate ECN (SKB_GSO_TCP_ACCECN).
     pub fn is_cwr_once(&self) -> bool {
         self.gso_type & Self::GSO_ECN != 0 && self.gso_type & Self::GSO_ACCURATE_ECN == 0
     }
 
-    /// Whether the transport checksum is still to be completed.
+    /// Returns whether the transport checksum still has to be completed.
     pub fn needs_checksum(&self) -> bool {
         self.flags & Self::NEEDS_CSUM != 0
     }

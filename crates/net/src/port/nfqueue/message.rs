@@ -11,7 +11,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Forgets what was written.
+    /// Clears the buffer.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
     }
@@ -79,7 +79,7 @@ pub(super) struct Message<'a> {
     pub body: &'a [u8],
 }
 
-/// The messages in `bytes`; ends at the first that does not fit.
+/// Returns the messages in `bytes`; ends at the first that does not fit.
 pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {
         let length = u32_at(bytes, 0)? as usize;
@@ -94,7 +94,7 @@ pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Message<'_>> {
     })
 }
 
-/// The attributes in `bytes`, by kind; ends at the first that does not fit.
+/// Returns the attributes in `bytes`, by kind; ends at the first that does not fit.
 pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(bytes, 0)?);

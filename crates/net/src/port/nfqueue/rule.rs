@@ -1,7 +1,7 @@
-//! The nft rule that leads packets to a queue.
+//! The nft rule that sends packets to a queue.
 //!
-//! It stands in a table of its own that belongs to the socket (NFT_TABLE_F_OWNER, Linux 5.12):
-//! nobody else can change it, and the kernel removes it when the socket is closed, so also when the
+//! The rule is in a table of its own that belongs to the socket (NFT_TABLE_F_OWNER, Linux 5.12): no
+//! other process can change it, and the kernel removes it when the socket is closed, even if the
 //! process is killed. Layouts: linux/netfilter/nf_tables.h.
 
 use super::message::{ACK, APPEND, CREATE, Writer};
@@ -22,7 +22,7 @@ pub enum Hook {
     Input,
     /// What this host passes on.
     Forward,
-    /// What this host sends of its own.
+    /// Packets that this host originates.
     Output,
     /// What leaves, its own and passed on.
     Postrouting,
@@ -65,8 +65,8 @@ impl Traffic {
         )
     }
 
-    /// Writes table, chain and rule as one transaction; the first and the last sequence number
-    /// that the kernel answers.
+    /// Writes table, chain and rule as one transaction. Returns the first and the last sequence
+    /// number that the kernel answers.
     pub(super) fn write(&self, writer: &mut Writer, verdict: Verdict) -> (u32, u32) {
         // A table belongs to one socket, and several queues may be open.
         let table = match verdict {

@@ -1,4 +1,4 @@
-//! What a packet port takes in: through a ring, and from the socket's queue.
+//! The receiving side of a packet port: a ring, and the socket's queue.
 
 use super::super::messages::{Messages, expected_after};
 use super::super::{Counters, Loss, Pool, Slot};
@@ -11,7 +11,7 @@ use socket2::Socket;
 use std::io;
 use std::os::fd::AsFd;
 
-/// The receiving side of a packet socket, and room for what it is to receive.
+/// The receiving side of a packet socket, with slots for future frames.
 pub(super) struct Inward {
     ring: Option<Ring>,
     messages: Messages,
@@ -29,13 +29,14 @@ pub(super) struct Inward {
     discarded: Box<[[u8; VnetHeader::LEN]]>,
     /// Looks at the ring in a row that found nothing.
     idle_looks: u32,
-    /// Frames that came through the ring, and that the kernel dropped, since [`Inward::mend`] looked.
+    /// Frames that came through the ring, and that the kernel dropped, since [`Inward::check_ring`]
+    /// looked.
     arrived: u64,
     dropped: u64,
     next_look_ns: u64,
 }
 
-/// What is added to as frames are taken in.
+/// What receiving frames adds to.
 struct Intake<'a> {
     pool: &'a mut Pool,
     counters: &'a mut Counters,
@@ -52,7 +53,8 @@ struct Taken {
 }
 
 impl Inward {
-    /// For a socket that receives nothing yet. Where the kernel refuses a ring, frames wait in the queue.
+    /// For a socket that receives nothing yet. Where the kernel refuses a ring, frames wait in the
+    /// queue.
     pub(super) fn open(socket: &Socket, options: &PacketOptions) -> Inward {
         let most = options.batch.max(1);
         let ring = (options.receives && options.ring > 0)
@@ -83,12 +85,12 @@ impl Inward {
         self.batch
     }
 
-    /// Whether it is known without a system call that a frame has arrived.
+    /// Returns whether it is known without a system call that a frame has arrived.
     pub(super) fn has_waiting(&self) -> bool {
         self.ring.as_ref().is_some_and(Ring::has_next)
     }
 
-    /// Takes in what has arrived, up to a batch.
+    /// Receives waiting frames, up to a batch.
     pub(super) fn receive(
         &mut self,
         socket: &Socket,
@@ -116,12 +118,12 @@ impl Inward {
         Ok(())
     }
 
-    /// Whether [`Inward::receive`] is to be called now and then: for [`Inward::mend`].
+    /// Returns whether [`Inward::receive`] must be called now and then, for [`Inward::check_ring`].
     pub(super) fn wants_looks(&self) -> bool {
         self.ring.is_some()
     }
 
-    /// Counts what the kernel had no room for.
+    /// Counts the frames that the kernel dropped for lack of room.
     pub(super) fn count_dropped(&mut self, socket: &Socket, counters: &mut Counters) {
         // packet(7), PACKET_STATISTICS: reading sets the kernel's count back to zero.
         let mut statistics = Statistics::default();
@@ -138,25 +140,26 @@ impl Inward {
         }
     }
 
-    /// What a look that found nothing in the ring looks for besides.
+    /// Checks, when the ring is empty, whether it is stuck and whether the interface has gone.
     fn look_for_trouble(&mut self, socket: &Socket, counters: &mut Counters) -> io::Result<()> {
         let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC_COARSE);
         if now_ns >= self.next_look_ns {
             self.next_look_ns = now_ns + LOOK_EVERY_NS;
-            self.mend(socket, counters)?;
+            self.check_ring(socket, counters)?;
         }
-        // Only the queue would tell by itself that the interface is down or gone.
+        // A ring does not report that the interface is down or gone; only the queue does.
         self.idle_looks = (self.idle_looks + 1) % LOOKS_PER_ERROR;
         let asks = self.idle_looks == 0;
         let error = asks.then(|| socket.take_error()).transpose()?.flatten();
         error.map_or(Ok(()), Err)
     }
 
-    /// A super-packet of a kind that an offload header cannot describe (fragments of UDP, SCTP) stops the ring for
-    /// good: the kernel has marked the place as being written, drops the frame, and leaves the mark, at which it
-    /// drops all that follow (`tpacket_rcv`, net/packet/af_packet.c of Linux). Then frames are to wait in the queue,
-    /// where such a one costs no other.
-    fn mend(&mut self, socket: &Socket, counters: &mut Counters) -> io::Result<()> {
+    /// A super-packet of a kind that an offload header cannot describe (fragments of UDP, SCTP)
+    /// stops the ring for good: the kernel has marked the place as being written, drops the frame,
+    /// and leaves the mark, at which it drops all that follow (`tpacket_rcv`,
+    /// net/packet/af_packet.c of Linux). Then frames are to wait in the queue, where such a one
+    /// costs no other.
+    fn check_ring(&mut self, socket: &Socket, counters: &mut Counters) -> io::Result<()> {
         self.count_dropped(socket, counters);
         let is_stuck = self.dropped > 0 && self.arrived == 0 && !self.has_waiting();
         (self.arrived, self.dropped) = (0, 0);
@@ -166,7 +169,7 @@ impl Inward {
         }
     }
 
-    /// Gives back the room that it holds.
+    /// Frees the slots that it holds.
     pub(super) fn release(&mut self, pool: &mut Pool) {
         self.slots.drain(..).for_each(|slot| pool.free(slot));
         self.large
@@ -174,7 +177,7 @@ impl Inward {
             .for_each(|large| pool.free_large(large));
     }
 
-    /// Takes room for a whole batch from `pool`, as far as there is.
+    /// Allocates slots for a whole batch from `pool`, as far as available.
     fn take_room(&mut self, pool: &mut Pool) {
         while self.slots.len() < self.most {
             let Some(slot) = pool.allocate() else { break };
@@ -202,14 +205,15 @@ impl Inward {
         fetched.map(drop)
     }
 
-    /// As [`Inward::receive`], where frames come through `ring`; how many.
+    /// As [`Inward::receive`], where frames come through `ring`. Returns how many.
     fn receive_through(
         &mut self,
         ring: &mut Ring,
         socket: &Socket,
         into: &mut Intake<'_>,
     ) -> io::Result<usize> {
-        // What waits in the queue is fetched first and at once; then all is taken in the order of the ring.
+        // Frames in the queue are fetched first, all at once; then all frames are processed in ring
+        // order.
         let (mut arrived, most) = (0, self.worth_taking());
         while arrived < most
             && let Some(frame) = ring.look(arrived, self.vnet_len)
@@ -227,7 +231,7 @@ impl Inward {
             0 => Ok(0),
             _ => self.messages.receive(socket.as_fd()),
         };
-        // It was there before the ring told of it, so it will not come any more.
+        // The frame was queued before the ring announced it, so it will not arrive any more.
         let mut is_missing =
             matches!(&fetched, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
         let count = *fetched.as_ref().unwrap_or(&0);
@@ -274,7 +278,7 @@ impl Inward {
         self.stamps
     }
 
-    /// How many frames to take: what there is room for, or a whole batch to be dropped.
+    /// Returns how many frames to take: what there is room for, or a whole batch to be dropped.
     fn worth_taking(&self) -> usize {
         match self.slots.len() {
             0 => self.batch,
@@ -282,7 +286,8 @@ impl Inward {
         }
     }
 
-    /// Adds a message with the room that was taken last: it was freed last, and is still in the cache.
+    /// Adds a message with the room that was taken last: it was freed last, and is still in the
+    /// cache.
     fn prepare(&mut self, pool: &mut Pool) {
         let rooms = self.slots.pop().map(|slot| (slot, self.large.pop()));
         let (room, rest) = match rooms {
@@ -293,8 +298,8 @@ impl Inward {
                 (&mut room[..self.vnet_len], &mut [][..])
             }
         };
-        // SAFETY: the rooms are parts of the pool, which the caller borrows until the messages are received,
-        // or of `self`; no two messages share one, and none is looked at before.
+        // SAFETY: the rooms are parts of the pool, which the caller borrows until the messages are
+        // received, or of `self`; no two messages share one, and none is looked at before.
         #[allow(unsafe_code)]
         unsafe {
             self.messages.push(room, rest);

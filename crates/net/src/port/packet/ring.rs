@@ -1,10 +1,11 @@
-//! A receive ring that a packet socket shares with the kernel: packet(7), `PACKET_RX_RING`, version 2
-//! (Documentation/networking/packet_mmap.rst of Linux).
+//! A receive ring that a packet socket shares with the kernel: packet(7), `PACKET_RX_RING`, version
+//! 2 (Documentation/networking/packet_mmap.rst of Linux).
 //!
-//! It is made of places of one size. The kernel fills them in turn and says so in the status of each;
-//! whoever has read one sets its status back. So a look for frames is no system call, and what has arrived has
-//! been copied by the core that it arrived on. Of a frame that does not fit a place only the beginning is
-//! there; the whole of it waits in the socket's queue (`PACKET_COPY_THRESH`), in the order of the ring.
+//! The ring consists of places of one size. The kernel fills them in turn and sets the status of
+//! each; the reader resets the status. Checking for frames therefore takes no system call, and
+//! frames are copied by the core on which they arrive. Of a frame that does not fit into a place
+//! the ring holds only the beginning; the whole frame waits in the socket's queue
+//! (`PACKET_COPY_THRESH`), in ring order.
 #![allow(unsafe_code)]
 
 use super::super::HEAD_LEN;
@@ -56,21 +57,22 @@ impl Ring {
                 next: 0,
             }),
             Err(error) => {
-                // Frames would go where nobody looks.
+                // Frames would go to a ring that is no longer read.
                 request(socket, 0)?;
                 Err(error)
             }
         }
     }
 
-    /// Ends it: from now on all frames wait in the queue. What is in either is lost.
+    /// Closes the ring: from now on all frames wait in the queue. Frames in either are lost.
     pub(super) fn close(self, socket: BorrowedFd<'_>) -> io::Result<()> {
         // The kernel insists on that.
         drop(self.map);
         request(socket, 0)
     }
 
-    /// The frame that comes after `ahead` others, if it has arrived. `vnet_len` is the length of its offload header.
+    /// The frame that comes after `ahead` others, if it has arrived. `vnet_len` is the length of
+    /// its offload header.
     pub(super) fn look(&self, ahead: usize, vnet_len: usize) -> Option<Arrived<'_>> {
         if ahead >= self.places {
             return None;
@@ -82,13 +84,14 @@ impl Ring {
         }
         // SAFETY: a place holds a header from its beginning on, which the kernel has finished.
         let header = unsafe { self.map.at(place).cast::<libc::tpacket2_hdr>().read() };
-        // The kernel is trusted to have written a header; nothing that it writes leads outside of the place.
+        // The kernel is trusted to have written a header; nothing that it writes leads outside of
+        // the place.
         let start = usize::from(header.tp_mac)
             .saturating_sub(vnet_len)
             .min(PLACE_LEN - 1);
         let end = (usize::from(header.tp_mac) + header.tp_snaplen as usize).clamp(start, PLACE_LEN);
-        // SAFETY: the bytes lie inside of the place, which the kernel does not touch before the status says
-        // that it may; that takes `&mut self`, and so the end of this borrow.
+        // SAFETY: the bytes lie inside of the place, which the kernel does not touch before the
+        // status says that it may; that takes `&mut self`, and so the end of this borrow.
         let bytes = unsafe { std::slice::from_raw_parts(self.map.at(place + start), end - start) };
         let protocol = match status & libc::TP_STATUS_VLAN_TPID_VALID {
             0 => TAG_8021Q,
@@ -104,7 +107,7 @@ impl Ring {
         })
     }
 
-    /// Whether the next frame has arrived.
+    /// Returns whether the next frame has arrived.
     pub(super) fn has_next(&self) -> bool {
         let status = self.status(place(self.next));
         status.load(Ordering::Relaxed) & libc::TP_STATUS_USER != 0
@@ -130,8 +133,8 @@ impl Ring {
     }
 
     fn status(&self, place: usize) -> &AtomicU32 {
-        // SAFETY: the status is the first word of a place, aligned as the place is; the kernel and we change
-        // it by stores of whole words.
+        // SAFETY: the status is the first word of a place, aligned as the place is; the kernel and
+        // we change it by stores of whole words.
         unsafe { AtomicU32::from_ptr(self.map.at(place).cast()) }
     }
 }
@@ -155,8 +158,8 @@ const fn place(number: usize) -> usize {
     number / PLACES * BLOCK_LEN + number % PLACES * PLACE_LEN
 }
 
-/// Bytes of a place: a full packet of Ethernet and some 80 of header; an odd number of cache lines, for places at
-/// a distance of a power of two would drive each other out of the caches.
+/// Bytes of a place: a full packet of Ethernet and some 80 of header; an odd number of cache lines,
+/// for places at a distance of a power of two would drive each other out of the caches.
 const PLACE_LEN: usize = 27 * 64;
 const _: () = assert!(
     PLACE_LEN <= HEAD_LEN,
@@ -186,7 +189,8 @@ mod tests {
     /// Fills a place as the kernel does: the frame behind the header, the status last.
     fn fill(kernel: &SharedMap, number: usize, header: libc::tpacket2_hdr, frame: &[u8]) {
         let at = place(number);
-        // SAFETY: the place is in the mapping and aligned, and nobody looks at it before its status is set.
+        // SAFETY: the place is in the mapping and aligned, and nobody looks at it before its status
+        // is set.
         unsafe {
             kernel
                 .at(at)

@@ -1,4 +1,4 @@
-//! How a user names captures as a port.
+//! The files of a `pcap` port as the user writes them.
 
 use super::{PcapError, link_of, open, read_error};
 use sluice_wire::frame::Link;
@@ -16,24 +16,24 @@ pub enum Speed {
     Full,
 }
 
-/// A port as a user names it: `IN:OUT`, `IN:`, `:OUT`, each possibly with `:full` behind it.
+/// The files of a port: `IN:OUT`, `IN:`, `:OUT`, each optionally followed by `:full`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PcapSpec {
-    /// What arrives; nothing if none.
+    /// The file of arriving frames, if any.
     pub input: Option<PathBuf>,
-    /// Where what is sent goes; it is lost if none.
+    /// The file for transmitted frames; they are dropped if `None`.
     pub output: Option<PathBuf>,
     /// When it arrives.
     pub speed: Speed,
 }
 
-/// Why a text names no files.
+/// Why a text does not name files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PcapSpecError {
     /// Neither file.
     #[error("`{0}` names no file: IN.pcap:OUT.pcap, of which one may be left out")]
     NoFile(String),
-    /// A word that is no speed.
+    /// A word that is not a speed.
     #[error("`{0}` is no speed; `recorded` and `full` are (file names cannot contain colons)")]
     Speed(String),
 }
@@ -81,12 +81,12 @@ impl fmt::Display for PcapSpec {
 }
 
 impl PcapSpec {
-    /// What the frames of the input start with; nothing without an input, or if that holds
-    /// neither a packet nor a word about them.
+    /// Returns the header that the frames of the input start with; `None` without an input, or if
+    /// the file has no packets and does not state a link type.
     ///
     /// # Errors
     /// As [`super::PcapPort::open`], as far as the first packet shows it.
-    pub fn link(&self) -> Result<Option<Link>, PcapError> {
+    pub fn first_link(&self) -> Result<Option<Link>, PcapError> {
         let Some(path) = &self.input else {
             return Ok(None);
         };

@@ -40,7 +40,7 @@ impl Flow {
         }
     }
 
-    /// Whether packets of both may be of one flow: a later fragment has no ports.
+    /// Returns whether packets of both may be of one flow: a later fragment has no ports.
     fn meets(&self, other: &Flow) -> bool {
         self.addresses == other.addresses
             && (self.ports == other.ports || self.ports.is_none() || other.ports.is_none())
@@ -48,12 +48,12 @@ impl Flow {
 }
 
 impl Message {
-    /// Whether it stands for several frames.
+    /// Returns whether it stands for several frames.
     pub(super) fn is_train(&self) -> bool {
         self.first != self.last
     }
 
-    /// Adds frame `number`, a segment, behind the others; whether it fits there.
+    /// Adds frame `number`, a segment, behind the others. Returns whether it fits there.
     fn join(&mut self, number: usize, segment: &Segment, pool: &Pool, slots: &[Slot]) -> bool {
         let Some(mut train) = self.train else {
             return false;
@@ -83,7 +83,7 @@ impl Batch {
         }
     }
 
-    /// What leaves, in order.
+    /// Returns what leaves, in order.
     pub(super) fn messages(&self) -> &[Message] {
         &self.messages
     }

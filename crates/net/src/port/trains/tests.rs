@@ -256,8 +256,9 @@ fn a_wrong_checksum_is_not_made_right() {
     }
 }
 
-/// Zero has two forms in ones' complement. A sum over words that are not all zero is all ones and never zero
-/// (RFC 1624, section 3), so its complement, which is what is written, is never all ones.
+/// Zero has two forms in ones' complement. A sum over words that are not all zero is all ones and
+/// never zero (RFC 1624, section 3), so its complement, which is what is written, is never all
+/// ones.
 #[test]
 fn an_unusual_zero_is_not_made_usual() {
     let word = |frame: &[u8], at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
@@ -330,7 +331,8 @@ fn checksums_left_open_join_and_damage_does_not_hide_behind_the_kernels_word() {
 
 #[test]
 fn a_train_is_no_longer_than_an_ip_packet() {
-    // 45 segments of 1448 bytes and 20 + 32 bytes of headers would have 65 212 bytes, 46 of them 66 660.
+    // 45 segments of 1448 bytes and 20 + 32 bytes of headers would have 65 212 bytes, 46 of them 66
+    // 660.
     let frames = flow(PLAIN, &[1448; 64]);
     let lengths: Vec<usize> = groups(&frames).iter().map(Vec::len).collect();
     assert_eq!(lengths, [45, 19]);
@@ -338,7 +340,8 @@ fn a_train_is_no_longer_than_an_ip_packet() {
 }
 
 proptest! {
-    /// Segments of some flows in any order, one byte of one of them changed, its checksums corrected or not.
+    /// Segments of some flows in any order, one byte of one of them changed, its checksums
+    /// corrected or not.
     #[test]
     fn trains_change_no_byte_and_no_order(
         lengths in proptest::collection::vec(prop_oneof![Just(700usize), 0usize..800], 1..12),

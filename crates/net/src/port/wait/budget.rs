@@ -1,41 +1,43 @@
-//! How much of a core a real-time thread takes before it lets others have it.
+//! How much of a core a real-time thread uses before it yields it to others.
 //!
-//! Linux gives real-time threads 95 % of each second of a core (sched(7), sched_rt_runtime_us). Who has used
-//! that up is stopped until the second is over, for up to 50 ms, and the core may idle meanwhile: a loop that
-//! is busy or never sleeps would forward nothing for that long. So it stays below by itself, in pieces that
-//! hurt less: it sleeps when nothing is due soon, and if that never is, it runs as an ordinary thread for
-//! some milliseconds, on the core where it is: the scheduler moves ordinary threads about, and one that has
-//! real-time priority again takes the core from whoever runs where it has come to.
+//! Linux gives real-time threads 95 % of each second of a core (sched(7), sched_rt_runtime_us). A
+//! thread that has used them up is stopped until the second is over, for up to 50 ms, and the core
+//! may idle meanwhile: a loop that is busy or never sleeps would forward nothing for that long. The
+//! loop therefore stays below the limit itself, in smaller pieces: it sleeps when nothing is due
+//! soon, and if something always is, it runs as an ordinary thread for some milliseconds, pinned to
+//! its core: the scheduler moves ordinary threads between cores, and after regaining real-time
+//! priority the thread would preempt whatever runs on the core that it was moved to.
 //!
-//! It is one for some of its sleeps, too ([`Placements`]), and then it is to be moved.
+//! It is also an ordinary thread for some of its sleeps ([`Placements`]), and then it should be
+//! moved.
 
 use crate::sys::{Affinity, Scheduling};
 use sluice_core::{Span, Time};
 
-/// What a thread owes to others, in its own time.
+/// The core time that a thread owes to others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Debt {
     ns: u64,
 }
 
 impl Debt {
-    /// It ran before all others for so long.
+    /// Adds `time` with real-time priority.
     pub(super) fn ran(&mut self, time: Span) {
         self.ns += time.as_ns() / RUNS_PER_REST;
     }
 
-    /// For so long it slept, or others might have the core. What is given in advance is not counted: the
-    /// kernel begins anew with each second.
+    /// Subtracts `time` in which it slept or other threads could use the core. Time yielded in
+    /// advance does not count: the kernel's limit applies to each second separately.
     pub(super) fn rested(&mut self, time: Span) {
         self.ns = self.ns.saturating_sub(time.as_ns());
     }
 
-    /// Whether a rest is worth while.
+    /// Returns whether a rest is worthwhile.
     pub(super) const fn is_worth_a_rest(&self) -> bool {
         self.ns >= REST.as_ns()
     }
 
-    /// Whether it must be paid now.
+    /// Returns whether the debt must be paid now.
     pub(super) const fn is_overdue(&self) -> bool {
         self.ns >= MOST_OWED.as_ns()
     }
@@ -46,21 +48,22 @@ impl Debt {
     }
 }
 
-/// Which sleeps are those of an ordinary thread. A real-time one wakes up on the core on which it fell asleep, and
-/// that has to be started if what it is woken for comes in on another; an ordinary one wakes up where the scheduler
-/// thinks best, which knows the cores that the hypervisor has halted. So the scheduler is let choose before the
-/// first wake-up from a long sleep, and then ever more seldom, since with priority a wake-up is surer where others
-/// want the core.
+/// Which sleeps are those of an ordinary thread. A real-time one wakes up on the core on which it
+/// fell asleep, and that has to be started if what it is woken for comes in on another; an ordinary
+/// one wakes up where the scheduler thinks best, which knows the cores that the hypervisor has
+/// halted. So the scheduler is let choose before the first wake-up from a long sleep, and then ever
+/// more seldom, since with priority a wake-up is surer where others want the core.
 #[derive(Clone, Copy, Debug, Default)]
 struct Placements {
-    /// Long sleeps that a frame ended. A deadline ends one on the core where it began, and tells nothing.
+    /// Long sleeps that a frame ended. A sleep that a deadline ends stays on its core and does not
+    /// count.
     wakes: u64,
     /// The wake-up for which the scheduler has chosen last.
     tried: u64,
 }
 
 impl Placements {
-    /// Whether the scheduler is to choose for the next sleep.
+    /// Returns whether the scheduler is to choose for the next sleep.
     fn is_due(&self) -> bool {
         let next = self.wakes + 1;
         let step = next.next_power_of_two().min(WAKES_PER_PLACE);
@@ -114,8 +117,8 @@ impl Budget {
         })
     }
 
-    /// The thread has been awake until now. Pays what is overdue: the thread is an ordinary one then, until
-    /// as much time has passed.
+    /// Accounts for the time until now, in which the thread ran. Pays an overdue debt by making the
+    /// thread an ordinary one until enough time has passed.
     pub(super) fn was_awake(&mut self, now: Time) {
         let time = self.pass(now);
         if self.is_lowered {
@@ -160,7 +163,8 @@ impl Budget {
         }
     }
 
-    /// Whether the scheduler is to choose the core for the next sleep, if that may be a long one.
+    /// Returns whether the scheduler is to choose the core for the next sleep, if that may be a
+    /// long one.
     pub(super) fn is_to_be_placed(&self) -> bool {
         self.may_return && self.has_choice && !self.is_lowered && self.placements.is_due()
     }
@@ -172,7 +176,7 @@ impl Budget {
 
     /// Makes the thread an ordinary one, up to [`Budget::raise`].
     pub(super) fn become_ordinary(&mut self) {
-        // Refused to nobody: every thread may become an ordinary one.
+        // Never refused: every thread may become an ordinary one.
         self.is_lowered = self.real_time.ordinary(super::SLICE_NS).take().is_ok();
     }
 
@@ -197,8 +201,8 @@ impl Budget {
     }
 }
 
-/// Whether a thread of this process that is an ordinary one may run so. Who was started with real-time priority
-/// keeps it without the privilege, but does not get it back.
+/// Returns whether a thread of this process that is an ordinary one may run so. A thread that was
+/// started with real-time priority keeps it without the privilege, but cannot regain it.
 fn may_return_to(real_time: Scheduling) -> bool {
     let tries = move || {
         real_time
@@ -210,8 +214,8 @@ fn may_return_to(real_time: Scheduling) -> bool {
     thread.is_ok_and(|thread| thread.join().is_ok_and(|result| result.is_ok()))
 }
 
-/// The thread has eleven twelfths of a core, which leaves to others more than the kernel asks for: its second
-/// begins when it likes, and a batch may end late.
+/// The thread has eleven twelfths of a core, which leaves to others more than the kernel asks for:
+/// its second begins when it likes, and a batch may end late.
 const RUNS_PER_REST: u64 = 11;
 const REST: Span = Span::from_us(100);
 /// By so much a rest may end late without harm.

@@ -1,7 +1,7 @@
-//! The loop in the time of files: every port is one, so nobody waits for the machine's clock.
+//! The loop in the time of files: all ports are files, so nothing waits for the machine's clock.
 //!
-//! The instants are those of the next arrival and of the next due packet, whichever is first, and what
-//! leaves is written with the instant at which it was due. So the output is that of a router that is
+//! The loop advances to the next arrival or the next due packet, whichever is first, and each
+//! packet is written with the instant at which it was due. The output is that of a router that is
 //! never late: the same bytes on every machine, however busy.
 
 use sluice_core::{Cx, Span, Time};
@@ -17,7 +17,8 @@ pub struct FileTime {
 }
 
 impl FileTime {
-    /// Calls a lane's queues between the instants, as [`Forwarder::with`] does in the machine's time.
+    /// Calls a lane's queues between the instants, as [`Forwarder::with`] does in the machine's
+    /// time.
     pub fn with<P: Port, Q: Queueing, O: Observer, T>(
         &mut self,
         forwarder: &mut Forwarder<P, Q, O>,
@@ -28,8 +29,8 @@ impl FileTime {
         forwarder.lanes[lane].with(now, &mut forwarder.pool, work)
     }
 
-    /// Forwards at up to `instants` instants; whether there are more. The end is when no frame is to
-    /// come and none is held, or none that is held will ever be due.
+    /// Forwards at up to `instants` instants; whether there are more. The end is when no frame is
+    /// to come and none is held, or none that is held will ever be due.
     pub fn advance<P: Port, Q: Queueing, O: Observer>(
         &mut self,
         forwarder: &mut Forwarder<P, Q, O>,
@@ -51,7 +52,7 @@ impl FileTime {
             let Some(next) = arrival.into_iter().chain(due).min() else {
                 return false;
             };
-            // What is due at once was not due before, and an instant passes once.
+            // A packet that is due immediately was not due before, and time advances at every step.
             let least = self.now.map(|now| now.saturating_add(Span::from_ns(1)));
             let now = least.map_or(next, |least| next.max(least));
             self.now = Some(now);
@@ -62,7 +63,7 @@ impl FileTime {
 }
 
 impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
-    /// Whether no frame will come and none is held: between files, at their end.
+    /// Returns whether no frame will come and none is held: between files, at their end.
     pub fn is_through(&self) -> bool {
         let none_comes = |port: &P| port.next_arrival() == Arrival::Never;
         self.pool.held() == 0 && self.ports.iter().all(none_comes)

@@ -1,4 +1,5 @@
-//! Super-packets: what they weigh, what cannot be split, and that their segments are the packet again.
+//! Super-packets: what they weigh, what cannot be split, and that their segments are the packet
+//! again.
 
 use super::*;
 
@@ -161,8 +162,8 @@ fn a_super_packet_with_a_damaged_transport_header_is_refused() {
     );
 }
 
-/// RFC 3168 section 6.1.2: CWR answers one reduction, so one segment tells it. RFC 9768 section 3.2.2:
-/// AE, CWR and ECE are one counter, so every segment carries all three.
+/// RFC 3168 section 6.1.2: CWR answers one reduction, so one segment tells it. RFC 9768 section
+/// 3.2.2: AE, CWR and ECE are one counter, so every segment carries all three.
 #[test]
 fn cwr_is_told_once_or_counted_on_every_segment() {
     let mut bytes = tcp_frame(300);
