@@ -211,6 +211,8 @@ impl Network {
 
     /// Hands a segment to its end of its connection; returns whether that concerns the application.
     /// None for a straggler of a connection that has ended.
+    // It is not generic as its caller is; without the attribute a simulation is 2 % slower.
+    #[inline]
     pub fn handle_segment(&mut self, tag: &Tag, segment: &Segment) -> Option<bool> {
         let now = self.now;
         let end = self.connections[tag.connection as usize].end_at(tag.to_server);
