@@ -93,7 +93,7 @@ const ENTANGLED: &[&str] = &[
     "recording",
     "report",
     "scenario",
-    "lab",
+    "bench",
     "sim",
     "tcp",
 ];
