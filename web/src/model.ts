@@ -1,5 +1,5 @@
 // Generated from the Rust types of the pages (`report::model` and `index::model`): do not edit.
-// `UPDATE_EXPECT=1 cargo test -p sluice-lab typescript` writes it anew.
+// `UPDATE_EXPECT=1 cargo test -p sluice-report typescript` writes it anew.
 //
 // Units are part of the names; `null` means "not measured".
 

@@ -12,7 +12,7 @@ use crate::index::{self, model as index_model};
 
 const HEAD: &str = "\
 // Generated from the Rust types of the pages (`report::model` and `index::model`): do not edit.
-// `UPDATE_EXPECT=1 cargo test -p sluice-lab typescript` writes it anew.
+// `UPDATE_EXPECT=1 cargo test -p sluice-report typescript` writes it anew.
 //
 // Units are part of the names; `null` means \"not measured\".
 
@@ -77,7 +77,7 @@ export const LOG_BEYOND = {LOG_BEYOND};
         index::DelayOf,
         index::TraceOf,
     );
-    expect_file!["../../../../web/src/model.ts"].assert_eq(&text);
+    expect_file!["../../../web/src/model.ts"].assert_eq(&text);
 }
 
 /// Appends the declaration of a type, one line per field and comment.
