@@ -1,18 +1,18 @@
-//! The seeds in a shortened form: seconds where they have minutes, with bounds as wide as that asks for.
-//! What the full length must show is in the scenarios themselves.
+//! The seeds in a shorter form: seconds instead of minutes, with bounds as wide as that requires.
+//! The scenarios themselves say what the full length must show.
 
 use std::fs;
 
 use super::{expect, run_until_undisturbed, scenario};
 
-/// A scenario of `scenarios/seeds` without its expectations, and what is changed in it.
+/// A scenario of `scenarios/seeds` without its expectations, and the changes to it.
 struct Short<'a> {
     name: &'a str,
-    /// Texts, and what stands in the place of each.
+    /// Texts, and the replacement of each.
     changes: &'a [(&'a str, &'a str)],
-    /// Lines that stand in the place of those that begin alike.
+    /// Lines that replace the lines with the same key.
     lines: &'a [&'a str],
-    /// Figures, the variants that they are of, and their bounds.
+    /// Figures, their variants and their bounds.
     expect: &'a [(&'a str, &'a str, &'a str)],
 }
 
