@@ -118,9 +118,9 @@ fn overview() -> String {
     }
     out.push_str("After each parameter: its default and, in brackets, what is accepted.\n");
     out.push_str(
-        "`sluice list NAME` shows one in full, `sluice list link` the parameters of a link,\n",
+        "`sluice list NAME` shows one in full, `sluice list link` what can be set for a\n",
     );
-    out.push_str("--json everything.\n");
+    out.push_str("link, --json everything.\n");
     out
 }
 

@@ -1,5 +1,5 @@
 //! `sluice replay`: a recorded arrival trace through one queue and link, in virtual time; or the
-//! arrivals of a live run through its own queues, to hold the verdicts against those of the run.
+//! arrivals of a live run through its own queues, to compare the verdicts with those of the run.
 
 use std::io;
 use std::path::PathBuf;
