@@ -284,7 +284,7 @@ impl Way {
     fn forward(self, plan: &Plan, queue: &str, stop: &Stop) {
         run_before_others(plan.real_time);
         let clock = Clock::start();
-        let queue = Spec::parse(queue).expect("the queues of the bench are written right");
+        let queue = Spec::parse(queue).expect("the queues of the bench are valid");
         let mut forwarder = Forwarder::new(self.ports, self.pool, clock, plan.spin);
         forwarder.keep_warm(Warmth::for_loop(plan.spin));
         let params = PipeParams::default();
@@ -417,7 +417,7 @@ impl Loop {
 
 fn forward(pipes: &Pipes, ports: Ports, pool: Pool, clock: Clock, stop: &Stop) -> LoopReport {
     run_before_others(pipes.real_time);
-    let queue = Spec::parse(pipes.queue).expect("the queues of the bench are written right");
+    let queue = Spec::parse(pipes.queue).expect("the queues of the bench are valid");
     let mut forwarder = Forwarder::new(Vec::from(ports), pool, clock, pipes.spin);
     forwarder.keep_warm(Warmth::for_loop(pipes.spin));
     for (from, params) in [pipes.up.clone(), PipeParams::default()].iter().enumerate() {

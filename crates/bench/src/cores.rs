@@ -62,15 +62,15 @@ pub(super) fn measure(
         let ports = vec![open("r2", true, Some(GROUP))?, open("r3", false, None)?];
         let link = Arc::clone(&link);
         let queueing = move || {
-            let queue = Spec::parse(QUEUE).expect("the queue of the bench is written right");
-            let queue = queue.build().expect("likewise its parameters");
+            let queue = Spec::parse(QUEUE).expect("the queue of the bench is valid");
+            let queue = queue.build().expect("the parameters are valid");
             SharedPipe::new(link, queue, 1, SPLIT_BELOW)
         };
         workers.push(work(plan, ports, clock, &stop, queueing)?);
     }
     let ports = vec![open("r3", true, None)?, open("r2", false, None)?];
     let back = work(plan, ports, clock, &stop, || {
-        let queue = Spec::parse(QUEUE).expect("the queue of the bench is written right");
+        let queue = Spec::parse(QUEUE).expect("the queue of the bench is valid");
         Piped::new(&PipeParams::default(), Vec::new(), &queue, 1, SPLIT_BELOW)
     })?;
     let warm_up = Span::from_secs(1);

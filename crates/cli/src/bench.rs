@@ -1,4 +1,4 @@
-//! `sluice bench`: what the packet path does on this machine.
+//! `sluice bench`: measures the packet path on this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

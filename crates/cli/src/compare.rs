@@ -1,4 +1,4 @@
-//! `sluice compare`: what has changed between two sets of runs, and whether it is more than chance.
+//! `sluice compare`: reports which figures differ between two sets of runs by more than chance.
 
 use std::io;
 use std::path::PathBuf;

@@ -15,7 +15,7 @@ use crate::report::{ReportError, open_all};
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("format").required(true).multiple(true))]
 pub struct Args {
-    /// Folders of runs, or folders that hold them
+    /// Folders of runs, or folders that contain them
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
     /// Write a data file for flent, such as run.flent.gz; several runs give one file each, with the

@@ -1,4 +1,4 @@
-//! `sluice list`: the algorithms of the registry, and links, with what can be set.
+//! `sluice list`: lists the algorithms of the registry, and links, with their parameters.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! How a suite goes, as bars on standard error.
+//! The progress of a suite, as bars on standard error.
 
 use std::sync::Mutex;
 

@@ -1,4 +1,4 @@
-//! `sluice report`: draws recorded runs, one or several, over each other.
+//! `sluice report`: draws recorded runs, one or several together.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! `sluice run`: carries out scenarios and says what came out.
+//! `sluice run`: runs scenarios and prints their results.
 
 use std::fmt::Write as _;
 use std::num::{NonZeroU32, NonZeroUsize};
