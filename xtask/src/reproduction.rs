@@ -8,7 +8,7 @@
 //! name = "s1"                              # of its pictures
 //! title = "One NewReno flow over CoDel"
 //! source = "TR 160226A, section VI.A.1, figure 2"
-//! shown = "Throughput stays near the rate."  # what was published, in a sentence
+//! shown = "Throughput stays near the rate."  # the published result, in a sentence
 //! why = "Same parameters and arithmetic."    # why ours agrees or differs
 //! runs = ["seeds/s1/codel"]                # folders of runs, below the folder of all runs
 //! figures = ["flows"]                      # kinds of picture of these runs together
@@ -16,8 +16,8 @@
 //! what = "goodput"
 //! published = "about 9.5 Mbit/s"
 //! metric = "bulk.goodput"                  # a figure of docs/metrics.md
-//! run = "seeds/s1/codel"                   # left out: the first of `runs`
-//! why = "Headers are not counted."         # left out: what is said of the experiment
+//! run = "seeds/s1/codel"                   # default: the first of `runs`
+//! why = "Headers are not counted."         # default: the `why` of the experiment
 //! ```
 //!
 //! The live run of a folder `R` is the folder `R.live`, as `sluice run --backend both` writes it.
