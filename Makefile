@@ -20,7 +20,7 @@ help: ## list the targets
 demo: build ## build everything and run the first scenario, simulated and, with privileges, live
 	@backend=sim; \
 	if $(SLUICE) run $(FIRST) --backend live --check; then backend=both; \
-	else echo "simulated only: live runs are not possible here"; fi; \
+	else echo "simulated only: this machine or user cannot run live"; fi; \
 	$(SLUICE) run $(FIRST) --backend $$backend -o $(RUNS)/first-light
 
 build: $(WEB) ## build the sluice command (target/release/sluice)
@@ -35,14 +35,14 @@ test: lint test-rust test-golden test-contributing test-live test-web test-pytho
 test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
 
-test-contributing: $(WEB) ## the example of CONTRIBUTING.md, as a new AQM in a copy of the source
+test-contributing: $(WEB) ## build the example of CONTRIBUTING.md, a new AQM, in a copy of the source
 	$(CARGO) xtask contributing
 
-test-golden: $(WEB) ## every scenario simulated: its figures are those in scenarios/golden; optimised code runs the same
+test-golden: $(WEB) ## simulate every scenario and compare the figures with scenarios/golden; check optimised code, too
 	$(CARGO) test --locked --workspace --exclude sluice-py --test golden -q
 	$(CARGO) test --release --locked -p sluice-sim --test network the_run_of_a_seed_is_what_it_was -q
 
-golden: $(WEB) ## write scenarios/golden anew; the changelog must then say why
+golden: $(WEB) ## rewrite scenarios/golden; the changelog must then give the reason
 	UPDATE_EXPECT=1 $(CARGO) test --locked --workspace --exclude sluice-py --test golden -q -- --nocapture
 
 test-live: $(WEB) ## live runs in namespaces of their own
@@ -50,15 +50,15 @@ test-live: $(WEB) ## live runs in namespaces of their own
 	$(CARGO) test --locked -p sluice-cli --test live --test router -q -- --test-threads 1
 	$(CARGO) test --locked -p sluice-bench --test overload -q
 
-sanitize: ## AddressSanitizer over ports and frames, live (root), and Miri over what makes no system calls; 2 GB in target/asan, target/miri
+sanitize: ## AddressSanitizer over ports and frames, live (root), and Miri over code without system calls; 2 GB in target/asan, target/miri
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(CARGO) test --locked -q -p sluice-wire -p sluice-net -p sluice-load -p sluice-router \
 		--target x86_64-unknown-linux-gnu --target-dir target/asan \
 		--lib --test ports --test xdp --test nfqueue --test forward --test hostile --test pcap --test faults -- --test-threads 1
 	MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 $(CARGO) +nightly miri test --locked -q -p sluice-wire -p sluice-net \
 		--target-dir target/miri --lib -- $(MIRI)
 
-# Frames, and what lies around `unsafe` in crates/net without a system call but mmap; the test of all 2^23
-# headers would take days.
+# Frames, and the code around `unsafe` in crates/net that makes no system call except mmap. The test of all
+# 2^23 headers would take days.
 MIRI = frame:: port::pool:: port::trains:: port::xdp::ring:: port::packet::ring:: port::nfqueue::message:: \
 	--skip ce_matches_recomputation_for_every_word_and_checksum --skip any_bytes_end_the_reading
 
@@ -75,18 +75,18 @@ test-report: $(WEB) ## a real report in headless Chromium; keeps artifacts/*.png
 	cd web && npm run --silent test:browser
 	cd web && npm run --silent screenshot -- ../artifacts/first-light/report.html --out ../artifacts/first-light
 
-test-exports: $(WEB) ## flent and tshark read what is exported; keeps artifacts/exports/*.png
+test-exports: $(WEB) ## flent and tshark read the exported files; keeps artifacts/exports/*.png
 	@scripts/setup.sh tshark flent
 	$(CARGO) build --locked -q -p sluice-cli
 	scripts/test-exports.sh target/debug/sluice
 
-docs: ## build the documentation site (target/site), without a network once mdBook is there
+docs: ## build the documentation site (target/site); needs no network once mdBook is built
 	@scripts/setup.sh docs
 	@rm -rf $(SITE)
 	MDBOOK_LOG=warn $(MDBOOK) build
 	@python3 scripts/check-site.py $(SITE)
 
-test-docs: docs $(WEB) ## the site has no dead link; tutorials and guides do what they print
+test-docs: docs $(WEB) ## check the site's links, and that tutorials and guides work as printed
 	$(CARGO) build --locked -q -p sluice-cli
 	$(CARGO) xtask tutorials
 
@@ -99,7 +99,7 @@ lint: $(WEB) ## formatters, linters and the layer check
 	cd web && npm run --silent lint
 	$(VENV)/ruff check -q python bench scripts && $(VENV)/ruff format -q --check python bench scripts
 	$(VENV)/mypy --no-error-summary
-	scripts/check-english.py docs README.md CONTRIBUTING.md CHANGELOG.md
+	scripts/check-english.py docs README.md CONTRIBUTING.md CHANGELOG.md crates xtask fuzz/fuzz_targets python/sluice scripts scenarios web/src
 
 fmt: ## format everything
 	@scripts/setup.sh web python
@@ -113,11 +113,11 @@ reproduction: build ## run the published experiments on both backends and make d
 	-$(SLUICE) run scenarios/codel-paper -o $(RUNS)/codel-paper
 	$(CARGO) xtask reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
 
-reproduction-sim: build ## the same page with simulations by the present program, and the live runs that are in runs/seeds
+reproduction-sim: build ## make the same page with new simulations and the live runs in runs/seeds
 	-$(SLUICE) run scenarios/seeds --repeat 5 -o $(RUNS)/seeds
 	$(CARGO) xtask reproduce docs/reproduction.toml --runs $(RUNS)/seeds -o docs/reproduction.md
 
-bench: build ## benchmarks, each beside something measured in the same minute
+bench: build ## run the benchmarks, each with a reference measured at the same time
 	$(CARGO) bench --locked -q -p sluice-core --bench queues
 	$(CARGO) bench --locked -q -p sluice-ipfw --bench scale
 	$(CARGO) run --release --locked -q -p sluice-sim --example speed
@@ -126,5 +126,5 @@ bench: build ## benchmarks, each beside something measured in the same minute
 	.venv-ns3/bin/python bench/ns3/compare.py .venv-ns3/bin/python target/release/examples/speed
 	$(SLUICE) bench
 
-clean: ## remove what was built
+clean: ## remove all build output
 	rm -rf target web/dist web/node_modules .venv .venv-flent artifacts

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Look for words of the old style: `check-english.py PATH...`.
+"""Search for unidiomatic phrases: `check-english.py PATH...`.
 
-Each line of `english.txt` has a pattern and what to write instead. `english-not-yet.txt` lists the
-paths that are not clean yet. That list only shrinks: a path that has become clean has to go. In
-Markdown, code is not checked; in sources, only comments and strings are.
+Each line of `english.txt` has a pattern and its replacement. `english-not-yet.txt` lists the paths
+that are not clean yet. That list only shrinks: a path that has become clean must be removed. In
+Markdown, code is not checked; in sources, only comments and strings are checked.
 """
 
 import re
@@ -16,13 +16,13 @@ ENDINGS = {".md", ".rs", ".py", ".ts", ".toml", ".pyi", ".sh", ".mjs"}
 
 
 def entries(path: Path) -> list[str]:
-    """Read a list: a line each, without comments."""
+    """Read a list of lines, without comments."""
     lines = (line.strip() for line in path.read_text().splitlines())
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def patterns() -> list[tuple[re.Pattern[str], str]]:
-    """Read the words and what is better."""
+    """Read the patterns and their replacements."""
     found = []
     for line in entries(HERE / "english.txt"):
         pattern, _, better = line.partition(" -> ")
@@ -33,7 +33,7 @@ def patterns() -> list[tuple[re.Pattern[str], str]]:
 
 
 def blank(match: re.Match[str]) -> str:
-    """Keep the length and the lines of what is not looked at."""
+    """Blank a match, and keep its length and its lines."""
     return re.sub(r"[^\n]", " ", match[0])
 
 
@@ -52,7 +52,7 @@ def prose(path: Path) -> str:
 
 
 def problems(path: Path, words: list[tuple[re.Pattern[str], str]]) -> list[str]:
-    """Return each word of the old style with its place."""
+    """Return each unidiomatic phrase with its place."""
     text = prose(path)
     found = []
     for pattern, better in words:
@@ -66,7 +66,7 @@ def problems(path: Path, words: list[tuple[re.Pattern[str], str]]) -> list[str]:
 
 
 def main() -> int:
-    """Check the paths that are named."""
+    """Check the paths given as arguments."""
     words = patterns()
     not_yet = {(ROOT / entry).resolve(): entry for entry in entries(HERE / "english-not-yet.txt")}
     still: set[str] = set()

@@ -14,25 +14,25 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-# Attributes that load something.
+# Attributes that load a resource.
 LOADS = {("img", "src"), ("script", "src"), ("link", "href"), ("iframe", "src"), ("source", "src")}
-# Not pages for readers: the error page, and the contents that every page shows at its side.
+# Not pages for readers: the error page, and the contents in every page's sidebar.
 NO_PAGES = {"404.html", "toc.html"}
 MOST_CLICKS = 2
-# Paths of the source in fixed type. Capitals stand for names; the past is not checked.
+# Paths of the source in inline code. Capitals stand for names; the past is not checked.
 SOURCE = re.compile(r"(?:bench|crates|docs|fuzz|python|scenarios|scripts|web|xtask)/[^\s*{}:]*")
 HISTORY = ("notebook/", "changelog.html")
-# What the examples of CONTRIBUTING.md and of the tutorials add.
+# The files that the examples of CONTRIBUTING.md and of the tutorials add.
 ADDED = {"crates/core/src/aqm/bound.rs", "docs/algorithms/bound.md"}
 ROOT = Path(__file__).parent.parent
-# Pages that sources name, and where.
+# References to pages in sources.
 PAGE = re.compile(r"\bdocs/[\w./+-]+\.(?:md|toml|csv|png)\b")
 NAMING = ["bench", "crates", "fuzz", "python", "scenarios", "scripts", "web", "xtask", "Makefile"]
 
 
 @dataclass
 class Page(HTMLParser):
-    """What a page leads to, loads, and can be jumped to."""
+    """The links, resources and anchors of a page."""
 
     links: list[tuple[int, str]] = field(default_factory=list)
     loads: list[tuple[int, str]] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Page(HTMLParser):
         super().__init__()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what the element leads to."""
+        """Note the links of the element."""
         if tag in {"code", "pre"}:
             self.open_tags.append(tag)
         for name, value in attrs:
@@ -57,12 +57,12 @@ class Page(HTMLParser):
                 self.loads.append((self.getpos()[0], value))
 
     def handle_endtag(self, tag: str) -> None:
-        """Leave fixed type."""
+        """Note the end of code."""
         if self.open_tags and tag == self.open_tags[-1]:
             self.open_tags.pop()
 
     def handle_data(self, data: str) -> None:
-        """Note paths in fixed type, but not in blocks, which may make what they name."""
+        """Note paths in inline code. Blocks are skipped: their commands may create the paths."""
         if (
             self.open_tags == ["code"]
             and SOURCE.fullmatch(data)
@@ -79,7 +79,7 @@ def read(path: Path) -> Page:
 
 
 def check(site: Path) -> list[str]:
-    """Return what is wrong, one line each."""
+    """Return the problems, one line each."""
     pages = {path.relative_to(site).as_posix(): read(path) for path in site.rglob("*.html")}
     if "index.html" not in pages:
         return [f"{site} has no index.html"]
@@ -125,7 +125,7 @@ def check(site: Path) -> list[str]:
     for name in sorted(set(pages) - NO_PAGES):
         if clicks.get(name, MOST_CLICKS + 1) > MOST_CLICKS:
             far = f"{clicks[name]} clicks" if name in clicks else "no click"
-            problems.append(f"{name}: {far} from the first page; at most {MOST_CLICKS} are wanted")
+            problems.append(f"{name}: {far} from the first page; at most {MOST_CLICKS} are allowed")
     if not problems:
         links = sum(len(page.links) for page in pages.values())
         print(f"site: {len(pages) - len(NO_PAGES & pages.keys())} pages, {links} links, none dead")
@@ -133,7 +133,7 @@ def check(site: Path) -> list[str]:
 
 
 def check_sources() -> list[str]:
-    """Return the pages that sources name and that do not exist."""
+    """Return the pages that sources refer to and that do not exist."""
     command = ["git", "ls-files", "-co", "--exclude-standard", "--", *NAMING]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     problems = []
@@ -149,7 +149,7 @@ def check_sources() -> list[str]:
 
 
 def main() -> int:
-    """Check the site that is named, and the sources that name its pages."""
+    """Check the given site, and the sources that refer to its pages."""
     if len(sys.argv) != 2:
         print("usage: check-site.py SITE", file=sys.stderr)
         return 2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a fresh Debian or Ubuntu machine ready: `scripts/setup.sh [web] [python] [docs] [chromium] [tshark] [flent] [ns3]`.
-# Toolchains are checked, never installed; system packages are installed when root, else named.
+# Prepares a fresh Debian or Ubuntu machine: `scripts/setup.sh [web] [python] [docs] [chromium] [tshark] [flent] [ns3]`.
+# Toolchains are checked, never installed. System packages are installed by root, else reported.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,7 +28,7 @@ need_python() {
     at_least Python "$(python3 -c 'import platform; print(platform.python_version())')" 3.11.0 "apt-get install python3"
 }
 
-# system_packages WHAT PACKAGE...: installs them when root, else says how.
+# system_packages WHAT PACKAGE...: installs the packages as root, else prints the command.
 system_packages() {
     local what=$1
     shift
@@ -73,21 +73,21 @@ docs() {
         cargo install --quiet --locked --debug --root target/tools --version "$version" \
             --no-default-features --features search mdbook
     fi
-    type -P ping >/dev/null || system_packages "ping (a tutorial uses it)" iputils-ping
-    type -P ip >/dev/null || system_packages "ip (a tutorial uses it)" iproute2
+    type -P ping >/dev/null || system_packages "ping (for a tutorial)" iputils-ping
+    type -P ip >/dev/null || system_packages "ip (for a tutorial)" iproute2
 }
 
 chromium() {
     # type -P: `command -v` would find this function.
     { type -P chromium || type -P chromium-browser || type -P google-chrome; } >/dev/null ||
-        system_packages "a Chromium (the report is looked at in it)" chromium
+        system_packages "Chromium (for the tests of the report)" chromium
 }
 
 tshark() {
-    type -P tshark >/dev/null || system_packages "tshark (it reads the exported captures)" tshark
+    type -P tshark >/dev/null || system_packages "tshark (for the tests of exported captures)" tshark
 }
 
-# In an environment of its own: nothing of Sluice needs it.
+# In a separate environment: no part of Sluice needs flent.
 flent() {
     python
     if [ ! -f .venv-flent/.installed ]; then
@@ -97,7 +97,7 @@ flent() {
     fi
 }
 
-# In an environment of its own: only the benchmark that runs beside it needs it.
+# In a separate environment: only the benchmark that compares with ns-3 needs it.
 ns3() {
     need_python
     if [ ! -f .venv-ns3/.installed ]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Other tools read what `sluice export` writes: stock flent renders its plots, tshark shows the comments.
-# `scripts/test-exports.sh SLUICE [FOLDER]`; the pictures stay in FOLDER.
+# Checks that other tools read the output of `sluice export`: stock flent renders its plots, tshark shows
+# the comments. `scripts/test-exports.sh SLUICE [FOLDER]`; the pictures stay in FOLDER.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 sluice=$1
@@ -25,7 +25,7 @@ done
 MPLBACKEND=Agg $flent -i "$out/run-fifo.flent.gz" -i "$out/run-fq_codel.flent.gz" -p box_combine \
     -o "$out/box_combine.png" >/dev/null 2>&1 || die "flent cannot plot both runs together"
 
-# The scenarios of flent's own names, each as the test that it is, with the plots that this test has.
+# The scenarios named after flent's tests, each exported as that test, with the plots of the test.
 plots() { # SCENARIO TEST PLOT...
     local scenario=$1 test=$2 plot picture
     shift 2
@@ -57,7 +57,7 @@ expect() { # FILE WORD COUNT
     seen=$(comments "$1" | grep -c "^$2" || true)
     [ "$seen" -gt 0 ] && [ "$seen" = "$3" ] || die "tshark shows $seen comments '$2' in $1, not $3"
 }
-# What came in at either port and was dropped, or left through either and was marked.
+# The packets that were dropped after arriving at either port, or left through either with a mark.
 count() { # VARIANT VERDICT PIPE
     "$sluice" export "$out/runs/$1" --csv "$out/csv" >/dev/null
     awk -F, -v verdict="$2" -v pipe="$3" '$8 == verdict && $12 == pipe' "$out/csv/packets.csv" | wc -l
@@ -66,4 +66,4 @@ expect "$out/fifo-h2.pcapng" dropped "$(count fifo dropped up)"
 expect "$out/fifo-h3.pcapng" dropped "$(count fifo dropped down)"
 marks=$(($(count fq_codel marked up) + $(count fq_codel marked down)))
 expect "$out/fq_codel-h3.pcapng" "marked CE" "$marks"
-echo "flent renders all_scaled, totals, ping_cdf, box_totals, tcp_cwnd and what its other tests have; tshark shows every drop and mark"
+echo "flent renders all_scaled, totals, ping_cdf, box_totals, tcp_cwnd and the plots of its other tests; tshark shows every drop and mark"

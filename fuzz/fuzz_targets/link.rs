@@ -1,4 +1,4 @@
-//! The words of a link.
+//! The parameters of a link as text.
 #![no_main]
 
 #[path = "../../crates/core/tests/common/mod.rs"]

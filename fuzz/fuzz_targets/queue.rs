@@ -1,4 +1,4 @@
-//! The words of a queue.
+//! The specification of a queue as text.
 #![no_main]
 
 #[path = "../../crates/core/tests/common/mod.rs"]

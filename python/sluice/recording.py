@@ -1,4 +1,4 @@
-"""Read what a run wrote."""
+"""Read a run's folder."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ class Recording:
     Times are nanoseconds since the start of the run (`*_ns`), sizes are bytes (`*_bytes`).
 
     Raises:
-        FileNotFoundError: the folder or the file asked for is missing; the message names it.
+        FileNotFoundError: the folder or the requested file is missing; the message names it.
 
     """
 

@@ -1,4 +1,4 @@
-"""`docs/python.md` says what the package has: `UPDATE_EXPECT=1` writes it anew."""
+"""`docs/python.md` describes the package: `UPDATE_EXPECT=1` rewrites it."""
 
 import ast
 import inspect
@@ -12,8 +12,8 @@ PAGE = ROOT / "docs" / "python.md"
 HEAD = """# Python
 
 `pip install .` in the source tree builds the package `sluice` (Python 3.11 or newer). This page is
-made from its signatures and docstrings by `UPDATE_EXPECT=1 pytest python/tests/test_reference.py`;
-do not edit.
+generated from its signatures and docstrings; do not edit it. To update it, run
+`UPDATE_EXPECT=1 pytest python/tests/test_reference.py`.
 
 ```python
 {example}
@@ -22,7 +22,7 @@ do not edit.
 
 
 def signature(node: ast.FunctionDef) -> str:
-    """Write a function as its stub does, without `self`."""
+    """Format a function as in its stub, without `self`."""
     node.args.args = [arg for arg in node.args.args if arg.arg != "self"]
     returns = "" if node.returns is None else f" -> {ast.unparse(node.returns)}"
     name = node.name
@@ -61,7 +61,7 @@ def describe_class(node: ast.ClassDef) -> str:
 
 
 def reference() -> str:
-    """Make the page from the stubs of the extension and the source of the rest."""
+    """Generate the page from the extension's stubs and the other modules' source."""
     example = "\n".join((inspect.getdoc(sluice) or "").splitlines()[2:])
     page = HEAD.format(example=example)
     for name in ["_sluice.pyi", "recording.py"]:

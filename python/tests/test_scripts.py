@@ -1,4 +1,4 @@
-"""The checks of the documentation find what they look for."""
+"""The checks of the documentation find the problems that they search for."""
 
 import subprocess
 import sys
@@ -41,8 +41,8 @@ def test_each_fault_of_a_site_is_found(tmp_path: Path) -> None:
         "index.html:1: a.html#y: a.html has no element `y`",
         "index.html:1: loads https://x.org/p.png from outside the site",
         "a.html:1: the source has no `crates/nothing.rs`",
-        "c.html: 3 clicks from the first page; at most 2 are wanted",
-        "alone.html: no click from the first page; at most 2 are wanted",
+        "c.html: 3 clicks from the first page; at most 2 are allowed",
+        "alone.html: no click from the first page; at most 2 are allowed",
     ]:
         assert f"site: {fault}\n" in text
 

@@ -1,9 +1,10 @@
-//! The example of `CONTRIBUTING.md` works as it is printed there.
+//! Checks that the example of `CONTRIBUTING.md` works as printed.
 //!
-//! The workspace is copied, the tutorial that makes the same AQM is followed in it, and nothing else is
-//! changed. Then the command line, a scenario, a replay, the generated reference and the tests that run
-//! over the registry must all know the new AQM. The copy is built in the workspace's own target folder,
-//! so that no library is built a second time; another version keeps its crates apart from the workspace's.
+//! Copies the workspace and follows the tutorial, which builds the same AQM, in the copy; nothing
+//! else is changed. Then the command line, a scenario, a replay, the generated reference and the
+//! tests over the registry must all include the new AQM. The copy is built in the workspace's own
+//! target folder, so that no library is built a second time; another version number keeps its
+//! crates apart from the workspace's.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,7 +13,7 @@ use std::process::Command;
 
 use crate::tutorials;
 
-/// The name that the example's AQM has.
+/// The name of the example's AQM.
 const NAME: &str = "bound";
 
 const SCENARIO: &str = r#"
@@ -40,7 +41,7 @@ pub fn check() -> Result<String, String> {
     let page = read(&root.join("CONTRIBUTING.md"))?;
     let (file, line) = example(&page)?;
     rename_version(&copy.join("Cargo.toml"))?;
-    // The tutorial makes the same AQM, step by step, and builds it.
+    // The tutorial builds the same AQM, step by step.
     let tutorial = root.join(tutorials::IN_A_COPY);
     let variables = [
         ("CARGO_TARGET_DIR", &*target),
@@ -60,8 +61,8 @@ pub fn check() -> Result<String, String> {
         let mut command = Command::new(env!("CARGO"));
         command.args(args).current_dir(&copy);
         command.env("CARGO_TARGET_DIR", &target);
-        // Expected files are those of the copy: it lies inside the workspace, which would be taken for
-        // their root.
+        // Expected files are those of the copy. The copy is inside the workspace, whose files would
+        // be used otherwise.
         command.env("CARGO_WORKSPACE_DIR", &copy);
         command
     };
@@ -83,7 +84,9 @@ pub fn check() -> Result<String, String> {
     let says = |args: &[&OsStr], words: &[&str]| {
         let said = run(Command::new(&sluice).args(args).current_dir(&copy))?;
         match words.iter().find(|word| !said.contains(**word)) {
-            Some(word) => Err(format!("`sluice {args:?}` does not say `{word}`:\n{said}")),
+            Some(word) => Err(format!(
+                "`sluice {args:?}` does not print `{word}`:\n{said}"
+            )),
             None => Ok(()),
         }
     };
@@ -99,8 +102,8 @@ pub fn check() -> Result<String, String> {
         says(&["list".as_ref(), name.as_ref()], words)?;
     }
 
-    // Three packets of 0.8 ms each at 10 Mbit/s: the third waits 1.6 ms, is beyond the bound, and can be
-    // marked.
+    // Three packets of 0.8 ms each at 10 Mbit/s: the third waits 1.6 ms, longer than the bound, and
+    // can be marked.
     let (trace, rows) = (copy.join("trace.csv"), copy.join("rows.csv"));
     write(&trace, TRACE)?;
     let queue = "bound bound 1ms ecn";
@@ -145,7 +148,7 @@ pub fn check() -> Result<String, String> {
     Ok("the example is one file and one line, and is found everywhere".to_owned())
 }
 
-/// The example's file and its registry line: the first two blocks of Rust on the page.
+/// Returns the example's file and its registry line: the first two blocks of Rust on the page.
 fn example(page: &str) -> Result<(&str, &str), String> {
     let mut blocks = page.split("\n```rust\n").skip(1);
     let mut block = || {
@@ -157,8 +160,8 @@ fn example(page: &str) -> Result<(&str, &str), String> {
         .ok_or("CONTRIBUTING.md has no example".to_string())
 }
 
-/// Gives the copy's crates a version of their own: cargo takes crates at the same place of two
-/// workspaces for the same.
+/// Gives the copy's crates a version of their own: cargo treats crates at the same path of two
+/// workspaces as the same.
 fn rename_version(path: &Path) -> Result<(), String> {
     let text = read(path)?;
     let (before, after) = text
@@ -169,8 +172,9 @@ fn rename_version(path: &Path) -> Result<(), String> {
     write(path, &format!("{before}{version}{after}"))
 }
 
-/// Copies what git knows or would take in, and the web pages that the laboratory embeds. The copy's
-/// time stamps are those of the source, so that cargo builds only what changed since the last time.
+/// Copies the files that git tracks or would add, and the web pages that the laboratory embeds. The
+/// copy keeps the time stamps of the source, so that cargo builds only what changed since the last
+/// time.
 fn copy_workspace(root: &Path, copy: &Path) -> Result<(), String> {
     if copy.exists() {
         fs::remove_dir_all(copy).map_err(|error| format!("{}: {error}", copy.display()))?;
@@ -219,7 +223,7 @@ pub fn target_folder(root: &Path) -> Result<PathBuf, String> {
         .ok_or("cargo metadata names no target directory".to_string())
 }
 
-/// Runs a command; gives what it printed.
+/// Runs a command and returns its output.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command
         .output()

@@ -1,8 +1,9 @@
 //! `cargo xtask layers`: dependencies between the crates, and between the modules of a crate.
 //!
 //! - A crate may depend directly on the crates that [`LAYERS`] allows it, and on no other crate of the
-//!   workspace. Its tests, examples and benches may use a few more.
-//! - The top-level modules of a library crate must not import one another in a circle. The check
+//! - A crate may depend directly on the crates that [`LAYERS`] allows it, and on no other crate of
+//!   the workspace. Its tests, examples and benches may use a few more.
+//! - The top-level modules of a library crate must not import one another in a cycle. The check
 //!   reads the paths `crate::NAME` and `super::NAME` of production code, and follows names that
 //!   `lib.rs` re-exports; comments and tests do not count.
 
@@ -12,7 +13,7 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-/// What a crate may depend on directly.
+/// The crates that a crate may depend on directly.
 struct Layer {
     name: &'static str,
     /// Crates that its production code may use.
@@ -29,7 +30,8 @@ const fn layer(name: &'static str, uses: &'static [&'static str]) -> Layer {
     }
 }
 
-/// The arrows of `docs/explanation/architecture.md`, lowest layer first: a crate uses only crates above its line.
+/// The arrows of `docs/explanation/architecture.md`, lowest layer first: a crate uses only crates
+/// above its line.
 const LAYERS: &[Layer] = &[
     layer("core", &[]),
     layer("ipfw", &["core"]),
@@ -85,8 +87,8 @@ const LAYERS: &[Layer] = &[
     layer("xtask", &["recording", "report", "scenario"]),
 ];
 
-/// Crates whose top-level modules still import one another in a circle. Take a crate out as soon
-/// as the check says so; add none.
+/// Crates whose top-level modules still import one another in a cycle. Remove a crate as soon as
+/// the check says so; add none.
 const ENTANGLED: &[&str] = &[
     "core",
     "ipfw",
@@ -115,7 +117,7 @@ struct Package {
 struct Dependency {
     name: String,
     path: Option<String>,
-    /// `dev`, `build`, or nothing.
+    /// `dev`, `build`, or empty.
     kind: Option<String>,
 }
 
@@ -124,10 +126,10 @@ struct Target {
     kind: Vec<String>,
 }
 
-/// Checks the workspace; returns what was checked, in words.
+/// Checks the workspace. Returns a summary of what was checked.
 ///
 /// # Errors
-/// One line for every dependency that is not allowed and every circle.
+/// One line for every dependency that is not allowed and every cycle.
 pub fn check() -> Result<String, Vec<String>> {
     let output = Command::new(env!("CARGO"))
         .args([
@@ -157,11 +159,11 @@ pub fn check() -> Result<String, Vec<String>> {
             .map_err(|error| vec![format!("cannot read {}: {error}", source.display())])?;
         match (circle, ENTANGLED.contains(&short)) {
             (Some(circle), false) => problems.push(format!(
-                "modules of {short} import one another in a circle: {}",
+                "modules of {short} import one another in a cycle: {}",
                 circle.join(" -> ")
             )),
             (None, true) => problems.push(format!(
-                "the modules of {short} have no circle any more: take it out of ENTANGLED"
+                "the modules of {short} no longer have a cycle: remove it from ENTANGLED"
             )),
             (None, false) => untangled += 1,
             (Some(_), true) => {}
@@ -171,14 +173,14 @@ pub fn check() -> Result<String, Vec<String>> {
         let crates = metadata.packages.len();
         Ok(format!(
             "{crates} crates use only what their layer allows; modules of {untangled} of \
-             {libraries} libraries have no circle"
+             {libraries} libraries have no cycle"
         ))
     } else {
         Err(problems)
     }
 }
 
-/// Arrows that do not point downwards.
+/// Returns the arrows that do not point downwards.
 fn misplaced(layers: &[Layer]) -> Vec<String> {
     let mut problems = Vec::new();
     for (index, layer) in layers.iter().enumerate() {
@@ -194,13 +196,13 @@ fn misplaced(layers: &[Layer]) -> Vec<String> {
     problems
 }
 
-/// Dependencies that are no arrow.
+/// Returns the dependencies that are not in the list of arrows.
 fn violations(layers: &[Layer], metadata: &Metadata) -> Vec<String> {
     let mut problems = Vec::new();
     for package in &metadata.packages {
         let name = short_name(&package.name);
         let Some(layer) = layers.iter().find(|layer| layer.name == name) else {
-            problems.push(format!("{name} has no place in the layers"));
+            problems.push(format!("{name} is not in the layers"));
             continue;
         };
         for dependency in package.dependencies.iter().filter(|d| d.path.is_some()) {
@@ -223,7 +225,8 @@ fn short_name(package: &str) -> &str {
     package.strip_prefix("sluice-").unwrap_or(package)
 }
 
-/// For each top-level module of a crate, the others that its production code imports.
+/// Returns, for each top-level module of a crate, the other modules that its production code
+/// imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 fn read_modules(source: &Path) -> std::io::Result<Imports> {
@@ -302,7 +305,7 @@ fn imports(files: &[File]) -> Imports {
     found
 }
 
-/// A file without comments and without the tests at its end.
+/// Returns a file without comments and without the tests at its end.
 fn production(text: &str) -> String {
     let text = text
         .split_once("#[cfg(test)]\nmod tests {")
@@ -313,7 +316,7 @@ fn production(text: &str) -> String {
         .join("\n")
 }
 
-/// Modules of a file's own that exist only in tests: `#[cfg(test)] mod NAME;`.
+/// Returns the file's modules that exist only in tests: `#[cfg(test)] mod NAME;`.
 fn test_modules(text: &str) -> impl Iterator<Item = &str> {
     text.split("#[cfg(test)]").skip(1).filter_map(|after| {
         let declaration = after.trim_start().lines().next()?;
@@ -322,7 +325,7 @@ fn test_modules(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What `pub use MODULE::...` of `lib.rs` makes of names: `NAME -> MODULE`.
+/// Returns the names that `pub use MODULE::...` of `lib.rs` re-exports: `NAME -> MODULE`.
 fn exports(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for after in text.split("pub use ").skip(1) {
@@ -341,7 +344,8 @@ fn exports(text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The first names of all paths that begin at the crate's root, in a module `depth` levels below it.
+/// Returns the first names of all paths that begin at the crate's root, in a module `depth` levels
+/// below it.
 fn names_at_the_root(text: &str, depth: usize) -> Vec<String> {
     let mut names = Vec::new();
     for root in ["crate::".to_owned(), "super::".repeat(depth)] {
@@ -360,7 +364,7 @@ fn names_at_the_root(text: &str, depth: usize) -> Vec<String> {
     names
 }
 
-/// The first name of each path in a group, of which `group` is what follows the opening brace.
+/// Returns the first name of each path in a group. `group` is the text after the opening brace.
 fn first_names(group: &str) -> Vec<String> {
     let (mut depth, mut names, mut starts) = (0, Vec::new(), true);
     for (at, c) in group.char_indices() {
@@ -384,7 +388,7 @@ fn word(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// A circle, from a module back to itself; none if there is none.
+/// Returns a cycle, from a module back to itself, or `None`.
 fn circle_among(imports: &Imports) -> Option<Vec<String>> {
     fn search<'a>(
         at: &'a str,
@@ -442,10 +446,7 @@ mod tests {
             found("sluice-tcp", "sluice-ipfw"),
             ["tcp must not use ipfw"]
         );
-        assert_eq!(
-            found("new", "sluice-core"),
-            ["new has no place in the layers"]
-        );
+        assert_eq!(found("new", "sluice-core"), ["new is not in the layers"]);
         assert!(found("sluice-net", "sluice-wire").is_empty());
     }
 

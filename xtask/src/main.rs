@@ -1,4 +1,4 @@
-//! Checks of the workspace that no compiler makes, and the pages that it generates: `cargo xtask --help`.
+//! Checks of the workspace beyond the compiler's, and the generator of pages: `cargo xtask --help`.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ mod reproduce;
 mod reproduction;
 mod tutorials;
 
-/// Checks of the workspace that no compiler makes, and the pages that it generates.
+/// Checks of the workspace beyond the compiler's, and the generator of pages.
 #[derive(clap::Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Task {
@@ -20,7 +20,7 @@ enum Task {
     Contributing,
     /// Run the commands of the tutorials and guides as they are printed
     Tutorials,
-    /// Write the page that puts published figures beside those of our runs
+    /// Write the page that compares published figures with those of our runs
     Reproduce(reproduce::Args),
 }
 

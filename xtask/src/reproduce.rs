@@ -1,4 +1,4 @@
-//! `cargo xtask reproduce`: published figures and numbers beside those of our runs.
+//! `cargo xtask reproduce`: compares published figures and numbers with those of our runs.
 
 use std::path::PathBuf;
 
@@ -7,20 +7,20 @@ use crate::reproduction;
 /// What to compare.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// List of what was published (TOML)
+    /// List of published results (TOML)
     list: PathBuf,
-    /// Folder of the runs, as `sluice run DIR --backend both -o FOLDER` writes it
+    /// Folder of the runs, as written by `sluice run DIR --backend both -o FOLDER`
     #[arg(long, value_name = "FOLDER", default_value = "runs")]
     runs: PathBuf,
-    /// Page to write; its pictures go into images/reproduction beside it
+    /// Page to write; its figures go into images/reproduction beside it
     #[arg(short, long, value_name = "FILE", default_value = "reproduction.md")]
     output: PathBuf,
 }
 
-/// Writes the page, and returns where it is.
+/// Writes the page and returns its path.
 ///
 /// # Errors
-/// A sentence that says what is wrong, and where.
+/// A sentence with the error and its place.
 pub fn run(args: &Args) -> Result<String, String> {
     let missing = reproduction::write(&args.list, &args.runs, &args.output)
         .map_err(|error| error.to_string())?;

@@ -1,14 +1,14 @@
-//! A page of evidence: published figures and numbers, and beside them what the runs of their scenarios
-//! came to, simulated and live.
+//! A page of evidence: published figures and numbers, compared with the results of our runs,
+//! simulated and live.
 //!
-//! What to compare is declared in one TOML file, so that adding an experiment is adding a table:
+//! One TOML file declares the comparisons, so that adding an experiment is adding a table:
 //!
 //! ```toml
 //! [[experiment]]
 //! name = "s1"                              # of its pictures
 //! title = "One NewReno flow over CoDel"
 //! source = "TR 160226A, section VI.A.1, figure 2"
-//! shown = "Throughput stays near the rate."  # what was published, in a sentence
+//! shown = "Throughput stays near the rate."  # the published result, in a sentence
 //! why = "Same parameters and arithmetic."    # why ours agrees or differs
 //! runs = ["seeds/s1/codel"]                # folders of runs, below the folder of all runs
 //! figures = ["flows"]                      # kinds of picture of these runs together
@@ -16,17 +16,17 @@
 //! what = "goodput"
 //! published = "about 9.5 Mbit/s"
 //! metric = "bulk.goodput"                  # a figure of docs/metrics.md
-//! run = "seeds/s1/codel"                   # left out: the first of `runs`
-//! why = "Headers are not counted."         # left out: what is said of the experiment
+//! run = "seeds/s1/codel"                   # default: the first of `runs`
+//! why = "Headers are not counted."         # default: the `why` of the experiment
 //! ```
 //!
-//! The live run of a folder `R` is the folder `R.live`, as `sluice run --backend both` leaves it; further
-//! runs of either with other seeds, which `--repeat` leaves in `R.seed-N` and `R.live.seed-N`, make of a figure a
-//! median with its smallest and largest.
+//! The live run of a folder `R` is the folder `R.live`, as `sluice run --backend both` writes it.
+//! Further runs of either with other seeds, which `--repeat` writes to `R.seed-N` and
+//! `R.live.seed-N`, turn a figure into a median with its smallest and largest value.
 //!
-//! The runs may be of different programs, so that simulations can be renewed beside live runs that are
-//! kept; the page says which program made which, and a live run of another scenario than its simulation is
-//! not shown.
+//! The runs may be of different programs, so that simulations can be repeated while live runs are
+//! kept. The page names the program of each run; a live run of another scenario than its simulation
+//! is an error.
 
 mod provenance;
 #[cfg(test)]
@@ -48,13 +48,13 @@ use sluice_report::{self as report, Figure, FigureError, FigureKind, FlowLines};
 use sluice_scenario::Scenario;
 use sluice_scenario::metric::Metric;
 
-/// What to compare.
+/// The comparisons.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
-    /// Stands under the page's title.
+    /// The text below the page's title.
     pub introduction: String,
-    /// One section each.
+    /// One section for each.
     pub experiment: Vec<Experiment>,
 }
 
@@ -62,7 +62,7 @@ pub struct Evidence {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// Of its pictures.
+    /// The prefix of its figures' files.
     pub name: String,
     /// The section's heading.
     pub title: String,
@@ -74,35 +74,35 @@ pub struct Experiment {
     pub why: String,
     /// Folders of runs, below the folder of all runs.
     pub runs: Vec<PathBuf>,
-    /// Kinds of picture.
+    /// Kinds of figures.
     #[serde(default)]
     pub figures: Vec<FigureKind>,
     /// Numbers to compare.
     #[serde(default)]
     pub number: Vec<Number>,
-    /// What else there is to say, as Markdown behind all of it.
+    /// Further remarks, as Markdown at the end.
     #[serde(default)]
     pub more: String,
 }
 
-/// A number that was published, or follows from what was.
+/// A published number, or one that follows from a publication.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Number {
-    /// What it is.
+    /// The quantity.
     pub what: String,
-    /// As it was published; a dash where only a picture was.
+    /// The published value; a dash where only a figure was published.
     pub published: String,
-    /// The figure of ours.
+    /// Our figure.
     pub metric: String,
-    /// Of which run; the first one of the experiment if it is not given.
+    /// The run; the first one of the experiment by default.
     pub run: Option<PathBuf>,
-    /// Why ours agrees or differs, if that is not said of the whole experiment.
+    /// Why ours agrees or differs, if the experiment's reason does not apply.
     #[serde(default)]
     pub why: String,
 }
 
-/// Why there is no page.
+/// Why no page was written.
 #[derive(Debug, thiserror::Error)]
 pub enum ReproductionError {
     /// A file cannot be read.
@@ -110,30 +110,30 @@ pub enum ReproductionError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The list makes no sense.
+    /// The list is malformed.
     #[error("`{}`: {error}", path.display())]
     List {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with line and column.
+        /// The error, with line and column.
         error: Box<toml::de::Error>,
     },
     /// A run cannot be read.
     #[error(transparent)]
     Run(#[from] ReadError),
-    /// A picture cannot be drawn.
+    /// A figure cannot be drawn.
     #[error("experiment `{name}`: {error}")]
     Figure {
         /// The experiment.
         name: String,
-        /// Why.
+        /// The error.
         error: FigureError,
     },
     /// A run has no such figure.
-    #[error("experiment `{name}`: `{metric}` is no figure of `{}`: {reason}", run.display())]
+    #[error("experiment `{name}`: `{metric}` is not a figure of `{}`: {reason}", run.display())]
     Metric {
         /// The experiment.
         name: String,
@@ -141,24 +141,24 @@ pub enum ReproductionError {
         metric: String,
         /// The run.
         run: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
-    /// None of the runs is there.
+    /// No run exists.
     #[error(
-        "none of the runs that `{}` names is in `{}`: `sluice run DIR --backend both -o {}` makes them",
+        "none of the runs that `{}` names exists in `{}`: `sluice run DIR --backend both -o {}` makes them",
         list.display(), runs.display(), runs.display()
     )]
     NoRuns {
         /// The list.
         list: PathBuf,
-        /// Where they were looked for.
+        /// The folder that was searched.
         runs: PathBuf,
     },
-    /// A live run is of another scenario than the simulation that it would stand beside.
+    /// A live run has another scenario than the simulation that it would be compared with.
     #[error(
         "`{}` is a run of another scenario than `{}`: `sluice compare` of both shows what differs; \
-         run the older of both anew",
+         run the older of the two again",
         run.display(), other.display()
     )]
     Scenario {
@@ -172,16 +172,16 @@ pub enum ReproductionError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
 }
 
-/// The two ways a run is carried out, and what its folder's name ends in.
+/// The backends, with the endings of their folders' names.
 const BACKENDS: [(&str, &str); 2] = [("sim", ""), ("live", ".live")];
 
-/// Writes the page `page` over what `list` declares, with the runs below `runs`; its pictures go into
-/// `images/reproduction` beside it. A run that is not there is said to be missing. Gives the runs that are
+/// Writes the page `page` for the comparisons in `list`, with the runs below `runs`; its figures go
+/// into `images/reproduction` beside it. The page marks missing runs. Returns the missing runs.
 /// missing.
 ///
 /// # Errors
@@ -239,7 +239,7 @@ struct Writer<'a> {
 /// The runs of an experiment on one backend.
 struct Side {
     word: &'static str,
-    /// By their place in the experiment's list: those of all seeds, the first of which is drawn.
+    /// By index in the experiment's list: the runs of all seeds, the first of which is drawn.
     recordings: Vec<Vec<Recording>>,
 }
 
@@ -371,14 +371,14 @@ impl Writer<'_> {
     }
 }
 
-/// The folder of a run on the backend that `ending` says.
+/// Returns the folder of a run; `ending` gives the backend.
 fn folder(runs: &Path, run: &Path, ending: &str) -> PathBuf {
     let mut name = runs.join(run).into_os_string();
     name.push(ending);
     PathBuf::from(name)
 }
 
-/// What was run, whatever the seed, and whatever was expected or said of it.
+/// Returns the scenario that was run, without its seed, expectations and texts.
 fn of_any_seed(recording: &Recording) -> Scenario {
     Scenario {
         title: String::new(),
@@ -389,7 +389,7 @@ fn of_any_seed(recording: &Recording) -> Scenario {
     }
 }
 
-/// The folders of further runs of `dir`, by their seeds.
+/// Returns the folders of further runs of `dir`, by their seeds.
 fn repeats(dir: &Path) -> Vec<PathBuf> {
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
         return Vec::new();
@@ -405,7 +405,7 @@ fn repeats(dir: &Path) -> Vec<PathBuf> {
     found.into_iter().map(|(_, path)| path).collect()
 }
 
-/// A figure of the runs of a variant, as people write it: of several the median and both ends.
+/// Formats a figure of the runs of a variant: with several runs, the median and both extremes.
 fn cell(
     experiment: &Experiment,
     number: &Number,
@@ -438,7 +438,7 @@ fn cell(
     Ok(text + partial)
 }
 
-/// Sorted values as people write them: of several the median and both ends, which may be the same.
+/// Formats sorted values: with several, the median and both extremes, which may be equal.
 fn spread(values: &[f64], show: impl Fn(f64) -> String) -> String {
     match values {
         [] => "not measured".into(),

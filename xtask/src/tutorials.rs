@@ -1,12 +1,13 @@
-//! Tutorials and how-to guides do what they print: `cargo xtask tutorials`.
+//! Checks that tutorials and how-to guides work as printed: `cargo xtask tutorials`.
 //!
-//! A fenced block whose head has a second word (`toml dsl.toml`) is written to the file of that name. In a
-//! block with the head `console`, each line that begins with `$ ` is a command, and the lines below it are
-//! what it prints. `...` stands for any text within a line and, alone, for any number of lines. A command
-//! that fails is an error unless the next one asks for its status (`echo $?`).
+//! A fenced block whose head has a second word (`toml dsl.toml`) is written to the file of that
+//! name. In a block with the head `console`, each line that begins with `$ ` is a command, and the
+//! lines below it are its expected output. `...` stands for any text within a line and, alone, for
+//! any number of lines. A command that fails is an error unless the next one prints its status
+//! (`echo $?`).
 //!
-//! All commands of a page go to one shell, so that directories, variables and background processes last, and
-//! a command that starts another shell (`unshare ... bash`) leads into it.
+//! All commands of a page go to one shell, so that directories, variables and background processes
+//! persist, and a command that starts another shell (`unshare ... bash`) leads into it.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -22,7 +23,8 @@ use crate::contributing::{read, target_folder, write};
 /// The page whose commands need a copy of the source: `cargo xtask contributing` follows it.
 pub const IN_A_COPY: &str = "docs/tutorials/write-an-aqm.md";
 
-/// Follows every tutorial and how-to guide, each in a folder of its own; returns the number of commands.
+/// Follows every tutorial and how-to guide, each in a folder of its own. Returns the number of
+/// commands.
 pub fn check() -> Result<usize, String> {
     let root = fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
         .map_err(|error| format!("cannot find the source: {error}"))?;
@@ -67,8 +69,8 @@ fn pages(root: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(pages)
 }
 
-/// Does what `page` prints, in `folder`, with the programs of `programs` and these environment variables;
-/// returns the number of commands.
+/// Follows `page` in `folder`, with the programs of `programs` and these environment variables.
+/// Returns the number of commands.
 pub fn follow(
     page: &Path,
     folder: &Path,
@@ -82,7 +84,7 @@ pub fn follow(
         match step {
             Step::File { name, text } => {
                 let path = folder.join(name);
-                // A file that is there already keeps its time stamp, for which a build looks.
+                // An existing file keeps its time stamp, which builds depend on.
                 if fs::read_to_string(&path).is_ok_and(|old| old == *text) {
                     continue;
                 }
@@ -131,7 +133,7 @@ enum Step {
     },
 }
 
-/// The files and commands of a page, in their order.
+/// Returns the files and commands of a page, in their order.
 fn steps(page: &str) -> Result<Vec<Step>, String> {
     let mut steps = Vec::new();
     let mut lines = page.lines().enumerate();
@@ -179,7 +181,7 @@ fn commands(block: &[(usize, &str)], steps: &mut Vec<Step>) -> Result<(), String
     Ok(())
 }
 
-/// Whether `printed` is what a page shows, with `...` for whatever it leaves out.
+/// Returns whether `printed` matches a page's text, in which `...` stands for omitted text.
 fn matches(expected: &str, printed: &str) -> bool {
     fn lines_match(expected: &[&str], printed: &[&str]) -> bool {
         match expected.split_first() {
@@ -216,7 +218,7 @@ fn line_matches(expected: &str, printed: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// A shell that stays from one command to the next.
+/// A shell that stays open from one command to the next.
 struct Shell {
     child: Child,
     input: ChildStdin,
@@ -257,7 +259,8 @@ impl Shell {
         })
     }
 
-    /// Runs one command; returns what it printed and its status, which the next command finds in `$?`.
+    /// Runs one command. Returns its output and its status, which is also `$?` for the next
+    /// command.
     fn run(&mut self, command: &str) -> Result<(String, i32), String> {
         let end = format!("status=$?; echo; echo {MARK} $status; (exit $status)");
         writeln!(self.input, "{command}\n{end}").map_err(|error| format!("bash: {error}"))?;
@@ -268,7 +271,8 @@ impl Shell {
             match self.output.recv_timeout(left) {
                 Ok(line) => match line.strip_prefix(MARK) {
                     Some(status) => {
-                        // The mark has a line of its own, whatever the command's last line ends with.
+                        // The mark has a line of its own, whatever the command's last line ends
+                        // with.
                         let printed = printed.strip_suffix('\n').unwrap_or(&printed).to_owned();
                         let status = status.trim().parse();
                         return Ok((printed, status.map_err(|_| "no status")?));
@@ -287,7 +291,7 @@ impl Shell {
 }
 
 impl Drop for Shell {
-    /// Ends everything that the page has started: the shell leads a process group of its own.
+    /// Ends all processes that the page has started: the shell leads a process group of its own.
     fn drop(&mut self) {
         let group = format!("-{}", self.child.id());
         let _ = Command::new("kill").args(["-KILL", "--", &group]).status();

@@ -1,5 +1,5 @@
-//! The path section as a picture: throughput and round trip of every contender as bars, as in figure 1
-//! of "User Space Packet Schedulers" (NetSys 2021).
+//! The path section as a chart: throughput and round trip of every contender as bars, as in figure
+//! 1 of "User Space Packet Schedulers" (NetSys 2021).
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use super::contender::CONTENDERS;
 use super::figures::Figures;
 use sluice_report::{PALETTE, escape, rasterize};
 
-/// The picture as an SVG document; nothing if the path section was not measured.
+/// Draws the chart as an SVG document; `None` if the path section was not measured.
 pub fn svg(figures: &Figures) -> Option<String> {
     let rows: Vec<String> = CONTENDERS
         .iter()
@@ -36,19 +36,19 @@ pub fn svg(figures: &Figures) -> Option<String> {
     Some(out)
 }
 
-/// The picture as PNG, `scale` pixels per unit of the SVG.
+/// Draws the chart as PNG, `scale` pixels per unit of the SVG.
 ///
 /// # Errors
-/// What the rasterizer says.
+/// The error of the rasterizer.
 pub fn png(figures: &Figures, scale: f32) -> Option<Result<Vec<u8>, String>> {
     Some(rasterize(&svg(figures)?, scale))
 }
 
-/// Bars of up to two metrics, one pair per contender.
+/// Bars of one or two metrics per contender.
 struct Panel {
     title: &'static str,
     unit: &'static str,
-    /// Metric, and what it is called in the legend.
+    /// The metrics, with their names in the legend.
     metrics: &'static [(&'static str, &'static str)],
 }
 
@@ -171,7 +171,7 @@ mod tests {
         figures.add("raw socket", "plain_cubic_1_gbps", 1.5);
         figures.conclude("kernel");
         let drawn = svg(&figures).expect("something was measured");
-        // The longest bar takes all the room, and one of a twentieth of its value a twentieth.
+        // The longest bar fills the width; a twentieth of its value fills a twentieth.
         assert!(drawn.contains("width=\"600.0\""), "{drawn}");
         assert!(drawn.contains("width=\"30.0\""), "{drawn}");
         // Kernel: 2 of 6 values; raw socket: 1 of 6.

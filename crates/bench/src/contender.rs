@@ -1,4 +1,4 @@
-//! The ways of forwarding that are measured beside each other.
+//! The forwarding methods that are compared.
 
 use std::os::fd::AsFd;
 use std::sync::LazyLock;
@@ -28,29 +28,29 @@ use sluice_wire::frame::Link;
 use super::network::Network;
 use super::{BenchError, Plan};
 
-/// A way of forwarding.
+/// A forwarding method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contender {
-    /// The kernel's own IPv4 forwarding: what the others are measured against.
+    /// The kernel's own IPv4 forwarding: the reference for all others.
     Kernel,
     /// The kernel's bridge.
     Bridge,
     /// One raw socket per interface, a thread per direction, one packet at a time, no offloads: the
-    /// least that a user-space forwarder needs.
+    /// minimum of a user-space forwarder.
     RawSocket,
     /// Sluice.
     Sluice {
         /// The kind of its ports.
         kind: &'static Kind,
-        /// What queues them; its rate limits nothing.
+        /// The queue of its pipes; its rate limits nothing.
         queue: &'static str,
-        /// One for both directions, or one for each.
+        /// The number of workers: one for both directions, or one for each.
         workers: usize,
     },
 }
 
-/// All of them, in the order of the tables: kernel forwarding first, and every kind of port of the
-/// registry that takes packets of hosts.
+/// Returns all contenders in the order of the tables: kernel forwarding first, and every kind of
+/// port of the registry that can serve hosts.
 pub static CONTENDERS: LazyLock<Vec<Contender>> = LazyLock::new(|| {
     let sluice = |kind| {
         [("fifo", 1), ("fq_codel", 1), ("fq_codel", 2)].map(|(queue, workers)| Contender::Sluice {
@@ -61,7 +61,7 @@ pub static CONTENDERS: LazyLock<Vec<Contender>> = LazyLock::new(|| {
     };
     let is_measured = |kind: &&'static Kind| match kind.role {
         Role::Interface(_) | Role::Device(Link::Ip) | Role::Queue => true,
-        // What differs from TUN is a header; files are no hosts.
+        // TAP differs from TUN by a header only; files cannot serve hosts.
         Role::Device(Link::Ethernet) | Role::Files => false,
     };
     let kinds = KINDS.iter().copied().filter(is_measured);
@@ -72,7 +72,7 @@ pub static CONTENDERS: LazyLock<Vec<Contender>> = LazyLock::new(|| {
 });
 
 impl Contender {
-    /// Its name in tables: what carries packets, and what queues them.
+    /// Returns the name in tables: the kind of port and the queue.
     pub fn name(self) -> String {
         match self {
             Contender::Kernel => "kernel".to_owned(),
@@ -87,7 +87,7 @@ impl Contender {
         }
     }
 
-    /// Whether it can carry super-packets.
+    /// Returns whether the method can carry super-packets.
     pub fn has_offloads(self) -> bool {
         match self {
             Contender::Kernel | Contender::Bridge => true,
@@ -96,7 +96,7 @@ impl Contender {
         }
     }
 
-    /// Makes a network in which this forwards.
+    /// Creates a network in which this method forwards.
     pub(super) fn start(self, plan: &Plan, offloads: bool) -> Result<Running, BenchError> {
         let wanted = if offloads {
             Offloads::ON
@@ -165,7 +165,7 @@ impl Contender {
     }
 }
 
-/// Where what arrives at each port leaves. Packets of a queue of the kernel's go back to it.
+/// The port by which the packets of each port leave. Packets of a kernel queue return to it.
 const fn exits(kind: &Kind) -> [PortNumber; 2] {
     match kind.role {
         Role::Queue => [0, 1],
@@ -173,7 +173,7 @@ const fn exits(kind: &Kind) -> [PortNumber; 2] {
     }
 }
 
-/// Makes a network with two ports of a kind in it.
+/// Creates a network with two ports of a kind in it.
 fn connect(
     kind: &'static Kind,
     wanted: Offloads,
@@ -201,7 +201,7 @@ fn connect(
     }
 }
 
-/// As [`connect`], for a worker per direction.
+/// Connects a network like [`connect`], for a worker per direction.
 fn connect_each_way(
     kind: &'static Kind,
     wanted: Offloads,
@@ -251,7 +251,7 @@ fn attach_options(offloads: bool) -> AttachOptions {
     }
 }
 
-/// Kernel forwarding with a queue before each of the router's interfaces, towards h3 and towards h2.
+/// Kernel forwarding with a queue on each of the router's interfaces, towards h3 and towards h2.
 fn queues_of_the_kernel(wanted: Offloads) -> Result<(Network, [NfqueuePort; 2]), BenchError> {
     let network = Network::with_veths(wanted)?;
     network.route()?;
@@ -272,7 +272,8 @@ fn queues_of_the_kernel(wanted: Offloads) -> Result<(Network, [NfqueuePort; 2]),
     Ok((network, ports))
 }
 
-/// One direction, for a worker of its own: what arrives at the first port leaves by port `to`.
+/// Creates one direction, for a worker of its own: packets that arrive at the first port leave by
+/// port `to`.
 struct Way {
     ports: Vec<Box<dyn Port + Send>>,
     pool: Pool,
@@ -283,7 +284,7 @@ impl Way {
     fn forward(self, plan: &Plan, queue: &str, stop: &Stop) {
         run_before_others(plan.real_time);
         let clock = Clock::start();
-        let queue = Spec::parse(queue).expect("the queues of the bench are written right");
+        let queue = Spec::parse(queue).expect("the queues of the bench are valid");
         let mut forwarder = Forwarder::new(self.ports, self.pool, clock, plan.spin);
         forwarder.keep_warm(Warmth::for_loop(plan.spin));
         let params = PipeParams::default();
@@ -299,20 +300,20 @@ impl Way {
     }
 }
 
-/// Starts a thread on a core, or anywhere.
+/// Starts a thread, pinned to a core if one is given.
 fn start_on<T: Send + 'static>(
     core: Option<usize>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>, CoreError> {
-    // What is started meanwhile stays there too.
+    // Threads that are started meanwhile inherit the affinity.
     let _stay = core.map(|core| Stay::on(&[core])).transpose()?;
     Ok(std::thread::spawn(work))
 }
 
-/// Asks for the calling thread to run before all ordinary ones.
+/// Requests real-time priority for the calling thread.
 fn run_before_others(is_wanted: bool) {
     if is_wanted {
-        // A wish: without the privilege the loop runs among the others.
+        // Best effort: without the privilege the loop is scheduled like any other thread.
         let _ = sluice_net::real_time(1);
     }
 }
@@ -320,7 +321,8 @@ fn run_before_others(is_wanted: bool) {
 /// The ports towards h2 and h3.
 pub(super) type Ports = [Box<dyn Port + Send>; 2];
 
-/// Packet ports on both interfaces of the router, with arrivals stamped on a clock if there is one.
+/// Opens packet ports on both interfaces of the router, with arrivals stamped on a clock if there
+/// is one.
 pub(super) fn packet_ports(
     network: &Network,
     offloads: bool,
@@ -337,7 +339,7 @@ pub(super) fn packet_ports(
     Ok([open("r2")?, open("r3")?])
 }
 
-/// A network with something that forwards in it.
+/// A network with a running forwarder in it.
 pub(super) struct Running {
     pub network: Network,
     forwarding: Forwarding,
@@ -350,7 +352,7 @@ enum Forwarding {
 }
 
 impl Running {
-    /// Ends it.
+    /// Stops the forwarder.
     pub fn finish(self) {
         match self.forwarding {
             Forwarding::Kernel => {}
@@ -365,33 +367,33 @@ impl Running {
     }
 }
 
-/// What Sluice's loop does: a pipe up, and one without limits down.
+/// The configuration of Sluice's loop: a pipe up, and one without limits down.
 #[derive(Clone, Debug)]
 pub(super) struct Pipes {
     pub up: PipeParams,
-    /// The queue of both.
+    /// The queue of both pipes.
     pub queue: &'static str,
-    /// By which ports what comes from each leaves.
+    /// The ports by which packets from each port leave.
     pub exits: [PortNumber; 2],
     pub spin: Spin,
     pub real_time: bool,
-    /// Where the loop stays.
+    /// The core that the loop is pinned to.
     pub core: Option<usize>,
 }
 
-/// Sluice's loop on a thread of its own.
+/// Runs Sluice's loop on a thread of its own.
 pub(super) struct Loop {
     stop: Stop,
     thread: JoinHandle<LoopReport>,
 }
 
-/// What the loop did.
+/// The counts of the loop.
 pub(super) struct LoopReport {
-    /// Up and down.
+    /// Counts of the pipes, up and down.
     pub lanes: [LaneCounts; 2],
-    /// How late packets left, likewise.
+    /// Lateness of departures of both pipes.
     pub lateness: [Lateness; 2],
-    /// Of the ports towards h2 and h3.
+    /// Counts of the ports towards h2 and h3.
     pub ports: [Counters; 2],
     /// Packets still in the pipe up.
     pub held: u64,
@@ -415,7 +417,7 @@ impl Loop {
 
 fn forward(pipes: &Pipes, ports: Ports, pool: Pool, clock: Clock, stop: &Stop) -> LoopReport {
     run_before_others(pipes.real_time);
-    let queue = Spec::parse(pipes.queue).expect("the queues of the bench are written right");
+    let queue = Spec::parse(pipes.queue).expect("the queues of the bench are valid");
     let mut forwarder = Forwarder::new(Vec::from(ports), pool, clock, pipes.spin);
     forwarder.keep_warm(Warmth::for_loop(pipes.spin));
     for (from, params) in [pipes.up.clone(), PipeParams::default()].iter().enumerate() {
@@ -456,7 +458,7 @@ pub(super) fn run_until<P: Port, Q: Queueing>(
     }
 }
 
-/// Two threads, each of which takes one packet at a time from one interface and gives it to the other.
+/// Runs two threads, each of which forwards one packet at a time from one interface to the other.
 fn relay_both_ways(network: &Network) -> Result<Forwarding, BenchError> {
     let stop = Stop::new();
     let mut threads = Vec::new();
@@ -507,8 +509,9 @@ pub(super) fn join<T>(thread: JoinHandle<T>) -> T {
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Room for two seconds of 100 Mbit/s, or for 60 MB of super-packets: 110 MB. More slots than the queues of
-/// both directions hold (10 240 packets each), so that an overload is the queue's to answer.
+/// Room for two seconds of 100 Mbit/s, or for 60 MB of super-packets: 110 MB. The pool has more
+/// slots than the queues of both directions hold (10 240 packets each), so that the queue, not the
+/// pool, drops in an overload.
 pub(super) const POOL: PoolSize = PoolSize {
     slots: 24_576,
     large: 960,

@@ -21,12 +21,12 @@ use super::network::Network;
 use super::traffic::{Hosts, transfers};
 use super::{BenchError, Plan, Steps};
 
-/// Two workers, to which the kernel spreads flows, send through one pipe.
+/// Two workers send through one pipe; the kernel spreads the flows to them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shared {
     /// The pipe's rate, bits per second.
     pub rate_bps: u64,
-    /// How far the rate at the receiver was from it, in parts of a million.
+    /// The deviation of the rate at the receiver, in parts per million.
     pub error_ppm: f64,
     /// The length of a slice of the link's time, in microseconds.
     pub lease_us: f64,
@@ -62,15 +62,15 @@ pub(super) fn measure(
         let ports = vec![open("r2", true, Some(GROUP))?, open("r3", false, None)?];
         let link = Arc::clone(&link);
         let queueing = move || {
-            let queue = Spec::parse(QUEUE).expect("the queue of the bench is written right");
-            let queue = queue.build().expect("likewise its parameters");
+            let queue = Spec::parse(QUEUE).expect("the queue of the bench is valid");
+            let queue = queue.build().expect("the parameters are valid");
             SharedPipe::new(link, queue, 1, SPLIT_BELOW)
         };
         workers.push(work(plan, ports, clock, &stop, queueing)?);
     }
     let ports = vec![open("r3", true, None)?, open("r2", false, None)?];
     let back = work(plan, ports, clock, &stop, || {
-        let queue = Spec::parse(QUEUE).expect("the queue of the bench is written right");
+        let queue = Spec::parse(QUEUE).expect("the queue of the bench is valid");
         Piped::new(&PipeParams::default(), Vec::new(), &queue, 1, SPLIT_BELOW)
     })?;
     let warm_up = Span::from_secs(1);
@@ -97,7 +97,7 @@ pub(super) fn measure(
     })
 }
 
-/// A worker that forwards from its first port to its second.
+/// Runs a worker that forwards from its first port to its second.
 fn work<Q: Queueing>(
     plan: &Plan,
     ports: Vec<PacketPort>,
@@ -121,11 +121,11 @@ fn work<Q: Queueing>(
 }
 
 const WORKERS: usize = 2;
-/// Enough that the kernel's hash gives both workers some.
+/// Enough flows that the kernel's hash gives some to both workers.
 const FLOWS: usize = 8;
 const SHARED_BPS: u64 = 200_000_000;
 const QUEUE: &str = "fq_codel";
-/// Three packets: a packet waits that long for the other worker at most.
+/// Three packets: the longest time that a packet waits for the other worker.
 const LEASE: Span = Span::from_us(180);
-/// The kernel's number for the group of sockets that share what arrives.
+/// The kernel's number for the group of sockets that share the arriving packets.
 const GROUP: u16 = 1;

@@ -1,4 +1,4 @@
-//! What was measured.
+//! The measured figures.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use super::idle::IdleFigures;
 use super::shaped::{Accounts, Shaped};
 use super::time::{DelayFigures, Places, RateFigures, SpacingFigures};
 
-/// Which values are good.
+/// Which values are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// High ones.
+    /// High values.
     More,
-    /// Low ones.
+    /// Low values.
     Less,
 }
 
@@ -24,12 +24,12 @@ pub enum Better {
 pub struct Metric {
     /// Its name, with the unit.
     pub name: &'static str,
-    /// Its column's heading, in two lines.
+    /// The heading of its column, in two lines.
     #[serde(skip)]
     pub heading: [&'static str; 2],
-    /// Which values are good.
+    /// Which values are better.
     pub better: Better,
-    /// What it is.
+    /// Its description.
     pub doc: &'static str,
 }
 
@@ -133,7 +133,7 @@ pub const METRICS: &[Metric] = &[
     ),
 ];
 
-/// How many of the metrics, from the first on, are about offloads being on.
+/// The number of metrics, from the first on, that are measured with offloads on.
 pub(super) const WITH_OFFLOADS: usize = 8;
 
 const fn metric(
@@ -166,14 +166,14 @@ pub struct Cell {
 pub struct Figures {
     /// The path section: contender, metric, values.
     pub path: BTreeMap<String, BTreeMap<&'static str, Cell>>,
-    /// What leaving an idle state was allowed to take the cores during all of it, in microseconds, if the plan
-    /// says it.
+    /// The limit on the exit latency of the cores' idle states during the whole bench, in
+    /// microseconds, if the plan sets one.
     pub cpu_latency_us: Option<u64>,
-    /// Settings of the hosts in the path section that the plan says.
+    /// The plan's settings of the hosts in the path section.
     pub host_settings: BTreeMap<String, String>,
-    /// Whether hosts of the path section had a thread for each flow in all figures, because the plan says it.
+    /// Whether the plan gives the hosts of the path section a thread for each flow in all figures.
     pub thread_per_flow: bool,
-    /// Which cores did what in the time section.
+    /// The use of the cores in the time section.
     pub places: Places,
     /// Round trips on an idle network.
     pub idle: Vec<IdleFigures>,
@@ -189,12 +189,12 @@ pub struct Figures {
     pub overload: Option<Accounts>,
     /// One pipe, two workers.
     pub shared: Option<Shared>,
-    /// The share of the cores' time that the hypervisor gave to others meanwhile (steal), where the kernel
-    /// tells.
+    /// The share of the cores' time that the hypervisor gave to others meanwhile (steal), where the
+    /// kernel reports it.
     pub stolen: Option<f64>,
     /// What was left out, and why.
     pub notes: Vec<String>,
-    /// Whether it was ended by request, before its time.
+    /// Whether it was interrupted.
     pub is_interrupted: bool,
 }
 
@@ -205,7 +205,7 @@ impl Figures {
         row.entry(metric).or_default().values.push(value);
     }
 
-    /// Says once that something was left out.
+    /// Notes once that something was left out.
     pub(super) fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
@@ -229,7 +229,7 @@ impl Figures {
     }
 }
 
-/// The middle value, or the mean of both in the middle; 0 without values.
+/// Returns the middle value, or the mean of both in the middle; 0 without values.
 pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -241,8 +241,9 @@ pub(super) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// How steeply the line through `points` rises (least squares); 0 without two of them. Of a rate, it is what
-/// two instants would give, but an instant at which the machine stood still weighs as one of many.
+/// Returns the slope of the line through `points` (least squares); 0 for less than two points. Two
+/// instants would give a rate too, but here an instant at which the machine stood still weighs as
+/// one of many.
 pub(super) fn slope(points: &[(f64, f64)]) -> f64 {
     let count = points.len() as f64;
     let (x, y) = points
@@ -257,7 +258,7 @@ pub(super) fn slope(points: &[(f64, f64)]) -> f64 {
     if below > 0.0 { above / below } else { 0.0 }
 }
 
-/// The value that `share` of the sorted `values` do not exceed; 0 without values.
+/// Returns the value that `share` of the sorted `values` do not exceed; 0 without values.
 pub(super) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
     sorted
@@ -290,8 +291,8 @@ mod tests {
             .map(|x| (f64::from(x), 3.0 * f64::from(x)))
             .collect();
         assert!((slope(&points) - 3.0).abs() < 1e-12);
-        // The last point 10 too low: by 10 * 50 / (2 * (1 + 4 + ... + 2500)) = 500 / 85850 less steep, where
-        // the two ends alone would give 0.1 less.
+        // The last point is 10 too low: the slope is less by 10 * 50 / (2 * (1 + 4 + ... + 2500)) =
+        // 500 / 85850. The two ends alone would give 0.1 less.
         points[100].1 -= 10.0;
         assert!((slope(&points) - (3.0 - 500.0 / 85_850.0)).abs() < 1e-12);
     }

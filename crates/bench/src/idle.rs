@@ -1,8 +1,9 @@
-//! The round trip on an idle network, with cores that idle as the machine lets them and with cores
-//! that are kept awake.
+//! The round trip on an idle network, with the machine's own idle states and with cores that are
+//! kept out of them.
 //!
-//! Nearly all of it is wake-ups, and what those take is the machine's: so both are measured within the
-//! same rounds, and each way of meeting deadlines stands beside kernel forwarding under the same condition.
+//! The round trip consists almost entirely of wake-ups, whose cost depends on the machine. So both
+//! conditions are measured within the same rounds, and each way of meeting deadlines is compared
+//! with kernel forwarding under the same condition.
 
 use serde::Serialize;
 use sluice_core::link::PipeParams;
@@ -17,39 +18,39 @@ use super::time::{Places, SPINS};
 use super::traffic::idle_ping_us;
 use super::{BenchError, Plan, Steps};
 
-/// What cores did when they had nothing to do.
+/// What cores do when they have no work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rest {
-    /// What the machine lets them.
+    /// They idle as the machine lets them.
     AsFound,
-    /// They kept running: no idle state that takes time to leave.
+    /// They keep running: no idle state with an exit latency.
     Awake,
-    /// What the plan says for the whole bench.
+    /// The plan's limit for the whole bench.
     AsAsked,
 }
 
 /// The round trip on an idle network.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IdleFigures {
-    /// What cores did meanwhile.
+    /// The idle states that cores used.
     pub cores: Rest,
-    /// What leaving an idle state was allowed to take, in microseconds, if anybody limited it.
+    /// The limit on the exit latency of idle states, in microseconds, if any program set one.
     pub limit_us: Option<u64>,
-    /// Through what: the kernel, or Sluice that meets deadlines so.
+    /// The forwarder: the kernel, or Sluice with this way of meeting deadlines.
     pub through: &'static str,
     /// The median, in microseconds.
     pub p50_us: f64,
-    /// How far that is above the kernel's with the same cores.
+    /// The difference from the kernel's median with the same idle states.
     pub above_kernel_us: Option<f64>,
 }
 
-/// Measurements of a round.
+/// The measurements of a round.
 pub(super) fn steps(plan: &Plan) -> usize {
     rests(plan).0.len() * IDLES * (1 + SPINS.len())
 }
 
-/// What is measured with: everything, if the cores can be kept awake; else it says why not.
+/// Returns all measurements; if the cores cannot be kept awake, leaves those out and notes why.
 fn rests(plan: &Plan) -> (Vec<Rest>, Option<IdleLimitError>) {
     if plan.cpu_latency.is_some() {
         return (vec![Rest::AsAsked], None);
@@ -60,15 +61,15 @@ fn rests(plan: &Plan) -> (Vec<Rest>, Option<IdleLimitError>) {
     }
 }
 
-/// What all rounds have measured.
+/// The measurements of all rounds.
 pub(super) struct Idles {
     rests: Vec<Rest>,
-    /// What is in force while the bench asks for nothing, or for what the plan says.
+    /// The limit in force without the bench's own, or with the plan's.
     limit: Option<Span>,
     trips: Vec<Trip>,
 }
 
-/// With which cores, through what, and how many microseconds.
+/// The idle states, the forwarder, and the microseconds.
 type Trip = (Rest, &'static str, f64);
 
 impl Idles {
@@ -81,13 +82,14 @@ impl Idles {
         }
         Idles {
             rests,
-            // Another program may ask for it, too. Who may not read it is told why above.
+            // Another program may set a limit, too. If it is not readable, the note above says why.
             limit: IdleLimit::in_force().ok().flatten().or(plan.cpu_latency),
             trips: Vec::new(),
         }
     }
 
-    /// One after another, and again: a halted core wakes up fast in one second and slowly in the next.
+    /// Measures one forwarder after another, several times: a halted core may wake up fast in one
+    /// second and slowly in the next.
     pub fn round(
         &mut self,
         places: &Places,
@@ -96,7 +98,7 @@ impl Idles {
     ) -> Result<(), BenchError> {
         for _ in 0..IDLES {
             for rest in &self.rests {
-                // For the kernel and Sluice alike.
+                // The same for the kernel and for Sluice.
                 let kept = match rest {
                     Rest::Awake => Some(IdleLimit::hold(Span::ZERO)?),
                     Rest::AsFound | Rest::AsAsked => None,
@@ -127,7 +129,7 @@ impl Idles {
         Ok(())
     }
 
-    /// Medians over the rounds.
+    /// Computes medians over the rounds.
     pub fn figures(&self) -> Vec<IdleFigures> {
         let mut all = Vec::new();
         for rest in &self.rests {
@@ -156,7 +158,7 @@ impl Idles {
 }
 
 fn through(places: &Places, spin: Spin, interrupt: &Stop) -> Result<f64, BenchError> {
-    // Who stays awake needs a core of its own; the others are where the kernel puts them, as it does with its
+    // A busy-polling loop needs a core of its own. The kernel places the others, as it does for its
     // own forwarding.
     let everywhere = Places::default();
     let kept = match spin {
@@ -170,12 +172,12 @@ fn through(places: &Places, spin: Spin, interrupt: &Stop) -> Result<f64, BenchEr
 }
 
 const KERNEL: &str = "kernel";
-/// How often each idle round trip is measured in a round.
+/// Measurements of each idle round trip in a round.
 const IDLES: usize = 3;
 
 #[cfg(test)]
 impl Idles {
-    /// As if so much had been measured, three times each.
+    /// Returns figures as if each round trip had been measured three times.
     pub(super) fn of(rests: &[(Rest, [f64; 4])], limit: Option<Span>) -> Idles {
         let mut trips = Vec::new();
         for (rest, took) in rests {

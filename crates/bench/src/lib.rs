@@ -1,15 +1,15 @@
-//! What Sluice's packet path does on this machine, beside what the kernel does.
+//! Measures Sluice's packet path on this machine and compares it with the kernel's.
 //!
-//! Everything is measured in namespaces made for it, with real traffic of the kernel's, and in rounds:
-//! every round measures each *contender* (a way of forwarding) once, one after another, so that whatever
-//! else the machine is doing disturbs all of them alike. Figures are medians over the rounds, and
-//! ratios to the kernel's own forwarding.
+//! All measurements use namespaces created for them and real traffic of the kernel. They are made
+//! in rounds: every round measures each *contender* (a forwarding method) once, one after another,
+//! so that other load on the machine disturbs all of them alike. Figures are medians over the
+//! rounds, and ratios to the kernel's own forwarding.
 //!
 //! - [`path`](Section::Path): TCP throughput, packet rates, round trips and processor time of every
 //!   contender;
-//! - [`time`](Section::Time): how exact delays, rates and spacings are;
+//! - [`time`](Section::Time): accuracy of delays, rates and spacings;
 //! - [`shaped`](Section::Shaped): fq_codel at 1 Gbit/s under sixteen transfers;
-//! - [`overload`](Section::Overload): ten times more packets than a pipe takes;
+//! - [`overload`](Section::Overload): ten times more packets than a pipe can carry;
 //! - [`cores`](Section::Cores): one pipe shared by workers on two cores.
 
 mod chart;
@@ -45,7 +45,7 @@ use sluice_net::port::{OpenError, PoolError, Spin};
 /// A part of the bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Section {
-    /// Ways of forwarding beside each other.
+    /// Forwarding methods compared.
     Path,
     /// Delay, rate and spacing.
     Time,
@@ -58,7 +58,7 @@ pub enum Section {
 }
 
 impl Section {
-    /// All of them, in the order in which they run.
+    /// All sections, in the order in which they run.
     pub const ALL: [Section; 5] = [
         Section::Path,
         Section::Time,
@@ -67,7 +67,7 @@ impl Section {
         Section::Cores,
     ];
 
-    /// The section as one word.
+    /// Returns the section as one word.
     pub const fn name(self) -> &'static str {
         match self {
             Section::Path => "path",
@@ -82,11 +82,11 @@ impl Section {
 /// What to measure, and for how long.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Which parts.
+    /// The sections.
     pub sections: Vec<Section>,
-    /// Which contenders, by their place in [`CONTENDERS`].
+    /// The contenders, by their index in [`CONTENDERS`].
     pub contenders: Vec<usize>,
-    /// Which figures of the path section, by their names in [`METRICS`]; all of them if empty.
+    /// The figures of the path section, by their names in [`METRICS`]; all of them if empty.
     pub metrics: Vec<&'static str>,
     /// How often each contender is measured.
     pub rounds: u32,
@@ -98,23 +98,26 @@ pub struct Plan {
     pub overload: Span,
     /// How Sluice's loop meets its deadlines in the path and shaped sections.
     pub spin: Spin,
-    /// Whether Sluice's loop runs before all ordinary threads in the path section, where the hosts are
-    /// on the same cores: it then interrupts them for every packet, and gets smaller batches.
+    /// Whether Sluice's loop has real-time priority in the path section, where the hosts run on the
+    /// same cores: it then preempts them for every packet, and gets smaller batches.
     pub real_time: bool,
-    /// The core that each worker of Sluice's stays on, in turn; the kernel chooses if there is none.
+    /// The core that each worker of Sluice's is pinned to, in turn; empty leaves the choice to the
+    /// kernel.
     pub cores: Vec<usize>,
-    /// What leaving an idle state may take the machine's cores during all of it. As they idle if nothing is
-    /// said; the idle round trip is then also measured with cores that are kept awake.
+    /// The limit on the exit latency of the cores' idle states during the whole bench. Without one,
+    /// the cores idle as the machine lets them, and the idle round trip is also measured with cores
+    /// that are kept awake.
     pub cpu_latency: Option<Span>,
-    /// Settings of both hosts in the path section, by name and value (`net.ipv4.tcp_notsent_lowat`), beside the
-    /// kernel's defaults.
+    /// Settings of both hosts in the path section, by name and value
+    /// (`net.ipv4.tcp_notsent_lowat`), in addition to the kernel's defaults.
     pub host_settings: Vec<(String, String)>,
-    /// Whether both hosts of the path section serve each TCP flow by a thread of its own in all figures.
+    /// Whether both hosts of the path section serve each TCP flow by a thread of its own in all
+    /// figures.
     pub thread_per_flow: bool,
 }
 
 impl Plan {
-    /// Everything, in about a quarter of an hour.
+    /// Returns a plan for everything, in about a quarter of an hour.
     pub fn full() -> Plan {
         Plan {
             sections: Section::ALL.to_vec(),
@@ -133,7 +136,8 @@ impl Plan {
         }
     }
 
-    /// Everything, once and shortly: whether it works, and roughly how fast.
+    /// Returns a plan for everything, once and briefly: a check that it works, and a rough estimate
+    /// of speed.
     pub fn quick() -> Plan {
         Plan {
             rounds: 1,
@@ -144,7 +148,7 @@ impl Plan {
         }
     }
 
-    /// Where a worker stays.
+    /// Returns the core that a worker is pinned to.
     fn core(&self, worker: usize) -> Option<usize> {
         self.cores.iter().cycle().nth(worker).copied()
     }
@@ -153,60 +157,60 @@ impl Plan {
 /// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The process may not make namespaces.
-    #[error("the bench makes network namespaces: {0}")]
+    /// The process may not create namespaces.
+    #[error("the bench creates network namespaces: {0}")]
     Privilege(Privilege),
-    /// A namespace.
+    /// A namespace cannot be created or entered.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// An interface.
+    /// An interface cannot be created or configured.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// A setting.
+    /// A setting cannot be changed.
     #[error(transparent)]
     Sysctl(#[from] SysctlError),
-    /// An offload.
+    /// An offload cannot be changed.
     #[error(transparent)]
     Offload(#[from] OffloadError),
-    /// A packet port.
+    /// A packet port cannot be opened.
     #[error(transparent)]
     Packet(#[from] PacketError),
-    /// A TUN device.
+    /// A TUN device cannot be opened.
     #[error(transparent)]
     Tun(#[from] TunError),
-    /// A port on an interface.
+    /// A port on an interface cannot be opened.
     #[error(transparent)]
     Attach(#[from] OpenError),
-    /// A queue of the kernel's.
+    /// A queue of the kernel's cannot be installed.
     #[error(transparent)]
     Nfqueue(#[from] NfqueueError),
-    /// A core.
+    /// A thread cannot be pinned to a core.
     #[error(transparent)]
     Core(#[from] CoreError),
     /// Idle states cannot be limited.
     #[error(transparent)]
     Idle(#[from] IdleLimitError),
-    /// No memory for packets.
+    /// There is no memory for packets.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// The traffic.
+    /// The traffic failed.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
 }
 
-/// Who watches the bench.
+/// Receives the progress of the bench.
 pub trait Progress {
-    /// What is being measured now, the how manieth of how many.
+    /// Called with the measurement that starts, its index and the number of measurements.
     fn step(&mut self, number: usize, of: usize, what: &str);
 }
 
-/// Measures what `plan` says, until `interrupt`; what has been measured by then.
+/// Measures what `plan` names. Returns the figures measured so far if `interrupt` is set.
 ///
 /// A contender that this machine cannot run, or a congestion control that it lacks, is left out and
 /// noted in [`Figures::notes`].
 ///
 /// # Errors
-/// When the networks themselves cannot be made.
+/// The networks themselves cannot be created.
 pub fn run(
     plan: &Plan,
     interrupt: &Stop,
@@ -261,7 +265,7 @@ pub fn run(
     Ok(figures)
 }
 
-/// Counts measurements for whoever watches.
+/// Counts measurements and reports them to the progress observer.
 struct Steps<'a> {
     done: usize,
     total: usize,

@@ -1,4 +1,4 @@
-//! What else had the machine.
+//! Time that the hypervisor took from the machine.
 
 use std::fs;
 
@@ -6,7 +6,8 @@ use std::fs;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticks {
     all: u64,
-    /// For which a core of this virtual machine was ready and the hypervisor ran something else.
+    /// Time for which a core of this virtual machine was ready and the hypervisor ran something
+    /// else.
     stolen: u64,
 }
 
@@ -15,7 +16,8 @@ impl Ticks {
         Ticks::of(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; the rest is in them.
+    /// proc_stat(5): user, nice, system, idle, iowait, irq, softirq, steal; user and nice contain
+    /// the rest.
     fn of(stat: &str) -> Option<Ticks> {
         let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let ticks: Vec<u64> = line
@@ -29,7 +31,7 @@ impl Ticks {
         })
     }
 
-    /// The share of all time since `earlier` that was stolen.
+    /// Returns the share of all time since `earlier` that was stolen.
     pub(super) fn stolen_since(self, earlier: Ticks) -> Option<f64> {
         let all = self.all.checked_sub(earlier.all).filter(|all| *all > 0)?;
         let stolen = self.stolen.checked_sub(earlier.stolen)?;

@@ -1,5 +1,5 @@
-//! The network of a bench: `h2 -- router -- h3`, in namespaces that the process owns and that vanish
-//! with it.
+//! The network of a bench: `h2 -- router -- h3`, in namespaces that the process owns and that
+//! vanish with it.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -11,25 +11,26 @@ use super::BenchError;
 
 /// Two hosts, and the router's namespace between them.
 pub struct Network {
-    /// Where traffic starts.
+    /// The host where traffic starts.
     pub h2: Namespace,
-    /// Where it ends.
+    /// The host where traffic ends.
     pub h3: Namespace,
-    /// Where packets are forwarded.
+    /// The namespace where packets are forwarded.
     pub router: Namespace,
 }
 
 impl Network {
-    /// Hosts on veth pairs whose other ends, `r2` and `r3`, are in the router's namespace.
+    /// Creates hosts on veth pairs whose other ends, `r2` and `r3`, are in the router's namespace.
     pub fn with_veths(offloads: Offloads) -> Result<Network, BenchError> {
         Network::bare()?.join(offloads)
     }
 
-    /// As [`Network::with_veths`], but what a host receives is worked off on these cores, as with a network
-    /// card of its own. Otherwise that is done by who sends it, before it can send the next.
+    /// Creates the same network as [`Network::with_veths`], but packets that a host receives are
+    /// processed on these cores, as with a network card of its own. Otherwise the sender's thread
+    /// does this work before it can send the next packet.
     pub fn with_apart_veths(offloads: Offloads, cores: &[usize]) -> Result<Network, BenchError> {
         let network = Network::bare()?;
-        // It holds for interfaces made from now on.
+        // The setting applies to interfaces created from now on.
         network.set_on_hosts(RECEIVE_ON, &core_mask(cores))?;
         network.join(offloads)
     }
@@ -59,7 +60,7 @@ impl Network {
         Ok(network)
     }
 
-    /// Hosts whose only interface is a TUN device, and the process's sides of both.
+    /// Creates hosts whose only interface is a TUN device. Returns the process's ends of both.
     pub fn with_tuns(offloads: bool) -> Result<(Network, [TunPort; 2]), BenchError> {
         let network = Network::bare()?;
         let options = TunOptions {
@@ -77,7 +78,7 @@ impl Network {
         Ok((network, ports))
     }
 
-    /// Sets e.g. `net.ipv4.tcp_ecn` to `1` on both hosts.
+    /// Sets a setting such as `net.ipv4.tcp_ecn` to a value such as `1` on both hosts.
     pub fn set_on_hosts(&self, name: &str, value: &str) -> Result<(), BenchError> {
         for host in [&self.h2, &self.h3] {
             host.set_sysctl(name, value)?;
@@ -85,9 +86,9 @@ impl Network {
         Ok(())
     }
 
-    /// Has the kernel route between the hosts.
+    /// Lets the kernel route between the hosts.
     pub fn route(&self) -> Result<(), BenchError> {
-        // The hosts send to the router's addresses, and it knows theirs.
+        // The hosts send to the router's addresses, and the router knows theirs.
         self.meet(ROUTER)?;
         let mut links = self.router.links()?;
         for (port, address, number) in [("r2", H2, 2), ("r3", H3, 3)] {
@@ -101,7 +102,7 @@ impl Network {
         Ok(self.router.set_sysctl("net.ipv4.ip_forward", "1")?)
     }
 
-    /// Has the kernel bridge between the hosts.
+    /// Lets the kernel bridge between the hosts.
     pub fn bridge(&self) -> Result<(), BenchError> {
         Ok(self.router.links()?.create_bridge("br0", &["r2", "r3"])?)
     }
@@ -122,8 +123,8 @@ impl Network {
         Ok(network)
     }
 
-    /// Tells each host the address under which it reaches the other: the other's own, or with
-    /// `through` the router's.
+    /// Gives each host a neighbour entry for the other: the other's own address, or with `through`
+    /// the router's.
     fn meet(&self, through: u8) -> Result<(), BenchError> {
         for (host, own, peer, address) in [(&self.h2, 2, 3, H3), (&self.h3, 3, 2, H2)] {
             let number = if through == 0 { peer } else { own + through };
@@ -134,7 +135,7 @@ impl Network {
     }
 }
 
-/// A set of cores as the kernel reads it: hexadecimal, in groups of 32 bits.
+/// Formats a set of cores for the kernel: hexadecimal, in groups of 32 bits.
 fn core_mask(cores: &[usize]) -> String {
     let highest = cores.iter().max().map_or(0, |core| core / 32);
     let group = |number: usize| {
@@ -146,7 +147,7 @@ fn core_mask(cores: &[usize]) -> String {
 }
 
 const fn mac(number: u8) -> Mac {
-    // Locally administered.
+    // A locally administered address.
     Mac([2, 0, 0, 0, 0, number])
 }
 
@@ -155,16 +156,16 @@ pub const H2: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 23, 0, 2));
 /// The address of the host where it ends.
 pub const H3: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 23, 0, 3));
 
-/// The router's interfaces are numbered from here.
+/// The first number of the router's interfaces.
 const ROUTER: u8 = 10;
 
-/// What differs from the kernel's defaults on the hosts.
+/// The settings of the hosts that differ from the kernel's defaults.
 const SETTINGS: &[(&str, &str)] = &[
     // A transfer must not inherit the congestion window of the one before.
     ("net.ipv4.tcp_no_metrics_save", "1"),
 ];
 
-/// Receive packet steering of the interfaces to come (Linux 6.3).
+/// Receive packet steering of interfaces created later (Linux 6.3).
 const RECEIVE_ON: &str = "net.core.rps_default_mask";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Every contender, round by round.
+//! Measures every contender, round by round.
 
 use sluice_core::{Span, Stop};
 use sluice_load::tcp;
@@ -27,7 +27,7 @@ pub(super) fn measure(
                 controls: &controls,
             };
             if let Err(error) = bout.measure(figures) {
-                // Only the reference must work; the machine may lack what another one needs.
+                // Only the reference must work; the machine may lack what another contender needs.
                 if contender == Contender::Kernel {
                     return Err(error);
                 }
@@ -43,7 +43,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Those of the bench's congestion controls that this kernel has.
+/// Returns the congestion controls of the bench that this kernel has.
 fn available_controls(figures: &mut Figures) -> Result<Vec<&'static str>, BenchError> {
     let here = Namespace::current()?;
     let mut available = Vec::new();
@@ -56,7 +56,7 @@ fn available_controls(figures: &mut Figures) -> Result<Vec<&'static str>, BenchE
     Ok(available)
 }
 
-/// One contender in one round.
+/// Measures one contender in one round.
 struct Bout<'a> {
     plan: &'a Plan,
     interrupt: &'a Stop,
@@ -79,7 +79,7 @@ impl Bout<'_> {
         Ok(())
     }
 
-    /// Who serves the flows that one thread of a host serves if nothing else is said.
+    /// Returns how hosts serve their flows in figures that do not say it themselves.
     fn hosts(&self) -> Hosts {
         match self.plan.thread_per_flow {
             true => Hosts::ThreadPerFlow,
@@ -130,7 +130,7 @@ impl Bout<'_> {
             }
         }
         running.finish();
-        // What an interruption cut short is no measurement.
+        // An interrupted measurement does not count.
         if !self.interrupt.is_stopped() {
             for (metric, value) in found {
                 figures.add(&name, metric, value);
@@ -182,7 +182,8 @@ impl Bout<'_> {
             let flooded = flood(network, size, None, FLOOD, self.interrupt)?;
             found.push((kpps, flooded.pps / 1e3));
             found.push((loss, flooded.loss));
-            // From the delivered rate downwards, since a flood's sender takes a core for itself.
+            // Starts at the delivered rate and goes down, since a flood's sender takes a core for
+            // itself.
             let mut offered = flooded.pps;
             let mut passed = if flooded.loss <= CLEAN {
                 Some(flooded.pps)
@@ -214,7 +215,7 @@ impl Bout<'_> {
 /// Slow start, which is not counted.
 const WARM_UP: Span = Span::from_ms(200);
 const FLOOD: Span = Span::from_ms(250);
-/// One rate in the search for one without loss.
+/// The duration of one rate in the search for a rate without loss.
 const TRY: Span = Span::from_ms(250);
 const TRIES: u32 = 8;
 const STEP: f64 = 0.88;

@@ -1,4 +1,4 @@
-//! A shaped link under load, and a pipe under more than it can take.
+//! A shaped link under load, and a pipe under overload.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ use super::{BenchError, Plan, Steps};
 /// Sixteen CUBIC transfers and a ping through fq_codel at 1 Gbit/s; medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shaped {
-    /// Share of the rate that arrived, in IP packets.
+    /// The share of the rate that arrived, in IP packets.
     pub utilisation: f64,
-    /// 99 of 100 pings took no longer, in milliseconds.
+    /// The 99th percentile of the pings, in milliseconds.
     pub ping_p99_ms: f64,
     /// Jain's index of the flows' goodput: 1 if all got the same, 1/16 if one got everything.
     pub jain: f64,
@@ -71,7 +71,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Jain's fairness index: the square of the sum over n times the sum of squares.
+/// Returns Jain's fairness index: the square of the sum over n times the sum of squares.
 fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
@@ -84,26 +84,26 @@ fn jain(shares: &[f64]) -> f64 {
 /// Where the packets of an overload went.
 #[derive(Clone, Debug, Serialize)]
 pub struct Accounts {
-    /// Frames that the port took in from the overloaded side.
+    /// Frames that the port received from the overloaded side.
     pub received: u64,
-    /// Packets that went on.
+    /// Packets that were forwarded.
     pub sent: u64,
     /// Packets that were still queued at the end.
     pub held: u64,
-    /// Everything else, by reason. Those of the port's are not in `received`.
+    /// All other packets, by reason. Those that the port lost are not in `received`.
     pub lost: BTreeMap<String, u64>,
-    /// Frames for which none of this accounts: nothing, or there is a fault.
+    /// Frames that no count accounts for; always 0 unless there is a bug.
     pub unexplained: i64,
-    /// Pings that were sent beside it, and answered.
+    /// Pings sent during the overload, and answered ones.
     pub pings: (u64, u64),
-    /// By how much the process's memory grew after the first second, in bytes.
+    /// The growth of the process's memory after the first second, in bytes.
     pub grown_bytes: i64,
 }
 
-/// Sends packets of 64 bytes for `length` at ten times the rate of the pipe that they meet, with a
-/// ping that has a queue of its own.
+/// Sends packets of 64 bytes for `length` at ten times the rate of their pipe, with a ping in a
+/// flow queue of its own.
 ///
-/// # Errors
+/// The network cannot be created.
 /// When the network cannot be made.
 pub fn overload(length: Span, interrupt: &Stop) -> Result<Accounts, BenchError> {
     match Privilege::probe() {
@@ -170,7 +170,7 @@ fn account(report: &LoopReport, pings: (u64, u64), grown_bytes: i64) -> Accounts
     }
 }
 
-/// Memory of this process that is present; 0 where there is no /proc.
+/// Returns the resident memory of this process; 0 without /proc.
 fn resident_bytes() -> i64 {
     let pages = std::fs::read_to_string("/proc/self/statm")
         .ok()
@@ -180,7 +180,8 @@ fn resident_bytes() -> i64 {
 
 const SHAPED_BPS: u64 = 1_000_000_000;
 const FLOWS: usize = 16;
-/// A shaped measurement is this many transfers long: 6 seconds, or 2.5.
+/// A shaped measurement lasts this many times as long as a throughput measurement: 6 seconds, or
+/// 2.5.
 const SHAPED_LENGTH: u64 = 5;
 /// A tenth of some 100 000 packets per second.
 const OVERLOADED_BPS: u64 = 5_000_000;

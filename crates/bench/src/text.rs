@@ -8,7 +8,7 @@ use super::contender::CONTENDERS;
 use super::figures::{Cell, Figures, METRICS, Metric, WITH_OFFLOADS};
 use super::idle::{IdleFigures, Rest};
 
-/// The figures as JSON, with what each metric is.
+/// Formats the figures as JSON, with the description of each metric.
 ///
 /// # Panics
 /// Never: figures are numbers and names.
@@ -17,12 +17,12 @@ pub fn json(figures: &Figures) -> String {
     serde_json::to_string_pretty(&all).expect("figures have only words for keys") + "\n"
 }
 
-/// The figures as text: for the path section two tables, one with offloads and one without, of
-/// medians with their ratios to kernel forwarding below.
+/// Formats the figures as text. The path section gives two tables, one with offloads and one
+/// without, of medians with their ratios to kernel forwarding below.
 pub fn text(figures: &Figures) -> String {
     let mut out = String::new();
     if let Some(us) = figures.cpu_latency_us {
-        out += "During all of it, no core of the machine was in an idle state that takes\n";
+        out += "During the whole bench, no core of the machine was in an idle state that takes\n";
         let _ = writeln!(out, "longer than {us} us to leave (--cpu-latency)\n");
     }
     for (name, value) in &figures.host_settings {
@@ -36,13 +36,13 @@ pub fn text(figures: &Figures) -> String {
         };
         if has_any(with) {
             out +=
-                "Offloads on: Gbit/s, microseconds; below each median its ratio to the kernel's\n";
+                "Offloads on: Gbit/s, microseconds; the ratio to the kernel's below each median\n";
             out += match figures.thread_per_flow {
                 true => {
                     "x2: a worker per direction; hosts have a thread per flow (--thread-per-flow)\n"
                 }
                 false => {
-                    "x2: a worker per direction; one thread per host but in the column \"threads\"\n"
+                    "x2: a worker per direction; one thread per host except in the column \"threads\"\n"
                 }
             };
             out += &table(figures, with);
@@ -60,11 +60,11 @@ pub fn text(figures: &Figures) -> String {
         );
     }
     if !figures.idle.is_empty() {
-        out += "\nRound trip on an idle network, us, and how far above the kernel's\n";
+        out += "\nRound trip on an idle network, and the difference from the kernel's, us\n";
         out += &idle_table(&figures.idle);
     }
     if !figures.delays.is_empty() {
-        out += "\nA delay of 10 ms, other core loaded: error at the receiver, us\n";
+        out += "\nA delay of 10 ms, the other core loaded: error at the receiver, us\n";
         let _ = writeln!(
             out,
             "{:<12}{:>9}{:>9}{:>15}",
@@ -83,7 +83,7 @@ pub fn text(figures: &Figures) -> String {
         let _ = writeln!(
             out,
             "{:<16}{:>18}{:>12}{:>18}",
-            "set bit/s", "measured bit/s", "error", "furthest off"
+            "set bit/s", "measured bit/s", "error", "largest error"
         );
         for rate in &figures.rates {
             let _ = writeln!(
@@ -152,7 +152,7 @@ pub fn text(figures: &Figures) -> String {
     out
 }
 
-/// One line for each way in which cores rested.
+/// Formats one line per kind of idle states.
 fn idle_table(idle: &[IdleFigures]) -> String {
     let mut out = String::new();
     let rows: Vec<_> = idle.chunk_by(|a, b| a.cores == b.cores).collect();
@@ -183,7 +183,7 @@ fn idle_table(idle: &[IdleFigures]) -> String {
     out
 }
 
-/// One line of medians and one of ratios per contender, in their order.
+/// Formats one line of medians and one of ratios per contender, in their order.
 fn table(figures: &Figures, metrics: &[Metric]) -> String {
     let mut out = String::new();
     for line in 0..2 {
@@ -327,7 +327,7 @@ mod tests {
             ..Figures::default()
         };
         let expected = "
-Round trip on an idle network, us, and how far above the kernel's
+Round trip on an idle network, and the difference from the kernel's, us
 cores                  kernel     none         adaptive           always
 as they idle             34.4    167.0  +132.6    104.0   +69.6     36.5    +2.1
 kept awake (0 us)        32.0     63.0   +31.0     49.0   +17.0     31.5    -0.5
@@ -348,7 +348,7 @@ kept awake (0 us)        32.0     63.0   +31.0     49.0   +17.0     31.5    -0.5
         assert_eq!(of(7, "through"), "always");
         assert_eq!(of(7, "above_kernel_us"), -0.5);
 
-        // Where another program of the machine asks for something, it is not as it would idle.
+        // The limit of another program is not the machine's own state.
         figures.idle = Idles::of(&both, Some(Span::from_us(1))).figures();
         let printed = text(&figures);
         assert!(printed.contains("\nas found (1 us)   "), "{printed}");
@@ -363,11 +363,11 @@ kept awake (0 us)        32.0     63.0   +31.0     49.0   +17.0     31.5    -0.5
             ..Figures::default()
         };
         let expected = "\
-During all of it, no core of the machine was in an idle state that takes
+During the whole bench, no core of the machine was in an idle state that takes
 longer than 20 us to leave (--cpu-latency)
 
 
-Round trip on an idle network, us, and how far above the kernel's
+Round trip on an idle network, and the difference from the kernel's, us
 cores                  kernel     none         adaptive           always
 at most 20 us            30.0     60.0   +30.0     45.0   +15.0     31.0    +1.0
 ";

@@ -1,4 +1,4 @@
-//! How exact delays, rates and spacings are, measured by the receiving host.
+//! The accuracy of delays, rates and spacings, measured by the receiving host.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,45 +18,45 @@ use super::network::Network;
 use super::traffic::{Hosts, p50_p99, transfers, udp, udp_flow};
 use super::{BenchError, Plan, Steps};
 
-/// How far a delay of 10 ms was from 10 ms; medians over the rounds.
+/// The error of a delay of 10 ms; medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct DelayFigures {
-    /// How deadlines were met: none, adaptive, always; or clock, for a thread that only reads the clock,
-    /// without packets.
+    /// How deadlines were met: none, adaptive, always; or clock, for a thread that only reads the
+    /// clock, without packets.
     pub spin: &'static str,
-    /// Half of the packets were no further off, in microseconds.
+    /// The median of the error, in microseconds.
     pub p50_us: f64,
-    /// 99 of 100 were no further off.
+    /// The 99th percentile of the error.
     pub p99_us: f64,
-    /// How late the loop itself was for 99 of 100, at most.
+    /// The 99th percentile of the loop's own lateness, as an upper bound.
     pub late_p99_us: f64,
     /// Packets that were measured.
     pub packets: usize,
 }
 
-/// How far a rate was from what was set.
+/// The error of a rate.
 #[derive(Clone, Debug, Serialize)]
 pub struct RateFigures {
-    /// What was set, bits per second.
+    /// The rate that was set, bits per second.
     pub rate_bps: u64,
-    /// What arrived, in IP packets; the median over the rounds.
+    /// The rate that arrived, in IP packets; the median over the rounds.
     pub measured_bps: f64,
-    /// The difference in parts of a million.
+    /// The difference in parts per million.
     pub error_ppm: f64,
-    /// The same of the round that was furthest off.
+    /// The difference in the round with the largest one.
     pub furthest_ppm: f64,
 }
 
-/// How far packets at 10 Mbit/s were from being equally spaced; medians over the rounds.
+/// The deviation of packets at 10 Mbit/s from equal spacing; medians over the rounds.
 #[derive(Clone, Debug, Serialize)]
 pub struct SpacingFigures {
-    /// Half of the gaps were no further off, in microseconds.
+    /// The median of the deviation, in microseconds.
     pub p50_us: f64,
-    /// 99 of 100 were no further off.
+    /// The 99th percentile of the deviation.
     pub p99_us: f64,
 }
 
-/// Measurements of this section.
+/// The measurements of this section.
 pub(super) fn steps(plan: &Plan) -> usize {
     let each_round = idle::steps(plan) + 1 + SPINS.len() + UDP_RATES.len() + TCP_RATES.len();
     plan.rounds as usize * each_round
@@ -89,17 +89,17 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// What all rounds have measured, but for idle round trips.
+/// The measurements of all rounds, except idle round trips.
 #[derive(Default)]
 struct Rounds {
     delays: Vec<DelayFigures>,
-    /// What was set and what was measured, bits per second.
+    /// The rates that were set and measured, bits per second.
     rates: Vec<(u64, f64)>,
     spacings: Vec<SpacingFigures>,
 }
 
 impl Rounds {
-    /// One more, as far as it gets.
+    /// Adds one round, as far as it gets.
     fn measure(
         &mut self,
         plan: &Plan,
@@ -107,7 +107,7 @@ impl Rounds {
         interrupt: &Stop,
         steps: &mut Steps<'_>,
     ) -> Result<(), BenchError> {
-        // What an interruption cut short is no measurement.
+        // An interrupted measurement does not count.
         let goes_on = || !interrupt.is_stopped();
         steps.next(CLOCK);
         let clock = machine(places, interrupt)?;
@@ -135,7 +135,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// Medians over at least one round.
+    /// Computes medians; needs at least one round.
     fn conclude(&self, figures: &mut Figures) {
         for spin in [CLOCK].into_iter().chain(SPINS.map(|(_, name)| name)) {
             let of_this = self.delays.iter().filter(|round| round.spin == spin);
@@ -162,7 +162,7 @@ impl Rounds {
     }
 }
 
-/// The median over the rounds.
+/// Returns the median over the rounds.
 fn middle<T>(rounds: &[&T], of: impl Fn(&T) -> f64) -> f64 {
     median(&rounds.iter().map(|round| of(round)).collect::<Vec<f64>>())
 }
@@ -181,10 +181,11 @@ fn delay(
     let network = places.delayed_network()?;
     let (samples, report) = places.through(network, up, "fifo", spin, |network| {
         std::thread::scope(|scope| {
-            // Where the hosts are, which is the other core if there are two.
+            // The cores of the hosts: the other core if there are two.
             scope.spawn(|| burn_while(&busy));
             let rate = Rate::from_bps(DELAYED_PPS * DELAYED_SIZE as u64 * 8);
-            // At random instants: with a packet every millisecond, each would be due when another arrives.
+            // Sent at random instants: with a packet every millisecond, each would be due when
+            // another arrives.
             let flow = UdpFlow {
                 spacing: Spacing::Poisson,
                 stamp_departures: true,
@@ -208,8 +209,8 @@ fn delay(
     })
 }
 
-/// What the machine itself allows: how late a thread with the loop's core to itself, which does nothing but
-/// read the clock, sees random instants, with the other core loaded as in [`delay`].
+/// Measures the machine's own limit: how late a thread that has the loop's core to itself and only
+/// reads the clock sees random instants, with the other core loaded as in [`delay`].
 fn machine(places: &Places, interrupt: &Stop) -> Result<DelayFigures, BenchError> {
     let busy = AtomicBool::new(true);
     let late = std::thread::scope(|scope| -> Result<_, BenchError> {
@@ -242,7 +243,7 @@ fn machine(places: &Places, interrupt: &Stop) -> Result<DelayFigures, BenchError
 }
 
 impl DelayFigures {
-    /// Of errors in microseconds; the loop, if there is one, was as late as they say.
+    /// Computes a figure from errors in microseconds and the loop's lateness, if there is a loop.
     fn of(spin: &'static str, mut errors: Vec<f64>) -> DelayFigures {
         errors.sort_by(f64::total_cmp);
         let (p50_us, p99_us) = p50_p99(&errors);
@@ -273,7 +274,7 @@ fn udp_rate(
         rate: Rate::from_bps(bps),
         ..PipeParams::default()
     };
-    // A fifth too much, so that the link is never idle.
+    // A fifth more than the rate, so that the link is never idle.
     let offered = Rate::from_bps(bps + bps / 5);
     let network = Network::with_veths(Offloads::ON)?;
     let (report, _) = through(network, up, queue, plan.spin, None, |network| {
@@ -297,7 +298,7 @@ fn udp_rate(
     Ok((measured, SpacingFigures { p50_us, p99_us }))
 }
 
-/// Arrivals in nanoseconds, without the first tenth, in which the queue fills.
+/// Returns arrivals in nanoseconds, without the first tenth, in which the queue fills.
 fn spaced(samples: &[UdpSample]) -> Vec<f64> {
     samples
         .iter()
@@ -306,8 +307,8 @@ fn spaced(samples: &[UdpSample]) -> Vec<f64> {
         .collect()
 }
 
-/// One UDP sender cannot fill the faster pipes; four transfers can. Every full segment is 1448 bytes
-/// of payload (timestamps) in 1500 of IP packet.
+/// One UDP sender cannot fill the faster pipes; four transfers can. Every full segment is 1448
+/// bytes of payload (timestamps) in 1500 of IP packet.
 fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<f64, BenchError> {
     let up = PipeParams {
         rate: Rate::from_bps(bps),
@@ -321,7 +322,8 @@ fn tcp_rate(plan: &Plan, bps: u64, interrupt: &Stop) -> Result<f64, BenchError> 
         transfers(
             network,
             Hosts::OneThread,
-            // CUBIC's slow start would end as soon as the queue begins to grow (HyStart, tcp_cubic.c of Linux).
+            // CUBIC's slow start would end as soon as the queue begins to grow (HyStart,
+            // tcp_cubic.c of Linux).
             "reno",
             4,
             warm_up,
@@ -346,20 +348,20 @@ impl RateFigures {
     }
 }
 
-/// Which cores do what.
+/// The use of the cores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Places {
-    /// The loop's own; the kernel chooses if there is none.
+    /// The loop's own core; without one, the kernel chooses.
     pub forwarding: Option<usize>,
-    /// Those of the hosts and of the load; all if there are none.
+    /// The cores of the hosts and of the load; empty for all cores.
     pub hosts: Vec<usize>,
-    /// Whether, in the delay, what hosts receive is worked off on theirs.
+    /// Whether, in the delay, packets that hosts receive are processed on the hosts' cores.
     pub receives_apart: bool,
 }
 
 impl Places {
-    /// The loop has the core that the plan says, or the last one, and everything else has the others: if
-    /// there are two.
+    /// Gives the loop the core of the plan, or the last one, and everything else the others, if
+    /// there are at least two.
     fn of(plan: &Plan, figures: &mut Figures) -> Result<Places, BenchError> {
         let mut hosts = cores::allowed()?;
         let Some(own) = plan.core(0).or(hosts.last().copied()) else {
@@ -385,7 +387,8 @@ impl Places {
         })
     }
 
-    /// A network for the delay: a host's work is not to keep the loop from its next packet.
+    /// Creates a network for the delay, in which a host's work does not keep the loop from its next
+    /// packet.
     fn delayed_network(&self) -> Result<Network, BenchError> {
         if self.receives_apart {
             Network::with_apart_veths(Offloads::ON, &self.hosts)
@@ -394,7 +397,7 @@ impl Places {
         }
     }
 
-    /// Keeps what is started meanwhile on the hosts' cores.
+    /// Pins threads started meanwhile to the hosts' cores.
     fn hosts(&self) -> Result<Option<Stay>, BenchError> {
         Ok(match self.hosts[..] {
             [] => None,
@@ -402,7 +405,7 @@ impl Places {
         })
     }
 
-    /// Keeps what is started meanwhile on the loop's core.
+    /// Pins threads started meanwhile to the loop's core.
     fn own(&self) -> Result<Option<Stay>, BenchError> {
         Ok(self.forwarding.map(|core| Stay::on(&[core])).transpose()?)
     }
@@ -423,7 +426,7 @@ impl Places {
     }
 }
 
-/// Measures through a pipe up with `queue`, whose loop has a core of its own or runs anywhere.
+/// Measures through a pipe up with `queue`. The loop has a core of its own or runs anywhere.
 pub(super) fn through<T>(
     network: Network,
     up: PipeParams,
@@ -454,14 +457,15 @@ pub(super) const SPINS: [(Spin, &str); 3] = [
     (Spin::Adaptive, "adaptive"),
     (Spin::Always, "always"),
 ];
-/// What nobody who spins on this machine does better than.
+/// The lower bound for every busy-polling loop on this machine.
 const CLOCK: &str = "clock";
 const DELAY: Span = Span::from_ms(10);
 const DELAYED_SIZE: usize = 128;
 const DELAYED_PPS: u64 = 1000;
 const DELAYED_FOR: Span = Span::from_secs(3);
-/// Rates in bits per second, with packets so small that there are many even at the lowest, and a queue that
-/// lasts for at least 60 ms: the link must never run empty, though the machine stops the sender for a moment.
+/// Rates in bits per second, with packets so small that there are many even at the lowest, and a
+/// queue that lasts for at least 60 ms: the link must never be idle, even if the machine stops the
+/// sender for a moment.
 const UDP_RATES: [(u64, usize, &str); 4] = [
     (64_000, 100, "fifo limit 50"),
     (1_000_000, 500, "fifo limit 50"),
@@ -470,12 +474,12 @@ const UDP_RATES: [(u64, usize, &str); 4] = [
 ];
 const SPACED_BPS: u64 = 10_000_000;
 const TCP_RATES: [u64; 2] = [1_000_000_000, 5_000_000_000];
-/// What a sender may have under way, at most 8 MiB: four of them keep 54 ms at 5 Gbit/s in the queue.
+/// The send buffer, at most 8 MiB: four of them keep 54 ms at 5 Gbit/s in the queue.
 const SEND_BUFFERS: &str = "4096 16384 8388608";
 /// Four times as much: a receiver offers a part of its buffer.
 const RECEIVE_BUFFERS: &str = "4096 131072 33554432";
-/// More than the senders' buffers: nothing is lost, since what waits for a retransmission would not be counted,
-/// and the link never runs empty.
+/// More than the senders' buffers: nothing is lost, since data that awaits a retransmission would
+/// not be counted, and the link is never idle.
 const TCP_QUEUE: &str = "fifo limit 30000";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The traffic of a bench, and what it measures.
+//! The traffic of a bench and its measurements.
 
 use rustix::time::{ClockId, clock_gettime};
 use sluice_core::{Rate, Span, Stop, Time};
@@ -13,31 +13,31 @@ use super::BenchError;
 use super::figures::{median, quantile, slope};
 use super::network::{H2, H3, Network};
 
-/// What transfers measured together.
+/// The joint measurements of concurrent transfers.
 pub struct Transfers {
-    /// Payload that arrived, bits per second, over the same time for all.
+    /// The payload that arrived, bits per second, over the same time for all flows.
     pub bps: f64,
-    /// The same for each.
+    /// The same for each flow.
     pub each_bps: Vec<f64>,
-    /// The same of all, but by the line through what had arrived every 10 ms.
+    /// The rate of all flows as the slope of a line through the bytes that had arrived every 10 ms.
     pub line_bps: f64,
-    /// Processor time of the process, which is both hosts and what forwards, per payload bit.
+    /// Processor time of the process, which is both hosts and the forwarder, per payload bit.
     pub cpu_s_per_bit: f64,
-    /// Round trips beside them in microseconds, sorted.
+    /// Round trips of a ping during the transfers in microseconds, sorted.
     pub ping_us: Vec<f64>,
 }
 
-/// Who serves the flows of a host.
+/// The threads that serve the flows of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hosts {
-    /// One thread serves all, as the field's load generators do: what is measured is the path.
+    /// One thread serves all flows, as in common load generators: this measures the path.
     OneThread,
     /// Each flow has a thread, so that the hosts use every core beside the router.
     ThreadPerFlow,
 }
 
-/// Runs `flows` transfers of congestion control `cc` with a ping beside them, for `length` after a
-/// warm-up that is not counted.
+/// Runs `flows` transfers of congestion control `cc` and a ping at the same time, for `length`
+/// after a warm-up that is not counted.
 pub fn transfers(
     network: &Network,
     hosts: Hosts,
@@ -103,8 +103,9 @@ pub fn transfers(
     })
 }
 
-/// Payload that had arrived by `time`, between two notes in proportion. Rates of flows may only be
-/// added if they are over the same time: a flow's own first and last note are not.
+/// Returns the payload that had arrived by `time`, interpolated between two samples. Rates of flows
+/// may be added only if they cover the same time, which the flows' own first and last samples do
+/// not.
 fn bytes_at(notes: &[Goodput], time: Time) -> f64 {
     let next = notes.partition_point(|note| note.time < time);
     match (next.checked_sub(1).map(|last| notes[last]), notes.get(next)) {
@@ -117,7 +118,7 @@ fn bytes_at(notes: &[Goodput], time: Time) -> f64 {
     }
 }
 
-/// The median round trip of an idle network in microseconds.
+/// Returns the median round trip of an idle network in microseconds.
 pub fn idle_ping_us(network: &Network, interrupt: &Stop) -> Result<f64, BenchError> {
     let clock = Clock::start();
     let start = Time::ZERO + LEAD;
@@ -132,12 +133,12 @@ pub fn idle_ping_us(network: &Network, interrupt: &Stop) -> Result<f64, BenchErr
     Ok(median(&round_trips_us(&report)))
 }
 
-/// What a flood measured.
+/// The measurements of a flood.
 #[derive(Clone, Copy, Debug)]
 pub struct Flood {
     /// Packets delivered per second.
     pub pps: f64,
-    /// Share of the packets that were lost on the path, by neither end.
+    /// The share of the packets that were lost on the path, by neither end.
     pub loss: f64,
 }
 
@@ -149,7 +150,8 @@ pub fn flood(
     length: Span,
     interrupt: &Stop,
 ) -> Result<Flood, BenchError> {
-    // The sender works off what is due, so a flood takes longer if it cannot keep up.
+    // The sender sends everything that is due, so a flood takes longer if the sender cannot keep
+    // up.
     let rate = Rate::from_bps((pps.unwrap_or(FLOOD_PPS) * size as f64 * 8.0) as u64);
     let flow = UdpFlow {
         sample_every: SAMPLED,
@@ -168,7 +170,7 @@ pub fn flood(
     })
 }
 
-/// Packets of `size` bytes, IP header included, at `rate`.
+/// A flow of packets of `size` bytes, IP header included, at `rate`.
 pub fn udp_flow(size: usize, rate: Rate, length: Span) -> UdpFlow {
     let start = Time::ZERO + LEAD;
     UdpFlow {
@@ -178,14 +180,14 @@ pub fn udp_flow(size: usize, rate: Rate, length: Span) -> UdpFlow {
     }
 }
 
-/// Sends a flow.
+/// Sends a flow and returns what arrived.
 pub fn udp(network: &Network, flow: &UdpFlow, interrupt: &Stop) -> Result<UdpReport, BenchError> {
     let clock = Clock::start();
     let running = flow.start(&network.h2, &network.h3, &clock, interrupt)?;
     Ok(running.join()?)
 }
 
-/// Round trips in microseconds, sorted.
+/// Returns round trips in microseconds, sorted.
 fn round_trips_us(report: &PingReport) -> Vec<f64> {
     let mut all: Vec<f64> = report
         .samples
@@ -196,29 +198,29 @@ fn round_trips_us(report: &PingReport) -> Vec<f64> {
     all
 }
 
-/// Median and 99th percentile of sorted values.
+/// Returns median and 99th percentile of sorted values.
 pub fn p50_p99(sorted: &[f64]) -> (f64, f64) {
     (quantile(sorted, 0.5), quantile(sorted, 0.99))
 }
 
-/// Processor time of this process so far, in seconds.
+/// Returns the processor time of this process so far, in seconds.
 pub fn process_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Between two instants of the line through what had arrived.
+/// Interval between the samples through which the line is drawn.
 const EVERY: Span = Span::from_ms(10);
 /// Time for the kernel to switch its timestamps on.
 const LEAD: Span = Span::from_ms(100);
-/// Transfers go on for so long after what is counted: two notes of a rate are 10 ms apart, and between those around
-/// the end the rate must be the same.
+/// Transfers continue for this long after the counted time: two samples of a rate are 10 ms apart,
+/// and the rate must be the same between those around the end.
 const OVERRUN: Span = Span::from_ms(20);
-/// How long to wait for the last packets.
+/// The time to wait for the last packets.
 const LINGER: Span = Span::from_ms(200);
-/// More than one thread sends packet by packet.
+/// Rates above the limit of one thread that sends packet by packet.
 const FLOOD_PPS: f64 = 800_000.0;
-/// Of a flood every so manieth packet tells when it arrived.
+/// One packet of so many in a flood reports its arrival time.
 const SAMPLED: u64 = 64;
 /// Bytes of the headers of IPv4 and UDP.
 const UDP_HEADERS: usize = 28;

@@ -1,4 +1,4 @@
-//! `sluice bench`: what the packet path does on this machine.
+//! `sluice bench`: measures the packet path on this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,43 +12,46 @@ use sluice_net::port::Spin;
 /// What to measure.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Measure everything once and shortly
+    /// Measure everything once, for a short time
     #[arg(long)]
     quick: bool,
-    /// Measure only these: path, time, shaped, overload, cores, or a way of forwarding (kernel, bridge,
-    /// "raw socket", packet, tun, "packet fq_codel", "xdp x2" ...), which kernel forwarding goes with
+    /// Measure only these: path, time, shaped, overload, cores, or a forwarding method (kernel,
+    /// bridge, "raw socket", packet, tun, "packet fq_codel", "xdp x2" ...), with kernel forwarding
+    /// for comparison
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     only: Vec<String>,
-    /// Of the ways of forwarding, measure only these figures, by their names in the JSON
+    /// Measure only these figures of the forwarding methods, by their names in the JSON
     /// (cubic_4_gbps, plain_cubic_1_gbps, udp_64_clean_kpps ...)
     #[arg(long, value_name = "FIGURE", value_delimiter = ',')]
     figures: Vec<String>,
-    /// How often each way of forwarding is measured [default: 3; with --quick 1]
+    /// Number of measurements of each forwarding method [default: 3; with --quick 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// How due packets are waited for: asleep, awake for the last microseconds, or awake always
+    /// How to wait for due packets: sleep, busy-poll for the last microseconds, or busy-poll always
     #[arg(long, value_enum, default_value_t = SpinWord::Adaptive)]
     spin: SpinWord,
-    /// Let the loop run before all ordinary threads in the path section too, as it does in the others and
-    /// in a router: exacter, but with hosts on the same cores at the price of throughput
+    /// Run the loop before all ordinary threads in the path section too, as in the other sections
+    /// and in a router: more exact, but costs throughput if hosts run on the same cores
     #[arg(long)]
     real_time: bool,
-    /// Keep Sluice's workers on these cores, one each in turn (0,1 ...). In the time section, the loop has the
-    /// first to itself [default there: the last core]
+    /// Pin Sluice's workers to these cores, one core each in turn (0,1 ...). In the time section,
+    /// the loop has the first of them to itself [default there: the last core]
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     cpus: Vec<usize>,
-    /// Keep all cores of the machine, during all of it, out of idle states that take longer to leave (20us; on a
-    /// virtual machine 0us). Takes root [default: as the machine idles; the idle round trip also with 0us]
+    /// Keep all cores of the machine out of idle states with a longer exit latency than this during
+    /// the whole bench (20us; on a virtual machine 0us). Requires root [default: no limit; the idle
+    /// round trip is also measured with 0us]
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     cpu_latency: Option<Span>,
-    /// Set this on both hosts of the path section (net.ipv4.tcp_notsent_lowat=131072); may be repeated
+    /// Set this on both hosts of the path section (net.ipv4.tcp_notsent_lowat=131072); may be
+    /// repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
     host_sysctl: Vec<(String, String)>,
-    /// Let both hosts of the path section serve each TCP flow by a thread of its own, as iperf3 does since 3.16
-    /// [default: one thread for all flows, but in the column "threads"]
+    /// Serve each TCP flow by a thread of its own on both hosts of the path section, as iperf3 does
+    /// since 3.16 [default: one thread for all flows, except in the column "threads"]
     #[arg(long)]
     thread_per_flow: bool,
-    /// Write a chart of the path section here: .svg or .png
+    /// Write a chart of the path section to this file (.svg or .png)
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
     /// Print the figures as JSON
@@ -71,34 +74,34 @@ fn setting(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// The words for meeting deadlines.
+/// How the loop waits for deadlines.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum SpinWord {
     /// Sleep
     None,
-    /// Sleep, but for the last microseconds
+    /// Sleep, but busy-poll for the last microseconds
     Adaptive,
-    /// Stay awake, and keep packets' way through the kernel in the caches
+    /// Busy-poll always, and keep the kernel's packet path in the caches
     Always,
 }
 
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Neither a section, nor a way of forwarding or a figure.
+    /// The word names neither a section nor a forwarding method nor a figure.
     #[error("there is no {word:?} to measure; expected {expected}")]
     Word {
-        /// As given.
+        /// The word as given.
         word: String,
-        /// What there is.
+        /// The words that are accepted.
         expected: String,
     },
-    /// Nothing has the hosts that are to be set.
+    /// No measured section has the hosts that the settings are for.
     #[error(
-        "{0} is for the path section, which --only leaves out; add path or a way of forwarding to it"
+        "{0} applies to the path section, which --only leaves out; add path or a forwarding method to --only"
     )]
     NoHosts(&'static str),
-    /// The chart's ending.
+    /// The chart's name has another ending.
     #[error("chart {}: expected a name that ends in .svg or .png", .0.display())]
     Ending(PathBuf),
     /// No user namespace.
@@ -113,9 +116,9 @@ pub enum Error {
     /// The chart could not be written.
     #[error("cannot write {}: {error}", .path.display())]
     Write {
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// Ctrl-C cannot be caught.
@@ -126,7 +129,7 @@ pub enum Error {
     Output(#[from] std::io::Error),
 }
 
-/// Measures, and prints the figures.
+/// Runs the measurements and prints the figures.
 ///
 /// # Errors
 /// [`Error`].
@@ -156,7 +159,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         write_chart(path, &figures)?;
     }
     if figures.is_interrupted {
-        eprintln!("sluice: interrupted; what was measured is above");
+        eprintln!("sluice: interrupted; the figures measured so far are above");
         return Ok(ExitCode::from(crate::run::INTERRUPTED));
     }
     Ok(ExitCode::SUCCESS)
@@ -201,7 +204,7 @@ fn plan(args: &Args) -> Result<Plan, Error> {
     }
 }
 
-/// Keeps of a plan what `only` says, if it says anything.
+/// Reduces a plan to what `only` names; an empty `only` changes nothing.
 fn choose(plan: &mut Plan, only: &[String]) -> Result<(), Error> {
     if only.is_empty() {
         return Ok(());
@@ -283,7 +286,7 @@ fn progress_bar(quiet: bool) -> ProgressBar {
     }
     let style = ProgressStyle::with_template("{pos}/{len} {wide_bar} {elapsed} {msg}")
         .expect("the template is a constant");
-    // Drawn to standard error, and only if that is a terminal.
+    // Drawn on standard error, and only if that is a terminal.
     ProgressBar::new(1).with_style(style)
 }
 

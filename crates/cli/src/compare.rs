@@ -1,4 +1,4 @@
-//! `sluice compare`: what has changed between two sets of runs, and whether it is more than chance.
+//! `sluice compare`: reports which figures differ between two sets of runs by more than chance.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,17 +10,17 @@ use sluice_recording::runs::{RunsError, runs_in};
 /// What to compare.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Folder of a run, or of several
+    /// Folder of a run, or of several runs
     first: PathBuf,
-    /// Another one
+    /// Folder to compare it with
     second: PathBuf,
     /// Show all figures, not only those that have changed
     #[arg(short, long)]
     all: bool,
-    /// Percent by which medians may differ and still count as the same
+    /// Difference of medians, in percent, up to which they count as the same
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0, value_parser = percent)]
     tolerance: f64,
-    /// End with status 1 if a figure has changed or a variant is missing
+    /// Exit with status 1 if a figure has changed or a variant is missing
     #[arg(long)]
     fail_on_change: bool,
     /// Print everything as JSON
@@ -39,7 +39,7 @@ pub enum Error {
     Output(#[from] io::Error),
 }
 
-/// Compares.
+/// Compares the two sets and prints the result.
 ///
 /// # Errors
 /// [`Error`].

@@ -11,23 +11,24 @@ use sluice_report::export::{ExportError, csv, pcapng};
 
 use crate::report::{ReportError, open_all};
 
-/// What to write.
+/// What to write, and in which formats.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("format").required(true).multiple(true))]
 pub struct Args {
-    /// Folders of runs, or folders that hold them
+    /// Folders of runs, or folders that contain them
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// A data file for flent, such as run.flent.gz; of several runs one each, with the variant in its name
+    /// Write a data file for flent, such as run.flent.gz; several runs give one file each, with the
+    /// variant in its name
     #[arg(long, value_name = "FILE", group = "format")]
     flent: Option<PathBuf>,
-    /// The test of flent to show the run as [default: the one that its flows resemble]
+    /// The flent test to show the run as [default: the one that resembles its flows most]
     #[arg(long, value_name = "TEST", requires = "flent")]
     flent_test: Option<String>,
-    /// A folder for a capture per port, with a comment on each dropped or marked packet
+    /// Write a capture per port into this folder, with a comment on each dropped or marked packet
     #[arg(long, value_name = "FOLDER", group = "format")]
     pcapng: Option<PathBuf>,
-    /// A folder for the tables as CSV; of several runs, a folder in it for each
+    /// Write the tables as CSV into this folder; several runs give one subfolder each
     #[arg(long, value_name = "FOLDER", group = "format")]
     csv: Option<PathBuf>,
 }
@@ -43,18 +44,18 @@ pub enum Error {
     Export {
         /// The run's variant.
         variant: String,
-        /// Why.
+        /// The error of the export.
         error: Box<ExportError>,
     },
-    /// No such test.
+    /// No flent test has this name.
     #[error(transparent)]
     Test(#[from] TestError),
     /// A folder cannot be made.
-    #[error("cannot make the folder `{}`: {error}", path.display())]
+    #[error("cannot create the folder `{}`: {error}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
     /// Standard output cannot be written.
@@ -62,10 +63,10 @@ pub enum Error {
     Output(#[from] io::Error),
 }
 
-/// Exports.
+/// Exports the runs.
 ///
 /// # Errors
-/// [`Error`]; no half file is left.
+/// [`Error`]; no incomplete file is left behind.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let test = args.flent_test.as_deref().map(Test::from_word);
     let test = test.transpose()?;
@@ -109,7 +110,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The folder of each run, which is its variant as a file name; where two are alike, with a number.
+/// Returns the folder name of each run: the variant as a file name, with a number where two are
+/// alike.
 fn names(recordings: &[Recording]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for recording in recordings {
@@ -129,7 +131,7 @@ fn names(recordings: &[Recording]) -> Vec<String> {
     names
 }
 
-/// `run.flent.gz` of the run `codel` is `run-codel.flent.gz`.
+/// Returns the file of one run: for `run.flent.gz` and the run `codel`, `run-codel.flent.gz`.
 fn with_name(file: &Path, name: &str) -> PathBuf {
     let whole = file.file_name().unwrap_or_default().to_string_lossy();
     let (stem, endings) = match whole.split_once('.') {

@@ -6,18 +6,18 @@ use std::process::ExitCode;
 
 use sluice_report::index::{IndexError, write_index};
 
-/// Of what.
+/// The folder to index.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Folder of runs; the page is index.html in it
+    /// Folder of runs; the page is written to index.html in it
     #[arg(default_value = "runs", value_name = "DIR")]
     folder: PathBuf,
 }
 
-/// Why there is no page.
+/// Why no page was written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot be made.
+    /// The page cannot be made.
     #[error(transparent)]
     Index(#[from] IndexError),
     /// Standard output cannot be written.
@@ -25,10 +25,10 @@ pub enum Error {
     Output(#[from] io::Error),
 }
 
-/// Writes it.
+/// Writes the page.
 ///
 /// # Errors
-/// [`Error`]; no half page is left.
+/// [`Error`]; no incomplete page is left behind.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let page = write_index(&args.folder)?;
     crate::print(&format!("index: {}\n", page.display()))?;

@@ -13,11 +13,11 @@ use sluice_router::control::{
     AskError, Failure, How, Place, Remark, Reply, Request, ask, default_socket, files_of,
 };
 
-/// What to tell the router.
+/// The command, and the router that executes it.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Args {
-    /// The command, as for ipfw; `--socket PATH` before it names the router
+    /// The command, as for ipfw; `--socket PATH` before it selects the router
     #[arg(
         value_name = "COMMAND",
         trailing_var_arg = true,
@@ -29,21 +29,22 @@ pub struct Args {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The router cannot be asked.
+    /// The router cannot be reached or did not answer.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// An argument is no text.
-    #[error("argument {0:?} is no UTF-8")]
+    /// An argument is not UTF-8.
+    #[error("argument {0:?} is not valid UTF-8")]
     Text(OsString),
-    /// The socket is not named.
-    #[error("--socket needs the path of a router's socket")]
+    /// `--socket` without a path.
+    #[error("--socket expects the path of a router's socket")]
     Socket,
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
 }
 
-/// Under which name the binary is ipfw, or its half that knows only pipes, queues and schedulers.
+/// Returns the command that the binary's name stands for: `ipfw`, or `dnctl`, which has only pipes,
+/// queues and schedulers.
 pub fn name_of(program: &Path) -> Option<&'static str> {
     match program.file_name()?.to_str()? {
         "ipfw" => Some("ipfw"),
@@ -52,7 +53,7 @@ pub fn name_of(program: &Path) -> Option<&'static str> {
     }
 }
 
-/// As [`run`], for `sluice ipfw`.
+/// Runs the command of `sluice ipfw`; see [`run`].
 ///
 /// # Errors
 /// [`Error`].
@@ -60,10 +61,10 @@ pub fn run_args(args: Args) -> Result<ExitCode, Error> {
     run("ipfw", args.words)
 }
 
-/// Has the router carry out a command and prints what it says.
+/// Has the router execute a command and prints its answer.
 ///
 /// # Errors
-/// [`Error`]. What the router refuses is printed, and its exit status handed on.
+/// [`Error`]. A refusal by the router is printed, and its exit status is returned.
 pub fn run(program: &str, words: Vec<OsString>) -> Result<ExitCode, Error> {
     let mut words = words
         .into_iter()
@@ -85,7 +86,7 @@ pub fn run(program: &str, words: Vec<OsString>) -> Result<ExitCode, Error> {
             }
             None => false,
         },
-        // The router says the same, or knows more.
+        // The router reports the same error, perhaps with more context.
         Err(_) => false,
     };
     let request = Request::Commands {
@@ -118,7 +119,7 @@ fn tell(program: &str, is_batch: bool, reply: &Reply) -> Result<ExitCode, Error>
     }
 }
 
-/// What stands before a warning about a line of a file.
+/// Returns the prefix of a warning about a line of a file.
 fn prefix(is_batch: bool, place: &Place) -> String {
     match place.line {
         line if is_batch && line > 0 => format!("Line {line}: column {}: ", place.column),
@@ -126,7 +127,8 @@ fn prefix(is_batch: bool, place: &Place) -> String {
     }
 }
 
-/// Takes `--socket PATH` from the beginning; otherwise the environment says, or the default.
+/// Takes `--socket PATH` from the beginning of the arguments. Without it, the environment variable
+/// names the socket, else the default applies.
 fn take_socket(words: &mut Vec<String>) -> Result<PathBuf, Error> {
     if words.first().is_some_and(|word| word == "--socket") {
         if words.len() < 2 {
@@ -148,7 +150,7 @@ fn take_socket(words: &mut Vec<String>) -> Result<PathBuf, Error> {
     Ok(named.map_or_else(default_socket, PathBuf::from))
 }
 
-/// Asks, if there is somebody to ask; a script has made up its mind.
+/// Asks for confirmation if standard input is a terminal. A script is not asked.
 fn is_confirmed() -> Result<bool, Error> {
     let input = io::stdin();
     if !input.is_terminal() {
@@ -181,9 +183,9 @@ usage: sluice ipfw [--socket PATH] [-abcdDefnNqStTv] [--json] [--atomic] COMMAND
   sysctl [NAME[=VALUE]...]
   /path/of/a/file                             its lines, one command each; with --atomic all or none
 
-The router is the one whose socket SLUICE_SOCKET names, or the default one. --json prints states with what
-`show` lacks: drops and marks by reason, waiting times, variables of algorithms, rates, packets under way.
-docs/dummynet.md tells where Sluice differs from dummynet.
+The router is the one whose socket SLUICE_SOCKET names, or the default one. --json prints the state with what
+`show` lacks: drops and marks by reason, delays, variables of algorithms, rates, packets in flight.
+docs/dummynet.md lists how Sluice differs from dummynet.
 ";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `sluice list`: the algorithms of the registry, and links, with what can be set.
+//! `sluice list`: lists the algorithms of the registry, and links, with their parameters.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ pub enum ListError {
     /// No algorithm has this name.
     #[error("no algorithm is called `{name}`; {}", hint(.name))]
     Unknown {
-        /// What was asked for.
+        /// The name as given.
         name: String,
     },
     /// Standard output cannot be written.
@@ -36,7 +36,7 @@ pub enum ListError {
 /// Prints the list.
 ///
 /// # Errors
-/// [`ListError::Unknown`] with the nearest names, or that there is nowhere to print.
+/// [`ListError::Unknown`] with the nearest names, or [`ListError::Output`].
 pub fn run(args: &Args) -> Result<ExitCode, ListError> {
     let text = match &args.name {
         None if args.json => pretty(&entries().iter().map(Entry::to_json).collect()),
@@ -58,15 +58,15 @@ pub fn run(args: &Args) -> Result<ExitCode, ListError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Columns of a terminal that everything fits into.
+/// Width of the output in columns; fits every terminal.
 const WIDTH: usize = 80;
 
-/// Something whose parameters are declared.
+/// An entry with declared parameters.
 struct Entry {
     name: &'static str,
     form: &'static str,
     doc: &'static str,
-    /// With the default that holds for this entry.
+    /// The parameters, with the defaults of this entry.
     params: Vec<(&'static ParamDecl, Value)>,
 }
 
@@ -85,19 +85,19 @@ fn entries() -> Vec<Entry> {
         .collect()
 }
 
-/// What can be set for a link.
+/// Returns the parameters of a link.
 fn link() -> Entry {
     Entry {
         name: "link",
         form: "link",
-        doc: "what lies between a queue and the far end: time, loss, disorder",
+        doc: "the path between a queue and the far end: delay, loss, reordering",
         params: LinkParams::decls()
             .map(|decl| (decl, decl.default))
             .collect(),
     }
 }
 
-/// All algorithms, by form, with their parameters and defaults.
+/// Formats all algorithms, by form, with their parameters and defaults.
 fn overview() -> String {
     let mut out = String::new();
     let entries = entries();
@@ -117,8 +117,10 @@ fn overview() -> String {
         out.push('\n');
     }
     out.push_str("After each parameter: its default and, in brackets, what is accepted.\n");
-    out.push_str("`sluice list NAME` shows one in full, `sluice list link` what a link can do,\n");
-    out.push_str("--json everything.\n");
+    out.push_str(
+        "`sluice list NAME` shows one in full, `sluice list link` what can be set for a\n",
+    );
+    out.push_str("link, --json everything.\n");
     out
 }
 
@@ -132,7 +134,7 @@ fn heading(form: &str) -> String {
 }
 
 impl Entry {
-    /// `target 5ms [1us to 100s],` for each parameter; the last one without a comma.
+    /// Formats `target 5ms [1us to 100s],` for each parameter; the last one has no comma.
     fn brief(&self) -> Vec<String> {
         let last = self.params.len().saturating_sub(1);
         let texts = self.params.iter().enumerate().map(|(i, (decl, default))| {
@@ -147,7 +149,7 @@ impl Entry {
         texts.collect()
     }
 
-    /// Everything that the declarations say.
+    /// Formats everything that the declarations of an entry contain.
     fn in_full(&self) -> String {
         let mut out = format!("{} ({})\n", self.name, self.form);
         wrap(&mut out, 2, self.doc.split(' ').map(String::from));
@@ -205,7 +207,7 @@ impl Entry {
     }
 }
 
-/// The default as a user would write it: `target 5ms`, `noecn`.
+/// Returns the default as a user would write it: `target 5ms`, `noecn`.
 fn setting(decl: &ParamDecl, default: Value) -> String {
     match default {
         Value::Flag(true) => decl.name.to_string(),
@@ -214,7 +216,7 @@ fn setting(decl: &ParamDecl, default: Value) -> String {
     }
 }
 
-/// What a parameter takes, in words.
+/// Describes the values that a parameter accepts.
 fn accepted(decl: &ParamDecl) -> String {
     let what = kind_name(decl.kind);
     match (decl.kind, decl.range) {
@@ -238,7 +240,7 @@ const fn kind_name(kind: Kind) -> &'static str {
 }
 
 /// Appends `texts` in lines of at most [`WIDTH`] columns, each indented by `indent`. A text is
-/// only broken if it does not fit into a line of its own.
+/// broken only if it is longer than a line.
 fn wrap(out: &mut String, indent: usize, texts: impl Iterator<Item = String>) {
     let room = WIDTH - indent;
     let mut column = 0;

@@ -33,19 +33,19 @@ enum Command {
     Report(report::Args),
     /// Write recorded runs in the formats of other tools: flent, pcapng, CSV
     Export(export::Args),
-    /// Say what has changed between two sets of runs, and whether it is more than chance
+    /// Report which figures differ between two sets of runs by more than chance
     Compare(compare::Args),
-    /// Make a page over all runs of a folder: which queue is better for what
+    /// Write a page over all runs of a folder that shows which queue suits which conditions
     Index(index::Args),
     /// List the algorithms with their parameters, units, ranges and defaults
     List(list::Args),
-    /// Run a recorded arrival trace through one queue, or a live run through its own once more
+    /// Replay a recorded arrival trace, or the arrivals of a live run, through a queue
     Replay(replay::Args),
     /// Route packets between interfaces, through dummynet's rules, pipes and queues
     Router(router::Args),
-    /// Tell a router what to do, in dummynet's words
+    /// Send a command in dummynet's language to a router
     Ipfw(ipfw::Args),
-    /// Measure the packet path beside the kernel's, in namespaces of its own
+    /// Measure the packet path beside the kernel's, in namespaces that the bench creates
     Bench(bench::Args),
 }
 
@@ -75,7 +75,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// Prints to standard output. Whoever reads may have seen enough (`sluice list | head`).
+/// Prints to standard output. A closed pipe is no error: the reader may need only the first lines
+/// (`sluice list | head`).
 ///
 /// # Errors
 /// Standard output cannot be written.

@@ -1,4 +1,4 @@
-//! How a suite goes, as bars on standard error.
+//! The progress of a suite, as bars on standard error.
 
 use std::sync::Mutex;
 
@@ -7,7 +7,8 @@ use sluice_core::Span;
 use sluice_lab::suite::{Planned, Progress, Suite};
 use sluice_scenario::Backend;
 
-/// A bar for the simulations, then one for the live runs: one knows nothing of the other's speed.
+/// A bar for the simulations, then one for the live runs: their speeds differ too much for one
+/// estimate.
 pub struct Bars {
     state: Mutex<State>,
 }
@@ -35,8 +36,8 @@ struct Phase {
 }
 
 impl Bars {
-    /// Bars for the runs of `suite`; none are drawn if that is not wanted, or standard error is no
-    /// terminal.
+    /// Creates bars for the runs of `suite`. Nothing is drawn if `quiet`, or if standard error is
+    /// not a terminal.
     pub fn new(suite: &Suite, is_quiet: bool) -> Bars {
         let mut phases = [Phase::default(), Phase::default()];
         let mut runs = Vec::new();
@@ -66,7 +67,7 @@ impl Bars {
         }
     }
 
-    /// Takes note.
+    /// Updates the bars.
     pub fn tell(&self, progress: Progress<'_>) {
         let mut state = self.state.lock().expect("nobody panics with the lock");
         match progress {
@@ -85,7 +86,7 @@ impl Bars {
 }
 
 impl State {
-    /// What took no time says nothing about the time that the rest will take.
+    /// A run that took no time says nothing about the remaining ones.
     fn end(&mut self, run: usize, took_no_time: bool) {
         let run = &mut self.runs[run];
         let phase = &mut self.phases[run.phase];
@@ -123,7 +124,7 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // A bar that an interruption has left.
+        // A bar that an interruption left unfinished.
         for bar in self.phases.iter().filter_map(|phase| phase.bar.as_ref()) {
             bar.finish_and_clear();
         }

@@ -1,5 +1,5 @@
 //! `sluice replay`: a recorded arrival trace through one queue and link, in virtual time; or the
-//! arrivals of a live run through its own queues, to hold the verdicts against those of the run.
+//! arrivals of a live run through its own queues, to compare the verdicts with those of the run.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,8 +15,9 @@ use sluice_scenario::trace::Hash;
 /// What to replay, and how.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The trace: CSV with time_ns,flow,size_bytes,ecn, or a pcap or pcapng capture; or the
-    /// folder of a live run, whose verdicts are held against those of its queues in virtual time
+    /// The trace: CSV with time_ns,flow,size_bytes,ecn, or a pcap or pcapng capture; or the folder
+    /// of a live run, whose arrivals are replayed through its own queues in virtual time and whose
+    /// verdicts are compared
     #[arg(value_name = "TRACE|RUN")]
     trace: PathBuf,
     /// The queue, in the words of `sluice list`: "codel target 5ms"; a run has its own
@@ -25,10 +26,10 @@ pub struct Args {
     /// The link's rate ("10Mbit/s"), or a CSV file with time_ns,bits_per_second
     #[arg(long, value_name = "RATE|FILE", value_parser = replay::parse_rate, allow_hyphen_values = true)]
     rate: Option<LinkRate>,
-    /// What the queue sees of a flow: a hash under the seed, or its number
+    /// What the queue sees of a flow: a keyed hash, or the flow's number
     #[arg(long, value_enum, default_value_t = FlowHash::Seeded)]
     hash: FlowHash,
-    /// Seed of everything that is drawn
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1, allow_hyphen_values = true)]
     seed: u64,
     /// Write a row per packet (.csv or .parquet)
@@ -37,7 +38,7 @@ pub struct Args {
     /// Write the algorithm's variables over time (.csv or .parquet)
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Write what left, with CE marks (.pcap); only if the trace is a capture
+    /// Write the packets that left, with CE marks (.pcap); only if the trace is a capture
     #[arg(long, value_name = "FILE")]
     pcap_out: Option<PathBuf>,
     /// Print the summary as JSON
@@ -48,7 +49,7 @@ pub struct Args {
 /// What a queue sees of a flow.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum FlowHash {
-    /// A hash under the seed, as on a live router
+    /// A hash keyed by the seed, as on a live router
     Seeded,
     /// The flow's number: flow f is in bucket f mod `flows`
     Flow,
@@ -57,7 +58,7 @@ enum FlowHash {
 /// Why nothing was replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The trace is wrong, or a file cannot be written.
+    /// The trace is malformed, or a file cannot be written.
     #[error(transparent)]
     Trace(#[from] ReplayError),
     /// A run cannot be read.
@@ -66,20 +67,20 @@ pub enum Error {
     /// A run cannot be replayed.
     #[error(transparent)]
     Run(#[from] ReplayRunError),
-    /// A trace says nothing about the queue and the link.
-    #[error("`{}` is a trace: {option} is needed", trace.display())]
+    /// A trace names neither queue nor link.
+    #[error("`{}` is a trace: {option} is required", trace.display())]
     Needed {
         /// The trace.
         trace: PathBuf,
-        /// What is missing.
+        /// The missing option.
         option: &'static str,
     },
-    /// A run has its own queues, and what they say is in its folder.
+    /// A run has its own queues and its own output files.
     #[error("`{}` is the folder of a run, whose own queues are used: {option} is for traces", dir.display())]
     OnlyTrace {
         /// The folder.
         dir: PathBuf,
-        /// What was given too much.
+        /// The superfluous option.
         option: &'static str,
     },
     /// Ctrl-C cannot be caught.
@@ -90,8 +91,8 @@ pub enum Error {
     Output(#[from] io::Error),
 }
 
-/// Replays the trace and prints a summary, or the run and prints whether it is the same. Ctrl-C ends it
-/// at once and leaves no unfinished files.
+/// Replays a trace and prints a summary, or replays a run and prints whether its verdicts are the
+/// same. Ctrl-C ends the replay at once and leaves no unfinished files.
 ///
 /// # Errors
 /// [`Error`].
@@ -125,7 +126,7 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
         outputs.discard();
         std::process::exit(INTERRUPTED);
     })?;
-    // Nothing is drawn where standard error is no terminal.
+    // Nothing is drawn if standard error is not a terminal.
     let bar = ProgressBar::new(0).with_style(
         ProgressStyle::with_template("{bar:40} {percent:>3} % of {total_bytes}, {eta} left")
             .expect("the template is right"),
@@ -174,5 +175,5 @@ fn replay_folder(args: &Args) -> Result<ExitCode, Error> {
     })
 }
 
-/// The customary status after SIGINT.
+/// The conventional exit status after SIGINT.
 const INTERRUPTED: i32 = 130;

@@ -1,4 +1,4 @@
-//! `sluice report`: draws recorded runs, one or several, over each other.
+//! `sluice report`: draws recorded runs, one or several together.
 
 use std::fs;
 use std::io;
@@ -19,25 +19,25 @@ use sluice_report::{self as report, Figure, FigureError, FigureKind};
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("picture").multiple(true))]
 pub struct Args {
-    /// Folders of runs, or folders that hold them
+    /// Folders of runs, or folders that contain them
     #[arg(required = true, value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// Where the page goes [default: report.html in the first folder]
+    /// Write the page here [default: report.html in the first folder]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Draw a picture for papers instead of the page
+    /// Draw a figure for a paper as SVG instead of the page
     #[arg(long, value_name = "FILE", group = "picture")]
     svg: Option<PathBuf>,
-    /// The same as PNG
+    /// Draw the figure as PNG
     #[arg(long, value_name = "FILE", group = "picture")]
     png: Option<PathBuf>,
-    /// What the picture shows
+    /// The figure's kind
     #[arg(long, value_parser = figure_kinds(), default_value = FigureKind::Time.word())]
     figure: FigureKind,
-    /// Draw the picture without title and caption, for a text that sets its own
+    /// Draw the figure without title and caption, for a document that has its own
     #[arg(long, requires = "picture")]
     bare: bool,
-    /// Draw at so many times the size in pixels
+    /// Scale of the PNG: pixels per unit of the drawing
     #[arg(long, default_value_t = 2.0, value_name = "FACTOR")]
     scale: f32,
     /// Print the figures as JSON
@@ -54,8 +54,8 @@ fn figure_kinds() -> impl TypedValueParser<Value = FigureKind> {
 /// Why nothing was drawn.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// A folder holds no run.
-    #[error("`{}` is not the folder of a run and holds none: there is no run.json in it", path.display())]
+    /// A folder contains no run.
+    #[error("`{}` is not the folder of a run and contains none: it has no run.json", path.display())]
     NoRun {
         /// The folder.
         path: PathBuf,
@@ -63,7 +63,7 @@ pub enum ReportError {
     /// A run cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A run that was left cannot be marked.
+    /// A run that was left unfinished cannot be marked.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// A picture cannot be drawn.
@@ -72,20 +72,20 @@ pub enum ReportError {
     /// Standard output cannot be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
-    /// There is no such folder, or it may not be read.
+    /// The folder does not exist or is not readable.
     #[error("cannot read the folder `{}`: {error}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The ending of a picture's name is that of another format.
+    /// The ending of a figure's name belongs to another format.
     #[error("cannot write `{}`: its name must end in .{ending}", path.display())]
     Ending {
         /// The file.
         path: PathBuf,
-        /// What it must end in.
+        /// The ending that it must have.
         ending: &'static str,
     },
     /// A file cannot be written.
@@ -93,10 +93,10 @@ pub enum ReportError {
     Page(#[from] PageError),
 }
 
-/// Draws.
+/// Draws the page or the figures.
 ///
 /// # Errors
-/// [`ReportError`]; no half file is left.
+/// [`ReportError`]; no incomplete file is left behind.
 pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     check_ending(args.svg.as_deref(), "svg")?;
     check_ending(args.png.as_deref(), "png")?;
@@ -144,7 +144,8 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a name that says another format. One without an ending (`/dev/stdout`) says none.
+/// Refuses a name with the ending of another format. A name without an ending (`/dev/stdout`) is
+/// accepted.
 fn check_ending(path: Option<&Path>, ending: &'static str) -> Result<(), ReportError> {
     match path {
         Some(path)
@@ -161,7 +162,8 @@ fn check_ending(path: Option<&Path>, ending: &'static str) -> Result<(), ReportE
     }
 }
 
-/// The run in `folder`, or the runs in its folders in the order in which they were carried out.
+/// Returns the run in `folder`, or the runs in its folders in the order in which they were carried
+/// out.
 pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
     let entries = fs::read_dir(folder).map_err(|error| ReportError::Folder {
         path: folder.to_owned(),

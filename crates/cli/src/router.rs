@@ -23,49 +23,51 @@ use sluice_router::process::{
 pub struct Args {
     #[arg(value_name = "PORT", required_unless_present = "check", help = ports_help())]
     ports: Vec<PortSpec>,
-    /// How to attach to interfaces that are named without a kind; what is chosen is reported, with
-    /// the reason
+    /// How to attach to an interface that is given without a kind; the router reports its choice
+    /// and the reason
     #[arg(long, value_name = "KIND", default_value = registry::AUTO, value_parser = port_words())]
     port: String,
-    /// Commands to start with, one per line as for `sluice ipfw`; read again on SIGHUP
+    /// File of commands to start with, one per line as for `sluice ipfw`; read again on SIGHUP
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Only say what is wrong with a file of commands; runs nothing
+    /// Only check a file of commands and report its errors; route nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "ports"])]
     check: Option<PathBuf>,
-    /// Where it takes commands [default: sluice.sock in XDG_RUNTIME_DIR or /run]
+    /// Socket for commands [default: sluice.sock in XDG_RUNTIME_DIR or /run]
     #[arg(long, value_name = "PATH", env = "SLUICE_SOCKET")]
     socket: Option<PathBuf>,
-    /// The namespace that the ports are in: a name of `ip netns`, or a file such as /proc/PID/ns/net
+    /// The namespace that the ports are in: a name of `ip netns`, or a file such as
+    /// /proc/PID/ns/net
     #[arg(long, value_name = "NAME|PATH")]
     netns: Option<PathBuf>,
-    /// Let rule 65535 allow what no rule matches; it denies otherwise, as in ipfw
+    /// Make rule 65535 allow the packets that no other rule matches; it denies them otherwise, as
+    /// in ipfw
     #[arg(long)]
     accept: bool,
-    /// Follow dummynet where we knowingly differ (docs/dummynet.md)
+    /// Follow dummynet where Sluice differs from it on purpose (docs/dummynet.md)
     #[arg(long)]
     compat: bool,
     /// Split super-packets while any pipe is slower than this
     #[arg(long, value_name = "RATE", value_parser = Rate::parse, default_value_t = SPLIT_BELOW)]
     split_below: Rate,
-    /// How due instants are met
+    /// How to wait for due packets
     #[arg(long, value_enum, default_value_t = SpinWord::Adaptive)]
     spin: SpinWord,
-    /// Keep the loop on this core (CPU affinity); with `--spin always` nothing else should run there
+    /// Pin the loop to this core (CPU affinity); with `--spin always`, run nothing else on it
     #[arg(long, value_name = "CORE")]
     cpu: Option<usize>,
-    /// Keep all cores of the machine, while this runs, out of idle states that take longer to leave (20us; on a
-    /// virtual machine 0us, since what its hypervisor takes is not known): packets get sooner through a machine
-    /// that has little to do, at the price of power and, with 0us, of cores that never rest. Takes root
-    /// [default: as the machine idles]
+    /// Keep all cores of the machine out of idle states with a longer exit latency than this while
+    /// the router runs (20us; on a virtual machine 0us, since the hypervisor's own latency is
+    /// unknown). Packets pass a mostly idle machine sooner, at the price of power and, with 0us, of
+    /// cores that never rest. Requires root [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     cpu_latency: Option<Span>,
-    /// Packets that may wait at one time, at 2 KiB each
+    /// Number of packets that may be queued at one time, at 2 KiB each
     #[arg(long, value_name = "PACKETS", default_value_t = POOL.slots,
           value_parser = clap::value_parser!(u32).range(1024..=4_194_304))]
     room: u32,
-    /// Seed of everything that is drawn, hash keys included: who knows it can aim flows at one queue
-    /// [default: random; 1 if all ports are files]
+    /// Seed of all random numbers, including hash keys: anyone who knows it can aim flows at one
+    /// queue [default: random; 1 if all ports are files]
     #[arg(long)]
     seed: Option<u64>,
     /// Print the summary as JSON
@@ -76,30 +78,31 @@ pub struct Args {
     quiet: bool,
 }
 
-/// The words for how due instants are met.
+/// How the loop waits for due packets.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum SpinWord {
-    /// Sleep: some 30 us late, next to no processor time
+    /// Sleep: about 30 us late, almost no processor time
     None,
-    /// Sleep, and burn the last microseconds
+    /// Sleep, but busy-poll for the last microseconds
     Adaptive,
-    /// Stay awake, and keep packets' way through the kernel in the caches: for a core of its own
+    /// Busy-poll always, and keep the kernel's packet path in the caches: for a dedicated core
     Always,
 }
 
-/// What may stand for PORT, from the registry of ports.
+/// Returns the help of PORT, from the registry of ports.
 fn ports_help() -> String {
     format!(
-        "Its ports, in pairs, each a transparent bridge: an interface such as eth0, or one of {} \
+        "The ports, in pairs, each a transparent bridge: an interface such as eth0, or one of {} \
          (docs/ports.md)",
         registry::synopsis()
     )
 }
 
-/// The kinds of port that attach to an interface, from the registry of ports.
+/// Returns the kinds of port that attach to an interface, from the registry of ports.
 fn port_words() -> PossibleValuesParser {
-    let auto = PossibleValue::new(registry::AUTO)
-        .help("What serves it best: lets super-packets through where there are any");
+    let auto = PossibleValue::new(registry::AUTO).help(
+        "The best kind for the interface: keeps super-packets whole where the interface has them",
+    );
     let kinds = registry::attaching().map(|(kind, _)| PossibleValue::new(kind.name).help(kind.doc));
     PossibleValuesParser::new(std::iter::once(auto).chain(kinds))
 }
@@ -107,10 +110,10 @@ fn port_words() -> PossibleValuesParser {
 /// Why nothing is routed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot start.
+    /// The router cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The file that was to be checked is wrong.
+    /// The checked file has errors.
     #[error(transparent)]
     Check(#[from] ConfigError),
     /// Signals cannot be caught.
@@ -121,10 +124,10 @@ pub enum Error {
     Output(#[from] io::Error),
 }
 
-/// Routes until a signal says otherwise.
+/// Routes until a signal ends it.
 ///
 /// # Errors
-/// [`Error`]. What is wrong with a file of commands is told with its line and column.
+/// [`Error`]. An error in a file of commands is reported with its line and column.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let engine = sluice_ipfw::Settings {
         accepts_by_default: args.accept,
@@ -163,7 +166,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             large: (args.room / 32).max(64),
         },
     };
-    // Caught before anything is opened, so that everything is closed in order.
+    // Signals are caught before anything is opened, so that everything is closed in order.
     let signals = catch_signals()?;
     let router = Router::start(&settings)?;
     announce(args, &settings, &router);
@@ -172,7 +175,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A name is one of `ip netns`, which keeps them in one folder.
+/// Returns the path of a namespace. `ip netns` keeps its names in one folder.
 fn namespace(name: &std::path::Path) -> PathBuf {
     if name.components().count() == 1 {
         PathBuf::from("/run/netns").join(name)
@@ -181,7 +184,7 @@ fn namespace(name: &std::path::Path) -> PathBuf {
     }
 }
 
-/// Signals, one after another, on a thread of their own.
+/// Receives signals, one after another, on a thread of their own.
 fn catch_signals() -> Result<Receiver<i32>, Error> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(Error::Signal)?;
     let (sender, receiver) = channel();
@@ -213,7 +216,7 @@ fn announce(args: &Args, settings: &Settings, router: &Router) {
         warn(path, router.remarks());
     } else if !args.accept {
         eprintln!(
-            "sluice: warning: no rule allows anything yet: rule 65535 denies all packets (--accept changes that)"
+            "sluice: warning: no rule allows packets yet: rule 65535 denies all packets (--accept changes this)"
         );
     }
     for remark in router.port_remarks() {
@@ -253,7 +256,7 @@ fn announce(args: &Args, settings: &Settings, router: &Router) {
     }
 }
 
-/// Draws the status, and does what signals say, until one says to end.
+/// Draws the status line and handles signals until one of them ends the router.
 fn attend(args: &Args, router: &Router, signals: &Receiver<i32>) {
     let is_shown = !args.quiet && io::stderr().is_terminal();
     let target = if is_shown {
@@ -279,23 +282,23 @@ fn attend(args: &Args, router: &Router, signals: &Receiver<i32>) {
     bar.finish_and_clear();
 }
 
-/// What the status line says.
+/// The text of the status line.
 #[derive(Default)]
 struct StatusLine {
     looks: u64,
-    /// A question that is not answered yet, and at which look it was asked.
+    /// A question that is not answered yet, with the number of the check at which it was asked.
     asked: Option<(StatusAsked, u64)>,
     last: Option<Status>,
 }
 
 impl StatusLine {
-    /// To be called every [`LOOK`]: what the line says from now on, if something else. Never waits: while the loop
-    /// carries out a long command, the line says that it does not answer.
+    /// Returns the new text of the line if it changed. Call it every [`LOOK`]. It never blocks:
+    /// while the loop executes a long command, the line reports that the loop does not answer.
     fn look(&mut self, ask: impl FnOnce() -> Result<StatusAsked, Refused>) -> Option<String> {
         self.looks += 1;
         let Some((asked, since)) = &self.asked else {
             if self.looks.is_multiple_of(LOOKS) {
-                // Refused where clients' commands wait: they will be done by the next time.
+                // Refused while clients' commands are queued: they will be done at the next check.
                 self.asked = ask().ok().map(|asked| (asked, self.looks));
             }
             return None;
@@ -305,7 +308,7 @@ impl StatusLine {
             Ok(None) if waited.is_multiple_of(LOOKS) => {
                 let seconds = waited / LOOKS;
                 Some(format!(
-                    "the packet loop has not answered for {seconds} s: a long command?"
+                    "the packet loop has not answered for {seconds} s: is it executing a long command?"
                 ))
             }
             Ok(None) => None,
@@ -315,7 +318,7 @@ impl StatusLine {
                 self.last = Some(status);
                 Some(text)
             }
-            // Whoever watches over the loop sees that too.
+            // Programs that monitor the loop see this too.
             Err(_) => {
                 self.asked = None;
                 None
@@ -328,10 +331,10 @@ fn reload(args: &Args, router: &Router) {
     match (router.reload(), &args.config) {
         (Ok(remarks), Some(path)) => {
             warn(path, &remarks);
-            eprintln!("sluice: {} is in force", path.display());
+            eprintln!("sluice: {} is active", path.display());
         }
         (Ok(_), None) => {}
-        (Err(error), _) => eprintln!("sluice: {error}; the old configuration goes on"),
+        (Err(error), _) => eprintln!("sluice: {error}; the old configuration remains active"),
     }
 }
 
@@ -345,9 +348,9 @@ fn conclude(args: &Args, status: &Status) -> Result<(), Error> {
     Ok(crate::print(&text)?)
 }
 
-/// How often it is looked whether all files are through.
+/// Interval between the checks whether all files have been read to their end.
 const LOOK: Duration = Duration::from_millis(100);
-/// The status line is drawn at every so many looks: once a second.
+/// Number of checks between two status lines: one line per second.
 const LOOKS: u64 = 10;
 
 #[cfg(test)]
@@ -356,7 +359,7 @@ mod tests {
 
     use super::*;
 
-    /// For longer than the 30 s after which other questions are given up.
+    /// Longer than the 30 s after which other questions time out.
     #[test]
     fn a_loop_that_is_busy_for_long_ends_nothing() {
         let (mut inbox, orders) = inbox::<Status>().unwrap();
@@ -365,10 +368,13 @@ mod tests {
             let look = |_| line.look(|| StatusAsked::of(&orders));
             (0..count).filter_map(look).collect()
         };
-        // Asked after a second; a minute more.
+        // Asked after one second; then one more minute.
         let said = looks(610);
-        let busy =
-            |seconds| format!("the packet loop has not answered for {seconds} s: a long command?");
+        let busy = |seconds| {
+            format!(
+                "the packet loop has not answered for {seconds} s: is it executing a long command?"
+            )
+        };
         assert_eq!(said, (1..=60).map(busy).collect::<Vec<_>>());
         let mut answer = |sent: u64| {
             let order = inbox.take().expect("it was asked once");

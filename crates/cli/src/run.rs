@@ -1,4 +1,4 @@
-//! `sluice run`: carries out scenarios and says what came out.
+//! `sluice run`: runs scenarios and prints their results.
 
 use std::fmt::Write as _;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -29,33 +29,34 @@ pub struct Args {
     /// Override a key of the scenarios, e.g. --set link.rate=1Mbit/s
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
-    /// What carries them out [default: the scenario's `backend`, else sim]
+    /// Backend for all scenarios [default: the scenario's `backend`, else sim]
     #[arg(long, value_enum, value_name = "BACKEND")]
     backend: Option<BackendWord>,
-    /// Run each variant so many times, with seeds one apart: medians and spread
+    /// Run each variant this many times, with consecutive seeds, and report medians and spread
     #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_once)]
     repeat: NonZeroU32,
-    /// Where all randomness comes from; the same as --set seed=N
+    /// Seed of all random numbers; the same as --set seed=N
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Folder for the recordings and the report [default: runs/NAME]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Run everything, also what is there from the same scenario and program
+    /// Run everything, including runs already recorded from the same scenario and program
     #[arg(long)]
     fresh: bool,
-    /// Simulations at a time [default: one per core]
+    /// Number of simulations at a time [default: one per core]
     #[arg(short, long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
-    /// Keep the router of live runs on this core (CPU affinity)
+    /// Pin the router of live runs to this core (CPU affinity)
     #[arg(long, value_name = "CORE")]
     cpu: Option<usize>,
-    /// Keep all cores of the machine, during live runs, out of idle states that take longer to leave (20us; on a
-    /// virtual machine 0us, since what its hypervisor takes is not known): hosts and router wake up sooner, at
-    /// the price of power and, with 0us, of cores that never rest. Takes root [default: as the machine idles]
+    /// Keep all cores of the machine out of idle states with a longer exit latency than this during
+    /// live runs (20us; on a virtual machine 0us, since the hypervisor's own latency is unknown).
+    /// Hosts and router wake up sooner, at the price of power and, with 0us, of cores that never
+    /// rest. Requires root [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     cpu_latency: Option<Span>,
-    /// Only say whether everything could be run
+    /// Only check whether everything could be run
     #[arg(long)]
     check: bool,
     /// Print the figures as JSON
@@ -66,27 +67,27 @@ pub struct Args {
     quiet: bool,
 }
 
-/// The words for a backend.
+/// The backends.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum BackendWord {
-    /// The simulator: virtual time, the same result every time, no privilege
+    /// The simulator: virtual time, reproducible results, no privilege
     Sim,
-    /// Kernel TCP across a queue in this process, in network namespaces
+    /// Kernel TCP through a queue in this process, in network namespaces
     Live,
     /// Both, side by side with their differences
     Both,
 }
 
-/// Why nothing came out.
+/// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nothing can be planned.
+    /// The scenarios cannot be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The only scenario cannot be run.
     #[error("{0}")]
     Scenario(Box<dyn std::error::Error + Send + Sync>),
-    /// No limit of idle states.
+    /// The idle states cannot be limited.
     #[error(transparent)]
     Idle(#[from] IdleLimitError),
     /// No user namespace.
@@ -106,11 +107,12 @@ pub enum Error {
 /// Runs all variants of all scenarios.
 ///
 /// # Errors
-/// [`Error`]. Before the first run starts, everything that can be checked has been.
+/// [`Error`]. Everything that can be checked is checked before the first run starts.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let mut suite = request(args).plan()?;
     let is_live = suite.is_live();
-    // Before the user namespace, in which nobody has more rights to the machine than outside.
+    // Opened before the user namespace is entered, in which no user has more rights to the machine
+    // than outside.
     let limited = args.cpu_latency.filter(|_| is_live);
     let limit = limited.map(IdleLimit::hold).transpose()?;
     // Only a process with one thread may enter a user namespace.
@@ -127,7 +129,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         ("--cpu-latency", args.cpu_latency.is_some()),
     ];
     for (option, _) in of_live_runs.iter().filter(|(_, given)| *given && !is_live) {
-        eprintln!("sluice: warning: {option} is for live runs, and none of these is one");
+        eprintln!(
+            "sluice: warning: {option} applies to live runs only, and none of these runs is live"
+        );
     }
     for warning in suite.warnings() {
         eprintln!("sluice: warning: {warning}");
@@ -188,7 +192,8 @@ fn say_checked(suite: &Suite) -> Result<ExitCode, Error> {
     })
 }
 
-/// Prints the figures; the exit status tells whether everything went as expected.
+/// Prints the figures and returns the exit status, which is a failure if an expectation was not
+/// met.
 fn conclude(args: &Args, suite: Suite, executed: Vec<Executed>) -> Result<ExitCode, Error> {
     let planned = suite.len();
     let mut text = String::new();
@@ -241,7 +246,7 @@ fn conclude(args: &Args, suite: Suite, executed: Vec<Executed>) -> Result<ExitCo
     }
     if missing > 0 {
         eprintln!(
-            "sluice: interrupted: {missing} of {planned} runs are missing or partial; what was recorded is kept"
+            "sluice: interrupted: {missing} of {planned} runs are missing or partial; the recorded data is kept"
         );
         return Ok(ExitCode::from(INTERRUPTED));
     }
@@ -251,8 +256,8 @@ fn conclude(args: &Args, suite: Suite, executed: Vec<Executed>) -> Result<ExitCo
     })
 }
 
-/// Makes the page over all runs of a suite, and that over everything in `runs`; says where they are.
-/// A run that was there before and cannot be read is no failure of this one.
+/// Writes the page over all runs of a suite and the page over everything in `runs`, and prints
+/// their places. An older run that cannot be read does not make this one fail.
 fn write_indexes(args: &Args, root: &Path, is_many: bool) -> String {
     let mut text = String::new();
     let of_suite = is_many.then_some(root);
@@ -262,13 +267,16 @@ fn write_indexes(args: &Args, root: &Path, is_many: bool) -> String {
             Ok(page) => {
                 let _ = writeln!(text, "index: {}", page.display());
             }
-            Err(error) => eprintln!("sluice: no index of {}: {error}", folder.display()),
+            Err(error) => eprintln!(
+                "sluice: cannot write the index of {}: {error}",
+                folder.display()
+            ),
         }
     }
     text
 }
 
-/// Says what failed, in full and then as a list; tells how much that is.
+/// Prints each failure in full, then all of them as a list. Returns their number.
 fn say_failures(failures: &[Failure]) -> usize {
     for Failure { what, error } in failures {
         eprintln!("sluice: {what}: {error}");
@@ -282,14 +290,14 @@ fn say_failures(failures: &[Failure]) -> usize {
     failures.len()
 }
 
-/// Says which runs were there already.
+/// Prints which runs were reused.
 fn reused(executed: &Executed) -> String {
     let runs = || executed.results.iter().flat_map(|result| &result.runs);
     let reused = runs().filter(|run| run.reused).count();
     match reused {
         0 => String::new(),
         n => format!(
-            "{n} of {} reused: same scenario, seed and program (--fresh runs again)\n",
+            "{n} of {} reused: same scenario, seed and program (--fresh runs them again)\n",
             count(runs().count(), "run")
         ),
     }
@@ -313,7 +321,7 @@ pub(crate) fn catch_signals(interrupt: &Stop) -> Result<(), ctrlc::Error> {
     })
 }
 
-/// The customary status after SIGINT.
+/// The conventional exit status after SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 fn at_least_once(text: &str) -> Result<NonZeroU32, String> {

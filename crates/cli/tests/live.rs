@@ -1,7 +1,7 @@
-//! The `sluice` command with real packets, in namespaces that it makes itself.
+//! The `sluice` command with real packets, in namespaces that the tests create.
 //!
-//! These tests need root or unprivileged user namespaces, and fail without. They run one at a time
-//! (`make test-live`), since they measure.
+//! These tests need root or unprivileged user namespaces and fail without them. They measure, and
+//! so they run one at a time (`make test-live`).
 
 #[path = "live/seeds.rs"]
 mod seeds;
@@ -38,7 +38,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Waits until `path` exists; a run makes its first file before anything else.
+/// Waits until `path` exists. A run creates its first file before anything else.
 fn wait_for(path: &Path) {
     let start = Instant::now();
     while !path.exists() {
@@ -51,7 +51,7 @@ fn wait_for(path: &Path) {
     }
 }
 
-/// A run that goes on for long enough to be ended by the test.
+/// A run that lasts long enough for the test to end it.
 fn start_long_run(out: &Path) -> Child {
     let child = sluice()
         .args(["run", "--backend", "live", "--quiet"])
@@ -72,7 +72,7 @@ fn pid(child: &Child) -> Pid {
     Pid::from_child(child)
 }
 
-/// The names of the machine's own interfaces.
+/// Returns the names of the machine's own interfaces.
 fn interfaces() -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir("/sys/class/net")
         .expect("sysfs is there")
@@ -114,7 +114,7 @@ fn a_live_run_gets_the_same_verdicts_in_virtual_time() {
     let out = tempfile::tempdir().expect("a folder");
     let text = fs::read_to_string(first_light()).expect("the scenario");
     let scenario = out.path().join("s.toml");
-    // Queues that decide by time, by chance and by fullness, with enough load for all of them.
+    // Queues that decide by time, at random and by length, with enough load for all of them.
     let queues = "[\"fifo limit 30\", \"codel\", \"fq_codel ecn\", \"pie\", \"cake\"]";
     let text = text.replace("[\"fifo limit 1000\", \"codel\", \"fq_codel\"]", queues);
     let text = text.split("\n# 1000 packets").next().expect("the flows");
@@ -172,8 +172,9 @@ fn a_live_run_gets_the_same_verdicts_in_virtual_time() {
     }
 }
 
-/// Runs the scenario; again, up to three times, if it missed an expectation while the run's own account
-/// says that something else held the machine up. What the queues do is never excused by that.
+/// Runs the scenario, up to three times. It runs again only if an expectation was missed and the
+/// run's own counters show that something else held the machine up. The behaviour of the queues is
+/// never excused by that.
 fn run_until_undisturbed(scenario: &Path, out: &Path) -> Value {
     for attempt in 1.. {
         let output = sluice()
@@ -188,8 +189,8 @@ fn run_until_undisturbed(scenario: &Path, out: &Path) -> Value {
         if output.status.success() {
             return figures;
         }
-        // A slot of the link lasts 1.2 ms: later than that, a packet was held up for longer than a
-        // real link could have.
+        // A slot of the link lasts 1.2 ms: a packet that is later was held up for longer than by a
+        // real link.
         let was_disturbed = figures.as_array().into_iter().flatten().any(|result| {
             let late = &result["summary"]["accuracy"]["lateness"];
             late["p99_ns"].as_u64() > Some(1_200_000) || late["max_ns"].as_u64() > Some(12_000_000)
@@ -200,8 +201,9 @@ fn run_until_undisturbed(scenario: &Path, out: &Path) -> Value {
     unreachable!("the third attempt passes or fails")
 }
 
-/// The scenario's upper bounds on the ping hold the machine to account, too: how soon it wakes a host. What
-/// the emulation answers for on any machine is that nothing is early or lost and that the rate is kept.
+/// The scenario's upper bounds on the ping include the time in which the machine wakes a host. The
+/// emulation alone guarantees on any machine that no packet is early or lost and that the rate is
+/// kept.
 #[test]
 fn delay_and_rate_are_what_the_scenario_says() {
     let temp = tempfile::tempdir().expect("a folder");
@@ -271,7 +273,7 @@ fn a_killed_run_leaves_no_network_and_is_recognised() {
     assert_eq!(interfaces(), before);
     assert_eq!(json(&out.path().join("fifo/run.json"))["status"], "running");
 
-    // The next run in the same place says so, and goes on.
+    // The next run in the same folder reports this and continues.
     let output = sluice()
         .args([
             "run",
@@ -297,7 +299,7 @@ fn a_killed_run_leaves_no_network_and_is_recognised() {
     assert_eq!(json(&out.path().join("fifo/run.json"))["status"], "partial");
 }
 
-/// A scenario of one run, beside the folder `out` so that it is no part of it.
+/// A scenario of one run. It is beside the folder `out`, so that it is no part of it.
 fn short_scenario(out: &Path) -> PathBuf {
     let path = out.with_extension("toml");
     fs::write(
@@ -353,7 +355,7 @@ fn an_unwritable_output_is_said_before_the_run_starts() {
     );
 }
 
-/// Runs the text of a scenario live; its summary as JSON, with the text that was printed.
+/// Runs the text of a scenario live. Returns its summary as JSON and the printed text.
 fn run_text(text: &str) -> (Value, String) {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("x.toml");
@@ -380,8 +382,8 @@ fn run_text(text: &str) -> (Value, String) {
     (json(&summary), printed)
 }
 
-/// Every kind of traffic over two links with effects; the bounds are wide, since the machine may be
-/// busy: what they show is that each kind works and meets the path that the scenario describes.
+/// Every kind of traffic over two links with effects. The bounds are wide, since the machine may be
+/// busy: they show that each kind works and meets the path that the scenario describes.
 #[test]
 fn every_kind_of_traffic_crosses_a_path_of_two_links() {
     run_text(
@@ -453,7 +455,7 @@ min = 4
 [[expect]]
 metric = "web.fct.p50"
 min = "60ms"
-# Only the first link, and only the flow that is farther.
+# Only the first link, and only the flow with the longer path.
 [[expect]]
 metric = "first.p50"
 min = "20ms"
@@ -509,7 +511,7 @@ max = "2.8Mbit/s"
 metric = "light.goodput"
 min = "1.05Mbit/s"
 max = "1.35Mbit/s"
-# As simulated: 10 ms, 16.8 ms of its weight, 2.5 ms of a packet under way, and the machine.
+# As simulated: 10 ms, 16.8 ms of its weight, 2.5 ms of a packet in transmission, and the machine.
 [[expect]]
 metric = "ping.p50"
 min = "10ms"
@@ -518,7 +520,7 @@ max = "40ms"
     );
 }
 
-/// An expectation as a scenario has it: a figure, the variant or none, and the bounds.
+/// An expectation as in a scenario: a figure, the variant or none, and the bounds.
 fn expect(metric: &str, variant: &str, bounds: &str) -> String {
     let of_it = match variant {
         "" => String::new(),
@@ -527,8 +529,8 @@ fn expect(metric: &str, variant: &str, bounds: &str) -> String {
     format!("[[expect]]\nmetric = \"{metric}\"\n{of_it}{bounds}\n")
 }
 
-/// 55 segments over 100 ms: handshake, then flights of 3, 6, 12, 24 and 10 segments, or of 30 and 25. A flight
-/// more would be 100 ms more.
+/// 55 segments over 100 ms: handshake, then flights of 3, 6, 12, 24 and 10 segments, or of 30 and
+/// 25. One flight more would add 100 ms.
 #[test]
 fn live_flows_begin_with_the_initial_window_that_they_ask_for() {
     let temp = tempfile::tempdir().expect("a folder");
@@ -550,7 +552,7 @@ fn live_flows_begin_with_the_initial_window_that_they_ask_for() {
     run_until_undisturbed(&file, &temp.path().join("out"));
 }
 
-/// What only the simulator has is refused by name.
+/// Settings that only the simulator has are refused by name.
 #[test]
 fn what_only_the_tcp_of_the_simulator_has_is_refused() {
     let temp = tempfile::tempdir().expect("a folder");
@@ -588,7 +590,7 @@ fn what_only_the_tcp_of_the_simulator_has_is_refused() {
     }
 }
 
-/// Traffic of a capture: what the simulator exported, sent live.
+/// Traffic of a capture: packets that the simulator exported, sent live.
 #[test]
 fn a_capture_is_replayed_on_live_packets() {
     let temp = tempfile::tempdir().expect("a folder");
@@ -630,7 +632,7 @@ fn a_capture_is_replayed_on_live_packets() {
     assert_eq!(summary["flows"][0]["name"], "old", "{summary}");
     assert_eq!(summary["flows"][0]["bytes"], 125 * 972, "{summary}");
     assert_eq!(summary["flows"][0]["loss"], 0.0, "{summary}");
-    // They come faster than the link carries, so all but the first wait, and are marked as they say that they
-    // can be.
+    // The packets arrive faster than the link carries them, so all but the first are queued, and
+    // they are marked because they are ECN-capable.
     assert!(up["marks"].as_u64() >= Some(120), "{summary}");
 }

@@ -1,6 +1,6 @@
-//! The reference pages that are made from the registry and from the command line are up to date.
+//! The reference pages that are generated from the registry and the command line are up to date.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p sluice-cli --test reference` writes them anew.
+//! `UPDATE_EXPECT=1 cargo test -p sluice-cli --test reference` rewrites them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 use sluice_core::link::LinkParams;
 use sluice_core::param::{Kind, ParamDecl};
 
-/// What `sluice list --json` says.
+/// Returns the output of `sluice list --json`.
 fn algorithms() -> Vec<Json> {
     let output = Command::new(env!("CARGO_BIN_EXE_sluice"))
         .args(["list", "--json"])
@@ -30,7 +30,7 @@ fn params(algorithm: &Json) -> &[Json] {
     algorithm["params"].as_array().expect("a list")
 }
 
-/// `target 5ms` or `noecn`: a parameter with its default, as a user would write it.
+/// Formats `target 5ms` or `noecn`: a parameter with its default, as a user would write it.
 fn setting(param: &Json) -> String {
     match (text(param, "kind"), text(param, "default")) {
         ("switch", "on") => text(param, "name").to_string(),
@@ -39,7 +39,7 @@ fn setting(param: &Json) -> String {
     }
 }
 
-/// What a parameter accepts.
+/// Describes the values that a parameter accepts.
 fn accepted(param: &Json) -> String {
     if let Some(words) = param["words"].as_array() {
         let words: Vec<&str> = words.iter().filter_map(Json::as_str).collect();
@@ -51,7 +51,7 @@ fn accepted(param: &Json) -> String {
     }
 }
 
-/// A text in a cell of a table.
+/// Formats a text for a cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
@@ -136,7 +136,7 @@ fn the_reference_of_parameters_is_up_to_date() {
     expect_file!["../../../docs/algorithms/parameters.md"].assert_eq(&page);
 }
 
-/// What `sluice WORDS --help` prints.
+/// Returns the output of `sluice WORDS --help`.
 fn help(words: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_sluice"))
         .args(words)
@@ -164,7 +164,8 @@ fn the_reference_of_the_command_line_is_up_to_date() {
         .skip_while(|line| *line != "Commands:")
         .skip(1)
         .take_while(|line| !line.is_empty())
-        // The words of a subcommand are indented by two; what continues its text, by more.
+        // The words of a subcommand are indented by two columns, the continuation of its text by
+        // more.
         .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
         .filter(|word| !word.is_empty() && *word != "help");
     for name in commands {
@@ -178,7 +179,7 @@ fn the_reference_of_the_command_line_is_up_to_date() {
     expect_file!["../../../docs/command-line.md"].assert_eq(&page);
 }
 
-/// The page of a router's status names every key of the status, and no other.
+/// The page of a router's status names exactly the keys of the status.
 #[test]
 fn the_reference_of_the_router_status_is_complete() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -216,13 +217,13 @@ fn the_reference_of_the_router_status_is_complete() {
     assert_eq!(named(port), keys(&status["ports"][0]));
 }
 
-/// Whether somebody has written a page about it, which the index then leads to.
+/// Returns whether an algorithm has a page, which the index then links to.
 fn has_page(name: &str) -> bool {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/algorithms");
     std::fs::exists(format!("{folder}/{name}.md")).unwrap_or(false)
 }
 
-/// The table of `docs/links.md` names every parameter of a link as it is declared.
+/// The table of `docs/links.md` has every parameter of a link as it is declared.
 #[test]
 fn the_table_of_link_parameters_is_complete() {
     let page = include_str!("../../../docs/links.md");

@@ -1,5 +1,5 @@
-//! `sluice replay` as its users meet it: the example of its page, stored traces whose results are
-//! explained in them, what it leaves behind, and what it answers to wrong input.
+//! `sluice replay` as its users see it: the example of its page, stored traces with explained
+//! results, the files that it leaves behind, and its answers to wrong input.
 
 use std::fs;
 use std::io::Write as _;
@@ -17,7 +17,7 @@ fn sluice(folder: &Path, args: &[&str]) -> Output {
         .expect("the command runs")
 }
 
-/// The words of a command line, in which some are quoted.
+/// Splits the words of a command line, some of which are quoted.
 fn words(line: &str) -> Vec<&str> {
     let mut words = Vec::new();
     for (i, part) in line.split('"').enumerate() {
@@ -30,7 +30,7 @@ fn words(line: &str) -> Vec<&str> {
     words
 }
 
-/// The content of the fenced block that `head` opens.
+/// Returns the content of the fenced block that `head` opens.
 fn block<'a>(page: &'a str, head: &str) -> &'a str {
     let fence = format!("```{head}\n");
     let start = page.find(&fence).expect("the page has the block") + fence.len();
@@ -50,7 +50,7 @@ fn the_example_of_the_page_prints_what_the_page_says() {
     assert_eq!(follow(&page, folder.path()), 3);
 }
 
-/// Does what the page shows, and gives how many commands that were.
+/// Executes the page's commands and returns their number.
 fn follow(page: &str, folder: &Path) -> usize {
     let mut seen = 0;
     for command in block(page, "console").split("$ ").skip(1) {
@@ -86,8 +86,8 @@ fn the_examples_of_the_algorithms_print_what_their_pages_say() {
     assert!(seen >= 21, "only {seen} examples");
 }
 
-/// The first line of each trace says how it is replayed, its other comments why that gives the rows
-/// beside it.
+/// The first line of each trace says how it is replayed. Its other comments say why that gives the
+/// rows in the file beside it.
 #[test]
 fn stored_traces_give_the_rows_that_they_explain() {
     let folder = tempfile::tempdir().unwrap();

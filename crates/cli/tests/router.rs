@@ -1,7 +1,7 @@
-//! `sluice router` and `sluice ipfw` as processes, in namespaces that the tests make.
+//! `sluice router` and `sluice ipfw` as processes, in namespaces that the tests create.
 //!
-//! These tests need root or its capabilities, and fail without. They run one at a time
-//! (`make test-live`).
+//! These tests need root or its capabilities and fail without them. They run one at a time (`make
+//! test-live`).
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -21,11 +21,11 @@ use sluice_net::namespace::{Mac, Namespace, VethEnd, create_veth};
 
 const SLUICE: &str = env!("CARGO_BIN_EXE_sluice");
 
-/// A router between two interfaces that lead nowhere.
+/// A router between two interfaces without a peer.
 struct Running {
     child: Option<Child>,
     stderr: BufReader<ChildStderr>,
-    /// What it said when it started.
+    /// What the router printed when it started.
     heard: String,
     folder: tempfile::TempDir,
     namespace: Namespace,
@@ -73,7 +73,7 @@ impl Running {
         self.folder.path().join(name)
     }
 
-    /// Waits for a line that begins so, and gives it with those before.
+    /// Waits for a line with this beginning. Returns it with the lines before it.
     fn hear(&mut self, beginning: &str) -> String {
         let mut heard = String::new();
         loop {
@@ -92,7 +92,7 @@ impl Running {
         kill_process(Pid::from_child(child), signal).unwrap();
     }
 
-    /// `ipfw` with words as a shell would split them.
+    /// Runs `ipfw` with words as a shell would split them.
     fn ipfw(&self, words: &str) -> Output {
         self.run(Command::new(SLUICE).arg("ipfw"), words)
     }
@@ -113,7 +113,7 @@ impl Running {
         text(&output.stdout)
     }
 
-    /// The end, on SIGTERM: what it printed.
+    /// Ends the router by SIGTERM and returns what it printed.
     fn end(mut self) -> Value {
         self.signal(Signal::TERM);
         let child = self.child.take().expect("it runs");
@@ -137,7 +137,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Exit status and standard error.
+/// Returns exit status and standard error.
 fn refusal(output: &Output) -> (i32, String) {
     (
         output.status.code().expect("it ended by itself"),
@@ -192,7 +192,7 @@ fn signals_reload_the_configuration_and_end_the_router() {
     )
     .unwrap();
     running.signal(Signal::HUP);
-    running.hear(&format!("sluice: {} is in force", config.display()));
+    running.hear(&format!("sluice: {} is active", config.display()));
     assert!(
         running
             .ok("pipe show")
@@ -202,7 +202,7 @@ fn signals_reload_the_configuration_and_end_the_router() {
         !running.ok("list").contains("00200"),
         "the file has the last word"
     );
-    // What is wrong changes nothing.
+    // A file with an error changes nothing.
     fs::write(
         &config,
         "pipe 1 config bw 30Mbit/s\npipe 2 config dealy 3\n",
@@ -210,7 +210,7 @@ fn signals_reload_the_configuration_and_end_the_router() {
     .unwrap();
     running.signal(Signal::HUP);
     let expected = format!(
-        "sluice: {}:2:15: unrecognised option ``dealy'' (did you mean ``delay''?); the old configuration goes on",
+        "sluice: {}:2:15: unrecognised option ``dealy'' (did you mean ``delay''?); the old configuration remains active",
         config.display()
     );
     running.hear(&expected);
@@ -243,7 +243,7 @@ fn ipfw_says_what_dummynets_does_and_ends_as_it_does() {
         running.ok("-a list 100"),
         "00100 0 0 pipe 1 ip from any to any out\n"
     );
-    // `-n` tries, and changes nothing.
+    // `-n` checks and changes nothing.
     assert_eq!(running.ok("-n add 120 count ip from any to any"), "");
     assert_eq!(
         refusal(&running.ipfw("-n pipe 1 config bw 10Mbit/s dealy 1")).0,
@@ -278,12 +278,12 @@ fn ipfw_says_what_dummynets_does_and_ends_as_it_does() {
             "{words}"
         );
     }
-    // Warnings do not make it fail.
+    // A warning does not change the exit status.
     let output = running.ipfw("queue 5 config sched 44 weight 2");
     assert_eq!(refusal(&output), (0, "ipfw: warning: scheduler 44 does not exist: packets of queue 5 are dropped until it does\n".into()));
     let state: Value = serde_json::from_str(&running.ok("--json pipe show")).unwrap();
     assert_eq!(state["pipes"][0]["link"]["delay_ns"], 20_000_000);
-    // No terminal, no question.
+    // Without a terminal, no question is asked.
     assert_eq!(running.ok("flush"), "Flushed all rules.\n");
     assert_eq!(running.ok("list"), "65535 allow ip from any to any\n");
     running.end();
@@ -354,8 +354,8 @@ fn the_binary_is_ipfw_and_dnctl_under_these_names() {
 #[test]
 fn cores_idle_as_they_did_however_the_router_ends() {
     let in_force = || IdleLimit::in_force().expect("root may read what is in force");
-    // Longer than any idle state takes, so that the test changes nothing for others; who asks for less has
-    // the last word.
+    // Longer than any exit latency, so that the test changes nothing for others. Where limits
+    // differ, the smallest applies.
     let asked = Span::from_us(1_234_567);
     let before = in_force();
     let held = Some(before.map_or(asked, |before| before.min(asked)));
@@ -425,12 +425,12 @@ fn a_router_that_stays_awake_tells_that_it_keeps_the_way_warm() {
 
 #[test]
 fn a_limit_of_idle_states_that_cannot_be_had_keeps_the_router_from_starting() {
-    assert!(geteuid().is_root(), "only root can be somebody else");
+    assert!(geteuid().is_root(), "only root can become another user");
     let folder = tempfile::tempdir().unwrap();
     let open =
         |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     open(folder.path(), 0o755);
-    // A copy, where everybody may run it.
+    // A copy, where every user may run it.
     let sluice = folder.path().join("sluice");
     fs::copy(SLUICE, &sluice).unwrap();
     open(&sluice, 0o755);
@@ -443,12 +443,12 @@ fn a_limit_of_idle_states_that_cannot_be_had_keeps_the_router_from_starting() {
 
 #[test]
 fn another_user_is_refused_even_where_the_socket_is_open_to_all() {
-    assert!(geteuid().is_root(), "only root can be somebody else");
+    assert!(geteuid().is_root(), "only root can become another user");
     let running = Running::start(None, &["--accept"]);
     let open =
         |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     open(running.folder.path(), 0o755);
-    // A copy, where everybody may run it.
+    // A copy, where every user may run it.
     fs::copy(SLUICE, running.path("ipfw")).unwrap();
     open(&running.path("ipfw"), 0o755);
     let mut as_nobody = Command::new(running.path("ipfw"));

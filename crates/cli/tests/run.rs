@@ -1,4 +1,4 @@
-//! `sluice run` in virtual time: what it prints, where, and with which status it ends.
+//! `sluice run` in virtual time: what it prints, where, and its exit status.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use flate2::read::DeflateDecoder;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Half a second of probes beside a trickle of datagrams, behind two queues.
+/// Half a second of probes beside a slow flow of datagrams, through two queues.
 const SCENARIO: &str = r#"
 duration = "500ms"
 [link]
@@ -104,8 +104,8 @@ fn what_is_for_live_runs_is_told_to_be_useless_without_one() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(
         text(&output.stderr),
-        "sluice: warning: --cpu is for live runs, and none of these is one\n\
-         sluice: warning: --cpu-latency is for live runs, and none of these is one\n"
+        "sluice: warning: --cpu applies to live runs only, and none of these runs is live\n\
+         sluice: warning: --cpu-latency applies to live runs only, and none of these runs is live\n"
     );
 }
 
@@ -123,7 +123,7 @@ fn a_limit_of_idle_states_is_a_time_and_checked_before_anything_starts() {
         let expected = "invalid value '20' for '--cpu-latency <TIME>'";
         assert!(told.contains(expected), "{told}");
     }
-    // Ports that are not there are not even looked for.
+    // Ports that do not exist are not opened.
     let output = place.run(&["router", "left", "right", "--cpu-latency", "2000s"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
@@ -148,7 +148,7 @@ fn a_setting_of_hosts_has_a_name_of_the_network_and_a_value() {
         assert!(told.contains(&format!("'{word}'")), "{told}");
         assert!(told.contains("such as net.ipv4.tcp_ecn=1"), "{told}");
     }
-    // Where no host is set, nothing would come of it.
+    // Without hosts in the plan, the setting would have no effect.
     for option in [
         &["--host-sysctl", "net.ipv4.tcp_ecn=1"][..],
         &["--thread-per-flow"],
@@ -156,7 +156,7 @@ fn a_setting_of_hosts_has_a_name_of_the_network_and_a_value() {
         let output = place.run(&[&["bench", "--only", "time"], option].concat());
         assert_eq!(output.status.code(), Some(1));
         let told = text(&output.stderr);
-        let expected = format!("{} is for the path section", option[0]);
+        let expected = format!("{} applies to the path section", option[0]);
         assert!(told.contains(&expected), "{told}");
     }
 }
@@ -258,7 +258,7 @@ fn a_folder_that_cannot_be_written_is_named() {
 
 #[test]
 fn a_full_disk_is_told_with_what_was_needed() {
-    // /dev/full takes a file's name and no byte of it.
+    // /dev/full accepts a file's name but no byte of content.
     let place = Place::new();
     place.write("s.toml", SCENARIO);
     assert!(place.run(&["run", "s.toml", "-o", "out"]).status.success());
@@ -284,7 +284,7 @@ fn a_picture_of_another_format_is_refused_before_anything_is_drawn() {
     assert!(!place.path("a.jpg").exists());
 }
 
-/// The model inside a page: JSON, raw deflate, base64.
+/// Returns the model inside a page: JSON, raw deflate, base64.
 fn embedded(page: &str) -> Value {
     let (_, rest) = page
         .split_once("<script id=\"model\" type=\"application/octet-stream\">")
@@ -333,7 +333,7 @@ fn a_trace_needs_a_queue_and_a_run_has_its_own() {
     assert!(place.run(&["run", "s.toml", "-o", "out"]).status.success());
     let trace = place.run(&["replay", "t.csv"]);
     assert!(
-        text(&trace.stderr).contains("--queue is needed"),
+        text(&trace.stderr).contains("--queue is required"),
         "{}",
         text(&trace.stderr)
     );
@@ -361,7 +361,7 @@ fn help_fits_a_terminal() {
             let help = text(&output.stdout);
             let is_wide = |line: &&str| line.chars().count() > 80;
             assert_eq!(help.lines().find(is_wide), None, "{command} {flag}");
-            assert!(!help.contains('\x1b'), "no colours where nobody looks");
+            assert!(!help.contains('\x1b'), "no colours without a terminal");
         }
     }
 }

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 /// A request to end early, shared by everything that should end together.
 ///
-/// Whoever does long work looks at it now and then: a live router, a simulation, a traffic source.
+/// Long-running code checks it from time to time: a live router, a simulation, a traffic source.
 /// Clones share the request.
 ///
 /// ```

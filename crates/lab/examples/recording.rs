@@ -1,7 +1,8 @@
-//! What it costs to record a simulation: every packet, flow and queue, against the bare run.
+//! Measures the cost of recording a simulation: every packet, flow and queue, compared with the
+//! bare run.
 //!
-//! Fails if a recorded run takes more than twice the time. Both are run in turn; the least time of
-//! each counts, as what else the machine does only ever adds.
+//! Fails if a recorded run takes more than twice the time. Both run in turn, and the least time of
+//! each counts, since other load on the machine only ever adds to it.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -33,7 +34,8 @@ fn cpu_time() -> Option<Duration> {
     Some(Duration::from_nanos(ns))
 }
 
-/// Milliseconds of the processor that `work` takes; of the clock where the system tells none.
+/// Returns the processor time of `work` in milliseconds; the elapsed time where the system does not
+/// report it.
 fn timed(work: impl FnOnce()) -> f64 {
     let (start, before) = (Instant::now(), cpu_time());
     work();

@@ -1,7 +1,8 @@
-//! The simulator beside real packets: the same variant on both backends, figure by figure.
+//! Compares the simulator with real packets: the same variant on both backends, figure by figure.
 //!
-//! A live figure is the median of the live runs, a simulated one that of the simulated runs. The bounds
-//! are how far the simulator may be from reality before one of them is to be looked into.
+//! A live figure is the median of the live runs, a simulated one that of the simulated runs. The
+//! bounds are the differences up to which the simulator is considered accurate; a larger one needs
+//! an investigation.
 
 use std::fmt::Write as _;
 
@@ -17,9 +18,9 @@ use sluice_scenario::metric::{PipeSummary, Summary, Unit};
 pub struct Agreement {
     /// The variant.
     pub variant: String,
-    /// How many live runs there are.
+    /// The number of live runs.
     pub live_runs: usize,
-    /// The figures that both have.
+    /// The figures of both backends.
     pub figures: Vec<Agreed>,
 }
 
@@ -28,18 +29,18 @@ pub struct Agreement {
 pub struct Agreed {
     /// Its name.
     pub metric: String,
-    /// What it is measured in.
+    /// Its unit.
     #[serde(serialize_with = "unit_name")]
     pub unit: Unit,
     /// Simulated.
     pub sim: f64,
     /// Live.
     pub live: f64,
-    /// How much larger the simulated one is, as a part of the live one; none if that is nothing.
+    /// The difference as a part of the live figure; `None` if that is zero.
     pub difference: Option<f64>,
-    /// How large the difference may be.
+    /// The bound on the difference.
     pub bound: f64,
-    /// Whether it is no larger.
+    /// Whether the difference is within the bound.
     pub is_within: bool,
 }
 
@@ -47,7 +48,7 @@ fn unit_name<S: Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Erro
     serializer.serialize_str(unit.name())
 }
 
-/// How far the simulator may be off.
+/// The bounds on the simulator's error.
 mod bound {
     pub const GOODPUT: f64 = 0.02;
     pub const MEDIAN: f64 = 0.15;
@@ -55,7 +56,7 @@ mod bound {
     pub const DROPS: f64 = 0.30;
 }
 
-/// Every variant of `results` that was both simulated and live.
+/// Compares every variant of `results` that was both simulated and live.
 pub fn agreements(results: &[VariantResult]) -> Vec<Agreement> {
     let of = |backend| results.iter().filter(move |r| r.backend == backend);
     let of_both = of(Backend::Sim).filter_map(|sim| {
@@ -104,7 +105,7 @@ fn agreed(sim: &[&Summary], live: &[&Summary]) -> Vec<Agreed> {
     let Some(first) = sim.first() else {
         return figures;
     };
-    // The directions that carry payload; what acknowledgements find in a queue is no figure.
+    // The directions that carry payload; the queueing of acknowledgements is not compared.
     for direction in &first.directions {
         let name = direction.direction.word();
         let pipe = move |s: &Summary, of: &dyn Fn(&PipeSummary) -> Option<u64>| {
@@ -124,7 +125,8 @@ fn agreed(sim: &[&Summary], live: &[&Summary]) -> Vec<Agreed> {
             bound::P95,
             Box::new(move |s| pipe(s, &|p| Some(p.sojourn?.p95_ns))),
         );
-        // Where packets of one size wait for whole others, percentiles leap from one such wait to the next.
+        // Where packets of one size wait for whole packets, percentiles jump from one such wait to
+        // the next.
         add(
             format!("{name}.sojourn.mean"),
             time,
@@ -167,7 +169,7 @@ fn agreed(sim: &[&Summary], live: &[&Summary]) -> Vec<Agreed> {
     figures
 }
 
-/// The figures of both backends side by side, in at most 80 columns.
+/// Formats the figures of both backends side by side, in at most 80 columns.
 pub fn text(agreements: &[Agreement]) -> String {
     let mut out = String::new();
     for agreement in agreements {
@@ -295,7 +297,7 @@ mod tests {
         assert_eq!(figure("up.sojourn.p50"), (23e6, 20e6, true));
         // 13 and 10 drops per minute: exactly the 30 %.
         assert_eq!(figure("up.drops per minute"), (13.0, 10.0, true));
-        // Nothing is the same as nothing.
+        // Zero equals zero.
         assert_eq!(figure("up.marks per minute"), (0.0, 0.0, true));
     }
 

@@ -1,8 +1,9 @@
-//! What differs between two sets of runs, and whether it is more than they vary by themselves.
+//! Compares two sets of runs: what differs, and whether the difference exceeds the runs' own
+//! variation.
 //!
-//! Variants are compared with their namesakes, figure by figure. With several runs on both sides the
-//! question is answered by Welch's t test ([`Spread::differs`](sluice_recording::metrics::Spread::differs)); with one, nothing is known about how much of a
-//! difference is chance, and that is said.
+//! Variants are compared with variants of the same name, figure by figure. With several runs on
+//! both sides, Welch's t test ([`Spread::differs`](sluice_recording::metrics::Spread::differs))
+//! decides. With a single run on one side, the variation is unknown, and the verdict says so.
 
 #[cfg(test)]
 mod tests;
@@ -19,14 +20,14 @@ use sluice_recording::runs::{Found, Place};
 use sluice_scenario::metric::Unit;
 use sluice_scenario::{Backend, Flow};
 
-/// Two sets of runs, held against each other.
+/// Two compared sets of runs.
 #[derive(Debug, Serialize)]
 pub struct Comparison {
-    /// Variants that are in both.
+    /// Variants in both sets.
     pub pairs: Vec<Pair>,
-    /// Variants that are in the first set only.
+    /// Variants in the first set only.
     pub only_first: Vec<String>,
-    /// Variants that are in the second set only.
+    /// Variants in the second set only.
     pub only_second: Vec<String>,
 }
 
@@ -35,56 +36,56 @@ pub struct Comparison {
 pub struct Pair {
     /// Scenario, variant and backend; both names where they differ.
     pub name: String,
-    /// How many runs there are of it in each set.
+    /// The number of its runs in each set.
     pub runs: [usize; 2],
-    /// Whether a run of it ended early.
+    /// Whether one of its runs ended early.
     pub is_partial: bool,
-    /// What was run differently: lines of the scenario that one has and the other has not, but
-    /// for expectations.
+    /// The differences in what was run: lines of the scenario that only one side has, except
+    /// expectations.
     pub differences: Vec<Line>,
-    /// Expectations that both have, and only one meets.
+    /// Expectations that both sides have and only one meets.
     pub expectations: Vec<Turned>,
     /// All figures.
     pub figures: Vec<Compared>,
 }
 
-/// A line of a scenario that only one of two has.
+/// A line of a scenario that only one side has.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
-    /// Whether the first has it, and not the second.
+    /// Whether it is the first side.
     pub is_first: bool,
     /// The line.
     pub text: String,
 }
 
-/// An expectation that one of both meets and the other does not.
+/// An expectation that only one side meets.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Turned {
     /// The figure.
     pub metric: String,
     /// The bounds in words.
     pub bounds: String,
-    /// Whether it is the second that meets it.
+    /// Whether it is the second side that meets it.
     pub is_met: bool,
 }
 
-/// A figure of both.
+/// A figure of both sides.
 #[derive(Debug, Serialize)]
 pub struct Compared {
     /// Its name.
     pub metric: String,
-    /// What it is measured in.
+    /// Its unit.
     #[serde(serialize_with = "unit_name")]
     pub unit: Unit,
-    /// Of the first; none if it was not measured there.
+    /// The first side's values; `None` if it was not measured there.
     pub first: Option<Repeated>,
-    /// Of the second.
+    /// The second side's values.
     pub second: Option<Repeated>,
-    /// How much larger the second median is, as a part of the first.
+    /// The difference of the medians, as a part of the first.
     pub change: Option<f64>,
-    /// What to make of it.
+    /// The verdict on the difference.
     pub verdict: Verdict,
-    /// Whether it is of one of several flows that are alike, whose figures together are there too.
+    /// Whether it belongs to one of several flows of a group, which has figures of its own.
     #[serde(skip)]
     pub is_of_member: bool,
 }
@@ -93,22 +94,22 @@ fn unit_name<S: Serializer>(unit: &Unit, serializer: S) -> Result<S::Ok, S::Erro
     serializer.serialize_str(unit.name())
 }
 
-/// What to make of two figures.
+/// The verdict on two figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// They are the same, or as good as.
+    /// They are the same, within the tolerance.
     Same,
-    /// They differ by no more than the runs do by themselves.
+    /// They differ by no more than the runs' own variation.
     WithinSpread,
-    /// They differ by more than the runs do by themselves.
+    /// They differ by more than the runs' own variation.
     BeyondSpread,
-    /// They differ, and how much the runs do by themselves is not known: one side has one run.
+    /// They differ, and the runs' own variation is unknown: one side has only one run.
     Differs,
 }
 
 impl Verdict {
-    /// Whether something has changed, as far as that can be told.
+    /// Returns whether the figure may have changed.
     pub const fn is_change(self) -> bool {
         matches!(self, Verdict::BeyondSpread | Verdict::Differs)
     }
@@ -123,7 +124,8 @@ impl Verdict {
     }
 }
 
-/// Holds `first` against `second`. Medians that differ by no more than the part `tolerance` are the same.
+/// Compares `first` with `second`. Medians that differ by no more than the part `tolerance` are the
+/// same.
 pub fn compare(first: &[Place], second: &[Place], tolerance: f64) -> Comparison {
     let has_places = first.len() > 1 || second.len() > 1;
     let first: Vec<&Found> = first.iter().flat_map(|place| &place.results).collect();
@@ -133,7 +135,7 @@ pub fn compare(first: &[Place], second: &[Place], tolerance: f64) -> Comparison 
         only_first: Vec::new(),
         only_second: Vec::new(),
     };
-    // Two single variants are compared whatever they are called.
+    // Two single variants are compared whatever their names.
     if let ([a], [b]) = (&first[..], &second[..]) {
         comparison.pairs.push(pair(a, b, has_places, tolerance));
         return comparison;
@@ -212,7 +214,7 @@ fn pair(a: &Found, b: &Found, has_places: bool, tolerance: f64) -> Pair {
     }
 }
 
-/// What the figures of flows begin with of which there are several alike: `bulk-1.`.
+/// Returns the beginnings of the names of flows in a group of several: `bulk-1.`.
 fn members(found: &Found) -> Vec<String> {
     let flows = &found.recording.run().scenario.flows;
     let of = |flow: &Flow| -> Vec<String> {
@@ -223,7 +225,7 @@ fn members(found: &Found) -> Vec<String> {
     flows.iter().flat_map(of).collect()
 }
 
-/// The expectations of both that only one meets.
+/// Returns the expectations of both sides that only one meets.
 fn turned(a: &Found, b: &Found) -> Vec<Turned> {
     let turn = |first: &Outcome| {
         let is_same = |second: &&Outcome| {
@@ -263,7 +265,7 @@ fn compared(
             };
             (change, verdict)
         }
-        // Drops for a reason that the other never had, or a figure of another program.
+        // Drops for a reason that the other side never had, or a figure of another program.
         _ => (None, Verdict::Differs),
     };
     Compared {
@@ -277,8 +279,8 @@ fn compared(
     }
 }
 
-/// The settings of a scenario, each with the place where it stands: `flow.bulk.cc = "cubic"`. What is
-/// expected is none.
+/// Returns the settings of a scenario, each with its path: `flow.bulk.cc = "cubic"`. Expectations
+/// are left out.
 fn settings(scenario_toml: &str) -> Vec<String> {
     let mut settings = Vec::new();
     let (mut place, mut hops) = (String::new(), 1);
@@ -291,13 +293,13 @@ fn settings(scenario_toml: &str) -> Vec<String> {
                 place = format!("hop.{hops}.");
             }
             "[[flow]]" => {
-                // Its name is among the first lines.
+                // The name is in one of the lines that follow.
                 let named = lines.clone().find_map(|line| line.strip_prefix("name = "));
                 place = format!("flow.{}.", named.unwrap_or_default().trim_matches('"'));
             }
             _ if line.starts_with('[') => {
                 let table = line.trim_matches(['[', ']']);
-                // Directions of a hop stand behind it.
+                // The tables of a hop's directions follow its own.
                 place = match table.strip_prefix("hop.") {
                     Some(direction) => format!("hop.{hops}.{direction}."),
                     None => format!("{table}."),
@@ -310,7 +312,7 @@ fn settings(scenario_toml: &str) -> Vec<String> {
     settings
 }
 
-/// Settings of the scenarios that only one has, and programs and kernels if they differ.
+/// Returns the settings that only one side has, and programs and kernels if they differ.
 fn differences(a: &Found, b: &Found) -> Vec<Line> {
     let lines = |found: &Found| -> Vec<String> {
         let run = found.recording.run();
@@ -340,7 +342,7 @@ fn differences(a: &Found, b: &Found) -> Vec<Line> {
 }
 
 impl Comparison {
-    /// Whether a figure has changed, or a variant is missing on one side.
+    /// Returns whether a figure has changed, or a variant is missing on one side.
     pub fn has_changes(&self) -> bool {
         let is_changed = |pair: &Pair| pair.figures.iter().any(|f| f.verdict.is_change());
         !self.only_first.is_empty()
@@ -348,15 +350,16 @@ impl Comparison {
             || self.pairs.iter().any(is_changed)
     }
 
-    /// As JSON.
+    /// Formats the comparison as JSON.
     ///
     /// # Panics
-    /// Never: there are only numbers and words in it.
+    /// Never: it contains only numbers and words.
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a comparison has only words for keys") + "\n"
     }
 
-    /// As text of at most 80 columns: what has changed, or with `is_all` every figure.
+    /// Formats the comparison as text of at most 80 columns: the changed figures, or with `is_all`
+    /// every figure.
     pub fn text(&self, is_all: bool) -> String {
         let mut out = String::new();
         for pair in &self.pairs {
@@ -438,7 +441,7 @@ fn write_pair(out: &mut String, pair: &Pair, is_all: bool) {
     };
 }
 
-/// What of a text has room in a line.
+/// The length to which a text is cut in a line.
 fn cut(text: &str, room: usize) -> String {
     match text.char_indices().nth(room) {
         Some(_) => text.chars().take(room - 1).chain(['\u{2026}']).collect(),
@@ -446,5 +449,5 @@ fn cut(text: &str, room: usize) -> String {
     }
 }
 
-/// A line of a scenario is cut there.
+/// The length to which a line of a scenario is cut.
 const MOST_TEXT: usize = 76;

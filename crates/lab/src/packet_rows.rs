@@ -1,24 +1,24 @@
-//! From the events of queues to the rows of `packets.parquet`, for both backends.
+//! Converts the events of queues into the rows of `packets.parquet`, for both backends.
 //!
-//! A [`Tracer`] takes it that every packet that it hears of has arrived before. Links make copies,
-//! and rules put some packets into a queue, some into several, and others into none: what is kept
-//! here tells which packets have a row.
+//! A [`Tracer`] assumes that every packet that it is notified of has arrived before. Links make
+//! copies, and rules put some packets into a queue, some into several, and others into none. So
+//! this module keeps track of the packets that have a row.
 
 use sluice_core::record::{PacketRecord, Tracer};
 use sluice_core::{DropReason, Event, Packet, Sink, Time};
 
 use sluice_scenario::Direction;
 
-/// What keeps rows, and hears what becomes of packets.
+/// A keeper of rows, which is notified of the fate of packets.
 pub(crate) trait Rows {
-    /// A queue told an event.
+    /// A queue reported an event.
     fn on_event(&mut self, now: Time, event: &Event<'_>);
 
     /// A queue, a link or a rule dropped a packet.
     fn on_discard(&mut self, now: Time, packet: &Packet, reason: DropReason);
 }
 
-/// Lets rows hear what an algorithm tells, and passes on to the host what is for the host.
+/// Records the rows of an algorithm's events, and passes the events of the host on.
 pub(crate) struct Witness<'a, R> {
     pub rows: &'a mut R,
     pub sink: &'a mut dyn Sink,
@@ -60,7 +60,7 @@ impl<R: Rows> Sink for Witness<'_, R> {
 pub(crate) struct LinkRows(pub PacketRows);
 
 impl LinkRows {
-    /// A packet of which was told may have no row yet: a copy that the link has made.
+    /// A packet in an event may have no row yet: the link has just copied it.
     fn find_copy(&mut self, now: Time, packet: &Packet) {
         if !self.0.has_row(packet) {
             let mut row = copy(packet);
@@ -103,7 +103,7 @@ pub(crate) struct PacketRows {
 }
 
 impl PacketRows {
-    /// A packet arrives.
+    /// Adds a packet that arrives.
     pub fn arrive(&mut self, packet: &Packet, flow: u32) {
         let slot = packet.slot as usize;
         if self.is_open.len() <= slot {
@@ -113,13 +113,13 @@ impl PacketRows {
         self.tracer.arrive_as(packet, flow);
     }
 
-    /// Whether a row waits for what becomes of `packet`.
+    /// Returns whether the row of `packet` is not settled.
     pub fn has_row(&self, packet: &Packet) -> bool {
         let is_open = self.is_open.get(packet.slot as usize);
         is_open.copied().unwrap_or(false)
     }
 
-    /// The queue told an event.
+    /// Records an event of the queue.
     pub fn on_event(&mut self, now: Time, event: &Event<'_>) {
         let is_meant = match event {
             Event::Dequeue { packet } => self.settles(packet),
@@ -131,7 +131,7 @@ impl PacketRows {
         }
     }
 
-    /// The queue dropped a packet.
+    /// Records a drop by the queue.
     pub fn discard(&mut self, now: Time, packet: &Packet, reason: DropReason) {
         if self.settles(packet) {
             self.tracer.discard(now, packet, reason);
@@ -143,7 +143,7 @@ impl PacketRows {
         self.tracer.take_settled()
     }
 
-    /// All rows, also those of packets that are still queued.
+    /// Returns all rows, including those of packets that are still queued.
     pub fn into_rows(self) -> impl Iterator<Item = PacketRecord> {
         self.tracer.into_rows()
     }
@@ -154,43 +154,43 @@ impl PacketRows {
     }
 }
 
-/// The rows of a router with rules. A packet that no rule puts into a queue has none; one that comes
-/// out of a pipe and goes into the next has one for each.
+/// The rows of a router with rules. A packet that no rule puts into a queue has no row; a packet
+/// that leaves a pipe and enters the next has one for each.
 #[derive(Default)]
 pub(crate) struct RuleRows {
     up: PacketRows,
     down: PacketRows,
-    /// The packet that is meeting the rules, and which way it goes.
+    /// The packet that the rules are processing, and its direction.
     arrived: Option<(Packet, u32, Direction)>,
     /// Flow and direction of the packet in a slot.
     of_slot: Vec<Option<(u32, Direction)>>,
 }
 
 impl RuleRows {
-    /// A packet arrives.
+    /// Adds a packet that arrives.
     pub fn arrive(&mut self, packet: &Packet, flow: u32, direction: Direction) {
         self.arrived = Some((copy(packet), flow, direction));
     }
 
-    /// A queue told an event.
+    /// Records an event of a queue.
     pub fn on_event(&mut self, now: Time, event: &Event<'_>) {
         match event {
             Event::Enqueue { packet } | Event::Mark { packet } => self.find_row(now, packet),
             Event::Dequeue { .. } | Event::State { .. } => {}
         }
-        // Only the direction that has a row of the packet takes it.
+        // Only the direction that has a row of the packet records it.
         self.up.on_event(now, event);
         self.down.on_event(now, event);
     }
 
-    /// A queue or a rule dropped a packet.
+    /// Records a drop by a queue or a rule.
     pub fn discard(&mut self, now: Time, packet: &Packet, reason: DropReason) {
         self.find_row(now, packet);
         self.up.discard(now, packet, reason);
         self.down.discard(now, packet, reason);
     }
 
-    /// The rows of a direction.
+    /// Returns the rows of a direction.
     pub fn rows_mut(&mut self, direction: Direction) -> &mut PacketRows {
         match direction {
             Direction::Up => &mut self.up,
@@ -210,7 +210,7 @@ impl RuleRows {
         let (row, flow, direction) = match self.arrived.take_if(is_it) {
             Some(arrived) => arrived,
             None => {
-                // It has come out of one pipe, and arrives at the next one now.
+                // The packet has left one pipe and arrives at the next one now.
                 let Some((flow, direction)) = self.of_slot[slot] else {
                     return;
                 };
@@ -224,7 +224,7 @@ impl RuleRows {
     }
 }
 
-/// What a row needs of a packet.
+/// The fields of a packet that a row needs.
 pub(crate) fn copy(packet: &Packet) -> Packet {
     let mut row = Packet::new(packet.slot, packet.len);
     row.arrival = packet.arrival;

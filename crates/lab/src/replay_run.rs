@@ -1,9 +1,9 @@
-//! A live run once more, in virtual time: the arrivals that it recorded, fed to the same queues with
-//! the same randomness, get the same verdicts, packet for packet and nanosecond for nanosecond.
+//! Replays a live run in virtual time: the recorded arrivals pass the same queues with the same
+//! random numbers and get the same verdicts, packet for packet and nanosecond for nanosecond.
 //!
-//! A pipe lives in the instants at which something is due, not in those at which a live router gets
-//! round to it; so what the router's own delays could change is nothing but when packets are sent.
-//! A verdict that differs means that the emulation is not what it claims to be.
+//! A pipe acts at the instants at which something is due, not when a live router gets to run. The
+//! router's own delays can therefore change only the instants at which packets are sent. A
+//! different verdict is a bug of the emulation.
 
 #[cfg(test)]
 mod tests;
@@ -23,22 +23,22 @@ use sluice_scenario::{Backend, Direction, Pipe, PipeId};
 /// Why a run cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayRunError {
-    /// A router with rules, whose arrivals are not kept.
+    /// The run has a router with rules, whose arrivals are not recorded.
     #[error("`{dir}` has a router with rules; a replay needs links")]
     Rules {
         /// The folder.
         dir: String,
     },
-    /// A queue that looks into packets, whose headers are not kept.
+    /// A queue of the run inspects packets, whose headers are not recorded.
     #[error("`{dir}` has a queue with `ack_filter`, which needs headers; a replay has none")]
     AckFilter {
         /// The folder.
         dir: String,
     },
-    /// It was simulated, so there is nothing to hold against.
+    /// The run was simulated, so that there is nothing to compare.
     #[error("`{dir}` was simulated; replay a live run, or run the scenario again")]
     Simulated {
-        /// Its folder.
+        /// The folder.
         dir: String,
     },
     /// A table cannot be read.
@@ -46,32 +46,32 @@ pub enum ReplayRunError {
     Read(#[from] ReadError),
 }
 
-/// How a replay came out.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunReplay {
-    /// Every pipe of both directions.
+    /// The pipes of both directions.
     pub pipes: Vec<PipeReplay>,
 }
 
 /// One direction of a link.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PipeReplay {
-    /// Which.
+    /// The pipe.
     #[serde(serialize_with = "word")]
     pub pipe: PipeId,
-    /// Packets that arrived.
+    /// The packets that arrived.
     pub packets: u64,
-    /// Of those, how many left unchanged.
+    /// The packets that left unchanged.
     pub sent: u64,
-    /// How many left with a mark.
+    /// The packets that left with a mark.
     pub marked: u64,
-    /// How many were dropped.
+    /// The packets that were dropped.
     pub dropped: u64,
-    /// How many were still there at the end.
+    /// The packets that were still queued at the end.
     pub queued: u64,
-    /// How many had another verdict, reason or instant than in the recording.
+    /// The packets with another verdict, reason or instant than in the recording.
     pub differing: u64,
-    /// The first of those.
+    /// The first of these.
     pub first_difference: Option<Difference>,
 }
 
@@ -79,27 +79,27 @@ fn word<S: serde::Serializer>(pipe: &PipeId, serializer: S) -> Result<S::Ok, S::
     serializer.serialize_str(pipe.word())
 }
 
-/// A packet to which something else happened than before.
+/// A packet with different fates in run and replay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Its number in the order of arrival.
     pub seq: u64,
-    /// What happened in the run; none if there was no such packet.
+    /// Its fate in the run; `None` if there was no such packet.
     pub recorded: Option<What>,
-    /// What happened in the replay; none if there was no such packet.
+    /// Its fate in the replay; `None` if there was no such packet.
     pub replayed: Option<What>,
 }
 
-/// What happened to a packet, and when.
+/// The fate of a packet, and when it was decided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct What {
-    /// When it arrived.
+    /// The time of arrival.
     pub time_ns: u64,
     /// `sent`, `marked`, `dropped` or `queued`.
     pub verdict: &'static str,
-    /// Why it was dropped.
+    /// The reason of a drop.
     pub reason: &'static str,
-    /// When.
+    /// The time of the decision.
     pub at_ns: u64,
 }
 
@@ -114,7 +114,7 @@ impl What {
     }
 }
 
-/// Replays `recording`, which must be that of a live run.
+/// Replays `recording`, which must be of a live run.
 ///
 /// # Errors
 /// [`ReplayRunError`].
@@ -155,7 +155,7 @@ pub fn replay_run(recording: &Recording) -> Result<RunReplay, ReplayRunError> {
     Ok(RunReplay { pipes })
 }
 
-/// One direction under way.
+/// One direction of the replay.
 struct Replay<'a> {
     recording: &'a Recording,
     direction: Direction,
@@ -165,7 +165,7 @@ struct Replay<'a> {
     sides: Vec<Side>,
 }
 
-/// What the recording says of a pipe, and how the replay compares so far.
+/// The recorded rows of a pipe, and the comparison so far.
 struct Side {
     recorded: Rows<PacketRow>,
     result: PipeReplay,
@@ -181,12 +181,12 @@ impl Replay<'_> {
             }
             self.admit(&arrival);
             arrived = arrived.wrapping_add(1);
-            // Often enough that rows do not gather.
+            // Often enough that few rows accumulate.
             if arrived.is_multiple_of(1024) {
                 self.compare_settled()?;
             }
         }
-        // What the recording still tells of; what is queued then was queued there too.
+        // The end of the recording: packets queued then were queued there too.
         let latest = self.latest()?;
         self.drain(latest);
         self.compare_settled()?;
@@ -219,7 +219,8 @@ impl Replay<'_> {
         let way = arrival.way as u8;
         let mut cx = Cx::new(arrival.time, &mut self.rng, &mut self.host);
         self.chain.admit(packet, &way, &mut cx);
-        // Whatever is due at this instant is worked off before the next arrival, also of the same.
+        // Everything due at this instant is processed before the next arrival, even one at the same
+        // instant.
         self.drain(arrival.time);
     }
 
@@ -243,7 +244,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// The last instant of which the recording tells in this direction.
+    /// Returns the last recorded instant of this direction.
     fn latest(&self) -> Result<Time, ReadError> {
         let mut latest = Time::ZERO;
         for row in self.recording.packets()? {
@@ -257,7 +258,7 @@ impl Replay<'_> {
 }
 
 impl Side {
-    /// That of `pipe`, which is opened when it is first asked for.
+    /// Returns the comparison of `pipe`, which is opened at the first call.
     fn of<'s>(
         sides: &'s mut Vec<Side>,
         recording: &Recording,
@@ -286,7 +287,7 @@ impl Side {
         Ok(&mut sides[place])
     }
 
-    /// The next packet of the pipe in the recording.
+    /// Returns the next packet of the pipe in the recording.
     fn next(&mut self) -> Result<Option<PacketRecord>, ReadError> {
         let pipe = self.result.pipe;
         for row in &mut self.recorded {
@@ -315,7 +316,7 @@ impl Side {
         Ok(())
     }
 
-    /// Whatever the recording still has was not in the replay.
+    /// Counts the recorded packets that the replay did not have.
     fn finish(&mut self) -> Result<(), ReadError> {
         while let Some(recorded) = self.next()? {
             self.result.differ(recorded.seq, Some(&recorded), None);
@@ -340,7 +341,7 @@ impl PipeReplay {
     }
 }
 
-/// Keeps slots instead of bytes.
+/// Stores slots without bytes.
 #[derive(Default)]
 struct Host {
     free: Vec<u32>,
@@ -367,15 +368,15 @@ impl Sink for Host {
 }
 
 impl RunReplay {
-    /// Whether everything happened as it did in the run.
+    /// Returns whether every packet had the same fate as in the run.
     pub fn is_same(&self) -> bool {
         self.pipes.iter().all(|pipe| pipe.differing == 0)
     }
 
-    /// As JSON.
+    /// Formats the result as JSON.
     ///
     /// # Panics
-    /// Never: there are only numbers and words in it.
+    /// Never: it contains only numbers and words.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("a replay has only words for keys") + "\n"
     }

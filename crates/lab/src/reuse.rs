@@ -1,8 +1,8 @@
-//! Earlier runs that need not be carried out again.
+//! Reuse of earlier runs.
 //!
-//! A run is the same as an earlier one if the scenario with everything set is, its seed among it, and
-//! the backend, and the program to the bit; a live one moreover on the same machine with the same
-//! kernel. Its tables must be the ones that were written: a damaged recording is made anew.
+//! A run is the same as an earlier one if the resolved scenario, including the seed, the backend
+//! and the program's binary are the same. A live run also needs the same machine and kernel. Its
+//! tables must be unchanged: a damaged recording is made again.
 
 use std::path::Path;
 
@@ -10,36 +10,36 @@ use crate::run::Finished;
 use sluice_recording::{Environment, ReadError, Recording, Status};
 use sluice_scenario::{Backend, Variant};
 
-/// Why an earlier run does not do.
+/// Why an earlier run cannot be reused.
 #[derive(Debug, thiserror::Error)]
 pub enum Stale {
-    /// There is none.
+    /// There is no earlier run.
     #[error("there is no earlier run")]
     None,
-    /// It did not run to its end.
+    /// The earlier run did not end normally.
     #[error("the earlier run is not complete")]
     Incomplete,
     /// Another backend carried it out.
     #[error("the earlier run was {}", .0.word())]
     Backend(Backend),
-    /// The scenario or its seed is another.
+    /// The scenario or its seed differs.
     #[error("the scenario has changed")]
     Scenario,
-    /// It was made by another program.
+    /// Another program made it.
     #[error("the program has changed")]
     Program,
-    /// It was made elsewhere, which matters to a live run.
+    /// It was made on another machine or kernel, which matters to a live run.
     #[error("the machine or its kernel has changed")]
     Machine,
-    /// It cannot be read.
+    /// The recording cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
 
-/// The run of `variant` on `backend` that the folder `dir` holds.
+/// Returns the run of `variant` on `backend` in the folder `dir`.
 ///
 /// # Errors
-/// Why it must be carried out anew.
+/// Why the run must be made again.
 pub fn earlier(variant: &Variant, backend: Backend, dir: &Path) -> Result<Finished, Stale> {
     if !dir.join("run.json").is_file() {
         return Err(Stale::None);
@@ -54,7 +54,7 @@ pub fn earlier(variant: &Variant, backend: Backend, dir: &Path) -> Result<Finish
     if then.backend != backend {
         return Err(Stale::Backend(then.backend));
     }
-    // Without a checksum nobody knows which program it was.
+    // Without a checksum the program is unknown.
     if then.program_sha256.is_none() || then.program_sha256 != here.program_sha256 {
         return Err(Stale::Program);
     }

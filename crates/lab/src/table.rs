@@ -12,7 +12,7 @@ use sluice_recording::figures::median;
 use sluice_recording::results::VariantResult;
 use sluice_scenario::metric::{Accuracy, FlowSummary, Percentiles, PipeSummary, Summary};
 
-/// The results as JSON.
+/// Formats the results as JSON.
 ///
 /// # Panics
 /// Never: figures are numbers and names.
@@ -20,9 +20,10 @@ pub fn json(results: &[VariantResult]) -> String {
     serde_json::to_string_pretty(results).expect("results have only words for keys") + "\n"
 }
 
-/// The results as text of at most 80 columns: a line per variant, the single flows where there are
-/// several with a payload, the accuracy of a live run, and the expectations that were not met. Of
-/// several runs of a variant the medians, and the smallest and the largest figure below.
+/// Formats the results as text of at most 80 columns: a line per variant, the single flows if
+/// several have a payload, the accuracy of a live run, and the expectations that were not met.
+/// Several runs of a variant are shown by their medians, with the smallest and the largest figure
+/// below.
 pub fn text(results: &[VariantResult]) -> String {
     let rows: Vec<Row<'_>> = rows(results);
     let mut out = variants(&rows);
@@ -45,13 +46,13 @@ pub fn text(results: &[VariantResult]) -> String {
     out
 }
 
-/// A variant and its runs, of which there is at least one.
+/// A variant and its runs, at least one.
 struct Row<'a> {
     name: String,
     runs: Vec<&'a Summary>,
 }
 
-/// Variants bear their backend where there are several.
+/// With several backends, the names of variants include theirs.
 fn rows(results: &[VariantResult]) -> Vec<Row<'_>> {
     let is_mixed = results.iter().any(|r| r.backend != results[0].backend);
     let name = |result: &VariantResult| match is_mixed {
@@ -78,10 +79,10 @@ struct Column<T> {
     show: fn(f64) -> String,
 }
 
-/// What a line shows of several runs.
+/// The statistic that a line shows of several runs.
 type Pick = fn(&[f64]) -> Option<f64>;
 
-/// A line: the words that it begins with, and the runs that it shows.
+/// A line: its first words, and the runs that it shows.
 struct Line<'a, T> {
     words: Vec<&'a str>,
     runs: Vec<&'a T>,
@@ -112,7 +113,7 @@ fn write_table<T>(heads: &[(&str, usize)], lines: &[Line<'_, T>], columns: &[Col
         let mut text = String::new();
         for (i, (word, (_, width))) in line.words.iter().zip(heads).enumerate() {
             if i == 0 && word.width() >= *width {
-                // A long name takes a line of its own, and the rest comes below.
+                // A long name takes a line of its own, and the rest follows below.
                 out.push_str(fit(word, WIDTH + 1).trim_end());
                 out.push('\n');
                 text.push_str(&fit("", *width));
@@ -300,12 +301,12 @@ fn accuracy(rows: &[Row<'_>]) -> String {
 
 const NONE: &str = "-";
 
-/// The first flow of probes.
+/// Returns the first flow of probes.
 fn ping(summary: &Summary) -> Option<Percentiles> {
     summary.flows.iter().find_map(|flow| flow.rtt)
 }
 
-/// The direction that is used most: the one under test.
+/// Returns the direction with the highest utilisation: the one under test.
 fn busiest(summary: &Summary) -> Option<&PipeSummary> {
     summary.pipes.iter().max_by(|a, b| {
         let key = |pipe: &PipeSummary| pipe.utilisation.unwrap_or(pipe.packets as f64);
@@ -333,7 +334,7 @@ fn ms(ns: f64) -> String {
     digits(ns / 1e6)
 }
 
-/// Three digits or more, in at most six characters.
+/// Formats at least three digits in at most six characters.
 fn digits(x: f64) -> String {
     match x.abs() {
         a if a < 9.995 => format!("{x:.2}"),
@@ -343,7 +344,7 @@ fn digits(x: f64) -> String {
     }
 }
 
-/// A number of things in at most five characters; a median may be a half.
+/// Formats a count in at most five characters; a median may be fractional.
 fn count(n: f64) -> String {
     match n.round() as u64 {
         _ if n.fract() != 0.0 && n < 1000.0 => format!("{n:.1}"),
@@ -354,7 +355,7 @@ fn count(n: f64) -> String {
     }
 }
 
-/// Fills `word` up to `width` columns, or cuts it, leaving one column free.
+/// Pads `word` to `width` columns, or cuts it, leaving one column free.
 fn fit(word: &str, width: usize) -> String {
     let of = |c: char| c.width().unwrap_or(0);
     let whole = word.width();

@@ -1,9 +1,9 @@
-//! Every scenario simulated with its own seed: its figures are those that are kept in
+//! Simulates every scenario with its own seed and compares the figures with those in
 //! `scenarios/golden`.
 //!
 //! A simulation gives the same figures on every machine, so any change of them is the change of an
-//! algorithm, of TCP, or of how something is measured. It may be right; then `make golden` writes the
-//! tables anew, and the changelog says why, in a line with the digest of all tables.
+//! algorithm, of TCP, or of a measurement. If the change is intended, `make golden` rewrites the
+//! tables, and the changelog gives the reason in a line with the digest of all tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -46,7 +46,7 @@ fn figures_are_those_that_the_changelog_knows() {
     }
     assert!(
         changed.is_empty(),
-        "{}\nif this is as it should be: `make golden`, and say why in CHANGELOG.md",
+        "{}\nif this change is intended: `make golden`, and give the reason in CHANGELOG.md",
         changed.join("\n")
     );
     let digest = digest(&tables);
@@ -59,7 +59,7 @@ fn figures_are_those_that_the_changelog_knows() {
     assert!(is_update || is_known, "{ask}");
 }
 
-/// The table of every scenario, by the name of its golden file.
+/// Returns the table of every scenario, by the name of its golden file.
 fn simulate() -> BTreeMap<String, String> {
     let folder = tempfile::tempdir().expect("a folder");
     let scenarios = root().join("scenarios");
@@ -74,7 +74,7 @@ fn simulate() -> BTreeMap<String, String> {
     let mut tables = BTreeMap::new();
     let names: Vec<String> = suite.experiments.iter().map(|e| e.name.clone()).collect();
     suite.check();
-    // What cannot be simulated is kept as such: it may be one day.
+    // A scenario that cannot be simulated is recorded as such.
     let possible: BTreeSet<&str> = suite.experiments.iter().map(|e| e.name.as_str()).collect();
     for name in names
         .iter()
@@ -104,8 +104,8 @@ fn simulate() -> BTreeMap<String, String> {
     tables
 }
 
-/// The table that `sluice run` prints, and a digest of every figure in nine digits: more would tell
-/// one library of logarithms from another.
+/// Returns the table that `sluice run` prints, and a digest of every figure in nine digits: with
+/// more, different libraries of logarithms would give different digests.
 fn text(results: &[VariantResult]) -> String {
     let mut text = table::text(results);
     text.push_str("\nall figures\n");
@@ -135,7 +135,7 @@ fn hex(digest: &[u8]) -> String {
         .collect()
 }
 
-/// The golden files, by their path below `folder`.
+/// Returns the golden files, by their path below `folder`.
 fn files(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -154,7 +154,7 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// The lines that differ.
+/// Returns the lines that differ.
 fn difference(name: &str, old: Option<&String>, new: Option<&String>) -> String {
     let lines = |text: Option<&String>| -> Vec<String> {
         text.map_or_else(Vec::new, |text| text.lines().map(str::to_owned).collect())

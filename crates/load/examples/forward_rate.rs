@@ -194,7 +194,7 @@ fn forward_by_kernel(topology: &Topology) {
         links.add_neighbour(port, address, mac(number)).unwrap();
         let setting = format!("net.ipv4.conf.{port}.rp_filter");
         topology.router.set_sysctl(&setting, "0").unwrap();
-        // The hosts are told nothing about the shorter way that they have anyway.
+        // Without redirects to the shorter path that the hosts have anyway.
         let setting = format!("net.ipv4.conf.{port}.send_redirects");
         topology.router.set_sysctl(&setting, "0").unwrap();
     }

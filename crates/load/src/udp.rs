@@ -35,7 +35,7 @@ pub struct UdpFlow {
     pub payload: usize,
     /// When packets leave.
     pub spacing: Spacing,
-    /// Packets with an instant, a size and an ECN field of their own, in the place of `rate`,
+    /// Packets with an instant, a size and an ECN field of their own, instead of `rate`,
     /// `payload`, `spacing` and `ecn`.
     pub listed: Option<Arc<[ListedPacket]>>,
     /// Where the randomness of `spacing` comes from.

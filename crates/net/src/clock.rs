@@ -159,7 +159,7 @@ impl Stamps {
     pub fn monotonic_ns(&self, real_ns: u64) -> u64 {
         let present = self.present.instant(real_ns);
         let past = self.past.and_then(|past| past.instant(real_ns));
-        // The two are of different steps, or the stamp is no stamp: now, for want of anything better.
+        // The two are of different steps, or the stamp is invalid: the present is the best estimate.
         present.max(past).unwrap_or(self.present.until_ns)
     }
 }

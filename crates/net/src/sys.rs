@@ -176,8 +176,8 @@ pub(crate) fn set_option<T: Plain>(
 /// Sets an option of a socket whose value holds addresses.
 ///
 /// # Safety
-/// What the kernel does with the memory at these addresses, now and later, must be allowed for whoever calls; `T` has no
-/// padding.
+/// The caller must be allowed to do what the kernel does with the memory at these addresses, now and
+/// later; `T` has no padding.
 pub(crate) unsafe fn set_option_with_addresses<T: Copy>(
     socket: &impl AsFd,
     level: libc::c_int,

@@ -1,7 +1,7 @@
 //! The Python module `sluice._sluice`: the registry and its queues as classes.
 //!
-//! The Python side (`python/sluice`) re-exports these with type stubs; errors become
-//! `ValueError` with the same sentence as on the command line.
+//! The Python side (`python/sluice`) re-exports these with type stubs. Errors become `ValueError`
+//! with the same sentence as on the command line.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyList};
 use sluice_core::registry::{self, Spec};
 use sluice_core::{Cx, Discipline, DropReason, Ecn, Packet, Rng, Sink, Time};
 
-/// Every algorithm with its parameters, as a list of dictionaries.
+/// Return every algorithm with its parameters, as a list of dictionaries.
 #[pyfunction]
 fn algorithms(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     let all = PyList::empty(py);
@@ -79,7 +79,7 @@ impl Queue {
         })
     }
 
-    /// A packet arrives; returns its number.
+    /// Enqueue a packet and return its number.
     #[pyo3(signature = (time_ns, size_bytes, flow = 0, ecn = 0))]
     fn enqueue(&mut self, time_ns: u64, size_bytes: u32, flow: u32, ecn: u8) -> PyResult<u32> {
         if ecn > 3 {
@@ -101,7 +101,7 @@ impl Queue {
         Ok(self.next_slot - 1)
     }
 
-    /// The next packet at `time_ns` as `(number, sojourn_ns, ecn)`, or `None`.
+    /// Return the next packet at `time_ns` as `(number, sojourn_ns, ecn)`, or `None`.
     fn dequeue(&mut self, time_ns: u64) -> PyResult<Option<(u32, u64, u8)>> {
         self.advance(time_ns)?;
         let mut cx = Cx::new(self.now, &mut self.rng, &mut self.dropped);
@@ -109,12 +109,12 @@ impl Queue {
         Ok(packet.map(|p| (p.slot, p.sojourn(self.now).as_ns(), p.ecn as u8)))
     }
 
-    /// Drops since the last call, as `(number, time_ns, reason)`.
+    /// Return the drops since the last call, as `(number, time_ns, reason)`.
     fn take_drops(&mut self) -> Vec<(u32, u64, &'static str)> {
         std::mem::take(&mut self.dropped.0)
     }
 
-    /// Packets and bytes held.
+    /// The packets and bytes in the queue.
     #[getter]
     fn backlog(&self) -> (u64, u64) {
         let backlog = self.discipline.backlog();
@@ -123,7 +123,7 @@ impl Queue {
 }
 
 impl Queue {
-    /// Moves to `time_ns`, calling the timers that are due on the way.
+    /// Advances to `time_ns` and calls the timers that are due on the way.
     fn advance(&mut self, time_ns: u64) -> PyResult<()> {
         let now = Time::from_ns(time_ns);
         if now < self.now {

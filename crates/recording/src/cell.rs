@@ -1,4 +1,4 @@
-//! What the tables of a recording consist of: rows of cells, declared once as the fields of a struct.
+//! The content of a recording's tables: rows of cells, declared once as the fields of a struct.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use sluice_core::{Span, Time};
 
 use sluice_scenario::PipeId;
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
     /// A 64-bit whole number.
@@ -24,11 +24,11 @@ pub enum ColumnKind {
 pub struct ColumnDecl {
     /// Its name, with the unit where it has one.
     pub name: &'static str,
-    /// What it holds.
+    /// Its type.
     pub kind: ColumnKind,
-    /// Whether there may be nothing in it.
+    /// Whether cells may be empty.
     pub is_optional: bool,
-    /// What it means.
+    /// Its meaning.
     pub doc: &'static str,
 }
 
@@ -43,8 +43,8 @@ pub enum Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// A whole number. Parquet's are signed; half of the range of u64 is 292 years in nanoseconds and
-    /// 8 EiB.
+    /// A whole number. Parquet's are signed; half of the range of u64 is 292 years in nanoseconds
+    /// and 8 EiB.
     pub fn whole(n: u64) -> Self {
         Cell::Int(i64::try_from(n).unwrap_or(i64::MAX))
     }
@@ -52,16 +52,17 @@ impl Cell<'_> {
 
 /// A row of a table.
 pub trait Row: Sized {
-    /// The table's name.
+    /// The name of the table.
     const TABLE: &'static str;
 
-    /// The columns in order.
+    /// The columns, in order.
     fn columns() -> Vec<ColumnDecl>;
 
-    /// Gives the cells in the order of the columns.
+    /// Passes on the cells in the order of the columns.
     fn write(&self, cell: &mut dyn FnMut(Cell<'_>));
 
-    /// Makes a row of its cells, in the order of the columns; or tells which column makes no sense.
+    /// Creates a row from its cells, in the order of the columns, or returns the column with an
+    /// invalid value.
     fn read(cells: &[Cell<'_>]) -> Result<Self, usize>;
 }
 

@@ -1,7 +1,7 @@
-//! Rows of cells to Parquet, whatever is written to.
+//! Writes rows of cells as Parquet to any writer.
 //!
-//! Rows are gathered and written as row groups of [`GROUP_ROWS`], so that memory stays bounded
-//! however many there are.
+//! Rows are collected and written as row groups of [`GROUP_ROWS`], so that memory stays bounded for
+//! any number of rows.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
 
-/// Rows that are gathered before they are written.
+/// The number of rows in a row group.
 pub const GROUP_ROWS: usize = 1 << 16;
 
 /// The values of a column that was read.
@@ -27,7 +27,7 @@ pub(super) enum Values {
     Flag(Vec<bool>),
 }
 
-/// The values of a column, gathered for a row group.
+/// The values of a column, collected for a row group.
 enum Gathered {
     Int(Vec<i64>),
     Float(Vec<f64>),
@@ -38,7 +38,7 @@ enum Gathered {
 struct Column {
     decl: ColumnDecl,
     values: Gathered,
-    /// 1 where there is a value, 0 where there is none; unused if the column is not optional.
+    /// 1 for a value, 0 for an empty cell; unused if the column is not optional.
     levels: Vec<i16>,
 }
 
@@ -63,7 +63,8 @@ impl Column {
         match (&mut self.values, cell) {
             (Gathered::Int(values), Cell::Int(n)) => values.push(n),
             (Gathered::Float(values), Cell::Float(x)) => values.push(x),
-            // A column of variables that are whole or not; as text, whole ones keep all digits.
+            // A column of variables with and without fractions: as text, whole numbers keep all
+            // digits.
             (Gathered::Float(values), Cell::Int(n)) => values.push(n as f64),
             (Gathered::Flag(values), Cell::Flag(b)) => values.push(b),
             (Gathered::Text(words), Cell::Text(word)) => words.push(word),
@@ -77,7 +78,7 @@ impl Column {
         }
     }
 
-    /// Writes what was gathered, and forgets it.
+    /// Writes the collected values and clears them.
     fn write<W: io::Write + Send>(
         &mut self,
         group: &mut SerializedRowGroupWriter<'_, W>,
@@ -109,13 +110,13 @@ impl Column {
     }
 }
 
-/// The words of a column: each is held once, and named by its number.
+/// The words of a column: each is stored once and referred to by its number.
 #[derive(Default)]
 struct Words {
     known: Vec<ByteArray>,
     numbers: BTreeMap<String, u32>,
     gathered: Vec<u32>,
-    /// The last one, which often comes again.
+    /// The previous word, which is often repeated.
     last: Option<u32>,
 }
 
@@ -134,13 +135,13 @@ impl Words {
         self.gathered.push(number);
     }
 
-    /// Writes what was gathered piece by piece, and forgets it.
+    /// Writes the collected words piece by piece and clears them.
     fn write(
         &mut self,
         column: &mut ColumnWriterImpl<'_, ByteArrayType>,
         levels: Option<&[i16]>,
     ) -> Result<(), ParquetError> {
-        // A piece is much like the one before: only what differs is put in its place.
+        // A piece resembles the one before, so only the differing words are replaced.
         let mut numbers: Vec<u32> = Vec::with_capacity(PIECE);
         let mut words: Vec<ByteArray> = Vec::with_capacity(PIECE);
         let mut put = |piece: &[u32], levels: Option<&[i16]>| {
@@ -177,7 +178,7 @@ impl Words {
     }
 }
 
-/// Words that are written at a time.
+/// The number of words in a piece.
 const PIECE: usize = 1024;
 
 /// Writes rows of cells.
@@ -188,7 +189,7 @@ pub struct CellWriter<W: io::Write + Send> {
 }
 
 impl<W: io::Write + Send> CellWriter<W> {
-    /// Begins the table called `table` in `out`.
+    /// Creates the table called `table` in `out`.
     pub fn new(out: W, table: &str, columns: Vec<ColumnDecl>) -> Result<Self, ParquetError> {
         let properties = Arc::new(properties(&columns));
         Ok(CellWriter {
@@ -198,7 +199,7 @@ impl<W: io::Write + Send> CellWriter<W> {
         })
     }
 
-    /// Appends a row: `cells` gives a cell for each column, in their order.
+    /// Appends a row: `cells` supplies a cell for each column, in their order.
     pub fn row(
         &mut self,
         cells: impl FnOnce(&mut dyn FnMut(Cell<'_>)),
@@ -217,12 +218,12 @@ impl<W: io::Write + Send> CellWriter<W> {
         Ok(())
     }
 
-    /// What is written to.
+    /// Returns the inner writer.
     pub fn inner(&self) -> &W {
         self.file.inner()
     }
 
-    /// Writes what is left and the end of the table, and gives back what was written to.
+    /// Writes the remaining rows and the table's footer, and returns the inner writer.
     pub fn finish(mut self) -> Result<W, ParquetError> {
         self.flush()?;
         self.file.into_inner()
@@ -276,10 +277,11 @@ fn properties(columns: &[ColumnDecl]) -> WriterProperties {
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("sluice ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::SNAPPY)
-        // Least and greatest value of a row group tell a reader whether to look into it.
+        // The smallest and the largest value of a row group let a reader skip it.
         .set_statistics_enabled(EnabledStatistics::Chunk);
-    // Times and sequence numbers are all different, and these others nearly always the same: a dictionary of
-    // them is waste, differences of neighbours are small, and there is little left to compress in them.
+    // Times and sequence numbers are all different, and the other columns are nearly constant: a
+    // dictionary would be a waste. Differences of neighbours are small and leave little to
+    // compress.
     let is_even = |name: &str| matches!(name, "seq" | "segments" | "ecn" | "class");
     for decl in columns
         .iter()

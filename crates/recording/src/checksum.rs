@@ -1,6 +1,6 @@
-//! Checksums: of a table, so that a damaged one is noticed, and of the program that ran.
+//! Checksums of tables, which reveal damage, and of the program that ran.
 //!
-//! SHA-256, written in hexadecimal: `sha256sum` says the same.
+//! SHA-256 in hexadecimal, as printed by `sha256sum`.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write};
@@ -13,14 +13,14 @@ use sha2::{Digest as _, Sha256};
 /// The length and the SHA-256 of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checksum {
-    /// Its bytes.
+    /// The length in bytes.
     pub bytes: u64,
     /// SHA-256 in hexadecimal.
     pub sha256: String,
 }
 
 impl Checksum {
-    /// That of the file at `path`, read a piece at a time.
+    /// Computes the checksum of the file at `path`, read a piece at a time.
     pub(crate) fn of_file(path: &Path) -> io::Result<Checksum> {
         let mut file = File::open(path)?;
         let mut sum = Summing::new(io::sink());
@@ -34,15 +34,15 @@ impl Checksum {
     }
 }
 
-/// The SHA-256 of the program that runs, which changes with every line of its code; none if the
-/// system does not show the file.
+/// Returns the SHA-256 of the running program's file, which changes with every change of its code;
+/// `None` if the system does not give access to the file.
 pub fn program() -> Option<&'static str> {
     static PROGRAM: OnceLock<Option<String>> = OnceLock::new();
     let of_this = || Some(Checksum::of_file(Path::new("/proc/self/exe")).ok()?.sha256);
     PROGRAM.get_or_init(of_this).as_deref()
 }
 
-/// Passes on what is written, and sums it.
+/// A writer that computes the checksum of the bytes that pass through it.
 pub(crate) struct Summing<W> {
     inner: W,
     bytes: u64,
@@ -58,7 +58,7 @@ impl<W> Summing<W> {
         }
     }
 
-    /// Where it goes.
+    /// The inner writer.
     pub fn inner(&self) -> &W {
         &self.inner
     }
@@ -67,7 +67,7 @@ impl<W> Summing<W> {
         self.inner
     }
 
-    /// Of all that has been written.
+    /// Returns the checksum of all bytes written so far.
     pub fn checksum(&self) -> Checksum {
         Checksum {
             bytes: self.bytes,

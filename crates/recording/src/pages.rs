@@ -1,19 +1,19 @@
-//! What draws pages, as seen by what makes recordings.
+//! The interface to the program that draws pages.
 
 use std::path::Path;
 
 use crate::Recording;
 use crate::results::VariantResult;
 
-/// Draws the pages of a suite: the laboratory measures and does not know what a page looks like.
+/// Draws the pages of a suite, so that the laboratory does not depend on their form.
 pub trait Pages {
     /// Writes the page of a run to `path`.
     ///
     /// # Errors
-    /// The recording cannot be read, or the page not be written.
+    /// The recording cannot be read, or the page cannot be written.
     fn write_run(&self, path: &Path, recording: &Recording) -> Result<(), PagesError>;
 
-    /// Writes the page of a scenario to `path`: the first run of each of `results`, beside each other.
+    /// Writes the page of a scenario to `path`: the first run of each of `results`, side by side.
     ///
     /// # Errors
     /// As for [`Pages::write_run`].

@@ -1,4 +1,4 @@
-//! A file that bears its name only when it is whole.
+//! A file that has its own name only when it is complete.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// A file under a temporary name (`NAME.part`), or a device, which is written to directly. What is
-/// dropped unfinished is removed.
+/// A file under a temporary name (`NAME.part`), or a device, which is written to directly. A file
+/// that is dropped unfinished is removed.
 pub struct Part {
     path: PathBuf,
-    /// None for a device, and once the file has its name.
+    /// `None` for a device, and once the file has its name.
     temporary: Option<PathBuf>,
     file: BufWriter<File>,
 }
@@ -21,7 +21,7 @@ impl Part {
         let is_device = fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
         let temporary = (!is_device).then(|| temporary(path));
         let file = match &temporary {
-            // What others send is nobody else's business, and a link may lead to a file of theirs.
+            // Only the owner may read the packets of others, and a link may lead to another file.
             Some(temporary) => File::options()
                 .write(true)
                 .create(true)
@@ -38,18 +38,18 @@ impl Part {
         })
     }
 
-    /// The name of the file when it is whole.
+    /// Returns the name of the complete file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes what is left and gives the file its name.
+    /// Writes buffered data and gives the file its name.
     pub fn finish(mut self) -> io::Result<()> {
         self.file.flush()?;
         let Some(temporary) = &self.temporary else {
             return Ok(());
         };
-        // Else a crash of the machine could leave the name without the content.
+        // Otherwise a crash of the machine could leave the name without the content.
         self.file.get_ref().sync_all()?;
         fs::rename(temporary, &self.path)?;
         self.temporary = None;
@@ -60,13 +60,13 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // What cannot be removed stays under a name that says it is unfinished.
+            // A file that cannot be removed keeps a name that marks it as unfinished.
             let _ = fs::remove_file(temporary);
         }
     }
 }
 
-/// The name that the file at `path` has until it is whole.
+/// Returns the temporary name of the file at `path`.
 pub fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
@@ -83,11 +83,11 @@ impl Write for Part {
     }
 }
 
-/// Writes `content` to a file for people: beside the file first, so that it is either whole or not
-/// there. A link is followed; a device or a pipe is written to directly.
+/// Writes `content` to a file of the user: under a temporary name first, so that the file is either
+/// complete or missing. A link is followed; a device or a pipe is written to directly.
 ///
 /// # Errors
-/// What the system said; no half file is left.
+/// The error of the system. No incomplete file is left behind.
 pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&target).is_ok_and(|there| !there.is_file()) {
@@ -97,7 +97,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::write(&part, content)
         .and_then(|()| fs::rename(&part, &target))
         .inspect_err(|_| {
-            // What is left of a full disk helps nobody.
+            // An incomplete file on a full disk is of no use.
             let _ = fs::remove_file(&part);
         })
 }

@@ -1,4 +1,4 @@
-//! Reading a run's folder.
+//! Reads a run's folder.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,34 +36,34 @@ pub enum ReadError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// A JSON file makes no sense.
-    #[error("`{}` is not whole, or not what `sluice run` wrote: {error}", path.display())]
+    /// A JSON file is malformed.
+    #[error("`{}` is incomplete or was not written by `sluice run`: {error}", path.display())]
     Json {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with line and column.
+        /// The error, with line and column.
         error: serde_json::Error,
     },
-    /// The folder was written by a later program.
+    /// The folder was written by a newer program.
     #[error("`{}` has format {found}; this program reads format {FORMAT}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// The file's format.
         found: u32,
     },
-    /// A table is not whole, or not a table.
-    #[error("`{}` is not a whole Parquet file: {error}", path.display())]
+    /// A file is incomplete, or is not a table.
+    #[error("`{}` is not a complete Parquet file: {error}", path.display())]
     Table {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error.
         error: ParquetError,
     },
-    /// A table is not the one that was written.
+    /// A table has changed since it was written.
     #[error(
         "`{}` is damaged: its SHA-256 is {found}, and run.json says {expected}",
         path.display()
@@ -71,9 +71,9 @@ pub enum ReadError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was written.
+        /// The checksum of the table as written.
         expected: String,
-        /// What is there.
+        /// The checksum of the table as found.
         found: String,
     },
     /// A column is missing.
@@ -84,19 +84,19 @@ pub enum ReadError {
         /// The column.
         column: &'static str,
     },
-    /// A column holds something else.
+    /// A column has another type.
     #[error("column `{column}` of `{}` holds {found}", path.display())]
     ColumnType {
         /// The file.
         path: PathBuf,
         /// The column.
         column: &'static str,
-        /// What it holds.
+        /// The type found.
         found: String,
     },
-    /// A value makes no sense.
+    /// A value is invalid.
     #[error(
-        "column `{column}` of `{}` makes no sense in row {row} of row group {group}",
+        "column `{column}` of `{}` has an invalid value in row {row} of row group {group}",
         path.display()
     )]
     Cell {
@@ -111,20 +111,20 @@ pub enum ReadError {
     },
 }
 
-/// A run that was recorded.
+/// A recorded run.
 #[derive(Clone, Debug)]
 pub struct Recording {
     dir: PathBuf,
     run: RunFile,
-    /// Tables that were found undamaged, which is looked at once.
+    /// Tables that were found intact; each is checked once.
     sound: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 impl Recording {
-    /// Opens the folder `dir`. A run whose process was killed reads as a partial one.
+    /// Opens the folder `dir`. A run whose process was killed is read as a partial one.
     ///
     /// # Errors
-    /// There is no run in it, or a later program wrote it.
+    /// The folder contains no run, or a newer program wrote it.
     pub fn open(dir: &Path) -> Result<Recording, ReadError> {
         let mut run = read_run_file(dir)?;
         if let Status::Running(process) = run.status
@@ -141,24 +141,24 @@ impl Recording {
         })
     }
 
-    /// As one of a program that took no checksums, for tests with tables of their own.
+    /// Opens a recording without checksums, for tests with tables of their own.
     #[cfg(test)]
     pub(super) fn without_checksums(mut self) -> Recording {
         self.run.tables.clear();
         self
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// What run.json says.
+    /// Returns the content of run.json.
     pub fn run(&self) -> &RunFile {
         &self.run
     }
 
-    /// Every packet, in the order of arrival at its pipe.
+    /// Reads every packet, in the order of arrival at its pipe.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -166,7 +166,7 @@ impl Recording {
         self.rows()
     }
 
-    /// The samples of all flows.
+    /// Reads the samples of all flows.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -174,7 +174,7 @@ impl Recording {
         self.rows()
     }
 
-    /// The samples of all queues.
+    /// Reads the samples of all queues.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -182,7 +182,7 @@ impl Recording {
         self.rows()
     }
 
-    /// Every probe.
+    /// Reads every probe.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -190,7 +190,7 @@ impl Recording {
         self.rows()
     }
 
-    /// Every transfer, page and exchange that was completed.
+    /// Reads every completed transfer, page and exchange.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -198,7 +198,7 @@ impl Recording {
         self.rows()
     }
 
-    /// Every packet that a live router sent on.
+    /// Reads every packet that a live router sent.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -206,18 +206,18 @@ impl Recording {
         self.rows()
     }
 
-    /// Every packet as a live router put it into its queues, in the order of arrival.
+    /// Reads every packet that a live router put into a queue, in the order of arrival.
     ///
     /// # Errors
-    /// The table cannot be read; earlier programs wrote none.
+    /// The table cannot be read; older programs wrote none.
     pub fn arrivals(&self) -> Result<Rows<Arrival>, ReadError> {
         self.rows()
     }
 
-    /// The summary that was stored, if one was.
+    /// Returns the stored summary, if there is one.
     ///
     /// # Errors
-    /// It is there but cannot be read.
+    /// The summary exists but cannot be read.
     pub fn stored_summary(&self) -> Result<Option<Summary>, ReadError> {
         let path = self.dir.join(SUMMARY_JSON);
         let text = match fs::read_to_string(&path) {
@@ -234,7 +234,7 @@ impl Recording {
     /// Stores `summary` as summary.json.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn store_summary(&self, summary: &Summary) -> Result<(), super::RecordError> {
         let path = self.dir.join(SUMMARY_JSON);
         write_json(&path, summary).map_err(|error| super::RecordError::Write { path, error })
@@ -250,7 +250,7 @@ impl Recording {
         Ok(rows)
     }
 
-    /// Reads every table through and holds it against its checksum.
+    /// Reads every table and compares its checksum.
     ///
     /// # Errors
     /// A table is damaged or missing.
@@ -264,7 +264,7 @@ impl Recording {
 
     fn check_sound(&self, table: &'static str) -> Result<(), ReadError> {
         let Some(expected) = self.run.tables.get(table) else {
-            // A run of an earlier program has no checksums.
+            // A run of an older program has no checksums.
             return Ok(());
         };
         let mut sound = self.sound.lock().expect("nobody panics with the lock");
@@ -301,7 +301,7 @@ pub(crate) fn read_run_file(dir: &Path) -> Result<RunFile, ReadError> {
         path: path.clone(),
         error,
     };
-    // The version first: of a later layout nothing else can be relied on.
+    // The version comes first: nothing else is known of a newer layout.
     let Versioned { format } = serde_json::from_str(&text).map_err(json)?;
     if format != FORMAT {
         return Err(ReadError::Format {

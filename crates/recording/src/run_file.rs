@@ -1,4 +1,4 @@
-//! `run.json`: what was run, by which program, where, and how it ended.
+//! `run.json`: the scenario, the program, the machine, and the end of a run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ pub(crate) const RUN_JSON: &str = "run.json";
 /// The version of the folder's layout.
 pub(crate) const FORMAT: u32 = 1;
 
-/// How a run stands.
+/// The status of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Status {
@@ -25,24 +25,24 @@ pub enum Status {
     Running(Process),
     /// It ran to its end.
     Complete,
-    /// It ended early; what was recorded until then is kept.
+    /// It ended early; the recorded data is kept.
     Partial {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// A process, told apart from a later one with the same number by the time of its start.
+/// A process. Its start time tells it apart from a later one with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Its number.
     pub pid: u32,
-    /// When it started, in clock ticks since the machine did.
+    /// Its start, in clock ticks since the machine's.
     pub start_ticks: u64,
 }
 
 impl Process {
-    /// This process.
+    /// Returns the current process.
     pub fn this() -> Process {
         let pid = std::process::id();
         Process {
@@ -51,40 +51,40 @@ impl Process {
         }
     }
 
-    /// Whether it still runs.
+    /// Returns whether the process still runs.
     pub fn is_alive(&self) -> bool {
         start_ticks(self.pid).is_some_and(|ticks| ticks == self.start_ticks)
     }
 }
 
-/// Field 22 of /proc/PID/stat (proc_pid_stat(5)); the command in field 2 may contain anything but ends
-/// with the last parenthesis.
+/// Field 22 of /proc/PID/stat (proc_pid_stat(5)). The command in field 2 may contain anything but
+/// ends with the last parenthesis.
 fn start_ticks(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(22 - 3)?.parse().ok()
 }
 
-/// Where and by what a run is carried out.
+/// The machine and program of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
-    /// What carries it out.
+    /// The backend.
     pub backend: Backend,
     /// The program and its version.
     pub program: String,
-    /// SHA-256 of its file: another program may come to other results.
+    /// The SHA-256 of its file: another program may give other results.
     #[serde(default)]
     pub program_sha256: Option<String>,
     /// The name of the machine.
     pub host: String,
     /// The system and its version.
     pub kernel: String,
-    /// When it started, as RFC 3339 writes it.
+    /// The start, in RFC 3339 format.
     pub started_at: String,
 }
 
 impl Environment {
-    /// This machine, as the kernel names it.
+    /// Describes this machine, with the names that the kernel gives.
     pub fn here(backend: Backend, started_at: String) -> Environment {
         let read = |name: &str| {
             let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
@@ -126,25 +126,25 @@ pub struct RunFile {
     pub title: String,
     /// The variant.
     pub variant: String,
-    /// How it stands.
+    /// Its status.
     #[serde(flatten)]
     pub status: Status,
-    /// When it ended, in nanoseconds of the run; the planned end while it runs.
+    /// The end in nanoseconds of the run; the planned end during the run.
     pub end_ns: u64,
-    /// Where all randomness came from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Where and by what it was carried out.
+    /// The machine and the program.
     pub environment: Environment,
     /// Every single flow.
     pub flows: Vec<FlowEntry>,
-    /// Packets lost to anything but the queue, by cause.
+    /// Packets lost outside the queues, by cause.
     pub lost: BTreeMap<String, u64>,
-    /// The tables that are whole.
+    /// The complete tables.
     #[serde(default)]
     pub tables: BTreeMap<String, Checksum>,
-    /// The scenario with everything set.
+    /// The scenario with all defaults.
     pub scenario: Scenario,
-    /// The same as TOML, to run it again.
+    /// The same as TOML, for another run.
     pub scenario_toml: String,
 }
 
@@ -179,7 +179,8 @@ impl RunFile {
     }
 }
 
-/// Writes `value` to `path` so that at any instant there is either the old file or the whole new one.
+/// Writes `value` to `path`, so that the path always names either the old file or the complete new
+/// one.
 pub(crate) fn write_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');

@@ -1,4 +1,4 @@
-//! All runs below a folder, put together as they were carried out.
+//! All runs below a folder, grouped by scenario and variant.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use crate::{ReadError, Recording};
 use sluice_scenario::metric::Summary;
 use sluice_scenario::{Backend, Scenario};
 
-/// Why the runs of a folder cannot be told.
+/// Why the runs of a folder cannot be listed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunsError {
     /// A folder cannot be read.
@@ -18,11 +18,11 @@ pub enum RunsError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// There is no run.
-    #[error("there is no run (run.json) in `{}` nor in the folders in it", path.display())]
+    /// The folder contains no run.
+    #[error("there is no run (run.json) in `{}` or its subfolders", path.display())]
     None {
         /// The folder.
         path: PathBuf,
@@ -32,33 +32,33 @@ pub enum RunsError {
     Read(#[from] ReadError),
 }
 
-/// The runs of one scenario, as they lie in one folder.
+/// The runs of one scenario in one folder.
 #[derive(Debug)]
 pub struct Place {
-    /// The folder's path below the one that was searched; empty for that folder itself.
+    /// The folder's path below the searched one; empty for that folder itself.
     pub name: String,
     /// The scenario's title.
     pub title: String,
-    /// What it shows, if it says so.
+    /// What the scenario shows, if it says so.
     pub about: Option<String>,
     /// A result per variant and backend, in the order in which they were carried out.
     pub results: Vec<Found>,
 }
 
-/// The runs of a variant that differ in their seed only.
+/// The runs of a variant that differ only in their seed.
 #[derive(Debug)]
 pub struct Found {
-    /// What they came to.
+    /// Their results.
     pub result: VariantResult,
-    /// The first of them.
+    /// The first run.
     pub recording: Recording,
 }
 
-/// Finds all runs in `folder`, which may be that of a run itself, and puts together those that differ
-/// in their seed only.
+/// Finds all runs in `folder`, which may be the folder of a run itself, and groups those that
+/// differ only in their seed.
 ///
 /// # Errors
-/// There is none, or one cannot be read.
+/// The folder contains no run, or a run cannot be read.
 pub fn runs_in(folder: &Path) -> Result<Vec<Place>, RunsError> {
     let mut dirs = Vec::new();
     find(folder, &mut dirs)?;
@@ -71,7 +71,7 @@ pub fn runs_in(folder: &Path) -> Result<Vec<Place>, RunsError> {
         .iter()
         .map(|dir| Recording::open(dir))
         .collect::<Result<Vec<_>, _>>()?;
-    // By place, and there in the order of their beginnings.
+    // By folder, and within it by start.
     recordings.sort_by_cached_key(|recording| {
         let started = recording.run().environment.started_at.clone();
         (place_of(folder, recording), started)
@@ -110,7 +110,7 @@ pub fn runs_in(folder: &Path) -> Result<Vec<Place>, RunsError> {
     Ok(places)
 }
 
-/// What runs have in common that differ in their seed only.
+/// The properties that runs of a variant have in common.
 #[derive(PartialEq)]
 struct Key {
     place: String,
@@ -134,14 +134,14 @@ impl Key {
     }
 }
 
-/// The folder above the run's, below the one that was searched.
+/// Returns the folder above the run's, below the searched one.
 fn place_of(folder: &Path, recording: &Recording) -> String {
     let above = recording.dir().parent().unwrap_or(recording.dir());
     let below = above.strip_prefix(folder).unwrap_or(Path::new(""));
     below.to_string_lossy().into_owned()
 }
 
-/// The stored figures; those of an earlier program may lack some, and are taken anew.
+/// Returns the stored figures. Those of an older program may be incomplete and are computed again.
 fn summary_of(recording: &Recording) -> Result<Summary, ReadError> {
     match recording.stored_summary() {
         Ok(Some(summary)) => Ok(summary),
@@ -163,7 +163,7 @@ fn find(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), RunsError> {
         .map_err(fail)?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
-        // Links are not followed: they may lead in a circle.
+        // Links are not followed: they may form a cycle.
         if entry.file_type().map_err(fail)?.is_dir() {
             find(&entry.path(), found)?;
         }

@@ -1,6 +1,6 @@
-//! A table of a recording: rows to Parquet columns and back.
+//! A table of a recording: converts rows to Parquet columns and back.
 //!
-//! A table is written under a temporary name and takes its own only when it is whole.
+//! A table is written under a temporary name and gets its own only when it is complete.
 
 use std::fs::File;
 use std::marker::PhantomData;
@@ -23,7 +23,7 @@ pub(crate) struct TableWriter<R> {
 }
 
 impl<R: Row> TableWriter<R> {
-    /// Begins the table in the folder `dir`.
+    /// Creates the table in the folder `dir`.
     pub fn create(dir: &Path) -> Result<Self, ParquetError> {
         let part = Summing::new(Part::create(&path_of::<R>(dir))?);
         Ok(TableWriter {
@@ -36,7 +36,7 @@ impl<R: Row> TableWriter<R> {
         self.cells.row(|cell| row.write(cell))
     }
 
-    /// Writes what is left and gives the file its name; tells its checksum.
+    /// Writes the remaining rows, gives the file its name and returns its checksum.
     pub fn finish(self) -> Result<Checksum, ParquetError> {
         let file = self.cells.finish()?;
         let checksum = file.checksum();
@@ -44,13 +44,13 @@ impl<R: Row> TableWriter<R> {
         Ok(checksum)
     }
 
-    /// The file's name when it is whole.
+    /// Returns the name of the complete file.
     pub fn path(&self) -> &Path {
         self.cells.inner().inner().path()
     }
 }
 
-/// Where the table of `R` is in a recording.
+/// Returns the path of the table of `R` in a recording.
 pub(crate) fn path_of<R: Row>(dir: &Path) -> PathBuf {
     dir.join(R::TABLE).with_extension("parquet")
 }
@@ -58,10 +58,10 @@ pub(crate) fn path_of<R: Row>(dir: &Path) -> PathBuf {
 /// The rows of a table, read one row group at a time.
 pub struct Rows<R> {
     path: PathBuf,
-    /// None if the table is not there.
+    /// `None` if the table does not exist.
     file: Option<SerializedFileReader<File>>,
     decls: Vec<ColumnDecl>,
-    /// Where each declared column is in the file.
+    /// The position of each declared column in the file.
     indices: Vec<usize>,
     next_group: usize,
     group: Vec<Loaded>,
@@ -128,7 +128,7 @@ impl<R: Row> Rows<R> {
         Ok(rows)
     }
 
-    /// Reads the next row group; tells whether there was one.
+    /// Reads the next row group; returns whether there was one.
     fn load(&mut self) -> Result<bool, ParquetError> {
         let Some(file) = &self.file else {
             return Ok(false);
@@ -202,7 +202,8 @@ fn load_column<T: DataType>(
 }
 
 impl Loaded {
-    /// The cell of `row`; rows are asked for in order. None if the file lies about its values.
+    /// Returns the cell of `row`; rows must be requested in order. `None` if the file has fewer
+    /// values than it claims.
     fn cell(&mut self, row: usize) -> Option<Cell<'_>> {
         if let Some(levels) = &self.levels
             && *levels.get(row)? == 0

@@ -1,4 +1,4 @@
-//! A recording made by hand, for the tests of everything that reads recordings.
+//! A handmade recording, for the tests of all code that reads recordings.
 
 use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{DropReason, Ecn, Span, Time};
@@ -29,7 +29,8 @@ pub fn recording(dir: &std::path::Path) -> Recording {
             ..sample(1000 * second, 4)
         };
         writer.flow_sample(&udp).unwrap();
-        // One probe per second; that of second 5 is lost, the others take 20 ms and one per second.
+        // One probe per second; the probe of second 5 is lost, the others take 20 ms and one more
+        // per second.
         let is_lost = second == 5;
         let delay = |ms| (!is_lost).then(|| Span::from_ms(ms));
         let probe = PingSample {
@@ -43,7 +44,7 @@ pub fn recording(dir: &std::path::Path) -> Recording {
         };
         writer.ping(&probe).unwrap();
     }
-    // The page starts at 1 s and has all of its bytes at 1.24 s.
+    // The page starts at 1 s and is complete at 1.24 s.
     for (ms, bytes) in [(1040, 1448), (1240, 3000), (2000, 3000)] {
         let page = FlowSample {
             received_bytes: Some(bytes),

@@ -57,7 +57,7 @@ fn packet(seq: u64, fate: Fate) -> PacketRecord {
 
 #[test]
 fn the_reference_page_is_current() {
-    // UPDATE_EXPECT=1 writes the page anew.
+    // UPDATE_EXPECT=1 rewrites the page.
     expect_test::expect_file!["../../../docs/recording.md"].assert_eq(&reference());
 }
 
@@ -185,7 +185,7 @@ fn a_table_of_several_row_groups_is_read_in_order() {
     assert_eq!(seqs.next(), None);
 }
 
-/// Words are written in pieces, optional ones among rows without.
+/// Words are written in pieces, with empty cells between optional ones.
 #[test]
 fn words_come_back_each_in_its_row() {
     let temp = tempfile::tempdir().unwrap();
@@ -216,8 +216,8 @@ fn words_come_back_each_in_its_row() {
 
 #[test]
 fn the_space_asked_for_covers_a_full_link() {
-    // 10 Mbit/s of 1500 B packets are 833 packets/s, 12 500 in 15 s, each with a jittery time, and half
-    // as many acknowledgements.
+    // 10 Mbit/s of 1500 B packets are 833 packets/s, 12 500 in 15 s, each with a jittered time, and
+    // half as many acknowledgements.
     let temp = tempfile::tempdir().unwrap();
     let mut writer = begin(temp.path());
     let mut noise = sluice_core::Rng::from_seed(1);
@@ -295,7 +295,7 @@ fn a_writer_that_is_dropped_leaves_a_partial_run() {
 fn kill(dir: &Path) {
     let text = fs::read_to_string(dir.join("run.json")).unwrap();
     let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
-    // Linux hands out process numbers up to 2^22 (PID_MAX_LIMIT).
+    // Linux assigns process numbers up to 2^22 (PID_MAX_LIMIT).
     json["pid"] = (1_u64 << 31).into();
     fs::write(dir.join("run.json"), json.to_string()).unwrap();
 }
@@ -390,7 +390,7 @@ fn a_truncated_table_is_named() {
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let error = recording.packets().err().unwrap().to_string();
-    let start = format!("`{}` is not a whole Parquet file: ", path.display());
+    let start = format!("`{}` is not a complete Parquet file: ", path.display());
     assert!(error.starts_with(&start), "{error}");
     fs::remove_file(&path).unwrap();
     let error = recording.packets().err().unwrap().to_string();
@@ -401,7 +401,7 @@ fn a_truncated_table_is_named() {
 }
 
 table! {
-    /// Probes of a stranger.
+    /// Probes of another program.
     pub struct ForeignPing = "pings" {
         /// when
         time: Time = "time_ns",
@@ -411,7 +411,7 @@ table! {
 }
 
 table! {
-    /// Drops of a stranger.
+    /// Drops of another program.
     pub struct ForeignQueue = "queues" {
         /// when
         time: Time = "time_ns",
@@ -472,7 +472,7 @@ fn a_foreign_table_is_refused_by_file_and_column() {
     assert_eq!(
         error.to_string(),
         format!(
-            "column `pipe` of `{}` makes no sense in row 0 of row group 0",
+            "column `pipe` of `{}` has an invalid value in row 0 of row group 0",
             queues.display()
         )
     );
@@ -501,7 +501,7 @@ fn a_damaged_table_is_told_from_a_whole_one() {
     writer.finish(End::complete(Time::ZERO)).unwrap();
     let path = temp.path().join("pings.parquet");
     let mut bytes = fs::read(&path).unwrap();
-    // In the middle of a page, where Parquet itself sees a number like another.
+    // In the middle of a page, where Parquet does not detect a changed number.
     let middle = bytes.len() / 3;
     bytes[middle] ^= 1;
     fs::write(&path, bytes).unwrap();

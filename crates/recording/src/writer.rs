@@ -1,4 +1,4 @@
-//! Writing a run's folder.
+//! Writes a run's folder.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -22,17 +22,17 @@ use sluice_scenario::{Direction, PipeId, Scenario, Variant};
 /// Why a recording could not be begun or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     #[error("cannot create the folder `{}`: {error}", path.display())]
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// There is something else in it.
+    /// The folder contains other files.
     #[error(
-        "the folder `{}` is not empty and holds no run; name another one or empty it",
+        "the folder `{}` is not empty and contains no run; choose another folder or empty it",
         path.display()
     )]
     Foreign {
@@ -47,7 +47,7 @@ pub enum RecordError {
         /// The process.
         pid: u32,
     },
-    /// The disk is too full.
+    /// The disk has too little space.
     #[error(
         "`{}` has {free} bytes free; the run may write {needed}",
         path.display()
@@ -55,9 +55,9 @@ pub enum RecordError {
     NoSpace {
         /// The folder.
         path: PathBuf,
-        /// What there is.
+        /// The free space.
         free: u64,
-        /// What the run may need.
+        /// The space that the run may need.
         needed: u64,
     },
     /// A file cannot be written.
@@ -65,27 +65,27 @@ pub enum RecordError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// What was written cannot be read back.
+    /// The finished recording cannot be read back.
     #[error(transparent)]
     Read(#[from] ReadError),
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Why it ended early, if it did.
+    /// The reason of an early end.
     pub cut_short: Option<String>,
-    /// When, in the time of the run.
+    /// The instant, in the time of the run.
     pub at: Time,
-    /// Packets lost to anything but the queue, by cause.
+    /// Packets lost outside the queues, by cause.
     pub lost: BTreeMap<String, u64>,
 }
 
 impl End {
-    /// It ran to its end.
+    /// Creates the end of a run that ran to its end.
     pub fn complete(at: Time) -> End {
         End {
             cut_short: None,
@@ -94,7 +94,7 @@ impl End {
         }
     }
 
-    /// It ended early, for `reason`.
+    /// Creates the end of a run that ended early, for `reason`.
     pub fn partial(at: Time, reason: impl Into<String>) -> End {
         End {
             cut_short: Some(reason.into()),
@@ -103,17 +103,17 @@ impl End {
     }
 }
 
-/// Writes the folder of a run as it goes.
+/// Writes the folder of a run while it is carried out.
 ///
-/// Rows are gathered in memory and written in groups, which takes some milliseconds each time: a live
-/// router hands its rows to another thread for that. A writer that is dropped without
-/// [`RunWriter::finish`] keeps what it has as a partial run.
+/// Rows are collected in memory and written in groups, which takes some milliseconds each time; a
+/// live router hands its rows to another thread for that. A writer that is dropped without
+/// [`RunWriter::finish`] leaves a partial run.
 pub struct RunWriter {
     dir: PathBuf,
     run: RunFile,
-    /// None once it is finished.
+    /// `None` once the writer is finished.
     tables: Option<Tables>,
-    /// The latest instant that a row told of.
+    /// The latest instant in any row.
     latest: Time,
 }
 
@@ -128,11 +128,12 @@ struct Tables {
 }
 
 impl RunWriter {
-    /// Begins the recording of `variant` in the folder `dir`, which is made, or holds an older run
-    /// that is replaced. Nothing of the older run is lost if this fails for want of rights or space.
+    /// Creates the recording of `variant` in the folder `dir`, which is created if needed; an older
+    /// run in it is replaced. If this fails for lack of permission or space, the older run is not
+    /// damaged.
     ///
     /// # Errors
-    /// The folder cannot be written, holds something else, is in use, or has too little space.
+    /// The folder cannot be written, contains other files, is in use, or has too little space.
     pub fn create(
         dir: &Path,
         variant: &Variant,
@@ -167,15 +168,15 @@ impl RunWriter {
         })
     }
 
-    /// What run.json says so far.
+    /// Returns the present content of run.json.
     pub fn run(&self) -> &RunFile {
         &self.run
     }
 
-    /// A packet was settled in the queue of `pipe`.
+    /// Records a packet that was settled in the queue of `pipe`.
     ///
     /// # Errors
-    /// [`RecordError::Write`]: the run should end then.
+    /// [`RecordError::Write`]; the caller should end the run.
     pub fn packet(
         &mut self,
         pipe: impl Into<PipeId>,
@@ -189,7 +190,7 @@ impl RunWriter {
         push(&mut self.tables().packets, &row)
     }
 
-    /// The state of a flow was sampled.
+    /// Records a sample of a flow's state.
     ///
     /// # Errors
     /// As [`RunWriter::packet`].
@@ -198,7 +199,7 @@ impl RunWriter {
         push(&mut self.tables().flows, sample)
     }
 
-    /// A variable of a queue was sampled.
+    /// Records a sample of a queue's variable.
     ///
     /// # Errors
     /// As [`RunWriter::packet`].
@@ -207,7 +208,7 @@ impl RunWriter {
         push(&mut self.tables().queues, sample)
     }
 
-    /// A probe was answered or given up.
+    /// Records a probe that was answered or given up.
     ///
     /// # Errors
     /// As [`RunWriter::packet`].
@@ -216,7 +217,7 @@ impl RunWriter {
         push(&mut self.tables().pings, sample)
     }
 
-    /// A transfer, a page or an exchange is complete.
+    /// Records a completed transfer, page or exchange.
     ///
     /// # Errors
     /// As [`RunWriter::packet`].
@@ -225,7 +226,7 @@ impl RunWriter {
         push(&mut self.tables().transfers, transfer)
     }
 
-    /// A live router sent a packet on.
+    /// Records a packet that a live router sent.
     ///
     /// # Errors
     /// As [`RunWriter::packet`].
@@ -234,7 +235,7 @@ impl RunWriter {
         push(&mut self.tables().releases, release)
     }
 
-    /// A live router put a packet into a queue.
+    /// Records a packet that a live router put into a queue.
     ///
     /// # Errors
     /// As [`RunWriter::packet`].
@@ -245,7 +246,7 @@ impl RunWriter {
     /// Ends the recording and opens it for reading.
     ///
     /// # Errors
-    /// A file cannot be written. The run is then marked partial as far as that is possible.
+    /// A file cannot be written. The run is then marked partial as far as possible.
     pub fn finish(mut self, end: End) -> Result<Recording, RecordError> {
         self.close(end)?;
         Ok(Recording::open(&self.dir)?)
@@ -259,7 +260,7 @@ impl RunWriter {
         let Some(tables) = self.tables.take() else {
             return Ok(());
         };
-        // Each table is closed even if another one cannot be: what is whole is kept.
+        // Each table is closed even if another one cannot be: complete tables are kept.
         let results = [
             finish(tables.packets),
             finish(tables.flows),
@@ -300,8 +301,8 @@ impl RunWriter {
 
 impl Drop for RunWriter {
     fn drop(&mut self) {
-        // The caller has an error of its own to tell; what cannot be written now is found as left
-        // behind by the next run.
+        // The caller reports an error of its own. If this write fails too, the next run finds the
+        // folder as left behind.
         let _ = self.close(End::partial(self.latest, "the program gave up"));
     }
 }
@@ -318,7 +319,8 @@ fn push<R: Row>(table: &mut TableWriter<R>, row: &R) -> Result<(), RecordError> 
 
 fn finish<R: Row>(table: TableWriter<R>) -> Result<Checksum, RecordError> {
     let path = table.path().to_owned();
-    // A table without its end is of no use, and takes space that run.json may need: it is removed.
+    // A table without its footer is useless and takes space that run.json may need, so it is
+    // removed.
     table.finish().map_err(|error| write_error(&path, error))
 }
 
@@ -336,7 +338,7 @@ fn write_error(path: &Path, error: ParquetError) -> RecordError {
     }
 }
 
-/// A folder is taken if it is empty or holds a run that nobody is writing.
+/// Accepts a folder that is empty or contains a run that no process is writing.
 fn check_content(dir: &Path) -> Result<(), RecordError> {
     let path = || dir.to_owned();
     let folder = |error| RecordError::Folder {
@@ -354,12 +356,12 @@ fn check_content(dir: &Path) -> Result<(), RecordError> {
             path: path(),
             pid: process.pid,
         }),
-        // One that cannot be read is no loss.
+        // An unreadable run is no loss.
         _ => Ok(()),
     }
 }
 
-/// Finds out before the run what would stop it at its end.
+/// Checks before the run for the conditions that would stop it at its end.
 fn check_writable(dir: &Path) -> Result<(), RecordError> {
     let path = dir.join(".probe");
     let probe = || -> io::Result<()> {
@@ -373,7 +375,7 @@ fn check_writable(dir: &Path) -> Result<(), RecordError> {
 }
 
 fn check_space(dir: &Path, needed: u64) -> Result<(), RecordError> {
-    // A file system that does not say is taken to have enough.
+    // A file system that does not report its free space is assumed to have enough.
     let Ok(stat) = rustix::fs::statvfs(dir) else {
         return Ok(());
     };
@@ -388,17 +390,17 @@ fn check_space(dir: &Path, needed: u64) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// What a run writes at most, roughly: a full link in both directions, and samples.
+/// Estimates the maximum size of a run: a full link in both directions, and samples.
 pub(crate) fn estimated_bytes(scenario: &Scenario) -> u64 {
-    // With random times a packet takes 17 bytes in `packets` and `releases` together, taken with
-    // half as much again for safety; an acknowledgement of every second packet goes back.
+    // With random times a packet takes 17 bytes in `packets` and `releases` together; half of that
+    // is added for safety. An acknowledgement of every second packet goes back.
     const PER_PACKET: f64 = 26.0 * 1.5;
     const PER_SAMPLE: f64 = 24.0;
     const FIXED: f64 = 1e6;
     let seconds = scenario.duration.as_secs_f64();
     let packets = |direction| {
         let rate = match scenario.link.pipe(direction).rate.highest() {
-            // Without a rate the machine is the limit; rules are there to set one.
+            // Without a rate the machine is the limit; rules are used to set one.
             Rate::UNLIMITED if scenario.rules.is_none() => 10e9,
             Rate::UNLIMITED => 1e9,
             rate => rate.as_bps() as f64,
@@ -414,7 +416,7 @@ pub(crate) fn estimated_bytes(scenario: &Scenario) -> u64 {
     (FIXED + busy.iter().sum::<f64>() * PER_PACKET + samples * (flows + 20.0) * PER_SAMPLE) as u64
 }
 
-/// Removes what an older run left, and nothing else.
+/// Removes the files of an older run, and no others.
 fn clear(dir: &Path) -> Result<(), RecordError> {
     let tables = TABLES.iter().map(|table| format!("{table}.parquet"));
     let names = tables.chain([RUN_JSON, SUMMARY_JSON, "report.html"].map(str::to_owned));
@@ -431,8 +433,8 @@ fn clear(dir: &Path) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Looks through `dir` and the folders in it for runs whose process was killed, and marks each as
-/// partial. Gives the folders.
+/// Searches `dir` and its subfolders for runs whose process was killed, and marks each as partial.
+/// Returns their folders.
 ///
 /// # Errors
 /// A folder cannot be read or written.
@@ -481,7 +483,7 @@ pub fn settle_abandoned(dir: &Path) -> Result<Vec<PathBuf>, RecordError> {
     Ok(settled)
 }
 
-/// Why a run is partial whose process is gone.
+/// Returns the reason of a partial run whose process is gone.
 pub(crate) fn abandoned(process: Process) -> String {
     format!(
         "process {} was killed before it closed its tables",

@@ -1,5 +1,5 @@
-//! What a link does to packets beyond its rate and delay: the parameters that
-//! [`sluice_core::link`] declares, each of which is a key.
+//! The effects of a link beyond its rate and delay: the parameters that [`sluice_core::link`]
+//! declares, each of which is a key.
 
 use std::fmt;
 
@@ -12,32 +12,33 @@ use super::field::{show_span, wrong_type};
 use super::schema::{Field, Section};
 use super::tree::{Node, Table, Value};
 
-/// The effects of one direction of a link: what is set of them.
+/// The effects that are set for one direction of a link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects(Values);
 
 impl Effects {
-    /// The declarations: all of a link's but its rate and its delay, which change with time.
+    /// Returns the declarations: all parameters of a link except its rate and its delay, which vary
+    /// with time.
     pub fn decls() -> impl Iterator<Item = &'static ParamDecl> {
         let is_own = |decl: &&ParamDecl| !matches!(decl.name, "rate" | "delay");
         LinkParams::decls().filter(is_own)
     }
 
-    /// What `values` set.
+    /// Creates the effects that `values` set.
     ///
     /// # Errors
-    /// What contradicts what.
+    /// Two values contradict each other.
     pub(super) fn from_values(values: Values) -> Result<Self, ParamError> {
         LinkParams::from_values(&values)?;
         Ok(Effects(values))
     }
 
-    /// The parameters of a link with these effects.
+    /// Returns the parameters of a link with these effects.
     pub fn params(&self) -> LinkParams {
         LinkParams::from_values(&self.0).expect("the effects were checked when they were read")
     }
 
-    /// What `name` is set to.
+    /// Returns the value of `name`.
     pub fn find(&self, name: &str) -> Option<CoreValue> {
         self.0.find(name)
     }
@@ -73,7 +74,7 @@ impl Effects {
 }
 
 impl fmt::Display for Effects {
-    /// In the words of a link: `loss 0.01 jitter 2ms`.
+    /// Formats the effects in the language of links: `loss 0.01 jitter 2ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, (name, value)) in self.0.iter().enumerate() {
             let space = if i > 0 { " " } else { "" };

@@ -1,5 +1,5 @@
-//! What is wrong with a scenario, said so that it can be put right: where it stands, what would
-//! have been accepted, and the line itself with a caret.
+//! Errors in a scenario, with what it takes to correct them: the place, the accepted values, and
+//! the source line with a caret.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,22 +17,22 @@ pub enum ScenarioErrors {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         reason: String,
     },
-    /// The scenario is wrong in one or more places.
+    /// The scenario has one or more errors.
     #[error("{}", .0.iter().map(|e| e.text.as_str()).collect::<Vec<_>>().join("\n\n"))]
     Invalid(Vec<ScenarioError>),
 }
 
-/// One thing that is wrong.
+/// One error in a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
-    /// What is wrong, in one line.
+    /// The error in one line.
     pub message: String,
-    /// What would be accepted, if that is known.
+    /// The accepted values, if known.
     pub hint: Option<String>,
-    /// Line and column in the file, both from 1; none when an option is at fault.
+    /// Line and column in the file, both from 1; `None` for an error in an option.
     pub position: Option<(usize, usize)>,
     /// Message, position, source line with a caret, and hint, for a terminal.
     pub text: String,
@@ -44,7 +44,7 @@ impl fmt::Display for ScenarioError {
     }
 }
 
-/// A complaint about a place, before it is put into words for the user.
+/// An error at a place, before it is formatted for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
     at: Place,
@@ -63,13 +63,13 @@ impl Problem {
         }
     }
 
-    /// What would be accepted; shown beside the caret.
+    /// Adds the accepted values, which are printed beside the caret.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// A second place that has to do with it.
+    /// Adds a second place that is involved.
     pub fn other(mut self, at: Place, label: impl Into<String>) -> Self {
         self.other = Some((at, label.into()));
         self
@@ -88,8 +88,8 @@ impl Problem {
     }
 }
 
-/// Collects complaints, and knows what they are about. A complaint about the same place is taken
-/// once, so that a value shared by many variants is blamed once.
+/// Collects problems, together with the source that they are in. Only the first problem of a place
+/// is kept, so that a value shared by many variants is reported once.
 #[derive(Debug, Default)]
 pub(crate) struct Problems<'a> {
     list: Vec<Problem>,
@@ -97,7 +97,7 @@ pub(crate) struct Problems<'a> {
 }
 
 impl<'a> Problems<'a> {
-    /// None so far in `source`.
+    /// Creates an empty list for `source`.
     pub fn of(source: Source<'a>) -> Self {
         Problems {
             list: Vec::new(),
@@ -105,14 +105,14 @@ impl<'a> Problems<'a> {
         }
     }
 
-    /// What the paths in the scenario are relative to.
+    /// The folder that the paths in the scenario are relative to.
     pub fn folder(&self) -> &Path {
         Path::new(self.source.name)
             .parent()
             .unwrap_or(Path::new(""))
     }
 
-    /// Where `place` is, in words; none for nowhere.
+    /// Describes `place` in words; `None` without a place.
     pub fn describe(&self, place: &Place) -> Option<String> {
         match place {
             Place::File(range) => {
@@ -134,7 +134,7 @@ impl<'a> Problems<'a> {
         self.list.is_empty()
     }
 
-    /// The complaints in the order of the file, then those about options.
+    /// Returns the problems in the order of the file, then those of the options.
     pub fn into_errors(mut self) -> ScenarioErrors {
         self.list.sort_by_key(|problem| match &problem.at {
             Place::File(range) => (0, range.start),
@@ -148,7 +148,7 @@ impl<'a> Problems<'a> {
     }
 }
 
-/// The texts that places point into.
+/// The texts that places refer to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Source<'a> {
     /// The file's name as the user wrote it.
@@ -171,7 +171,7 @@ impl Source<'_> {
         }
     }
 
-    /// Line and column, counted in characters from 1.
+    /// Returns line and column, counted in characters from 1.
     fn position(&self, byte: usize) -> (usize, usize) {
         let before = &self.text[..byte.min(self.text.len())];
         let line_start = before.rfind('\n').map_or(0, |i| i + 1);

@@ -1,4 +1,4 @@
-//! The types that can stand at a key: how each is read, written, and complained about.
+//! The types of keys: how each is read, written, and reported when it is wrong.
 
 use std::convert::Infallible;
 use std::fmt::{self, Display};
@@ -33,12 +33,12 @@ impl Display for Queue {
 pub struct Dscp(u8);
 
 impl Dscp {
-    /// The codepoint `n`, if it is one.
+    /// Returns the codepoint `n`, or `None` above 63.
     pub const fn new(n: u8) -> Option<Self> {
         if n < 64 { Some(Dscp(n)) } else { None }
     }
 
-    /// The codepoint.
+    /// Returns the codepoint as a number.
     pub const fn value(self) -> u8 {
         self.0
     }
@@ -48,31 +48,31 @@ impl Dscp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name(pub String);
 
-/// A word that some other part gives its meaning, such as the name of a congestion control; and
-/// where it was written, for what that part has to say.
+/// A word whose meaning another part of the program defines, such as the name of a congestion
+/// control. Its place is kept for the errors of that part.
 #[derive(Clone, Debug, Eq)]
 pub struct Word(pub String, Option<String>);
 
 impl Word {
-    /// A word that was written nowhere.
+    /// Creates a word that has no place.
     pub fn new(word: &str) -> Self {
         Word(word.to_owned(), None)
     }
 
-    /// `file:line:column` of the scenario, or the option; none for a default.
+    /// Returns `file:line:column` of the scenario, or the option; `None` for a default.
     pub fn place(&self) -> Option<&str> {
         self.1.as_deref()
     }
 }
 
 impl PartialEq for Word {
-    /// Words are the same wherever they stand.
+    /// The place of a word does not matter for equality.
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0
     }
 }
 
-/// Complains that `node` is of the wrong type.
+/// Reports that `node` has the wrong type.
 pub(crate) fn wrong_type(key: &str, node: &Node, expected: &str) -> Problem {
     Problem::new(
         node.at.clone(),
@@ -139,8 +139,8 @@ fn read_quantity<T>(
     }
 }
 
-/// The unit that another spelling stands for. Likeness of letters does not decide it: `Mb` is nearer to
-/// `MB/s` than to `Mbit/s`, and eight times less.
+/// Returns the unit that another spelling probably means. Similarity of letters does not decide it:
+/// `Mb` is nearer to `MB/s` than to `Mbit/s`, which is an eighth of it.
 fn meant_unit(unit: &str, dimension: Dimension) -> Option<&'static str> {
     let prefixed = |prefix: &str, base: &str| {
         let name = format!("{prefix}{base}");
@@ -221,7 +221,7 @@ macro_rules! quantity {
     };
 }
 
-/// A span as people write it: nothing at all is `0s`.
+/// Formats a span for users: an empty span is `0s`.
 pub(crate) fn show_span(span: &Span) -> String {
     match *span {
         Span::ZERO => "0s".to_owned(),
@@ -259,7 +259,7 @@ impl Field for u64 {
     }
 
     fn write(&self) -> Option<Value> {
-        // Whole numbers are read from TOML's signed ones, so they fit.
+        // Whole numbers are read from TOML's signed integers, so they fit.
         Some(Value::Integer(*self as i64))
     }
 }
@@ -307,7 +307,7 @@ fn parse_ratio(text: &str) -> Option<Ratio> {
 
 impl Field for bool {
     type Scalar = Infallible;
-    const KIND: &'static str = "truth value";
+    const KIND: &'static str = "boolean";
 
     fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
         match node.value {
@@ -347,7 +347,7 @@ impl Field for String {
     }
 }
 
-/// Reads a string all of whose characters satisfy `is_accepted`.
+/// Reads a string whose characters all satisfy `is_accepted`.
 fn read_word(
     key: &str,
     node: &Node,

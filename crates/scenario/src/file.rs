@@ -1,8 +1,8 @@
 //! Text files that a scenario names: traces, profiles, rules.
 //!
-//! A path is relative to the scenario's own file. What the file says becomes part of the resolved
-//! scenario, so that a recording needs nothing but itself, and two runs with the same scenario have
-//! read the same files.
+//! A path is relative to the scenario's own file. The file's content becomes part of the resolved
+//! scenario, so that a recording is self-contained, and two runs with the same scenario have read
+//! the same files.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -14,14 +14,14 @@ use super::tree::{Node, Table, Value};
 /// A text file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextFile {
-    /// Its path as the scenario names it.
+    /// The path as the scenario gives it.
     pub path: String,
-    /// What is in it.
+    /// The content.
     pub text: String,
 }
 
 impl TextFile {
-    /// Reads a path and the file there; or `{ path = ..., text = ... }` as a recording has it.
+    /// Reads a path and the file there; or `{ path = ..., text = ... }` from a recording.
     pub(super) fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
         if let Value::Table(table) = &node.value
             && let (Some(path), Some(text)) = (text_of(table, "path"), text_of(table, "text"))
@@ -48,7 +48,7 @@ impl TextFile {
         }
     }
 
-    /// What `parse` makes of the text; complaints say where in the file.
+    /// Parses the text with `parse`. An error gives the place in the file.
     pub(super) fn parse<T, E: Display>(
         &self,
         node: &Node,
@@ -78,14 +78,14 @@ fn text_of<'t>(table: &'t Table, key: &str) -> Option<&'t str> {
     }
 }
 
-/// The file as text; bytes that are none are told with line and column.
+/// Decodes the file as UTF-8. A byte that is not UTF-8 is reported with line and column.
 pub(super) fn read_utf8(path: &Path) -> Result<String, String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|error| {
         let (right, wrong) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
         let line_start = right.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
         let line = right.iter().filter(|b| **b == b'\n').count() + 1;
-        // What is right is text, so its characters can be counted.
+        // The text before the wrong byte is valid, so its characters can be counted.
         let before = String::from_utf8_lossy(&right[line_start..]);
         let column = before.chars().count() + 1;
         let byte = wrong.first().copied().unwrap_or_default();

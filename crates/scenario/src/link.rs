@@ -16,18 +16,18 @@ use super::tree::{Node, Place, Table, Value};
 use super::words::{Direction, PipeId};
 
 keys! {
-    /// What a direction of a link has besides its effects.
+    /// The keys of a link's direction, apart from its effects.
     pub struct PipeKeys {
         /// bits per second, counted over whole IP packets: `"unlimited"`, one rate, or a rate that
-        /// changes with time (see below)
+        /// varies with time (see below)
         rate: Schedule;
         /// propagation delay of this direction: one, or pairs of a time and the delay from then on
         delay: Delays = Delays::constant(Span::ZERO);
         /// the queue in front of the link, in the words of `sluice list`
         queue: Queue = default_queue();
-        /// file with a delay profile as dummynet reads it; a rate in it takes the place of `rate`
+        /// file with a delay profile in dummynet's format; a rate in it replaces `rate`
         profile: Option<ProfileFile>;
-        /// file with a table of deviations as netem reads it, in the place of `jitter_distribution`
+        /// file with a table of deviations in netem's format, instead of `jitter_distribution`
         jitter_table: Option<JitterFile>;
     }
 }
@@ -41,19 +41,19 @@ pub struct Pipe {
     pub delay: Delays,
     /// The queue in front of the link.
     pub queue: Queue,
-    /// What else happens to packets.
+    /// The other effects on packets.
     pub effects: Effects,
-    /// Extra time on the link.
+    /// The delay profile: additional time on the link.
     pub profile: Option<ProfileFile>,
-    /// Deviations of the delay.
+    /// The distribution of the delay's deviations.
     pub jitter_table: Option<JitterFile>,
 }
 
-/// A delay profile and the file that it comes from.
+/// A delay profile and its file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProfileFile(TextFile, Profile);
 
-/// A table of deviations and the file that it comes from.
+/// A table of deviations and its file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JitterFile(TextFile, DeviationTable);
 
@@ -80,7 +80,7 @@ parsed_file!(ProfileFile, "path of a profile", Profile::parse);
 parsed_file!(JitterFile, "path of a table", DeviationTable::parse);
 
 impl Pipe {
-    /// As fast as it gets, without delay, loss or a queue that fills.
+    /// A pipe of unlimited rate, without delay, loss or a queue that fills.
     pub fn unlimited() -> Pipe {
         Pipe {
             rate: Schedule::constant(Rate::UNLIMITED),
@@ -92,7 +92,7 @@ impl Pipe {
         }
     }
 
-    /// The parameters of the link at the start.
+    /// Returns the initial parameters of the link.
     pub fn params(&self) -> LinkParams {
         let mut params = self.effects.params();
         params.pipe.rate = self.rate.at(Span::ZERO).unwrap_or(self.rate.highest());
@@ -100,7 +100,7 @@ impl Pipe {
         params
     }
 
-    /// What the link has from files, and how its rate changes.
+    /// Returns the parts of the link that come from files, and the schedule of its rate.
     pub fn files(&self) -> LinkFiles {
         LinkFiles {
             rate: self.rate.source(),
@@ -141,7 +141,7 @@ impl Pipe {
 }
 
 keys! {
-    /// What only the shorthand `[link]` has.
+    /// The keys that only the shorthand `[link]` has.
     pub struct LinkKeys {
         /// round-trip time of the empty link, one or pairs as for `delay`: half of it becomes the
         /// delay of each direction; excludes `delay`
@@ -159,7 +159,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// The pipe of a direction.
+    /// Returns the pipe of a direction.
     pub const fn pipe(&self, direction: Direction) -> &Pipe {
         match direction {
             Direction::Up => &self.up,
@@ -167,7 +167,7 @@ impl Link {
         }
     }
 
-    /// A link that does nothing to packets.
+    /// A link without any effect on packets.
     pub fn unlimited() -> Link {
         Link {
             up: Pipe::unlimited(),
@@ -175,13 +175,13 @@ impl Link {
         }
     }
 
-    /// The delay of both directions together, at the start.
+    /// Returns the initial delay of both directions together.
     pub fn rtt(&self) -> Span {
         let (up, down) = (self.up.delay.first(), self.down.delay.first());
         up.saturating_add(down)
     }
 
-    /// Lets what repeats do so until `end`.
+    /// Repeats periodic schedules until `end`.
     pub(super) fn extend_to(&mut self, end: Span) {
         for pipe in [&mut self.up, &mut self.down] {
             pipe.rate.extend_to(end);
@@ -196,7 +196,7 @@ impl Link {
             (Some(entry), None) => Link::read_table("link", &entry.node, problems),
             (None, Some(_)) => Some(Link::unlimited()),
             (Some(link), Some(rules)) => {
-                let message = "`rules` take the place of [link]";
+                let message = "`rules` replace [link]";
                 problems.push(
                     Problem::new(link.key_at.clone(), message)
                         .hint("give one of them")
@@ -214,7 +214,7 @@ impl Link {
         }
     }
 
-    /// Reads the further links of the path, `[[hop]]`.
+    /// Reads the other links of the path, `[[hop]]`.
     pub(crate) fn read_hops(root: &Table, problems: &mut Problems) -> Option<Vec<Link>> {
         let Some(entry) = root.find("hop") else {
             return Some(Vec::new());
@@ -226,7 +226,7 @@ impl Link {
         };
         if root.find("rules").is_some() {
             let message = "a router with `rules` is the only one on the path";
-            problems.push(Problem::new(entry.key_at.clone(), message).hint("take [[hop]] out"));
+            problems.push(Problem::new(entry.key_at.clone(), message).hint("remove [[hop]]"));
             return None;
         }
         if items.len() > MOST_HOPS {
@@ -282,7 +282,7 @@ impl Link {
     }
 }
 
-/// Puts the keys of one direction together and reads them.
+/// Merges the keys of one direction and reads them.
 fn read_pipe(
     name: &str,
     shared: &Table,
@@ -323,7 +323,7 @@ fn read_pipe(
             );
             return None;
         }
-        // An odd nanosecond goes up, so that both directions add up to the round trip.
+        // An odd nanosecond is added to one direction, so that both add up to the round trip.
         let half = rtt.map(|rtt| match direction {
             Direction::Up => Span::from_ns(rtt.as_ns().div_ceil(2)),
             Direction::Down => Span::from_ns(rtt.as_ns() / 2),
@@ -335,7 +335,7 @@ fn read_pipe(
     Pipe::read(&merged, &section, problems)
 }
 
-/// Links besides `[link]`: more are a mistake.
+/// The largest number of links besides `[link]`; more are taken for a mistake.
 const MOST_HOPS: usize = PipeId::MOST_HOPS - 1;
 
 fn default_queue() -> Queue {

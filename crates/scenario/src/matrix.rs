@@ -1,4 +1,4 @@
-//! `[matrix]`: several values for a key, and what follows from crossing them.
+//! `[matrix]`: several values for a key, and the variants that result from crossing them.
 
 use super::error::{Problem, Problems};
 use super::set::set_path;
@@ -11,17 +11,17 @@ pub(crate) struct Axis {
     values: Vec<(String, Node)>,
 }
 
-/// A variant before it is read: its name and its tree.
+/// A variant before it is typed: its name and its tree.
 pub(crate) struct Expansion {
     /// Empty if there is no matrix.
     pub name: String,
     pub tree: Table,
 }
 
-/// More variants than this are a mistake.
+/// The largest number of variants; more are taken for a mistake.
 const MOST_VARIANTS: usize = 10_000;
 
-/// Takes `[matrix]` out of the tree.
+/// Removes `[matrix]` from the tree and returns its variants.
 pub(crate) fn take_axes(root: &mut Table, problems: &mut Problems) -> Vec<Axis> {
     let Some(entry) = root.remove("matrix") else {
         return Vec::new();
@@ -54,7 +54,7 @@ pub(crate) fn take_axes(root: &mut Table, problems: &mut Problems) -> Vec<Axis> 
     axes
 }
 
-/// Puts the axes of a table together; a dotted key that was not quoted made tables of its parts.
+/// Collects the axes of a table. A dotted key without quotes has become nested tables.
 fn collect(table: &Table, prefix: &str, axes: &mut Vec<Axis>, problems: &mut Problems) {
     for entry in &table.0 {
         let path = if prefix.is_empty() {
@@ -74,7 +74,7 @@ fn collect(table: &Table, prefix: &str, axes: &mut Vec<Axis>, problems: &mut Pro
     }
 }
 
-/// Whether a path leads to a table of keys rather than to a key.
+/// Returns whether a path leads to a table of keys rather than to a key.
 fn is_section(path: &str) -> bool {
     let is_one = |prefix| {
         path.strip_prefix(prefix)
@@ -145,8 +145,9 @@ impl Axis {
     }
 }
 
-/// Short names for the values of `key`: the first word where that tells them apart (`fifo limit 1000`
-/// is `fifo`), else all of it. What does not begin with a letter gets the key in front (`rtt=20ms`).
+/// Returns short names for the values of `key`: the first word where the first words differ (`fifo
+/// limit 1000` is `fifo`), else the whole text. A value that does not begin with a letter is
+/// prefixed with the key (`rtt=20ms`).
 fn names(key: &str, items: &[Node]) -> Vec<String> {
     let first_word = |node: &Node| match &node.value {
         Value::Text(text) => text.split_whitespace().next().map(str::to_owned),
@@ -172,7 +173,7 @@ fn names(key: &str, items: &[Node]) -> Vec<String> {
         .collect()
 }
 
-/// Crosses the axes: the last one varies fastest.
+/// Crosses the axes. The last one varies fastest.
 pub(crate) fn expand(root: &Table, axes: &[Axis], problems: &mut Problems) -> Vec<Expansion> {
     let count = axes
         .iter()
@@ -182,7 +183,7 @@ pub(crate) fn expand(root: &Table, axes: &[Axis], problems: &mut Problems) -> Ve
         let at = axes
             .last()
             .map_or(Place::Nowhere, |axis| axis.path_at.clone());
-        let message = format!("[matrix] makes more than {MOST_VARIANTS} variants");
+        let message = format!("[matrix] has more than {MOST_VARIANTS} variants");
         problems.push(Problem::new(at, message));
         return Vec::new();
     };

@@ -85,7 +85,7 @@ fn effects(page: &mut String) {
             Kind::Bytes => "size".to_owned(),
             Kind::Count => "whole number".to_owned(),
             Kind::Ratio => "ratio".to_owned(),
-            Kind::Flag => "truth value".to_owned(),
+            Kind::Flag => "boolean".to_owned(),
             Kind::Choice(words) => {
                 let words: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
                 words.join(", ")

@@ -11,12 +11,12 @@ use super::file::TextFile;
 use super::schema::Field;
 use super::tree::{Node, Table, Value};
 
-/// Commands that a router executes at its start, one in each line.
+/// Commands that a router executes at its start, one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// The commands.
     pub text: String,
-    /// The file that they come from, if it is not the scenario itself.
+    /// The file with the commands, if they are not in the scenario itself.
     pub path: Option<String>,
 }
 
@@ -24,10 +24,10 @@ impl Rules {
     /// The router's interfaces in rules: towards `h2` and towards `h3`.
     pub const INTERFACES: [&str; 2] = ["h2", "h3"];
 
-    /// A router that has executed them.
+    /// Returns a router that has executed the commands.
     ///
     /// # Errors
-    /// What it says of the line that it refuses.
+    /// The router's error for the first command that it refuses.
     pub fn firewall(&self, seed: u64) -> Result<Firewall, String> {
         let mut firewall = Firewall::new(&Settings {
             seed,

@@ -1,4 +1,4 @@
-//! Rates and delays that change with time, from the scenario itself or from files.
+//! Rates and delays that vary with time, from the scenario itself or from files.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -12,40 +12,40 @@ use super::file::TextFile;
 use super::schema::Field;
 use super::tree::{Node, Table, Value};
 
-/// A rate over time: each holds from its instant until the next.
+/// A rate over time: each step applies until the next.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
-    /// In the order of time, the first at zero; without a rate while there is an outage.
+    /// In the order of time, the first at zero; `None` during an outage.
     steps: Vec<(Span, Option<Rate>)>,
     origin: Origin,
 }
 
-/// How a schedule is written.
+/// The form in which a schedule is written.
 #[derive(Clone, Debug, PartialEq)]
 enum Origin {
-    /// As its steps.
+    /// As a list of steps.
     Steps,
-    /// Rates that take turns.
+    /// As rates that take turns.
     Cycle {
         every: Span,
         rates: Vec<Option<Rate>>,
     },
     /// A CSV file.
     Csv(TextFile),
-    /// A trace of Mahimahi's, whose mean is the only step.
+    /// A Mahimahi trace, whose mean is the only step.
     Trace(TextFile, Opportunities),
 }
 
 impl Schedule {
-    /// One rate for all time.
+    /// Creates a constant rate.
     pub fn constant(rate: Rate) -> Self {
         Schedule::from_steps(vec![(Span::ZERO, Some(rate))])
     }
 
-    /// The rates with the instants from which they hold.
+    /// Creates a schedule of rates, each with the instant from which it applies.
     ///
     /// # Panics
-    /// If the first is not at zero, or they are not in the order of time.
+    /// The first instant is not zero, or the instants do not increase.
     pub fn new(steps: Vec<(Span, Rate)>) -> Self {
         let steps = steps.into_iter().map(|(at, rate)| (at, Some(rate)));
         Schedule::from_steps(steps.collect())
@@ -63,25 +63,26 @@ impl Schedule {
         }
     }
 
-    /// The steps in the order of time; the first is at zero, and there is at least one. During an
-    /// outage there is no rate; of a trace there is its mean.
+    /// Returns the steps in the order of time. The first is at zero, and there is at least one. The
+    /// rate of an outage is `None`; a trace has its mean.
     pub fn steps(&self) -> &[(Span, Option<Rate>)] {
         &self.steps
     }
 
-    /// The rate at `t` after the start; none during an outage.
+    /// Returns the rate at `t` after the start; `None` during an outage.
     pub fn at(&self, t: Span) -> Option<Rate> {
         let next = self.steps.partition_point(|(from, _)| *from <= t);
         self.steps[next - 1].1
     }
 
-    /// The largest rate.
+    /// Returns the largest rate.
     pub fn highest(&self) -> Rate {
         let rates = self.steps.iter().filter_map(|(_, rate)| *rate);
         rates.max().unwrap_or(Rate::from_bps(1))
     }
 
-    /// Bits that pass between `from` and `to`; none if the rate is unlimited at any time between.
+    /// Returns the number of bits that pass between `from` and `to`; `None` if the rate is
+    /// unlimited at any time between.
     pub fn bits_between(&self, from: Span, to: Span) -> Option<f64> {
         let mut bits = 0.0;
         for (i, (start, rate)) in self.steps.iter().enumerate() {
@@ -99,12 +100,12 @@ impl Schedule {
         Some(bits)
     }
 
-    /// Whether the link's slots follow a trace instead of a rate.
+    /// Returns whether the link's slots follow a trace instead of a rate.
     pub const fn is_trace(&self) -> bool {
         matches!(self.origin, Origin::Trace(..))
     }
 
-    /// What a link needs beyond its rate at the start; nothing if that does not change.
+    /// Returns the link's schedule in addition to its initial rate; `None` for a constant rate.
     pub fn source(&self) -> Option<RateSource> {
         if let Origin::Trace(_, opportunities) = &self.origin {
             return Some(RateSource::Opportunities(opportunities.clone()));
@@ -118,7 +119,7 @@ impl Schedule {
         Some(RateSource::Schedule(schedule))
     }
 
-    /// Lets rates that take turns do so until `end`.
+    /// Repeats rates that take turns until `end`.
     pub(super) fn extend_to(&mut self, end: Span) {
         let Origin::Cycle { every, rates } = &self.origin else {
             return;
@@ -128,7 +129,7 @@ impl Schedule {
         self.steps = turns.zip(rates.iter().copied().cycle()).collect();
     }
 
-    /// The last step that the file itself names, if it names any.
+    /// Returns the last step that the file itself contains, if any.
     pub(super) fn last_written(&self) -> Option<Span> {
         match self.origin {
             Origin::Steps => self.steps.last().map(|(at, _)| *at),
@@ -137,7 +138,7 @@ impl Schedule {
     }
 }
 
-/// A rate, or none for an outage.
+/// A rate, or `None` for an outage.
 fn read_rate(key: &str, node: &Node, problems: &mut Problems) -> Option<Option<Rate>> {
     match &node.value {
         Value::Text(text) if text == OUTAGE => Some(None),
@@ -185,7 +186,7 @@ fn read_steps<T>(
             continue;
         };
         let problem = match steps.last() {
-            None if time > Span::ZERO => Some("the first step of a schedule is at 0s".into()),
+            None if time > Span::ZERO => Some("the first step of a schedule must be at 0s".into()),
             Some((last, _)) if time <= *last => {
                 Some(format!("a step at {time} cannot follow one at {last}"))
             }
@@ -221,7 +222,7 @@ impl Field for Schedule {
             _ => {
                 let rate = read_rate(key, node, problems)?;
                 if rate.is_none() {
-                    let message = format!("`{key}` cannot be an outage for ever");
+                    let message = format!("`{key}` cannot be a permanent outage");
                     problems.push(Problem::new(node.at.clone(), message).hint(STEPS));
                 }
                 rate.map(Schedule::constant)
@@ -262,7 +263,7 @@ fn read_table(key: &str, node: &Node, table: &Table, problems: &mut Problems) ->
                 .iter()
                 .map(|(at, rate)| (at.since(Time::ZERO), *rate))
                 .collect();
-            // The first rate also holds before its instant.
+            // The first rate also applies before its instant.
             steps[0].0 = Span::ZERO;
             Some(Schedule {
                 steps,
@@ -316,39 +317,39 @@ fn read_table(key: &str, node: &Node, table: &Table, problems: &mut Problems) ->
     }
 }
 
-/// A delay over time: each holds from its instant until the next, and lets no packet overtake.
+/// A delay over time: each step applies until the next, and lets no packet overtake another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delays(Vec<(Span, Span)>);
 
 impl Delays {
-    /// One delay for all time.
+    /// Creates a constant delay.
     pub fn constant(delay: Span) -> Self {
         Delays(vec![(Span::ZERO, delay)])
     }
 
-    /// The delay at the start.
+    /// Returns the initial delay.
     pub fn first(&self) -> Span {
         self.0[0].1
     }
 
-    /// The steps in the order of time; the first is at zero, and there is at least one.
+    /// Returns the steps in the order of time. The first is at zero, and there is at least one.
     pub fn steps(&self) -> &[(Span, Span)] {
         &self.0
     }
 
-    /// The delay at `t` after the start.
+    /// Returns the delay at `t` after the start.
     pub fn at(&self, t: Span) -> Span {
         let next = self.0.partition_point(|(from, _)| *from <= t);
         self.0[next - 1].1
     }
 
-    /// The longest delay.
+    /// Returns the longest delay.
     pub fn longest(&self) -> Span {
         let delays = self.0.iter().map(|(_, delay)| *delay);
         delays.max().unwrap_or(Span::ZERO)
     }
 
-    /// With each delay changed.
+    /// Returns the schedule with `change` applied to each delay.
     pub(super) fn map(&self, change: impl Fn(Span) -> Span) -> Self {
         Delays(
             self.0
@@ -389,7 +390,7 @@ impl Field for Delays {
 }
 
 impl fmt::Display for Schedule {
-    /// As people read it: long schedules end in dots.
+    /// Formats the schedule for users: a long one is cut off with dots.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = |rate: &Option<Rate>| match rate {
             Some(rate) => rate.to_string(),
@@ -427,13 +428,13 @@ fn show_steps<T>(
     f.write_str(if steps.len() > MOST_SHOWN { " ..." } else { "" })
 }
 
-/// Steps of a schedule that a table has room for.
+/// The number of steps that a table has room for.
 const MOST_SHOWN: usize = 8;
-/// The word for no rate at all.
+/// The word for the absence of a rate.
 const OUTAGE: &str = "outage";
 const STEPS: &str = "write it as in [[\"0s\", \"100Mbit/s\"], [\"15s\", \"10Mbit/s\"]]";
 const TABLES: &str = "{ csv = FILE }, { trace = FILE } or { every = \"20s\", rates = [\"100Mbit/s\", \
                       \"10Mbit/s\"] } is accepted";
 const DELAYS: &str = "write it as in [[\"0s\", \"10ms\"], [\"15s\", \"50ms\"]]";
-/// Of a delay or a round trip.
+/// The longest delay or round trip.
 const LONGEST: Span = Span::from_secs(120);

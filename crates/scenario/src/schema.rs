@@ -1,7 +1,7 @@
-//! How the keys of a scenario are declared: once, with type, default, range and documentation.
+//! The declaration of a scenario's keys: once, with type, default, range and documentation.
 //!
-//! [`keys!`] makes a plain struct from the declaration. Reading, writing, the messages about wrong
-//! values and the reference page all follow from it.
+//! [`keys!`] creates a plain struct from the declaration. Reading, writing, the error messages and
+//! the reference page all derive from it.
 
 use std::fmt::Display;
 
@@ -11,53 +11,53 @@ use super::tree::{Node, Place, Table, Value};
 /// The declaration of a key.
 #[derive(Clone, Copy)]
 pub struct KeyDecl {
-    /// The word in the file.
+    /// The key's name in the file.
     pub name: &'static str,
-    /// What it takes, in a word or two.
+    /// The kind of value, in a word or two.
     pub kind: &'static str,
-    /// What it means.
+    /// The meaning.
     pub doc: &'static str,
-    /// Whether it must stand there, and what holds if it does not.
+    /// Whether the key is required, and its default if not.
     pub presence: fn() -> Presence,
     /// The smallest and the largest accepted value.
     pub range: fn() -> Option<(String, String)>,
 }
 
-/// What it means that a key is not there.
+/// The effect of a missing key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// An error.
     Required,
-    /// Nothing is set.
+    /// The setting is absent.
     Optional,
-    /// This value holds.
+    /// The value that applies.
     Default(String),
 }
 
 /// A struct whose fields are keys.
 pub(crate) trait Keys: Sized {
-    /// The declarations in the order of documentation.
+    /// The declarations, in the order of the documentation.
     const KEYS: &'static [KeyDecl];
 
-    /// Reads the declared keys of `table`, which is called `section` and stands at `at`; other
-    /// keys are not looked at. Gives nothing if a problem was found.
+    /// Reads the declared keys of `table`, which is called `section` and is at `at`. Other keys are
+    /// ignored. Returns `None` if a problem was found.
     fn read(table: &Table, section: &Section, problems: &mut Problems) -> Option<Self>;
 
-    /// Writes every key that is set, also those that have their default.
+    /// Writes every key that is set, including those with their default.
     fn write(&self, table: &mut Table);
 }
 
-/// A type that can stand at a key.
+/// A type of key.
 pub(crate) trait Field: Sized {
-    /// What ranges are compared in; `Infallible` for types that have no range.
+    /// The type in which ranges are compared; `Infallible` for types without a range.
     type Scalar: PartialOrd + Display;
-    /// What it is, in a word or two, for the reference.
+    /// The kind of value, in a word or two, for the reference.
     const KIND: &'static str;
 
-    /// Reads it, or says what is wrong.
+    /// Reads a value, or reports a problem.
     fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self>;
 
-    /// What holds without the key, if the key may be left out although it has no default.
+    /// The value for a missing key, if the key is optional without a default.
     fn absent() -> Option<Self> {
         None
     }
@@ -66,15 +66,15 @@ pub(crate) trait Field: Sized {
         None
     }
 
-    /// The value as it would be written; nothing if it is not set.
+    /// Returns the value as it is written in a file; `None` if it is not set.
     fn write(&self) -> Option<Value>;
 }
 
 /// A table of the file, for messages.
 pub(crate) struct Section {
-    /// Its name as messages show it, such as `[link]`.
+    /// The name in messages, such as `[link]`.
     pub name: String,
-    /// Its header.
+    /// The place of its header.
     pub at: Place,
 }
 
@@ -86,7 +86,7 @@ impl Section {
         }
     }
 
-    /// Complains about keys of `table` that are not in `known`.
+    /// Reports the keys of `table` that are not in `known`.
     pub fn check_keys(&self, table: &Table, known: &[&'static str], problems: &mut Problems) {
         for entry in &table.0 {
             if !known.contains(&entry.key.as_str()) {
@@ -100,7 +100,7 @@ impl Section {
     }
 }
 
-/// Reads one key: its value, or its default, or a complaint.
+/// Reads one key: its value or its default. Reports a problem otherwise.
 pub(crate) fn read_key<F: Field>(
     table: &Table,
     section: &Section,
@@ -133,7 +133,7 @@ pub(crate) fn read_key<F: Field>(
     Some(value)
 }
 
-/// The presence of a key with `default`.
+/// Returns the presence of a key with `default`.
 pub(crate) fn presence<F: Field>(default: Option<F>) -> Presence {
     match default.or_else(F::absent) {
         None => Presence::Required,
@@ -144,7 +144,7 @@ pub(crate) fn presence<F: Field>(default: Option<F>) -> Presence {
     }
 }
 
-/// A range in words.
+/// Formats a range in words.
 pub(crate) fn range_text<F: Field>(
     range: Option<(F::Scalar, F::Scalar)>,
 ) -> Option<(String, String)> {
@@ -221,7 +221,7 @@ macro_rules! keys {
 
 pub(crate) use keys;
 
-/// The names of `decls`.
+/// Returns the names of `decls`.
 pub(crate) fn names(decls: &[KeyDecl]) -> impl Iterator<Item = &'static str> + '_ {
     decls.iter().map(|decl| decl.name)
 }

@@ -1,9 +1,9 @@
-//! Changing keys by their path: `--set link.rate=10Mbit/s` and the axes of `[matrix]`.
+//! Sets keys by their path: `--set link.rate=10Mbit/s` and the axes of `[matrix]`.
 
 use super::error::{Problem, Problems};
 use super::tree::{Node, Place, Table, Value, parse_option};
 
-/// The override that a user wrote as option number `number`.
+/// An override that the user gave as option number `number`.
 pub(crate) struct Override {
     pub path: String,
     pub path_at: Place,
@@ -31,8 +31,8 @@ impl Override {
     }
 }
 
-/// Sets the key at `path` (dotted, `flow.NAME.key` for a flow) to `node`. Whether such a key exists
-/// is found when the tree is read.
+/// Sets the key at `path` (dotted, `flow.NAME.key` for a flow) to `node`. A key that does not exist
+/// is reported when the tree is read.
 pub(crate) fn set_path(
     root: &mut Table,
     path: &str,
@@ -105,7 +105,8 @@ fn set_in(
     }
 }
 
-/// The table of `[[hop]]` with this number; they count from 2, since `[link]` is the first.
+/// Returns the table of the `[[hop]]` with this number. Numbers start at 2, since `[link]` is the
+/// first link.
 fn find_hop<'t>(
     root: &'t mut Table,
     number: &str,
@@ -126,8 +127,8 @@ fn find_hop<'t>(
         Some(Value::Table(table)) => Some(table),
         _ => {
             let hint = match last {
-                1 => "there are none".to_owned(),
-                last => format!("they count from 2, after [link], to {last}"),
+                1 => "the scenario has no [[hop]]".to_owned(),
+                last => format!("hops are numbered from 2, after [link], to {last}"),
             };
             let problem = Problem::new(path_at.clone(), format!("there is no hop `{number}`"));
             problems.push(problem.hint(hint));

@@ -1,5 +1,5 @@
-//! What scenarios mean; [`errors`] has what is wrong with them, [`print`] that they print back, [`settings`] what is
-//! asked of TCP.
+//! The meaning of scenarios. [`errors`] tests the messages about errors, [`print`] that scenarios
+//! print back, [`settings`] the TCP settings.
 
 mod errors;
 mod print;
@@ -51,7 +51,7 @@ fn the_first_scenario_has_three_variants() {
 
 #[test]
 fn the_reference_page_is_current() {
-    // UPDATE_EXPECT=1 writes the page anew.
+    // UPDATE_EXPECT=1 rewrites the page.
     expect_test::expect_file!["../../../docs/scenario.md"].assert_eq(&reference());
 }
 

@@ -1,8 +1,8 @@
 //! The generic form of a scenario: a tree of values that remember where they were written.
 //!
-//! A TOML file, the `--set` options and the JSON in a recording all become this tree; the typed
-//! scenario is read from it and written back to it. [`Place`] is what lets every complaint point at
-//! the word that caused it.
+//! A TOML file, the `--set` options and the JSON in a recording all become this tree. The typed
+//! scenario is read from it and written back to it. With its [`Place`], every error points at the
+//! word that caused it.
 
 use std::fmt::{self, Write as _};
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub(crate) enum Place {
     File(Range<usize>),
     /// Byte range in an override: its number among the `--set` options.
     Option(usize, Range<usize>),
-    /// Nowhere: a default, or a resolved scenario that is being written.
+    /// No place: a default, or a resolved scenario that is being written.
     #[default]
     Nowhere,
 }
@@ -32,13 +32,13 @@ pub(crate) enum Value {
     Integer(i64),
     Float(f64),
     Bool(bool),
-    /// A TOML date or time: no key takes one.
+    /// A TOML date or time, which no key accepts.
     Date(String),
     Array(Vec<Node>),
     Table(Table),
 }
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
     pub value: Value,
@@ -59,13 +59,13 @@ pub(crate) struct Entry {
 }
 
 impl Value {
-    /// The kind of value for messages.
+    /// Returns the kind of value for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Text(_) => "a string",
             Value::Integer(_) => "a whole number",
             Value::Float(_) => "a decimal number",
-            Value::Bool(_) => "a truth value",
+            Value::Bool(_) => "a boolean",
             Value::Date(_) => "a date",
             Value::Array(_) => "an array",
             Value::Table(_) => "a table",
@@ -88,7 +88,8 @@ impl From<Value> for Node {
 }
 
 impl Node {
-    /// The place of `range` within this text, or of the whole value if that cannot be told.
+    /// Returns the place of `range` within this text, or of the whole value if the place is not
+    /// known that exactly.
     pub fn within(&self, range: Range<usize>) -> Place {
         let shift = |whole: &Range<usize>| whole.start + range.start..whole.start + range.end;
         match &self.text_at {
@@ -115,7 +116,7 @@ impl Table {
         self.find(key).map(|entry| &entry.node)
     }
 
-    /// Sets `key`, in its present position if it is there.
+    /// Sets `key`. An existing key keeps its position.
     pub fn set(&mut self, key: &str, key_at: Place, node: Node) {
         match self.0.iter_mut().find(|entry| entry.key == key) {
             Some(entry) => {
@@ -130,7 +131,7 @@ impl Table {
         }
     }
 
-    /// Adds a key of a table that is being written.
+    /// Adds a key to a table that is being written.
     pub fn push(&mut self, key: &str, value: Value) {
         self.set(key, Place::Nowhere, value.into());
     }
@@ -141,7 +142,7 @@ impl Table {
     }
 }
 
-/// Parses a TOML text. All syntax errors are reported; there is no tree then.
+/// Parses a TOML text. Reports all syntax errors, and returns no tree if there are any.
 pub(crate) fn parse(text: &str, problems: &mut Problems) -> Option<Table> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if errors.is_empty() {
@@ -198,7 +199,7 @@ fn from_value(value: &DeValue<'_>, span: Range<usize>, text: &str) -> Node {
         }
         DeValue::Integer(i) => match i64::from_str_radix(i.as_str(), i.radix()) {
             Ok(i) => Value::Integer(i),
-            // Kept as a float: every range check refuses it by its size.
+            // Kept as a float: every range check refuses it because of its size.
             Err(_) => Value::Float(i.as_str().parse().unwrap_or(f64::INFINITY)),
         },
         DeValue::Float(f) => Value::Float(f.as_str().parse().unwrap_or(f64::NAN)),
@@ -237,7 +238,7 @@ pub(crate) fn parse_option(option: &str, at: usize, number: usize) -> Node {
 }
 
 impl Node {
-    /// Turns ranges of a value that was parsed alone into ranges of its option.
+    /// Turns ranges of a separately parsed value into ranges of its option.
     fn move_to_option(&mut self, number: usize, shift: usize) {
         let moved = |place: &Place| match place {
             Place::File(range) => Place::Option(number, range.start + shift..range.end + shift),
@@ -262,7 +263,7 @@ impl Node {
     }
 }
 
-/// The tree as a TOML document.
+/// Formats the tree as a TOML document.
 pub(crate) fn to_toml(table: &Table) -> String {
     let mut out = String::new();
     write_table(&mut out, &mut Vec::new(), table);
@@ -286,7 +287,7 @@ fn write_table(out: &mut String, path: &mut Vec<String>, table: &Table) {
         path.push(toml_key(&entry.key));
         let header = path.join(".");
         let mut section = |open: &str, table: &Table, close: &str| {
-            // A table of nothing but tables needs no header of its own.
+            // A table that contains only tables needs no header of its own.
             if open == "[[" || table.0.is_empty() || table.0.iter().any(|e| !is_section(&e.node)) {
                 if !out.is_empty() {
                     out.push('\n');
@@ -345,7 +346,7 @@ fn write_inline(out: &mut String, value: &Value) {
     }
 }
 
-/// A text as a TOML string on one line.
+/// Formats a text as a TOML string on one line.
 pub(crate) fn toml_text(text: &str) -> String {
     let mut out = String::new();
     let _ = out.value(TomlStringBuilder::new(text).as_basic());
@@ -400,7 +401,7 @@ impl Serialize for Value {
     }
 }
 
-/// The tree of a JSON value; none if there is a null in it, which TOML does not have.
+/// Returns the tree of a JSON value; `None` if the value contains a null, which TOML does not have.
 pub(crate) fn from_json(json: &serde_json::Value) -> Option<Value> {
     use serde_json::Value as Json;
     Some(match json {

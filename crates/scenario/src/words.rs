@@ -8,7 +8,7 @@ use super::field::{read_text, wrong_type};
 use super::schema::Field;
 use super::tree::{Node, Value};
 
-/// Which way packets go through the router.
+/// The direction in which packets pass the router.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -24,18 +24,18 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PipeId {
     direction: Direction,
-    /// The link in the order of the way up, from 0.
+    /// The link, in the order of the path up, from 0.
     hop: u8,
 }
 
 impl PipeId {
-    /// Most links of a path.
+    /// The largest number of links on a path.
     pub const MOST_HOPS: usize = 16;
 
-    /// `direction` of link `hop`, counted from 0 in the order of the way up.
+    /// Returns `direction` of link `hop`, counted from 0 in the order of the path up.
     ///
     /// # Panics
-    /// If there cannot be so many links.
+    /// `hop` is not below [`PipeId::MOST_HOPS`].
     pub const fn new(direction: Direction, hop: usize) -> Self {
         assert!(hop < Self::MOST_HOPS, "a path has at most 16 links");
         PipeId {
@@ -44,17 +44,17 @@ impl PipeId {
         }
     }
 
-    /// Which way its packets go.
+    /// Returns the direction of its packets.
     pub const fn direction(self) -> Direction {
         self.direction
     }
 
-    /// Which link, from 0.
+    /// Returns the link's index, from 0.
     pub const fn hop(self) -> usize {
         self.hop as usize
     }
 
-    /// Its name in figures and recordings: `up`, of the second link `up2`.
+    /// Returns the name in figures and recordings: `up`; for the second link, `up2`.
     pub const fn word(self) -> &'static str {
         match self.direction {
             Direction::Up => UP_WORDS[self.hop as usize],
@@ -62,7 +62,7 @@ impl PipeId {
         }
     }
 
-    /// The pipe that `word` stands for.
+    /// Returns the pipe that `word` names.
     pub fn from_word(word: &str) -> Option<Self> {
         let place = |words: &[&str]| words.iter().position(|w| *w == word);
         let up = place(&UP_WORDS).map(|hop| PipeId::new(Direction::Up, hop));
@@ -97,7 +97,7 @@ const DOWN_WORDS: [&str; PipeId::MOST_HOPS] = [
     "down11", "down12", "down13", "down14", "down15", "down16",
 ];
 
-/// What carries a run out.
+/// The backend of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
@@ -116,18 +116,18 @@ pub enum Spacing {
     Poisson,
     /// At equal intervals during a burst, then not at all.
     OnOff,
-    /// The same with bursts and silences of random length.
+    /// At equal intervals during bursts, with bursts and silences of random length.
     RandomOnOff,
 }
 
 impl Spacing {
-    /// Whether there are bursts, with silence between them.
+    /// Returns whether there are bursts, with silence between them.
     pub const fn has_bursts(self) -> bool {
         matches!(self, Spacing::OnOff | Spacing::RandomOnOff)
     }
 }
 
-/// What a probe is.
+/// The protocol of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// An ICMP echo request, which the kernel answers.
@@ -136,27 +136,27 @@ pub enum Protocol {
     Udp,
 }
 
-/// How CUBIC counts its growth.
+/// The unit in which CUBIC counts its growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// In whole segments, as Linux does it.
+    /// Whole segments, as in Linux.
     Segments,
-    /// In bytes, by the formulas of RFC 9438.
+    /// Bytes, by the formulas of RFC 9438.
     Bytes,
 }
 
-/// How slow start ends before the first loss.
+/// The condition that ends slow start before the first loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowStart {
-    /// At ssthresh (RFC 5681).
+    /// Reaching ssthresh (RFC 5681).
     Standard,
-    /// At the first sign of a long train of ACKs or of a grown RTT, as Linux's CUBIC.
+    /// A long train of ACKs or an increased RTT, as in Linux's CUBIC.
     Hystart,
-    /// When the RTT has grown, through conservative slow start (RFC 9406).
+    /// An increased RTT, followed by conservative slow start (RFC 9406).
     HystartPlusPlus,
 }
 
-/// Words that each stand for one value of a type.
+/// A type whose values are words.
 macro_rules! word_enum {
     ($type:ident, $kind:literal, $($variant:ident = $word:literal),+) => {
         impl $type {
@@ -165,7 +165,7 @@ macro_rules! word_enum {
                 match self { $($type::$variant => $word),+ }
             }
 
-            /// The value that `word` stands for.
+            /// Returns the value that `word` names.
             pub fn from_word(word: &str) -> Option<Self> {
                 match word { $($word => Some($type::$variant),)+ _ => None }
             }
@@ -229,7 +229,7 @@ word_enum!(
 /// Use of explicit congestion notification by a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpEcn {
-    /// None.
+    /// No ECN.
     Off,
     /// RFC 3168.
     On,
@@ -238,7 +238,7 @@ pub enum TcpEcn {
 }
 
 impl TcpEcn {
-    /// Whether marks take the place of drops.
+    /// Returns whether packets are marked instead of dropped.
     pub const fn is_on(self) -> bool {
         !matches!(self, TcpEcn::Off)
     }

@@ -6,7 +6,7 @@
 //! an event costs the same among ten as among a million. Only the few timers far ahead cost the
 //! logarithm of the heap.
 //!
-//! Events of the same instant are taken in the order in which they were added.
+//! Events of the same instant fire in the order in which they were added.
 
 use sluice_core::Time;
 use sluice_core::prefetch;

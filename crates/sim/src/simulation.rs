@@ -162,7 +162,7 @@ impl Simulation {
         }
     }
 
-    /// The source of a flow, and the network for it to act on.
+    /// Returns the source of a flow, and the network that it acts on.
     fn source<'a, O: Observer>(
         &'a mut self,
         flow: u32,

@@ -1,24 +1,24 @@
-//! Which programs made the runs of a page.
+//! The programs that made the runs of a page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use sluice_recording::Recording;
 
-/// The programs, by backend, and what each made.
+/// The programs, by backend, with their runs.
 #[derive(Debug, Default)]
 pub(super) struct Provenance(BTreeMap<Maker, Made>);
 
-/// What made runs.
+/// The maker of runs.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Maker {
     /// `sim` before `live`.
     is_live: bool,
-    /// The program, the beginning of its checksum, and of a live run the kernel.
+    /// The program, the beginning of its checksum, and the kernel of a live run.
     words: String,
 }
 
-/// How many runs, and the dates of the first and the last.
+/// The number of runs, and the dates of the first and the last.
 #[derive(Debug)]
 struct Made {
     count: usize,
@@ -27,7 +27,7 @@ struct Made {
 }
 
 impl Provenance {
-    /// These runs are on the page.
+    /// Adds runs of the page.
     pub fn add(&mut self, backend: &str, recordings: &[Recording]) {
         for recording in recordings {
             let here = &recording.run().environment;
@@ -54,7 +54,7 @@ impl Provenance {
         }
     }
 
-    /// The section about them; nothing if there are no runs.
+    /// Formats the section about the programs; empty without runs.
     pub fn section(&self) -> String {
         if self.0.is_empty() {
             return String::new();
@@ -76,9 +76,9 @@ impl Provenance {
 const HEAD: &str = "
 ## Which programs made these runs
 
-A program is told by the first digits of its SHA-256. `make reproduction-sim` simulates anew and keeps the live
-runs, which take most of an hour: a simulation shows what the algorithms do now, a live run what they did in the
-program named here. Both are of the same scenario, which is checked.
+A program is identified by the first digits of its SHA-256. `make reproduction-sim` repeats the simulations and
+keeps the live runs, which take most of an hour: a simulation shows the present algorithms, a live run those of
+the program named here. A check ensures that both are of the same scenario.
 
 | runs | program | number | made |
 |---|---|---|---|

@@ -70,7 +70,7 @@ fn what_is_wrong_in_the_list_is_said_with_its_experiment() {
     let (_temp, error) = page(&LIST.replace("udp.mos", "udp.moss"));
     let error = error.unwrap_err().to_string();
     assert!(
-        error.starts_with("experiment `one`: `udp.moss` is no figure of"),
+        error.starts_with("experiment `one`: `udp.moss` is not a figure of"),
         "{error}"
     );
     let (_temp, error) = page(&LIST.replace("shown =", "show ="));

@@ -1,18 +1,18 @@
-//! The seeds in a shortened form: seconds where they have minutes, with bounds as wide as that asks for.
-//! What the full length must show is in the scenarios themselves.
+//! The seeds in a shorter form: seconds instead of minutes, with bounds as wide as that requires.
+//! The scenarios themselves say what the full length must show.
 
 use std::fs;
 
 use super::{expect, run_until_undisturbed, scenario};
 
-/// A scenario of `scenarios/seeds` without its expectations, and what is changed in it.
+/// A scenario of `scenarios/seeds` without its expectations, and the changes to it.
 struct Short<'a> {
     name: &'a str,
-    /// Texts, and what stands in the place of each.
+    /// Texts, and the replacement of each.
     changes: &'a [(&'a str, &'a str)],
-    /// Lines that stand in the place of those that begin alike.
+    /// Lines that replace the lines with the same key.
     lines: &'a [&'a str],
-    /// Figures, the variants that they are of, and their bounds.
+    /// Figures, their variants and their bounds.
     expect: &'a [(&'a str, &'a str, &'a str)],
 }
 
@@ -52,8 +52,8 @@ impl Short<'_> {
 #[test]
 fn the_codel_seeds_hold_live_in_a_shortened_form() {
     let changes = [("duration = \"60s\"", "duration = \"7s\"")];
-    // RFC 8289 section 3.2 gives Reno 0.83 of 9.65 Mbit/s over 40 ms in the long run; slow start and one
-    // loss weigh more in 6 s.
+    // RFC 8289 section 3.2 gives Reno 0.83 of 9.65 Mbit/s over 40 ms in the long run; slow start
+    // and one loss weigh more in 6 s.
     let drops = [
         ("newreno.goodput", "", "min = \"6Mbit/s\""),
         ("up.sojourn.p50", "", "max = \"10ms\""),
@@ -102,7 +102,8 @@ fn the_fq_codel_seeds_share_evenly_live_in_a_shortened_form() {
                 ("\"90s\"", "\"12s\""),
             ],
             lines: &["\"link.queue\" = { dummynet = \"fq_codel noecn variant dummynet\" }"],
-            // Slow start is a tenth of each flow here; a spread of 23 % of the mean is an index of 0.95.
+            // Slow start is a tenth of each flow here; a spread of 23 % of the mean is an index of
+            // 0.95.
             expect: &[("jain.mean", "", "min = 0.95")],
         }
         .run();
@@ -157,7 +158,8 @@ fn the_dummynet_seeds_hold_live_in_a_shortened_form() {
             ("duration = \"36s\"", "duration = \"10s\""),
         ],
         lines: &[],
-        // 6.73 and 2.97 Mbit/s are the shares by weight; TCP takes a second of seven to find its own.
+        // 6.73 and 2.97 Mbit/s are the shares by weight; TCP takes a second of seven to find its
+        // own.
         expect: &[
             ("bulk.goodput", "", "min = \"5.4Mbit/s\"\nmax = \"7Mbit/s\""),
             (

@@ -107,7 +107,7 @@ fn same_updates(ours: &[(u64, f64)], model: &[(u64, f64)], what: &str) {
         let got = match ours.next_if(|(at, _)| at == due) {
             Some((_, got)) => *got,
             None => {
-                assert!(repetitions >= 999, "{what}: nothing is told at {due}");
+                assert!(repetitions >= 999, "{what}: no value is reported at {due}");
                 last
             }
         };

@@ -390,7 +390,7 @@ impl Controller for Linux {
         }
         let (qdelay, qdelay_old) = (self.qdelay, self.qdelay_old);
         let decays = !(qdelay == 0 && held.bytes != 0);
-        // Gains of 2 and 20 sixteenths per second, of which there are 15 625 000 ticks.
+        // Gains of 2 and 20 sixteenths per second of 15 625 000 ticks.
         let mut shift = 4;
         if self.prob < P1 / 10 {
             shift += 1;

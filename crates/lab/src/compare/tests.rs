@@ -7,7 +7,7 @@ use super::*;
 use crate::suite::{Options, Request, execute};
 use sluice_recording::runs::runs_in;
 
-/// Packets that come at random to a queue of four: figures vary with the seed.
+/// Packets that arrive at random at a queue of four: figures vary with the seed.
 const SCENARIO: &str = r#"
 duration = "2s"
 [link]

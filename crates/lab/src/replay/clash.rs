@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use super::{Job, LinkRate, ReplayError};
 use sluice_recording::part::temporary;
 
-/// What makes two paths the same file.
+/// The identity of a file, by which two paths can be compared.
 #[derive(PartialEq, Eq)]
 enum Identity {
     /// Device and inode of a file that exists.
     Inode(u64, u64),
-    /// Where a file would be created.
+    /// The folder and name of a file that does not exist yet.
     Name(PathBuf),
 }
 
@@ -32,7 +32,7 @@ impl Identity {
     }
 }
 
-/// Refuses a job that would write over what it reads, or write two things to one file.
+/// Refuses a job that would overwrite one of its inputs, or write two outputs to one file.
 pub(super) fn check(job: &Job) -> Result<(), ReplayError> {
     let mut others = vec![("the trace", Identity::of(&job.trace))];
     if let LinkRate::Schedule { file, .. } = &job.rate {

@@ -1,9 +1,9 @@
 //! `sluice replay`: a recorded arrival trace through one queue and link, in virtual time.
 //!
-//! A trace is CSV or a capture ([`Trace`]); what comes out is a row per packet, the algorithm's
-//! variables over time, and a capture of what left. The rules of the run are those of
-//! [`sluice_core::link::Replay`]; formats are described in `docs/replay.md`. Memory does not grow
-//! with the length of a trace, except by one entry per flow of a capture.
+//! A trace is CSV or a capture ([`Trace`]). The output is a row per packet, the algorithm's
+//! variables over time, and a capture of the packets that left. [`sluice_core::link::Replay`]
+//! defines the rules of the replay, `docs/replay.md` the formats. Memory does not grow with the
+//! length of a trace, except by one entry per flow of a capture.
 
 use std::path::PathBuf;
 
@@ -30,13 +30,13 @@ use output::Writer;
 /// The rate of the link.
 #[derive(Clone, Debug)]
 pub enum LinkRate {
-    /// The same all the time.
+    /// A constant rate.
     Constant(Rate),
-    /// Changing.
+    /// A rate that varies.
     Schedule {
         /// The rates.
         schedule: Schedule,
-        /// The file that they were read from.
+        /// The file of the rates.
         file: PathBuf,
     },
 }
@@ -50,29 +50,29 @@ pub struct Job {
     pub queue: Spec,
     /// The link's rate.
     pub rate: LinkRate,
-    /// What the queue is told of a packet's flow.
+    /// The value by which the queue identifies a packet's flow.
     pub hash: Hash,
-    /// Seed of everything that is drawn.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// What to write.
+    /// The outputs.
     pub outputs: Outputs,
 }
 
 /// Why a replay failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The trace is wrong.
+    /// The trace has an error.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The parameters of the queue exclude one another.
+    /// The parameters of the queue contradict each other.
     #[error("`{queue}`: {error}")]
     Queue {
         /// The queue.
         queue: Spec,
-        /// What is wrong.
+        /// The contradiction.
         error: sluice_core::param::ParamError,
     },
-    /// The run cannot go on.
+    /// The run could not be continued.
     #[error(transparent)]
     Run(#[from] sluice_core::link::ReplayError),
     /// A file cannot be written.
@@ -80,40 +80,40 @@ pub enum ReplayError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system or the library said.
+        /// The error of the system or the library.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A file would be written over.
+    /// A file would be overwritten.
     #[error("{option} and {other} are the same file, `{}`", path.display())]
     SameFile {
         /// The file.
         path: PathBuf,
         /// The option that would write it.
         option: &'static str,
-        /// What else it is.
+        /// The other use of the file.
         other: &'static str,
     },
-    /// There is nothing to replay.
+    /// The trace is empty.
     #[error("`{}` has no packets", trace.display())]
     NoPackets {
         /// The trace.
         trace: PathBuf,
     },
-    /// The ending of a file is of no format that is written.
+    /// The file's ending belongs to no output format.
     #[error("cannot write `{}`: its name must end in {}", path.display(), .endings.join(" or "))]
     Ending {
         /// The file.
         path: PathBuf,
-        /// The endings of the formats that are written.
+        /// The endings of the output formats.
         endings: &'static [&'static str],
     },
-    /// There are no bytes to write.
+    /// The trace has no bytes that a capture could contain.
     #[error("`{}` is CSV and has no bytes that a capture could hold; replay a capture", trace.display())]
     NoBytes {
         /// The trace.
         trace: PathBuf,
     },
-    /// One capture cannot hold what several interfaces saw.
+    /// The trace has packets of several interfaces, which one capture cannot hold.
     #[error(
         "`{}` has packets of several link types, which one capture cannot hold; split it first",
         trace.display()
@@ -124,11 +124,11 @@ pub enum ReplayError {
     },
 }
 
-/// Replays a trace. `progress` is told now and then how many bytes of the trace have been read, and
-/// how many there are.
+/// Replays a trace. Calls `progress` from time to time with the number of bytes of the trace read
+/// so far and the total.
 ///
 /// # Errors
-/// [`ReplayError`]. Files that were begun are removed.
+/// [`ReplayError`]. Unfinished files are removed.
 pub fn run(job: &Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Summary, ReplayError> {
     clash::check(job)?;
     let mut trace = Trace::open(&job.trace, job.hash, job.seed)?;

@@ -1,4 +1,4 @@
-//! What a replay writes.
+//! The outputs of a replay.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,25 +16,25 @@ use sluice_recording::part::{Part, temporary};
 use sluice_recording::{Cell, ColumnDecl, ColumnKind};
 use sluice_scenario::trace::{Capture, Frame};
 
-/// Which files to write.
+/// The files to write.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
     /// A row per packet: `.csv` or `.parquet`.
     pub rows: Option<PathBuf>,
     /// The algorithm's variables over time: `.csv` or `.parquet`.
     pub state: Option<PathBuf>,
-    /// A capture of what left.
+    /// A capture of the packets that left.
     pub capture: Option<PathBuf>,
 }
 
 impl Outputs {
-    /// Removes what a replay that is given up at once leaves: the files that are not whole yet.
+    /// Removes the unfinished files of a replay that is aborted at once.
     pub fn discard(&self) {
         for path in [&self.rows, &self.state, &self.capture]
             .into_iter()
             .flatten()
         {
-            // One that was not begun, or is whole already, is not there.
+            // A file that was not begun, or is complete, does not exist under this name.
             let _ = fs::remove_file(temporary(path));
         }
     }
@@ -49,7 +49,7 @@ const STATE_COLUMNS: [ColumnDecl; 5] = [
     column("unit", ColumnKind::Text),
 ];
 
-/// `docs/replay.md` says what the columns mean.
+/// `docs/replay.md` describes the columns.
 const fn column(name: &'static str, kind: ColumnKind) -> ColumnDecl {
     ColumnDecl {
         name,
@@ -59,27 +59,28 @@ const fn column(name: &'static str, kind: ColumnKind) -> ColumnDecl {
     }
 }
 
-/// Takes what a replay tells and writes it.
+/// Receives the events of a replay and writes them.
 pub(super) struct Writer {
     rows: Option<Sheet>,
-    /// Where the replay's columns are among all columns of a row.
+    /// The position of each replay column among all columns of a row.
     order: Vec<usize>,
     state: Option<StateOut>,
     capture: Option<CaptureOut>,
     trace: PathBuf,
     tally: Tally,
-    /// The first thing that could not be written.
+    /// The first error of a write.
     error: Option<ReplayError>,
 }
 
-/// The variables that are being written. An algorithm may tell one several times at an instant, while
-/// it counts a signal and schedules the next; only what it says last is a state that it was in.
+/// The variables that are being written. An algorithm may report a variable several times at an
+/// instant, while it counts a signal and schedules the next. Only the last value was a state of the
+/// algorithm.
 struct StateOut {
     sheet: Sheet,
-    /// What was told of the instant `now`, in the order in which it was told.
+    /// The values reported at the instant `now`, in order.
     told: Vec<Told>,
     now: Time,
-    /// How much may be told of one instant before repetitions are taken out.
+    /// The number of values at one instant above which repetitions are removed.
     room: usize,
 }
 
@@ -89,10 +90,10 @@ type Told = (u32, &'static str, StateValue);
 /// A capture that is being written.
 struct CaptureOut {
     path: PathBuf,
-    /// `None` until the first packet has told the link type.
+    /// `None` until the first packet determines the link type.
     writer: Option<capture::Writer<Part>>,
     origin_ns: i128,
-    /// The bytes of the packets that are held, by slot.
+    /// The bytes of the queued packets, by slot.
     frames: Vec<Frame>,
 }
 
@@ -140,7 +141,7 @@ impl Writer {
         })
     }
 
-    /// Keeps the bytes of the packet that `capture` gave last, whose slot is `slot`.
+    /// Keeps the bytes of the packet that `capture` read last, whose slot is `slot`.
     pub(super) fn keep(&mut self, slot: u32, capture: &Capture) -> Result<(), ReplayError> {
         let Some(out) = &mut self.capture else {
             return Ok(());
@@ -158,7 +159,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The first thing that could not be written.
+    /// Returns the first error of a write.
     pub(super) fn check(&mut self) -> Result<(), ReplayError> {
         match self.error.take() {
             Some(error) => Err(error),
@@ -239,7 +240,7 @@ impl StateOut {
         Ok(())
     }
 
-    /// Sorts by queue, and leaves of each variable the value that was told last, where the first stood.
+    /// Sorts by queue, and keeps the last value of each variable at the position of its first.
     fn settle(&mut self) {
         self.told.sort_by_key(|(queue, ..)| *queue);
         let mut kept: usize = 0;
@@ -290,7 +291,7 @@ impl StateOut {
     }
 }
 
-/// The cell of a row; nothing is the empty word.
+/// Returns the cell of a row; a missing value is the empty word.
 fn cell(cell: record::Cell) -> Cell<'static> {
     match cell {
         record::Cell::Number(n) => Cell::whole(n),
@@ -315,7 +316,7 @@ impl CaptureOut {
         })
     }
 
-    /// Begins the file with the first packet, which tells its link type and time.
+    /// Begins the file with the first packet, which determines link type and time.
     fn begin(&mut self, link: u32, origin_ns: i128) -> Result<(), ReplayError> {
         if self.writer.is_none() {
             self.origin_ns = origin_ns;
@@ -340,7 +341,7 @@ impl CaptureOut {
     }
 
     fn finish(mut self) -> Result<(), ReplayError> {
-        // A capture without packets has a link type too: Ethernet, as good as any.
+        // A capture without packets needs a link type too; Ethernet is arbitrary.
         self.begin(link_type::ETHERNET, 0)?;
         let writer = self.writer.take().expect("it has begun");
         let finished = writer.into_inner().finish();
@@ -355,5 +356,5 @@ impl CaptureOut {
     }
 }
 
-/// Values of one instant that are always kept until it is over.
+/// The number of values of one instant that are always kept until the instant is over.
 const MIN_ROOM: usize = 1 << 12;

@@ -1,4 +1,4 @@
-//! Rows to a file, whose ending says how: `.csv` or `.parquet`.
+//! Writes rows to a file whose ending gives the format: `.csv` or `.parquet`.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ enum Form {
 }
 
 impl Sheet {
-    /// Begins a file with `columns`.
+    /// Creates a file with `columns`.
     pub(super) fn create(path: &Path, columns: Vec<ColumnDecl>) -> Result<Self, ReplayError> {
         let fail = |error: Box<dyn std::error::Error + Send + Sync>| ReplayError::Write {
             path: path.to_owned(),
@@ -53,7 +53,7 @@ impl Sheet {
         })
     }
 
-    /// Appends a row; a cell for each column.
+    /// Appends a row, which has a cell for each column.
     pub(super) fn row<'a>(
         &mut self,
         cells: impl Iterator<Item = Cell<'a>>,
@@ -65,7 +65,7 @@ impl Sheet {
         written.map_err(|error| self.fail(error))
     }
 
-    /// Writes what is left and gives the file its name.
+    /// Writes the remaining rows and gives the file its name.
     pub(super) fn finish(self) -> Result<(), ReplayError> {
         let Sheet { path, form } = self;
         let finished = match form {

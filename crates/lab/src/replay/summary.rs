@@ -1,4 +1,4 @@
-//! A replay in figures.
+//! The summary of a replay.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Span, Time};
 
-/// What became of all packets.
+/// The outcome of all packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Packets of the trace; a super-packet counts its segments, here and below.
@@ -23,13 +23,13 @@ pub struct Summary {
     pub sent_bytes: u64,
     /// Dropped packets by reason.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// Sojourn times of what left; none if nothing did.
+    /// Sojourn times of the packets that left; `None` without any.
     pub sojourn: Option<Sojourns>,
-    /// When the first packet arrived.
+    /// The arrival of the first packet.
     pub first: Time,
-    /// When the link fell idle for good.
+    /// The instant after which the link stayed idle.
     pub end: Time,
-    /// What a user should know about the trace.
+    /// Warnings about the trace.
     pub warnings: Vec<String>,
 }
 
@@ -40,23 +40,23 @@ pub struct Sojourns {
     pub min: Span,
     /// The mean, rounded down.
     pub mean: Span,
-    /// Half are at most this.
+    /// The median.
     pub p50: Span,
-    /// 95 % are at most this.
+    /// The 95th percentile.
     pub p95: Span,
-    /// 99 % are at most this.
+    /// The 99th percentile.
     pub p99: Span,
     /// The longest.
     pub max: Span,
 }
 
 impl Summary {
-    /// Dropped packets, for any reason.
+    /// Returns the number of dropped packets, for any reason.
     pub fn dropped_total(&self) -> u64 {
         self.dropped.values().sum()
     }
 
-    /// As JSON, times in ns.
+    /// Formats the summary as JSON, times in ns.
     pub fn to_json(&self) -> Json {
         let sojourn = self.sojourn.map(|s| {
             json!({
@@ -156,7 +156,7 @@ impl Tally {
         all.sent_bytes += u64::from(row.len);
         let ns = row.sojourn().as_ns();
         self.total_ns += u128::from(ns);
-        // Longer than 2^63 ns cannot be: times of a trace end long before.
+        // Never longer than 2^63 ns: times of a trace end long before.
         self.sojourns.saturating_record(ns);
         let extremes = all.sojourn.get_or_insert(Sojourns {
             min: row.sojourn(),

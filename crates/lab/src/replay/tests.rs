@@ -7,13 +7,13 @@ use std::path::Path;
 
 use super::*;
 
-/// Replays `trace` and gives the rows as CSV.
+/// Replays `trace` and returns the rows as CSV.
 fn rows(trace: &str, queue: &str, rate: &str) -> String {
     let (rows, _, _) = replay(trace, queue, rate);
     rows
 }
 
-/// Replays `trace`; gives rows, state and summary.
+/// Replays `trace`; returns rows, state and summary.
 fn replay(trace: &str, queue: &str, rate: &str) -> (String, String, Summary) {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -61,8 +61,8 @@ fn all_arrivals_of_an_instant_come_before_the_link_asks() {
 
 #[test]
 fn an_arrival_comes_before_the_end_of_a_transmission_at_the_same_instant() {
-    // The queue holds packets 1 and 2 until packet 1 leaves at 1 ms. Packet 3, which arrives then, is
-    // refused; packet 4, a nanosecond later, is not.
+    // The queue holds packets 1 and 2 until packet 1 leaves at 1 ms. Packet 3, which arrives then,
+    // is refused; packet 4, a nanosecond later, is not.
     let trace = "0,1,1000,0\n0,1,1000,0\n500000,1,1000,0\n1000000,1,1000,0\n1000001,1,1000,0\n";
     let expected = "0,0,1,1000,sent,0,0,\n\
         1,0,1,1000,sent,1000000,1000000,\n\
@@ -138,7 +138,8 @@ fn a_rate_holds_from_its_instant_and_stretches_nothing() {
 #[test]
 fn hash_flow_puts_flow_f_into_bucket_f_mod_flows() {
     // Two buckets with a quantum of one packet: 0 holds flows 0 and 2, 1 holds flow 1. New queues
-    // come first: flow 0, flow 1 with one packet each; then bucket 0 goes on with flow 0 and flow 2.
+    // come first: flow 0, flow 1 with one packet each; then bucket 0 goes on with flow 0 and flow
+    // 2.
     let trace = "0,0,1000,0\n0,0,1000,0\n0,2,1000,0\n0,1,1000,0\n";
     let found = rows(trace, "fq_droptail flows 2 quantum 1000", "8Mbit/s");
     let expected = "0,0,0,1000,sent,0,0,\n\
@@ -151,9 +152,9 @@ fn hash_flow_puts_flow_f_into_bucket_f_mod_flows() {
 /// The dequeues of 40 packets at once through CoDel with a target of 1 ms and an interval of 10 ms
 /// at 1 ms per packet, with no byte floor. Each packet k leaves at k ms less one for each drop.
 ///
-/// Packet 1 has waited 1 ms: first_above = 11 ms. At 11 ms packet 11 is dropped (count 1), packet 12
-/// passes, drop_next = 21 ms. At 21 ms packet 22 is dropped (count 2) and drop_next becomes
-/// 21 + 10/sqrt(2) = 28.071 067 ms. At 29 ms packet 31 is dropped (count 3), drop_next = 28.071 067 +
+/// Packet 1 has waited 1 ms: first_above = 11 ms. At 11 ms packet 11 is dropped (count 1), packet
+/// 12 passes, drop_next = 21 ms. At 21 ms packet 22 is dropped (count 2) and drop_next becomes 21 +
+/// 10/sqrt(2) = 28.071 067 ms. At 29 ms packet 31 is dropped (count 3), drop_next = 28.071 067 +
 /// 5.773 502 = 33.844 569 ms. At 34 ms packet 37 is dropped (count 4). Packet 39 leaves an empty
 /// queue behind at 35 ms, which ends the dropping state.
 const DROPS: [(u64, u64); 4] = [(11, 11), (22, 21), (31, 29), (37, 34)];
@@ -179,8 +180,8 @@ fn codel_drops_by_the_control_law() {
     }
     assert_eq!(rows, expected);
     assert_eq!((summary.sent, summary.dropped["congestion"]), (36, 4));
-    // Each instant has each variable once, as the dequeue left it. After the fourth signal drop_next is
-    // 33.844 569 + 5 ms.
+    // Each instant has each variable once, as the dequeue left it. After the fourth signal
+    // drop_next is 33.844 569 + 5 ms.
     let mut expected = "time_ns,queue,variable,value,unit\n".to_owned();
     for (at, count, dropping, drop_next) in [
         (11_000_000, 1, 1, 21_000_000),
@@ -198,8 +199,8 @@ fn codel_drops_by_the_control_law() {
 
 #[test]
 fn codel_marks_where_it_may() {
-    // Marked packets leave, so no packet makes up for a dropped one: packet k leaves at k ms. The
-    // marks come when drop_next has passed: at 11, 21, 29 and 34 ms, then after 33.844 569 + 5 =
+    // Marked packets leave, so no packet replaces a dropped one: packet k leaves at k ms. The marks
+    // are set when drop_next has passed: at 11, 21, 29 and 34 ms, then after 33.844 569 + 5 =
     // 38.844 569 ms, at 39 ms, where the last packet leaves an empty queue and is not marked.
     let (rows, _, summary) = replay(
         &burst(40, 2),
@@ -329,7 +330,7 @@ fn what_cannot_be_written_is_said_before_anything_runs() {
     assert!(text.contains("is CSV and has no bytes"), "{text}");
 }
 
-/// What the fuzzer found interesting: a trace, or an error, but no panic.
+/// Replays the fuzzer's corpus: a trace, or an error, but no panic.
 #[test]
 fn traces_of_the_corpus_are_read_or_refused() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/trace");
@@ -377,7 +378,7 @@ fn a_capture_is_written_as_pcap_only() {
     );
 }
 
-/// What a folder holds, in order.
+/// Returns the names in a folder, in order.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<String> = entries
@@ -387,7 +388,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Replays `trace` to CSV and Parquet in `folder` and gives the error.
+/// Replays `trace` to CSV and Parquet in `folder` and returns the error.
 fn failing(folder: &Path, trace: &str) -> String {
     fs::write(folder.join("trace.csv"), trace).unwrap();
     let job = Job {

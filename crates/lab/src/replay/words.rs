@@ -1,4 +1,4 @@
-//! What a user writes for queue and rate, and what to answer when it is wrong.
+//! The words for queue and rate, and the answers to wrong ones.
 
 use std::fmt;
 use std::fs;
@@ -11,12 +11,12 @@ use sluice_core::units::UnitError;
 
 use super::LinkRate;
 
-/// Why a text is no queue: the message, the place under the text, and what may be meant.
+/// Why a text is not a queue: the message, the place in the text, and similar words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueError {
-    /// What was written.
+    /// The text.
     pub text: String,
-    /// What is wrong, and where.
+    /// The error and its place.
     pub error: Box<SpecError>,
 }
 
@@ -27,8 +27,8 @@ impl fmt::Display for QueueError {
             &self.error.kind
         {
             match self.error.nearest().as_slice() {
-                [] => f.write_str("; `sluice list` shows what there is")?,
-                near => write!(f, "; is `{}` meant?", near.join("` or `"))?,
+                [] => f.write_str("; `sluice list` lists all queues")?,
+                near => write!(f, "; did you mean `{}`?", near.join("` or `"))?,
             }
         }
         let before = self.text[..self.error.span.start].chars().count();
@@ -46,21 +46,21 @@ impl std::error::Error for QueueError {}
 /// [`QueueError`].
 pub fn parse_queue(text: &str) -> Result<Spec, QueueError> {
     Spec::parse(text).map_err(|error| QueueError {
-        // One line, so that the marks are under what they mark.
+        // On one line, so that the marks are under the words that they mark.
         text: text.replace(|c: char| c.is_whitespace(), " "),
         error: Box::new(error),
     })
 }
 
-/// Why a text is no rate.
+/// Why a text is not a rate.
 #[derive(Debug, thiserror::Error)]
 pub enum RateError {
-    /// Neither a rate nor a file.
+    /// The text is neither a rate nor a file.
     #[error("`{text}` is neither a rate ({error}) nor a file with a schedule of rates")]
     Neither {
-        /// What was written.
+        /// The text.
         text: String,
-        /// Why it is no rate.
+        /// Why it is not a rate.
         error: UnitError,
     },
     /// The file cannot be read.
@@ -68,26 +68,26 @@ pub enum RateError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// The file's text is wrong.
+    /// The file has an error.
     #[error("{}:{}:{}: {}", path.display(), error.line, error.column, error.kind)]
     Text {
         /// The file.
         path: PathBuf,
-        /// What and where.
+        /// The error and its place.
         error: TextError,
     },
-    /// The link would never come back.
-    #[error("{}: the last rate is 0, so what is queued then would never be sent", path.display())]
+    /// The link would stay down for ever.
+    #[error("{}: the last rate is 0, so packets still queued then would never be sent", path.display())]
     Outage {
         /// The file.
         path: PathBuf,
     },
 }
 
-/// Reads a rate, where a bare number counts bits per second, or the file that the text names.
+/// Reads a rate, where a bare number is in bits per second, or the file that the text names.
 ///
 /// # Errors
 /// [`RateError`].
@@ -129,11 +129,11 @@ mod tests {
         let error = parse_queue("codel tarqet 5ms").unwrap_err().to_string();
         assert_eq!(
             error,
-            "`codel` has no parameter `tarqet`; is `target` meant?\n  codel tarqet 5ms\n        ^^^^^^"
+            "`codel` has no parameter `tarqet`; did you mean `target`?\n  codel tarqet 5ms\n        ^^^^^^"
         );
         let error = parse_queue("fq_coddle").unwrap_err().to_string();
         assert!(
-            error.starts_with("unknown queue `fq_coddle`; is `fq_codel`"),
+            error.starts_with("unknown queue `fq_coddle`; did you mean `fq_codel`"),
             "{error}"
         );
         let error = parse_queue("codel target 7h").unwrap_err().to_string();

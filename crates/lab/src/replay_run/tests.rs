@@ -15,8 +15,8 @@ fn variant(queue: &str) -> Variant {
     variants.remove(0)
 }
 
-/// Records packets that a router polled at its own odd instants, late as a live one, and stamped
-/// with the kernel's.
+/// Records packets that a router polled at irregular instants, late like a live router, and stamped
+/// with the kernel's time.
 fn record(dir: &Path, variant: &Variant, spoil: impl Fn(&mut PacketRecord)) -> Recording {
     let environment = Environment::here(Backend::Live, String::new());
     let mut writer = RunWriter::create(dir, variant, &environment).expect("a folder");
@@ -24,7 +24,7 @@ fn record(dir: &Path, variant: &Variant, spoil: impl Fn(&mut PacketRecord)) -> R
     for direction in [Direction::Up, Direction::Down] {
         let mut chain = plan.chain(direction);
         let (mut rng, mut host) = (plan.rng(direction), Host::default());
-        // Arrivals and polls of a router's own: any numbers without a pattern will do.
+        // The router's arrivals and polls: any numbers without a pattern serve.
         let mut other = Rng::from_seed(9);
         let (mut now, mut told) = (Time::ZERO, Time::ZERO);
         while now < Time::ZERO + variant.scenario.duration {
@@ -86,8 +86,8 @@ fn every_queue_decides_again_as_it_did() {
             panic!("there are two directions");
         };
         for pipe in [up, down] {
-            // About 2 s / 1.1 ms times 1.5 packets come, 850 bytes each: 9 Mbit/s, more than
-            // 2 Mbit/s, so that every queue has to decide.
+            // About 2 s / 1.1 ms times 1.5 packets arrive, 850 bytes each: 9 Mbit/s, more than 2
+            // Mbit/s, so that every queue has to drop or mark.
             assert!(pipe.packets > 2000, "{queue}:\n{replay}");
             assert!(pipe.dropped + pipe.marked > 0, "{queue}:\n{replay}");
         }

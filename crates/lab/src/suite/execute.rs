@@ -1,4 +1,4 @@
-//! Carrying out a suite.
+//! Execution of a suite.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -19,48 +19,48 @@ use sluice_recording::results::VariantResult;
 use sluice_recording::{PAGE, Pages, PagesError, Recording};
 use sluice_scenario::Backend;
 
-/// How to carry it out.
+/// How to execute a suite.
 pub struct Options<'a> {
-    /// Whether runs that are there already are carried out all the same.
+    /// Whether earlier runs are made again.
     pub is_fresh: bool,
-    /// Simulations at a time; as many as there are cores, if nothing is said.
+    /// The number of simulations at a time; `None` for one per core.
     pub threads: Option<NonZeroUsize>,
-    /// The core that the router of a live run stays on; the kernel chooses if there is none.
+    /// The core that the router of a live run is pinned to; `None` leaves the choice to the kernel.
     pub core: Option<usize>,
-    /// Draws pages, which takes about as long as a simulation; none are drawn without.
+    /// Draws pages, which takes about as long as a simulation; `None` draws no pages.
     pub pages: Option<&'a (dyn Pages + Sync)>,
-    /// Ends it early; what has been recorded by then is kept.
+    /// Ends the suite early; the recorded data is kept.
     pub interrupt: &'a Stop,
-    /// Is told how it goes, from several threads.
+    /// Receives the progress, from several threads.
     pub watch: &'a (dyn Fn(Progress<'_>) + Sync),
 }
 
-/// What happens to a run; runs are counted through the suite.
+/// The progress of a run; runs are counted through the suite.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
-    /// It begins.
+    /// The run begins.
     Begun(usize, &'a Planned),
-    /// So much of it is over.
+    /// This part of the run is over.
     At(usize, Span),
-    /// It is over.
+    /// The run is over.
     Ended(usize, &'a Finished),
-    /// It failed.
+    /// The run failed.
     Failed(usize),
 }
 
-/// A scenario that has been carried out, or what there is of it.
+/// The results of a scenario, complete or not.
 #[derive(Debug)]
 pub struct Executed {
-    /// Its results, by backend and variant; variants without any run are left out.
+    /// The results, by backend and variant; variants without any run are left out.
     pub results: Vec<VariantResult>,
     /// Runs that failed.
     pub failures: Vec<Failure>,
-    /// Runs that were not begun or ended early, because the user asked for it.
+    /// The number of runs that the user's interruption prevented or cut short.
     pub missing: usize,
 }
 
-/// Carries out all runs: simulations side by side, then live runs one after another. Gives what came
-/// out by experiment, in the order of the suite.
+/// Executes all runs: simulations in parallel, then live runs one after another. Returns the
+/// results by experiment, in the order of the suite.
 pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
     let jobs: Vec<Job<'_>> = suite
         .experiments
@@ -116,7 +116,7 @@ pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
 
 type Outcome = Result<Finished, Box<dyn std::error::Error + Send + Sync>>;
 
-/// A run, and what became of it.
+/// A run and its outcome.
 struct Job<'a> {
     experiment: usize,
     run: &'a Planned,
@@ -151,7 +151,7 @@ impl Job<'_> {
             }
             return Ok(finished);
         }
-        // Fine enough to tell the order in which runs began.
+        // Fine enough to give the order in which runs began.
         let started_at = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
         let mut progress = |elapsed| (options.watch)(Progress::At(number, elapsed));
         let carrier = Carrier {
@@ -167,7 +167,7 @@ impl Job<'_> {
     }
 }
 
-/// Puts the runs of a scenario together and writes what is about all of them.
+/// Groups the runs of a scenario and writes the files about all of them.
 fn conclude(
     experiment: &Experiment,
     outcomes: Vec<(&Planned, Option<Outcome>)>,
@@ -179,7 +179,7 @@ fn conclude(
         missing: 0,
     };
     let mut fail = |what: String, error| executed.failures.push(Failure { what, error });
-    // The runs of a variant that differ in their seed only follow each other.
+    // Runs of a variant that differ in their seed only are consecutive.
     let mut groups: Vec<((Backend, &str), Vec<Finished>)> = Vec::new();
     for (planned, outcome) in outcomes {
         let key = (planned.backend, planned.variant.name.as_str());
@@ -218,7 +218,7 @@ fn conclude(
     executed
 }
 
-/// Writes the figures and the page of all runs of a scenario, unless they are there.
+/// Writes the figures and the page of all runs of a scenario, unless they exist.
 fn write_overview(
     experiment: &Experiment,
     results: &[VariantResult],
@@ -232,7 +232,7 @@ fn write_overview(
         experiment.output.join("summary.json"),
         experiment.output.join(PAGE),
     );
-    // Which of them were there before is of no interest later.
+    // Which runs were reused is not recorded.
     let mut stored = results.to_vec();
     let mut runs = stored.iter_mut().flat_map(|result| &mut result.runs);
     let is_old = runs.all(|run| std::mem::take(&mut run.reused));

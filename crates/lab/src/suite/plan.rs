@@ -1,4 +1,4 @@
-//! What is to be run, and where its recordings go.
+//! The plan of a suite: the runs, and the folders of their recordings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,31 +9,31 @@ use crate::live::LiveError;
 use crate::run::{self, RunError};
 use sluice_scenario::{Backend, Scenario, ScenarioErrors, Variant};
 
-/// What the user asked for.
+/// What the user requested.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// Scenario files, and folders of them.
+    /// Scenario files, and folders of scenario files.
     pub paths: Vec<PathBuf>,
     /// Overrides `KEY=VALUE`, for every scenario.
     pub sets: Vec<String>,
-    /// What carries them out; the scenario's own choice, or the simulator, if nothing is said.
+    /// The backend; `None` for the scenario's own choice, else the simulator.
     pub backends: Option<Backends>,
-    /// How many runs of each variant, with the seeds from the scenario's on; at least one.
+    /// The number of runs of each variant, with the seeds from the scenario's on; at least one.
     pub repeat: u32,
-    /// Where the recordings go; `runs/NAME` if nothing is said.
+    /// The folder for the recordings; `None` for `runs/NAME`.
     pub output: Option<PathBuf>,
 }
 
-/// What carries a scenario out.
+/// The backends of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backends {
     /// One backend.
     One(Backend),
-    /// The simulator, and real packets beside it.
+    /// Both the simulator and real packets.
     Both,
 }
 
-/// Why nothing can be planned.
+/// Why no plan could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// A folder cannot be read.
@@ -41,12 +41,12 @@ pub enum PlanError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// A folder holds runs and no scenario.
+    /// A folder contains runs and no scenario.
     #[error(
-        "`{}` holds runs, and no scenario (*.toml); `sluice report`, `index` and `compare` show runs",
+        "`{}` contains runs and no scenario (*.toml); `sluice report`, `index` and `compare` show runs",
         path.display()
     )]
     Runs {
@@ -59,8 +59,8 @@ pub enum PlanError {
         /// The scenario.
         path: PathBuf,
     },
-    /// There is no scenario in a folder.
-    #[error("there is no scenario (*.toml) in `{}` nor in the folders in it", path.display())]
+    /// A folder contains no scenario.
+    #[error("there is no scenario (*.toml) in `{}` or its subfolders", path.display())]
     Empty {
         /// The folder.
         path: PathBuf,
@@ -73,21 +73,21 @@ pub enum PlanError {
         output.display()
     )]
     Clash {
-        /// A scenario.
+        /// One scenario.
         first: PathBuf,
-        /// Another one.
+        /// The other scenario.
         second: PathBuf,
         /// The folder of both.
         output: PathBuf,
     },
 }
 
-/// Something that could not be run.
+/// A run that could not be made.
 #[derive(Debug)]
 pub struct Failure {
-    /// The scenario file, and the variant if it is about one.
+    /// The scenario file, and the variant if only one is affected.
     pub what: String,
-    /// Why.
+    /// The error.
     pub error: Box<dyn std::error::Error + Send + Sync>,
 }
 
@@ -98,38 +98,38 @@ pub struct Experiment {
     pub name: String,
     /// The file.
     pub file: PathBuf,
-    /// Where its recordings go.
+    /// The folder of its recordings.
     pub output: PathBuf,
     /// Its runs: by backend, variant and seed.
     pub runs: Vec<Planned>,
 }
 
-/// A run that is to be.
+/// A planned run.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// What to run; its seed is that of the run.
+    /// The variant; its seed is that of the run.
     pub variant: Variant,
-    /// What carries it out.
+    /// The backend.
     pub backend: Backend,
-    /// Where its recording goes.
+    /// The folder of its recording.
     pub dir: PathBuf,
 }
 
-/// Everything that is to be run.
+/// All planned runs.
 #[derive(Debug)]
 pub struct Suite {
-    /// The folder of all of it.
+    /// The folder of the whole suite.
     pub root: PathBuf,
-    /// Whether it is a folder or several files, and not one scenario.
+    /// Whether the request was a folder or several files, and not one scenario.
     pub is_many: bool,
     /// The scenarios that can be run.
     pub experiments: Vec<Experiment>,
-    /// What cannot be run.
+    /// The failures.
     pub failures: Vec<Failure>,
 }
 
 impl Request {
-    /// The scenario files, each with its name within the suite, sorted.
+    /// Returns the scenario files, each with its name within the suite, sorted.
     fn files(&self) -> Result<Vec<(String, PathBuf)>, PlanError> {
         let mut files = Vec::new();
         for path in &self.paths {
@@ -146,7 +146,7 @@ impl Request {
                     Err(_) => PlanError::Empty { path },
                 });
             }
-            // With several arguments each keeps its own name above those of its files.
+            // With several arguments, the name of each comes before those of its files.
             let prefix = match self.paths.len() {
                 1 => PathBuf::new(),
                 _ => PathBuf::from(stem(path)),
@@ -160,11 +160,11 @@ impl Request {
         Ok(files)
     }
 
-    /// Reads all scenarios and finds a folder for each of their runs. Scenarios that cannot be read
-    /// become failures.
+    /// Reads all scenarios and assigns a folder to each of their runs. Scenarios that cannot be
+    /// read become failures.
     ///
     /// # Errors
-    /// There is nothing to run, or two scenarios are in each other's way.
+    /// There is nothing to run, or two scenarios have the same folder.
     pub fn plan(&self) -> Result<Suite, PlanError> {
         let files = self.files()?;
         let is_many = self.paths.len() != 1 || self.paths[0].is_dir();
@@ -211,7 +211,7 @@ impl Request {
     }
 
     fn runs(&self, variants: &[Variant], output: &Path) -> Vec<Planned> {
-        // The matrix varies no backend: all variants have the scenario's.
+        // A matrix cannot vary the backend: all variants have the scenario's.
         let own = variants.first().and_then(|v| v.scenario.backend);
         let backends: &[Backend] = match self.backends {
             Some(Backends::Both) => &[Backend::Sim, Backend::Live],
@@ -246,8 +246,8 @@ impl Request {
 }
 
 impl Suite {
-    /// What is allowed in its scenarios but hardly meant, or not done as written, each once, with the
-    /// scenario.
+    /// Returns warnings about settings of its scenarios that are valid but unusual, or not followed
+    /// exactly, each once, with the scenario.
     pub fn warnings(&self) -> Vec<String> {
         let mut all = Vec::new();
         for experiment in &self.experiments {
@@ -274,7 +274,7 @@ impl Suite {
         all
     }
 
-    /// Moves what a backend cannot carry out to the failures, before anything is started.
+    /// Turns runs that a backend cannot execute into failures, before any run starts.
     pub fn check(&mut self) {
         let mut missing_privilege = false;
         for experiment in &mut self.experiments {
@@ -290,7 +290,7 @@ impl Suite {
                     continue;
                 };
                 experiment.runs.retain(|run| run.backend != backend);
-                // Said once, since it is the same for all.
+                // Reported once, since it is the same for all.
                 let is_privilege = matches!(error, RunError::Live(LiveError::Privilege(_)));
                 missing_privilege |= is_privilege;
                 self.failures.push(Failure {
@@ -306,17 +306,17 @@ impl Suite {
             .retain(|experiment| !experiment.runs.is_empty());
     }
 
-    /// How many runs there are.
+    /// Returns the number of runs.
     pub fn len(&self) -> usize {
         self.experiments.iter().map(|e| e.runs.len()).sum()
     }
 
-    /// Whether nothing can be run.
+    /// Returns whether nothing can be run.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether real packets are to be sent.
+    /// Returns whether any run is live.
     pub fn is_live(&self) -> bool {
         let mut runs = self.experiments.iter().flat_map(|e| &e.runs);
         runs.any(|run| run.backend == Backend::Live)
@@ -330,7 +330,7 @@ fn broken(file: &Path, errors: ScenarioErrors) -> Failure {
     }
 }
 
-/// The last word of a path without its ending.
+/// Returns the last component of a path, without its ending.
 fn stem(path: &Path) -> String {
     let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let word = match path.is_dir() {
@@ -343,8 +343,8 @@ fn stem(path: &Path) -> String {
         .into_owned()
 }
 
-/// The scenarios in `folder` and in the folders in it, sorted; hidden ones are left out, and links to
-/// folders are not followed, since they may lead in a circle.
+/// Returns the scenarios in `folder` and its subfolders, sorted. Hidden ones are left out, and
+/// links to folders are not followed, since they may form a cycle.
 fn find(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), PlanError> {
     let fail = |error| PlanError::Folder {
         path: folder.to_owned(),

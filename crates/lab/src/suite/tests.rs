@@ -11,7 +11,7 @@ use super::*;
 use sluice_recording::Status;
 use sluice_scenario::Backend;
 
-/// A second of probes beside a trickle of datagrams.
+/// A second of probes beside a slow flow of datagrams.
 const SCENARIO: &str = r#"
 duration = "1s"
 [link]
@@ -56,7 +56,7 @@ impl Place {
     }
 }
 
-/// Pages without content: the suite's part is when and where they are written.
+/// Pages without content: the suite decides when and where they are written.
 struct Blank;
 
 impl Pages for Blank {
@@ -89,7 +89,7 @@ fn run(suite: &Suite) -> Vec<Executed> {
     execute(suite, &options(&Stop::new(), &|_| {}))
 }
 
-/// How many of the runs were there before.
+/// Returns the number of reused runs.
 fn reused(executed: &[Executed]) -> usize {
     let results = executed.iter().flat_map(|e| &e.results);
     results
@@ -172,7 +172,7 @@ fn a_scenario_that_is_named_twice_and_a_folder_of_runs_are_told_as_such() {
     assert!(matches!(error, PlanError::Twice { .. }), "{error}");
     sluice_recording::testing::recording(&place.path("runs/fifo"));
     let error = place.request("runs").plan().expect_err("no scenario");
-    assert!(error.to_string().contains("holds runs"), "{error}");
+    assert!(error.to_string().contains("contains runs"), "{error}");
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn an_interruption_keeps_what_has_run_and_begins_nothing_more() {
     let begun = Mutex::new(0);
     let watch = |progress: Progress<'_>| {
         *begun.lock().expect("nobody panics") += i32::from(matches!(progress, Progress::Begun(..)));
-        // The user presses Ctrl-C when the first run is under way.
+        // The interruption comes during the first run.
         if matches!(progress, Progress::At(..)) {
             interrupt.stop();
         }

@@ -519,7 +519,7 @@ impl Output {
         let file = match is_device {
             // /dev/stdout is a link.
             true => File::options().write(true).open(path),
-            // What others send is nobody else's business, and a link may lead to a file of theirs.
+            // Only the owner may read the packets of others, and a link may lead to another file.
             false => File::options()
                 .write(true)
                 .create(true)

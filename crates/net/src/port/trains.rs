@@ -183,7 +183,7 @@ impl Trains {
             let reason = Loss::of(&error);
             counters.lose(reason, frames.count() as u64);
             is_there &= reason != Loss::Down;
-            // Not for want of room.
+            // Other than for lack of room.
             let is_no_train = error.raw_os_error() != Some(libc::ENOBUFS) && reason != Loss::Down;
             *is_over |= messages[index].is_train() && is_no_train;
         });

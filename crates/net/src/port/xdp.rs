@@ -514,7 +514,7 @@ impl Port for XdpPort {
         inward.is_some_and(|inward| inward.receive.has_entries())
     }
 
-    /// Nothing tells that an interface has gone: to poll(2) the socket is as silent as before.
+    /// Nothing reports that an interface has gone: poll(2) shows no event for the socket.
     fn wants_looks(&self) -> bool {
         matches!(self.part, Part::Whole | Part::Receives(_))
     }

@@ -1,4 +1,4 @@
-//! How mistakes are told: the whole text, as a user sees it.
+//! The messages about errors: the whole text, as a user sees it.
 
 use super::super::*;
 use super::PLAIN;
@@ -55,7 +55,7 @@ fn a_value_of_the_wrong_type_is_told_what_is_accepted() {
     assert_eq!(
         errors(&PLAIN.replace("\"10s\"", "true"), &[]),
         "\
-error: `duration` takes a time such as \"20ms\", not a truth value
+error: `duration` takes a time such as \"20ms\", not a boolean
  --> x.toml:2:12
   |
 2 | duration = true

@@ -1,4 +1,4 @@
-//! What a scenario prints reads as the same scenario, whatever it is.
+//! A scenario reads back from its printed form, whatever it contains.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -61,7 +61,7 @@ fn queue() -> impl Strategy<Value = Queue> {
             }
             Spec { algorithm, values }
         })
-        // Values that are each in range may contradict one another, or take too much memory.
+        // Values that are each in range may contradict one another, or need too much memory.
         .prop_filter("the queue can be built", |spec| {
             spec.value("flows")
                 .is_none_or(|n| n <= ParamValue::Count(4096))
@@ -167,7 +167,7 @@ fn settings() -> impl Strategy<Value = TcpSettings> {
         })
 }
 
-/// Of `settings`, what a flow of this kind takes.
+/// Returns the part of `settings` that a flow of this kind accepts.
 fn settings_of(kind: &FlowKind, mut settings: TcpSettings) -> Option<TcpSettings> {
     let (cc, _) = kind.tcp()?;
     if !["reno", "cubic"].contains(&cc.0.as_str()) {
@@ -358,7 +358,7 @@ proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in "\\PC{0,200}", at in 0..PLAIN.len()) {
         let _ = Scenario::parse("x.toml", &text, &[]);
-        // Nor does a scenario with something inserted, or an override.
+        // A scenario with an inserted text or an override does not make it panic either.
         let mut broken = PLAIN.to_owned();
         broken.insert_str(at, &text);
         let _ = Scenario::parse("x.toml", &broken, &[]);

@@ -1,4 +1,4 @@
-//! What is asked of the TCP of the simulator.
+//! The settings of the simulator's TCP.
 
 use sluice_tcp::rtt::RtoFloor;
 
@@ -88,7 +88,7 @@ error: `cc` dctcp has no `slow_start`
 11 | slow_start = \"hystart\"
    |              ^^^^^^^^^ it belongs to `reno` and `cubic`"
     );
-    // What is off concerns nobody.
+    // A setting that is off is accepted for every congestion control.
     let off = format!("{PLAIN}cc = \"bbr\"\nabe = false");
     assert!(Scenario::parse("x.toml", &off, &[]).is_ok());
 }
@@ -133,7 +133,7 @@ fn a_setting_of_tcp_with_a_wrong_value_is_told_what_is_accepted() {
         assert!(told.contains(&format!("x.toml:10:{column}\n")), "{told}");
         assert!(told.trim_end().ends_with(hint), "{told}");
     }
-    // UDP has no such thing.
+    // UDP has no such setting.
     let text = PLAIN.replace("tcp\"", "udp\"\nrate = \"1Mbit/s\"");
     let told = errors(&format!("{text}abe = true"), &[]);
     assert!(

@@ -1,9 +1,9 @@
 //! Arrivals from a packet capture: pcap or pcapng.
 //!
-//! Time counts from the first packet. A packet whose time lies before that of the one in front of
-//! it (several capture queues do that) arrives together with it, and the reader says how often
-//! that was. The length of a packet is the one that it had on the wire, as far as the capture
-//! knows it: with an Ethernet header if the capture has one, otherwise that of the IP packet.
+//! Time starts at the first packet. A packet with an earlier timestamp than the previous one
+//! (common with several capture queues) arrives together with it, and the reader counts such
+//! packets. The length of a packet is its length on the wire, as far as the capture records it:
+//! with the Ethernet header if the capture has one, otherwise the length of the IP packet.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -15,13 +15,13 @@ use sluice_wire::frame::{Addresses, FlowHasher, Link, Transport, View, parse_hea
 
 use super::{Arrival, Hash, TraceError};
 
-/// What is wrong with a packet of a capture.
+/// An error in a packet of a capture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaptureError {
-    /// It cannot be read.
+    /// The packet cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A link type that is not understood.
+    /// The link type is not supported.
     #[error(
         "link type {0} is not understood; Ethernet (1), raw IP (101, 228, 229) and Linux cooked \
          (113, 276) are"
@@ -30,8 +30,8 @@ pub enum CaptureError {
     /// A packet without content.
     #[error("it has no bytes")]
     Empty,
-    /// A packet long after the first one.
-    #[error("it comes more than three years after the first one")]
+    /// The packet is too long after the first one.
+    #[error("it arrives more than three years after the first one")]
     TooLate,
 }
 
@@ -39,30 +39,30 @@ pub enum CaptureError {
 #[derive(Clone, Debug)]
 pub struct Frame {
     bytes: Vec<u8>,
-    /// Bytes that the packet had; some may not have been captured.
+    /// The length of the packet; the capture may contain less.
     pub original_len: u32,
-    /// Where the network packet starts that `view` speaks of.
+    /// The offset of the network packet that `view` describes.
     offset: usize,
     view: View,
 }
 
 impl Frame {
-    /// The captured bytes.
+    /// Returns the captured bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Bytes of its IP packet; zero for anything but IP.
+    /// Returns the length of the IP packet; 0 for other packets.
     pub const fn ip_len(&self) -> u32 {
         self.view.ip_len
     }
 
-    /// Sets CE in the IP header, and corrects its checksum.
+    /// Sets CE in the IP header and corrects its checksum.
     pub fn mark(&mut self) {
         set_ce(&mut self.bytes[self.offset..], &self.view);
     }
 
-    /// Takes over the content of `other` without a new allocation.
+    /// Copies the content of `other` without a new allocation.
     pub fn copy_from(&mut self, other: &Frame) {
         self.bytes.clear();
         self.bytes.extend_from_slice(&other.bytes);
@@ -90,7 +90,7 @@ pub struct Capture {
     odd: Odd,
 }
 
-/// What is worth a warning.
+/// The counts that lead to warnings.
 #[derive(Clone, Copy, Debug, Default)]
 struct Odd {
     backwards: u64,
@@ -98,7 +98,7 @@ struct Odd {
     long: u64,
 }
 
-/// What makes packets one flow: the fields that [`FlowHasher::flow`] hashes.
+/// The fields that identify a flow: those that [`FlowHasher::flow`] hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct FlowKey {
     ethertype: u16,
@@ -151,12 +151,12 @@ impl Capture {
         }
     }
 
-    /// The packet that came last.
+    /// Returns the packet that was read last.
     pub const fn frame(&self) -> &Frame {
         &self.frame
     }
 
-    /// The link type of the packets so far; `None` if they had several.
+    /// Returns the link type of the packets so far; `None` if they had several.
     pub fn link(&self) -> Option<u32> {
         match self.link {
             Some(link) if !self.has_several_links => Some(link),
@@ -164,7 +164,7 @@ impl Capture {
         }
     }
 
-    /// Absolute time of the first packet, ns since 1970.
+    /// Returns the absolute time of the first packet, ns since 1970.
     pub fn origin_ns(&self) -> i128 {
         self.origin.unwrap_or(0)
     }
@@ -174,7 +174,7 @@ impl Capture {
         let odd = &self.odd;
         if odd.backwards > 0 {
             warnings.push(format!(
-                "times before that of the packet in front: {}, by up to {} ns; such packets arrive \
+                "timestamps earlier than the previous packet's: {}, by up to {} ns; such packets arrive \
                  together with it",
                 odd.backwards, odd.farthest_back_ns
             ));
@@ -252,7 +252,7 @@ impl Frame {
         }
     }
 
-    /// Reads the headers, as `link` lays them out.
+    /// Parses the headers of a packet of link type `link`.
     fn parse(&mut self, link: u32) -> Result<(), CaptureError> {
         let bytes = &self.bytes;
         let protocol_at = match link {
@@ -323,7 +323,7 @@ impl FlowKey {
 
 const LINUX_COOKED: u32 = 113;
 const LINUX_COOKED_2: u32 = 276;
-/// Longer than jumbo frames: several segments in one.
+/// Larger than a jumbo frame: several segments in one packet.
 const LONG: u32 = 9216;
 /// Three years.
 const MAX_SPAN_NS: u64 = 100_000_000_000_000_000;

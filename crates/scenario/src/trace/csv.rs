@@ -15,7 +15,7 @@ struct Column {
     is_required: bool,
     low: u64,
     high: u64,
-    /// What holds without the column.
+    /// The value without the column.
     default: u64,
 }
 
@@ -39,8 +39,8 @@ const fn optional(name: &'static str, low: u64, high: u64, default: u64) -> Colu
     }
 }
 
-/// The columns: the required ones, in this order where there is no header, and those that a header
-/// can add.
+/// The columns: the required ones, in this order if there is no header, and those that a header can
+/// add.
 const COLUMNS: [Column; 9] = [
     required("time_ns", 0, MAX_TIME_NS),
     required("flow", 0, u32::MAX as u64),
@@ -53,10 +53,10 @@ const COLUMNS: [Column; 9] = [
     optional("dst", 0, u32::MAX as u64, 0),
 ];
 
-/// The year 2116, counted from 1970; what is queued then still leaves before 64 bits end.
+/// The year 2116, counted from 1970; packets queued then still leave within 64 bits.
 const MAX_TIME_NS: u64 = 1 << 62;
 
-/// A line that is longer holds no trace.
+/// The longest line of a trace.
 const MAX_LINE: u64 = 4096;
 
 /// Reads a CSV trace line by line.
@@ -65,7 +65,7 @@ pub(super) struct CsvTrace<R> {
     path: PathBuf,
     hash: Hash,
     seed: u64,
-    /// Which column each field is; empty until the first line of content.
+    /// The column of each field; empty until the first line of content.
     order: Vec<usize>,
     line: u64,
     buffer: Vec<u8>,
@@ -181,7 +181,7 @@ impl<R: BufRead> CsvTrace<R> {
     }
 }
 
-/// Which column each field of the header is.
+/// Returns the column of each field of the header.
 fn header(line: &str) -> Result<Vec<usize>, (usize, HeaderError)> {
     let mut order = Vec::new();
     for (column, name) in text::fields(line) {
@@ -317,7 +317,7 @@ mod tests {
         );
         assert_eq!(
             error("time_ns,flow,size,ecn"),
-            "t.csv:1:14: `size` is not a column of a trace; is `size_bytes` meant?"
+            "t.csv:1:14: `size` is not a column of a trace; did you mean `size_bytes`?"
         );
         assert_eq!(
             error("time_ns,flow,size_bytes"),
@@ -325,7 +325,7 @@ mod tests {
         );
         assert_eq!(
             error("time_ns,flow,flow,ecn"),
-            "t.csv:1:14: column `flow` stands twice"
+            "t.csv:1:14: column `flow` appears twice"
         );
         assert!(error(&"9".repeat(5000)).contains("too long for a trace"));
     }

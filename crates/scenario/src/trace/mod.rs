@@ -1,4 +1,4 @@
-//! Where recorded arrivals come from: CSV or a packet capture, recognised by its first bytes.
+//! Sources of recorded arrivals: CSV or a packet capture, recognised by the first bytes.
 
 mod capture;
 mod csv;
@@ -22,15 +22,15 @@ use csv::CsvTrace;
 /// A packet of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When it arrives.
+    /// The time of arrival.
     pub time: Time,
-    /// The flow's number: as the CSV says, or in the order in which the flows of a capture appear.
+    /// The flow's number: the CSV's, or in the order in which the flows of a capture appear.
     pub flow: u32,
-    /// What a queue is told of flow, source host and destination host.
+    /// The values by which a queue identifies flow, source host and destination host.
     pub hashes: [u32; 3],
     /// Bytes on the link.
     pub len: u32,
-    /// Wire packets.
+    /// Packets on the wire.
     pub segments: u16,
     /// ECN codepoint.
     pub ecn: Ecn,
@@ -41,7 +41,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// The packet's handle.
+    /// Returns the packet's handle.
     pub fn packet(&self, slot: u32) -> Packet {
         let [flow, src, dst] = self.hashes;
         let mut packet = Packet::new(slot, self.len);
@@ -57,19 +57,19 @@ impl Arrival {
     }
 }
 
-/// What a queue is told of a packet's flow.
+/// The value by which a queue identifies a packet's flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hash {
-    /// A hash under the seed, as on a live router.
+    /// A hash keyed by the seed, as on a live router.
     #[default]
     Seeded,
-    /// The flow's number itself, so that flow f is in bucket f mod `flows` and no hash enters a
-    /// comparison.
+    /// The flow's number itself, so that flow f is in bucket f mod `flows` and comparisons do not
+    /// depend on a hash.
     Flow,
 }
 
 impl Hash {
-    /// A number as a hash.
+    /// Returns a number as a hash.
     pub fn of(self, number: u32, seed: u64) -> u32 {
         match self {
             Hash::Flow => number,
@@ -86,18 +86,18 @@ pub enum TraceError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The text is wrong.
+    /// The CSV has an error.
     #[error("{}:{}:{}: {}", path.display(), error.line, error.column, error.kind)]
     Text {
         /// The file.
         path: PathBuf,
-        /// What and where.
+        /// The error and its place.
         error: TextError,
     },
-    /// The head of the CSV names a column that is not known, or leaves one out.
+    /// The header of the CSV has an unknown column, or lacks one.
     #[error("{}:{line}:{column}: {kind}", path.display())]
     Header {
         /// The file.
@@ -106,39 +106,39 @@ pub enum TraceError {
         line: u64,
         /// The column.
         column: usize,
-        /// What is wrong.
+        /// The error.
         kind: HeaderError,
     },
-    /// The capture is wrong.
+    /// The capture has an error.
     #[error("{}: {}: {error}", path.display(), place(*packet))]
     Capture {
         /// The file.
         path: PathBuf,
         /// The packet, from 1; 0 for the head of the file.
         packet: u64,
-        /// What is wrong with it.
+        /// The error.
         error: CaptureError,
     },
 }
 
-/// What is wrong with the head of a CSV trace.
+/// An error in the header of a CSV trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// A name that is no column.
+    /// A name that is not a column.
     #[error("`{name}` is not a column of a trace{}", meant(.nearest))]
     Unknown {
         /// The name.
         name: String,
-        /// The names that it may be meant for.
+        /// The nearest names.
         nearest: Vec<&'static str>,
     },
-    /// A column that is there twice.
-    #[error("column `{name}` stands twice")]
+    /// A column that appears twice.
+    #[error("column `{name}` appears twice")]
     Twice {
         /// Its name.
         name: &'static str,
     },
-    /// A column that must be there.
+    /// A required column that is missing.
     #[error("column `{name}` is missing")]
     Missing {
         /// Its name.
@@ -156,11 +156,11 @@ fn place(packet: u64) -> String {
 fn meant(nearest: &[&str]) -> impl fmt::Display + use<> {
     match nearest {
         [] => String::new(),
-        near => format!("; is `{}` meant?", near.join("` or `")),
+        near => format!("; did you mean `{}`?", near.join("` or `")),
     }
 }
 
-/// Arrivals, one after the other.
+/// Recorded arrivals, one after the other.
 pub struct Trace {
     source: Source,
     read: Rc<Cell<u64>>,
@@ -176,7 +176,7 @@ impl Trace {
     /// Opens a file.
     ///
     /// # Errors
-    /// [`TraceError`]: it cannot be read, or its head is wrong.
+    /// The file cannot be read, or its head has an error; see [`TraceError`].
     pub fn open(path: &Path, hash: Hash, seed: u64) -> Result<Trace, TraceError> {
         let fail = |error| TraceError::Read {
             path: path.to_owned(),
@@ -187,7 +187,7 @@ impl Trace {
         Self::from_reader(Box::new(file), size, path, hash, seed)
     }
 
-    /// Reads a trace that is in memory; errors call it `input`.
+    /// Reads a trace in memory, which errors call `input`.
     ///
     /// # Errors
     /// As [`Trace::open`].
@@ -222,10 +222,10 @@ impl Trace {
         Ok(Trace { source, read, size })
     }
 
-    /// The next packet.
+    /// Returns the next packet.
     ///
     /// # Errors
-    /// [`TraceError`]: what is wrong with the trace, and where.
+    /// The trace has an error; see [`TraceError`].
     pub fn read(&mut self) -> Result<Option<Arrival>, TraceError> {
         match &mut self.source {
             Source::Csv(csv) => csv.read(),
@@ -233,7 +233,7 @@ impl Trace {
         }
     }
 
-    /// The capture that the packets come from, if there are bytes.
+    /// Returns the capture with the packets' bytes, if the trace is one.
     pub fn capture(&self) -> Option<&Capture> {
         match &self.source {
             Source::Csv(_) => None,
@@ -241,18 +241,18 @@ impl Trace {
         }
     }
 
-    /// What a user should know about the trace, once it has been read.
+    /// Returns warnings about the trace; complete once it has been read.
     pub fn warnings(&self) -> Vec<String> {
         self.capture().map(Capture::warnings).unwrap_or_default()
     }
 
-    /// Bytes read so far, and bytes of the file (0 if that is not known).
+    /// Returns the number of bytes read so far, and the size of the file (0 if unknown).
     pub fn progress(&self) -> (u64, u64) {
         (self.read.get(), self.size)
     }
 }
 
-/// A reader that counts what was read from it.
+/// A reader that counts the bytes read.
 struct Counted {
     inner: Box<dyn Read>,
     read: Rc<Cell<u64>>,

@@ -1,4 +1,4 @@
-//! The packets of a capture as traffic: what each flow of it sent, when, and how large.
+//! The packets of a capture as traffic: the times and sizes of each flow's packets.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,9 +10,9 @@ use super::{Hash, Trace, TraceError};
 /// An IP packet of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CapturedPacket {
-    /// After the first packet of the capture.
+    /// The time after the first packet of the capture.
     pub after: Span,
-    /// Its flow, numbered in the order of first packets.
+    /// The flow's number, in the order of first packets.
     pub flow: u32,
     /// Bytes of the IP packet.
     pub bytes: u32,
@@ -25,39 +25,39 @@ pub(crate) struct CapturedPacket {
 pub(crate) struct Traffic {
     /// The packets.
     pub packets: Vec<CapturedPacket>,
-    /// Flows among them: addresses, protocol and ports.
+    /// The number of flows: addresses, protocol and ports.
     pub flows: u32,
-    /// Packets that are not IP, which were left out.
+    /// The number of packets that are not IP and were left out.
     pub others: u64,
 }
 
-/// Why a capture is no traffic.
+/// Why a capture cannot be used as traffic.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TrafficError {
-    /// It cannot be read.
+    /// The capture cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// It is a table.
-    #[error("`{path}` is no capture; pcap and pcapng are read here")]
+    /// The file is a CSV table.
+    #[error("`{path}` is not a capture; expected pcap or pcapng")]
     NoCapture {
         /// The file.
         path: String,
     },
-    /// There is nothing to send.
-    #[error("`{path}` has no IP packets (it has {others} others)")]
+    /// The capture has no IP packet.
+    #[error("`{path}` has no IP packets (it has {others} other packets)")]
     Empty {
         /// The file.
         path: String,
         /// Packets that are not IP.
         others: u64,
     },
-    /// Too much for a scenario.
+    /// The capture has too many packets for a scenario.
     #[error("`{path}` has more than {MOST_PACKETS} IP packets; cut it, as with `editcap -c`")]
     TooMany {
         /// The file.
         path: String,
     },
-    /// More flows than a scenario can have.
+    /// The capture has more flows than a scenario can have.
     #[error(
         "`{path}` has more than {MOST_FLOWS} flows; filter it, as with `tcpdump -r IN -w OUT FILTER`"
     )]
@@ -76,7 +76,7 @@ impl Traffic {
         let named = || path.display().to_string();
         let mut trace = Trace::open(path, Hash::Flow, 0)?;
         let mut traffic = Traffic::default();
-        // Flows of packets that are not IP have numbers in the capture, too.
+        // Packets that are not IP have flow numbers in the capture, too.
         let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
         while let Some(arrival) = trace.read()? {
             let Some(capture) = trace.capture() else {
@@ -113,7 +113,7 @@ impl Traffic {
     }
 }
 
-/// What a scenario file and a recording can well hold.
+/// The largest number of packets in a scenario file and a recording.
 const MOST_PACKETS: usize = 1_000_000;
-/// As many as a flow of a scenario can have alike.
+/// The same limit as for `count` of a flow.
 const MOST_FLOWS: u32 = 10_000;

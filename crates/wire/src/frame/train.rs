@@ -142,7 +142,7 @@ impl Train {
         let total = u32::from(first.header_len) + self.payload_len + u32::from(next.payload_len);
         let fits = !self.is_complete
             && total <= MOST_LEN
-            // A super-packet of smaller ones is refused by whoever takes it apart.
+            // Splitting refuses a super-packet of smaller segments.
             && first.payload_len >= LEAST_SEGMENT
             && (first.network, first.transport, first.header_len)
                 == (next.network, next.transport, next.header_len)

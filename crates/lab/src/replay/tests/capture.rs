@@ -1,4 +1,4 @@
-//! What a replay writes as a capture.
+//! The capture that a replay writes.
 
 use std::fs::{self, File};
 use std::io::Cursor;
@@ -13,7 +13,7 @@ use super::*;
 /// When the packets were captured: 2023-11-14, in nanoseconds since 1970.
 const EPOCH: i128 = 1_700_000_000_000_000_000;
 
-/// An Ethernet frame of 1000 B with IPv4 and UDP, ECT(0), whose checksum is right.
+/// An Ethernet frame of 1000 B with IPv4 and UDP, ECT(0), and a correct checksum.
 fn frame() -> Vec<u8> {
     let mut frame = vec![0x02; 12];
     frame.extend([0x08, 0x00]);
@@ -31,7 +31,7 @@ fn frame() -> Vec<u8> {
     frame
 }
 
-/// RFC 1071: the ones' complement sum of 16-bit words; 0xffff over a right header.
+/// RFC 1071: the ones' complement sum of 16-bit words; 0xffff over a correct header.
 fn sum(bytes: &[u8]) -> u16 {
     let words = bytes
         .chunks(2)
@@ -81,7 +81,7 @@ fn what_leaves_is_written_with_marks_and_right_checksums() {
         assert_eq!(arrival.ecn == Ecn::Ce, is_marked, "packet {k}");
         let bytes = capture.frame().bytes();
         assert_eq!(sum(&bytes[14..34]), 0xffff, "packet {k}");
-        // Nothing but the TOS octet and the checksum has changed.
+        // Only the TOS octet and the checksum have changed.
         let original = &frames[k as usize].1;
         assert_eq!(bytes[..15], original[..15]);
         assert_eq!(bytes[16..24], original[16..24]);

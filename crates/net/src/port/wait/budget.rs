@@ -67,7 +67,7 @@ impl Placements {
     fn is_due(&self) -> bool {
         let next = self.wakes + 1;
         let step = next.next_power_of_two().min(WAKES_PER_PLACE);
-        // If the sleep was a short one, frames come one upon the other.
+        // If the sleep was short, frames arrive in quick succession.
         next.is_multiple_of(step) && self.tried != next
     }
 
@@ -237,7 +237,7 @@ mod tests {
     const ALLOWED_NS: u64 = 950_000_000;
 
     proptest! {
-        /// Turns of up to 2 ms, one upon the other or with sleep in between, for ten seconds.
+        /// Turns of up to 2 ms, back to back or with sleep in between, for ten seconds.
         #[test]
         fn no_second_has_more_than_the_kernel_allows(
             turns in prop::collection::vec((1..2_000_000_u64, 0..50_000_u64), 1..200),

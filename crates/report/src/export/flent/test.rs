@@ -24,7 +24,7 @@ pub(super) enum Streams {
     Numbers(&'static str),
     /// By the host that they lead to, which is the name of the flow here.
     Hosts,
-    /// `TCP upload`, of which there is one.
+    /// `TCP upload`, a single one.
     Single,
 }
 
@@ -78,8 +78,8 @@ const fn test(word: &'static str, streams: Streams, needs: Needs) -> Test {
     }
 }
 
-/// In the order in which a run is held against them: the first that it resembles is what it is shown as.
-/// Those behind `ping` have fewer plots than one before it, and must be asked for.
+/// In the order in which a run is compared with them: the first that it resembles is the default. Those
+/// after `ping` have fewer plots than one before it, and must be requested.
 const TESTS: [Test; 18] = [
     test("rrul", Streams::Classes, Needs::Classes),
     test("rtt_fair_var", Streams::Hosts, Needs::OwnRtts),

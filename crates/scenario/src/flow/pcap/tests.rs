@@ -102,11 +102,11 @@ fn what_is_wrong_with_a_capture_is_said_where_it_is_named() {
     fails(SCENARIO, &["s.toml:13:", "old.pcap", "paths are relative"]);
     let write = |bytes: &[u8]| fs::write(temp.path().join("old.pcap"), bytes).unwrap();
     write(b"time_ns,flow,size_bytes,ecn\n0,1,1500,0\n");
-    fails(SCENARIO, &["is no capture; pcap and pcapng are read here"]);
+    fails(SCENARIO, &["is not a capture; expected pcap or pcapng"]);
     write(&capture(&PACKETS)[..60]);
     fails(SCENARIO, &["truncated"]);
     write(&capture(&[]));
-    fails(SCENARIO, &["has no IP packets (it has 0 others)"]);
+    fails(SCENARIO, &["has no IP packets (it has 0 other packets)"]);
     write(&capture(&PACKETS));
     let text = format!("{SCENARIO}count = 3\n");
     fails(&text, &["that of the capture, 2", "leave it out"]);

@@ -7,7 +7,7 @@ use sluice_wire::capture::Writer;
 use super::super::{Hash, Trace};
 use super::*;
 
-/// An Ethernet frame with IPv4 and UDP, ECT(0), whose checksum is right.
+/// An Ethernet frame with IPv4 and UDP, ECT(0), and a correct checksum.
 fn udp(source: u8, port: u16, payload: usize) -> Vec<u8> {
     let mut frame = vec![0x02; 12];
     frame.extend([0x08, 0x00]);
@@ -26,7 +26,7 @@ fn udp(source: u8, port: u16, payload: usize) -> Vec<u8> {
     frame
 }
 
-/// RFC 1071: the ones' complement sum of 16-bit words; 0xffff over a right header.
+/// RFC 1071: the ones' complement sum of 16-bit words; 0xffff over a correct header.
 fn sum(bytes: &[u8]) -> u16 {
     let words = bytes
         .chunks(2)
@@ -184,7 +184,7 @@ fn times_that_go_back_are_counted() {
     assert_eq!(times, [0, 50, 50]);
     let warnings = capture.warnings();
     assert!(
-        warnings[0].starts_with("times before that of the packet in front: 1,"),
+        warnings[0].starts_with("timestamps earlier than the previous packet's: 1,"),
         "{warnings:?}"
     );
     assert!(warnings[0].contains("30 ns"), "{warnings:?}");
