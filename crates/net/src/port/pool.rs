@@ -380,6 +380,8 @@ impl Pool {
         self.frames[to.index()] = Frame {
             large,
             tail_at: 0,
+            // The port that waits for `slot` knows nothing of its copies.
+            watcher: NOBODY,
             ..frame
         };
         Some(to)
@@ -548,11 +550,13 @@ impl Pool {
         frame.start -= TAG_LEN as u16;
         frame.length += TAG_LEN as u32;
         frame.head_len += TAG_LEN as u16;
+        // Both come from outside: the kernel gives the length of a long linear part modulo 2^16.
+        let moved = |offset: u16| offset.saturating_add(TAG_LEN as u16);
         if frame.vnet.needs_checksum() {
-            frame.vnet.csum_start += TAG_LEN as u16;
+            frame.vnet.csum_start = moved(frame.vnet.csum_start);
         }
         if frame.vnet.hdr_len > 0 {
-            frame.vnet.hdr_len += TAG_LEN as u16;
+            frame.vnet.hdr_len = moved(frame.vnet.hdr_len);
         }
     }
 
@@ -778,6 +782,39 @@ mod tests {
         pool.free(slot);
         pool.free(copy);
         assert_eq!((pool.available(), pool.available_large()), (3, 2));
+    }
+
+    #[test]
+    fn a_copy_is_not_watched() {
+        let mut pool = pool();
+        let watcher = pool.watcher();
+        let slot = pool.allocate().unwrap();
+        pool.set_frame(slot, 60, VnetHeader::default());
+        pool.watch(slot, watcher);
+        let copy = pool.copy(slot).unwrap();
+        pool.free(copy);
+        assert_eq!(pool.next_abandoned(watcher), None);
+        pool.free(slot);
+        assert_eq!(pool.next_abandoned(watcher), Some(slot));
+    }
+
+    #[test]
+    fn a_tag_moves_offsets_from_outside_without_overflow() {
+        let mut pool = pool();
+        let slot = pool.allocate().unwrap();
+        let vnet = VnetHeader {
+            flags: VnetHeader::NEEDS_CSUM,
+            csum_start: u16::MAX - 1,
+            hdr_len: u16::MAX,
+            ..VnetHeader::default()
+        };
+        pool.set_frame(slot, 60, vnet);
+        pool.insert_tag(slot, 0x8100, 1);
+        assert_eq!(pool.vnet(slot).csum_start, u16::MAX);
+        assert_eq!(pool.vnet(slot).hdr_len, u16::MAX);
+        // Such a checksum is outside of the frame and stays open.
+        pool.complete_checksum(slot);
+        assert!(pool.vnet(slot).needs_checksum());
     }
 
     #[test]
