@@ -516,7 +516,7 @@ impl Output {
             source,
         };
         let is_device = fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
-        let file = match is_device {
+        let file = match is_device || is_own_descriptor(path) {
             // /dev/stdout is a link.
             true => File::options().write(true).open(path),
             // What others send is nobody else's business, and a link may lead to a file of theirs.
@@ -708,6 +708,20 @@ const BATCH: usize = 64;
 const MTU: u32 = 65_535;
 /// The longest frame that a slot and its large slot hold together.
 const LONGEST: usize = HEAD_LEN + super::pool::LARGE_LEN;
+
+/// Returns whether a path names an open file of this process: a link which nobody else can redirect.
+fn is_own_descriptor(path: &Path) -> bool {
+    let is_number = |name: &std::ffi::OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+    let folders = ["/dev/fd", "/proc/self/fd"].map(Path::new);
+    let is_numbered = path
+        .parent()
+        .is_some_and(|folder| folders.contains(&folder))
+        && path.file_name().is_some_and(is_number);
+    is_numbered
+        || ["/dev/stdout", "/dev/stderr"]
+            .map(Path::new)
+            .contains(&path)
+}
 
 #[cfg(test)]
 mod tests;
