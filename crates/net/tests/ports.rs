@@ -563,6 +563,32 @@ fn an_interface_that_is_made_again_is_found_again() {
     assert_eq!(wire.ports[0].capabilities().mtu, 1400);
 }
 
+#[test]
+fn an_interface_that_was_moved_away_and_back_is_found_again() {
+    let mut wire = Wire::new(PacketOptions::default());
+    let sent = frame(&[], 100);
+    assert_eq!(wire.send(&sent), 1);
+    assert_eq!(wire.next(), Some(sent.clone()));
+    let away = Namespace::create("away").unwrap();
+    let mut links = wire.namespace.links().unwrap();
+    let index = links.interface("right").unwrap().index;
+    links.move_to("right", &away).unwrap();
+    let mut links_away = away.links().unwrap();
+    links_away.move_to("right", &wire.namespace).unwrap();
+    links.set_up("right", true).unwrap();
+    let back = links.interface("right").unwrap();
+    assert_eq!(back.index, index, "the number alone does not show it");
+    assert!(!back.is_promiscuous, "the kernel forgot who asked");
+    let arrived = (0..100).find_map(|_| {
+        wire.send(&sent);
+        let [_, right] = &mut wire.ports;
+        let slots = receive_for(right, &mut wire.pool, 1, Span::from_ms(20));
+        take_first(&mut wire.pool, slots)
+    });
+    assert_eq!(arrived, Some(sent));
+    assert!(links.interface("right").unwrap().is_promiscuous);
+}
+
 /// The sender's kernel takes one write of ten datagrams; the receiver gets ten, whichever way
 /// the router passes them on.
 #[test]

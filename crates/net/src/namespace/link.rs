@@ -274,6 +274,20 @@ impl Links {
         self.request(RouteNetlinkMessage::DelLink(message), 0, &what)
     }
 
+    /// Moves an interface to another namespace, where it is down. It keeps its name, and its
+    /// number if that is free there.
+    ///
+    /// # Errors
+    /// When there is none of that name, the other namespace has one already, or the process may
+    /// not.
+    pub fn move_to(&mut self, name: &str, to: &Namespace) -> Result<(), LinkError> {
+        let what = format!("move interface {name:?} to namespace {:?}", to.name());
+        self.change(name, &what, |message| {
+            let descriptor = to.as_fd().as_raw_fd();
+            message.attributes.push(LinkAttribute::NetNsFd(descriptor));
+        })
+    }
+
     /// Gives an interface an address; the route to its prefix comes with it. IPv6 addresses
     /// are usable at once, without duplicate address detection.
     ///

@@ -288,7 +288,8 @@ impl PacketPort {
         let Ok(link) = links.interface(&self.interface) else {
             return;
         };
-        if link.index != self.index {
+        // An interface that was moved away and back keeps its number, but the socket lost it.
+        if link.index != self.index || !is_bound(&self.socket, link.index) {
             if bind(&self.socket, link.index, self.protocol).is_err() {
                 return;
             }
@@ -532,4 +533,18 @@ pub(super) fn bind(socket: &Socket, index: u32, protocol: libc::c_int) -> io::Re
         })?
     };
     socket.bind(&address)
+}
+
+/// Returns whether the socket is still attached to the interface of this number. The kernel
+/// detaches it when the interface is removed or moved to another namespace (`packet_notifier`,
+/// net/packet/af_packet.c of Linux), and reports number -1 from then on.
+fn is_bound(socket: &Socket, index: u32) -> bool {
+    let Ok(address) = socket.local_addr() else {
+        return false;
+    };
+    // SAFETY: the kernel wrote a sockaddr_ll into the storage, which is larger and aligned for
+    // every kind of address; all of its fields are integers.
+    #[allow(unsafe_code)]
+    let address = unsafe { address.as_ptr().cast::<libc::sockaddr_ll>().read() };
+    u32::try_from(address.sll_ifindex).is_ok_and(|bound| bound == index)
 }
