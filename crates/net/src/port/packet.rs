@@ -418,6 +418,7 @@ impl From<AttachOptions> for PacketOptions {
         PacketOptions {
             offloads: options.offloads,
             batch: options.batch.unwrap_or(default.batch),
+            promiscuous: options.promiscuous,
             timestamps: options.clock,
             ..default
         }

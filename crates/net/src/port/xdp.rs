@@ -604,6 +604,7 @@ impl From<AttachOptions> for XdpOptions {
         let default = XdpOptions::default();
         XdpOptions {
             batch: options.batch.unwrap_or(default.batch),
+            promiscuous: options.promiscuous,
             ..default
         }
     }
