@@ -163,13 +163,13 @@ impl Ping {
             .enter(|| socket(self.destination, kinds.request))?
             .map_err(far.error("open a raw ICMP socket (needs CAP_NET_RAW)"))?;
         let observed = TimedReceiver::new(&observer, self.source.is_ipv4())
-            .map_err(far.error("switch timestamps on"))?;
+            .map_err(far.error("enable timestamps"))?;
         let near = Context::new(from, clock, stop);
         let sender = from
             .enter(|| socket(self.source, kinds.reply))?
             .map_err(near.error("open a raw ICMP socket (needs CAP_NET_RAW)"))?;
         let timed = TimedReceiver::new(&sender, self.source.is_ipv4())
-            .map_err(near.error("switch timestamps on"))?;
+            .map_err(near.error("enable timestamps"))?;
         set_traffic_class(&sender, self.source.is_ipv4(), self.dscp << 2)
             .map_err(near.error("set the DSCP"))?;
         sender
@@ -221,8 +221,8 @@ impl Ping {
                 .enter(|| udp_socket(address))?
                 .map_err(context.error(format!("open a UDP socket on {address}")))?;
             set_traffic_class(&socket, is_v4, class).map_err(context.error("set the DSCP"))?;
-            let timed = TimedReceiver::new(&socket, is_v4)
-                .map_err(context.error("switch timestamps on"))?;
+            let timed =
+                TimedReceiver::new(&socket, is_v4).map_err(context.error("enable timestamps"))?;
             let own = socket
                 .local_addr()
                 .map_err(context.error("read a port"))?

@@ -320,7 +320,7 @@ impl TcpFlow {
     ) -> Result<bool, TrafficError> {
         socket
             .set_nonblocking(true)
-            .map_err(context.error("switch waiting off"))?;
+            .map_err(context.error("make the socket non-blocking"))?;
         let mut buffer = match self.sink {
             Sink::Read => vec![0; CHUNK_LEN],
             Sink::Discard => Vec::new(),
@@ -450,7 +450,7 @@ pub(super) fn set_up(
         .map_err(context.error("set the DSCP"))?;
     socket
         .set_nonblocking(true)
-        .map_err(context.error("switch waiting off"))
+        .map_err(context.error("make the socket non-blocking"))
 }
 
 /// The congestion controls that the kernel has ready. Others may be loaded as modules when

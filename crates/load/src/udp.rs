@@ -204,7 +204,7 @@ impl UdpFlow {
             .enter(|| socket(self.destination))?
             .map_err(receiver.error(format!("receive on {}", self.destination)))?;
         let timed = TimedReceiver::new(&sink, self.destination.is_ipv4())
-            .map_err(receiver.error("switch timestamps on"))?;
+            .map_err(receiver.error("enable timestamps"))?;
         let sender = Context::new(from, clock, stop);
         let source = from
             .enter(|| socket(self.source))?
@@ -225,7 +225,7 @@ impl UdpFlow {
             .stamp_departures
             .then(|| TimedReceiver::of_departures(&source))
             .transpose()
-            .map_err(sender.error("switch timestamps on"))?;
+            .map_err(sender.error("enable timestamps"))?;
         let merge = move |sent: UdpReport, mut received: UdpReport| {
             for sample in &mut received.samples {
                 let departure = sent.departures.get(sample.sequence as usize);

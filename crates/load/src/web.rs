@@ -240,7 +240,7 @@ impl WebFlow {
             while has_new && let Some((socket, from)) = accept_one(listener, context)? {
                 socket
                     .set_nonblocking(true)
-                    .map_err(context.error("switch waiting off"))?;
+                    .map_err(context.error("make the socket non-blocking"))?;
                 let port = from.as_socket().map_or(0, |from| from.port());
                 answers.push(Answer {
                     socket,

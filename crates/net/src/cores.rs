@@ -23,7 +23,7 @@ pub enum CoreError {
         allowed: Vec<usize>,
     },
     /// It is switched off, or somebody keeps the process from it (`taskset`, a cpuset).
-    #[error("core {core} is not for this process, which may use {}", list(.allowed))]
+    #[error("core {core} is not available to this process, which may use {}", list(.allowed))]
     NotAllowed {
         /// The core that was asked for.
         core: usize,
@@ -70,7 +70,7 @@ impl Stay {
     /// Moves the calling thread to `cores`.
     ///
     /// # Errors
-    /// When one of them does not exist or is not for this process.
+    /// When one of them does not exist or is not available to this process.
     pub fn on(cores: &[usize]) -> Result<Stay, CoreError> {
         let before = present()?;
         if cores.is_empty() {
@@ -142,7 +142,8 @@ mod tests {
         if let [first, other, ..] = before[..] {
             let _stay = Stay::on(&[first]).unwrap();
             let refused = Stay::on(&[other]).unwrap_err().to_string();
-            let expected = format!("core {other} is not for this process, which may use {first}");
+            let expected =
+                format!("core {other} is not available to this process, which may use {first}");
             assert_eq!(refused, expected);
         }
         assert!(matches!(Stay::on(&[]), Err(CoreError::None)));

@@ -82,7 +82,7 @@ fn an_interface_is_attached_to_by_what_serves_it_best_unless_said_otherwise() {
         "{}",
         chosen[0].reason
     );
-    assert_eq!(chosen[1].reason, "as asked for");
+    assert_eq!(chosen[1].reason, "as requested");
 
     for name in ["em0", "em1"] {
         middle.set_offloads(name, NONE).unwrap();

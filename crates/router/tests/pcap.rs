@@ -310,7 +310,7 @@ fn ports_that_carry_different_frames_are_no_bridge() {
     let error = Router::start(&settings).err().unwrap().to_string();
     assert!(
         error.ends_with(
-            "nosuch0 cannot be a bridge: one carries Ethernet frames, the other IP packets"
+            "nosuch0 cannot be bridged: one carries Ethernet frames, the other IP packets"
         ),
         "{error}"
     );

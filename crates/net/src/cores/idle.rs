@@ -30,7 +30,7 @@ pub struct IdleLimit {
 pub enum IdleLimitError {
     /// The kernel's interface to it is not there.
     #[error(
-        "cannot limit the idle states of cores: there is no device {}; the kernel has it with CONFIG_CPU_IDLE, a container if it is given it",
+        "cannot limit the idle states of cores: there is no device {}; the kernel needs CONFIG_CPU_IDLE, and a container must be given the device",
         .path.display()
     )]
     Absent {
@@ -39,7 +39,7 @@ pub enum IdleLimitError {
     },
     /// This user or this container may not.
     #[error(
-        "cannot limit the idle states of cores: {}: {source}; run as root, or give the device to a group of this user's, and in a container to the container",
+        "cannot limit the idle states of cores: {}: {source}; run as root, or give a group of this user write access to the device; a container must be given the device too",
         .path.display()
     )]
     NotAllowed {
@@ -49,7 +49,7 @@ pub enum IdleLimitError {
         source: io::Error,
     },
     /// More than the kernel takes for a limit.
-    #[error("no idle state takes {latency} to leave: expected less than {NOBODY}")]
+    #[error("no idle state has an exit latency of {latency}: expected less than {NOBODY}")]
     TooLong {
         /// The requested value.
         latency: Span,
@@ -182,7 +182,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cpu_dma_latency");
         let expected = format!(
-            "cannot limit the idle states of cores: there is no device {}; the kernel has it with CONFIG_CPU_IDLE, a container if it is given it",
+            "cannot limit the idle states of cores: there is no device {}; the kernel needs CONFIG_CPU_IDLE, and a container must be given the device",
             path.display()
         );
         let error = IdleLimit::hold_at(&path, Span::ZERO).unwrap_err();
@@ -204,7 +204,7 @@ mod tests {
         ] {
             let error = refusal(Path::new("/dev/x"), io::Error::from_raw_os_error(errno));
             let expected = format!(
-                "cannot limit the idle states of cores: /dev/x: {answer}; run as root, or give the device to a group of this user's, and in a container to the container"
+                "cannot limit the idle states of cores: /dev/x: {answer}; run as root, or give a group of this user write access to the device; a container must be given the device too"
             );
             assert_eq!(error.to_string(), expected);
         }

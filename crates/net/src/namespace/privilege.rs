@@ -124,7 +124,7 @@ fn obstacle(error: &io::Error) -> String {
                 "refused, as in a container without CAP_SYS_ADMIN or with a seccomp filter"
             }
             Some(libc::ENOSPC) => "the limit of user namespaces is reached",
-            Some(libc::EINVAL) => "the kernel has none, or threads are running already",
+            Some(libc::EINVAL) => "the kernel has none, or the process already has several threads",
             _ => return error.to_string(),
         }
     };

@@ -210,7 +210,7 @@ fn choose_for(facts: &Facts, wants: Option<&'static Kind>, refused: Option<&Refu
     if let Some((kind, attach)) = wants.and_then(|kind| Some((kind, kind.attach()?))) {
         return Choice {
             kind,
-            reason: "as asked for".to_owned(),
+            reason: "as requested".to_owned(),
             cannot: attach.cannot(facts.offloads),
         };
     }

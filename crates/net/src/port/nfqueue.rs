@@ -562,7 +562,7 @@ fn bind_queue(options: &NfqueueOptions) -> Result<OwnedFd, Failed> {
     let bytes = i32::try_from(options.receive_buffer).unwrap_or(i32::MAX);
     sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
         .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
-        .map_err(at("size the receive buffer"))?;
+        .map_err(at("set the size of the receive buffer"))?;
     let mut writer = Writer::default();
     let number = options.number;
     let mut flags = 0;
@@ -576,7 +576,7 @@ fn bind_queue(options: &NfqueueOptions) -> Result<OwnedFd, Failed> {
     writer.attribute(1, &[1, 0, 0, 0], &[]);
     writer.end();
     ask(socket.as_fd(), &mut writer, bind, bind).map_err(at(
-        "bind (needs CAP_NET_ADMIN, and that nobody else has it)",
+        "bind (needs CAP_NET_ADMIN, and no other program may use the queue)",
     ))?;
     let configure = writer.begin(QUEUE_CONFIG, ACK, 0, number);
     // Copy mode 2, packets, and how much of them: the longest range there is, or all headers.

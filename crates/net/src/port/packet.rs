@@ -159,25 +159,25 @@ impl PacketPort {
             .map_err(error("open a packet socket (needs CAP_NET_RAW)"))?;
         socket
             .set_nonblocking(true)
-            .map_err(error("switch waiting off"))?;
+            .map_err(error("make the socket non-blocking"))?;
         let switch = |name, value: i32, step| {
             sys::set_option(&socket, libc::SOL_PACKET, name, &value).map_err(error(step))
         };
         switch(libc::PACKET_IGNORE_OUTGOING, 1, "ignore outgoing frames")?;
-        switch(libc::PACKET_AUXDATA, 1, "ask for tags")?;
+        switch(libc::PACKET_AUXDATA, 1, "request VLAN tags")?;
         if options.offloads {
-            switch(libc::PACKET_VNET_HDR, 1, "switch offload headers on")?;
+            switch(libc::PACKET_VNET_HDR, 1, "enable offload headers")?;
         }
         if options.bypass_qdisc {
             switch(libc::PACKET_QDISC_BYPASS, 1, "bypass the interface's queue")?;
         }
         if options.timestamps.is_some() {
-            sys::switch_timestamps_on(&socket).map_err(error("switch timestamps on"))?;
+            sys::switch_timestamps_on(&socket).map_err(error("enable timestamps"))?;
         }
         sys::grant_receive_buffer(&socket, options.receive_buffer)
-            .map_err(error("size the receive buffer"))?;
+            .map_err(error("set the size of the receive buffer"))?;
         sys::grant_send_buffer(&socket, options.send_buffer)
-            .map_err(error("size the send buffer"))?;
+            .map_err(error("set the size of the send buffer"))?;
         let inward = Inward::open(&socket, &options);
         let protocol = protocol(options.receives);
         bind(&socket, link.index, protocol).map_err(error("bind the packet socket"))?;
@@ -185,7 +185,7 @@ impl PacketPort {
             // packet(7): the group's number in the low half, the method of spreading in the high
             // half.
             let value = i32::from(group) | (libc::PACKET_FANOUT_HASH as i32) << 16;
-            switch(libc::PACKET_FANOUT, value, "join the group")?;
+            switch(libc::PACKET_FANOUT, value, "join the fanout group")?;
         }
         let promiscuity = match options.receives && options.promiscuous {
             true => Promiscuity::ask_and_verify(&socket, namespace, interface, link.index),

@@ -49,7 +49,7 @@ pub enum PcapError {
         source: io::Error,
     },
     /// The input can be read only once.
-    #[error("{} is no regular file, and a capture is read once before it is played", .0.display())]
+    #[error("{} is not a regular file, and a capture is checked completely before it is played", .0.display())]
     NotAFile(PathBuf),
     /// The output cannot be made.
     #[error("cannot create {}: {source}", .path.display())]
@@ -60,7 +60,7 @@ pub enum PcapError {
         source: io::Error,
     },
     /// Writing would overwrite the input.
-    #[error("{} is the input and the output", .0.display())]
+    #[error("{} is both the input and the output", .0.display())]
     Same(PathBuf),
     /// The input is damaged.
     #[error("{}: {}: {error}", .path.display(), place(*.packet))]
@@ -87,8 +87,8 @@ pub enum PcapError {
     },
     /// It starts as no packet before it.
     #[error(
-        "{}: packet {packet}: link type {link} after packets of link type {first}; the frames of a \
-         port begin alike",
+        "{}: packet {packet}: link type {link} after packets of link type {first}; all frames of a \
+         port must have the same link type",
         .path.display()
     )]
     Mixed {
@@ -103,7 +103,7 @@ pub enum PcapError {
     },
     /// A part of it is missing.
     #[error(
-        "{}: packet {packet}: {captured} of its {original} bytes were captured; a port sends whole \
+        "{}: packet {packet}: only {captured} of its {original} bytes were captured; a port sends whole \
          packets (`tcpdump -s 0` captures them)",
         .path.display()
     )]
@@ -119,7 +119,7 @@ pub enum PcapError {
     },
     /// The frames of the file are not those of the router.
     #[error(
-        "{} holds {}, and the port is to carry {}",
+        "{} holds {}, but the port carries {}",
         .path.display(), kind(*.holds), kind(*.wanted)
     )]
     Link {
@@ -250,14 +250,14 @@ impl PcapPort {
         let mut remarks = Vec::new();
         if self.scan.is_truncated {
             remarks.push(format!(
-                "{}: the file ends inside of packet {}, which is not sent",
+                "{}: the file ends inside packet {}, which is not sent",
                 self.name,
                 self.scan.packets + 1
             ));
         }
         if self.scan.backwards > 0 {
             remarks.push(format!(
-                "{}: packets recorded before the one in front of them: {}; they arrive together \
+                "{}: packets with an earlier time than the packet before them: {}; they arrive together \
                  with it",
                 self.name, self.scan.backwards
             ));

@@ -59,7 +59,7 @@ impl Promiscuity {
             .and_then(|mut links| links.interface(interface));
         match seen {
             Ok(link) if link.is_promiscuous => Promiscuity::On,
-            Ok(_) => Promiscuity::Refused("the interface stays as it was".to_owned()),
+            Ok(_) => Promiscuity::Refused("the interface is still not promiscuous".to_owned()),
             Err(error) => Promiscuity::Refused(error.to_string()),
         }
     }

@@ -99,7 +99,7 @@ pub enum XdpError {
     #[error(transparent)]
     Link(#[from] LinkError),
     /// Its packets do not fit a slot.
-    #[error("interface {interface:?} has an MTU of {mtu}: with AF_XDP at most {most} is possible")]
+    #[error("interface {interface:?} has an MTU of {mtu}, but AF_XDP supports at most {most}")]
     Mtu {
         /// Which interface.
         interface: String,
@@ -110,8 +110,8 @@ pub enum XdpError {
     },
     /// Some of its frames would bypass the port.
     #[error(
-        "interface {interface:?} receives over {queues} queues: an AF_XDP port serves one \
-         (`ethtool -L {interface} combined 1` leaves one)"
+        "interface {interface:?} has {queues} receive queues, but an AF_XDP port serves only one \
+         (`ethtool -L {interface} combined 1` leaves only one)"
     )]
     Queues {
         /// Which interface.
@@ -637,7 +637,7 @@ impl Attach for Sockets {
         } else if facts.mtu > XdpPort::MOST_MTU {
             Some("the MTU is larger than AF_XDP frames can be")
         } else if facts.queues > 1 {
-            Some("it receives over several queues, of which AF_XDP would serve one")
+            Some("it has several receive queues, and AF_XDP would serve only one of them")
         } else {
             None
         }

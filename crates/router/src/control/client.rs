@@ -32,7 +32,7 @@ pub enum AskError {
         source: io::Error,
     },
     /// Something else listens there.
-    #[error("what listens at {} is no router of this version: {source}", .path.display())]
+    #[error("the program that listens at {} is not a router of this version: {source}", .path.display())]
     Strange {
         /// The socket.
         path: PathBuf,

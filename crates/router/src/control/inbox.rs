@@ -97,7 +97,7 @@ struct Ring {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// Too many orders wait.
-    #[error("the router is busy: {WAITING} commands wait already")]
+    #[error("the router is busy: {WAITING} commands are already waiting")]
     Busy,
     /// No answer came; the order may yet be carried out.
     #[error("the router did not answer in time")]

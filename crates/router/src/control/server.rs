@@ -48,7 +48,7 @@ pub enum ServeError {
     #[error("{}: another router listens here; give each its own --socket PATH", .0.display())]
     Taken(PathBuf),
     /// There is something else.
-    #[error("{} exists and is no socket: it will not be removed", .0.display())]
+    #[error("{} exists and is not a socket, so it is not replaced", .0.display())]
     Occupied(PathBuf),
     /// The system refused a step.
     #[error("cannot {step} the control socket {}: {source}", .path.display())]

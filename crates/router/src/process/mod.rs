@@ -101,7 +101,7 @@ pub enum StartError {
     #[error("{0} ports are too many: one router has at most {MOST_PORTS}")]
     Many(usize),
     /// Two ports of a pair cannot be bridged.
-    #[error("{0} and {1} cannot be a bridge: one carries Ethernet frames, the other IP packets")]
+    #[error("{0} and {1} cannot be bridged: one carries Ethernet frames, the other IP packets")]
     Unlike(PortSpec, PortSpec),
     /// A port is named twice.
     #[error("{0} is named twice")]
@@ -131,7 +131,7 @@ pub enum StartError {
     #[error("cannot open a pair of sockets: {0}")]
     Bell(io::Error),
     /// The keys of hashes.
-    #[error("the kernel gives no random numbers: {0}")]
+    #[error("cannot get random numbers from the kernel: {0}")]
     Random(io::Error),
 }
 
@@ -142,7 +142,7 @@ pub const MOST_PORTS: usize = 62;
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// None was given at the start.
-    #[error("there is no configuration to read again: the router was started without --config")]
+    #[error("there is no configuration to reload: the router was started without --config")]
     None,
     /// It is wrong.
     #[error(transparent)]
@@ -303,7 +303,7 @@ impl Router {
         match self.orders.order(Work::Status, PATIENCE)? {
             Answered::Status(status) => Ok(*status),
             Answered::Commands(..) | Answered::Survey(_) | Answered::Done => {
-                unreachable!("a question for the status has it as answer")
+                unreachable!("a request for the status is answered with the status")
             }
         }
     }

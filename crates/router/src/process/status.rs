@@ -94,7 +94,7 @@ impl StatusAsked {
         Ok(self.0.poll()?.map(|answer| match answer {
             Answered::Status(status) => *status,
             Answered::Commands(..) | Answered::Survey(_) | Answered::Done => {
-                unreachable!("a question for the status has it as answer")
+                unreachable!("a request for the status is answered with the status")
             }
         }))
     }
@@ -148,7 +148,10 @@ impl fmt::Display for Status {
         }
         for (is_on, text) in [
             (true, "promiscuous:"),
-            (false, "not promiscuous, frames may be lost unseen:"),
+            (
+                false,
+                "not promiscuous, frames may be lost without being counted:",
+            ),
         ] {
             let ports = self
                 .ports
@@ -161,7 +164,7 @@ impl fmt::Display for Status {
         }
         writeln!(
             f,
-            "up {:.1} s, {} packets through the rules, {} sent, {} past them, {} dropped, {} commands",
+            "up {:.1} s, {} packets through the rules, {} sent, {} bypassed, {} dropped, {} commands",
             self.uptime_ns as f64 / 1e9,
             self.admitted,
             self.sent,
@@ -180,7 +183,7 @@ impl fmt::Display for Status {
         }
         writeln!(
             f,
-            "packets left {:.0} us (half) and {:.0} us (99 of 100) after they were due, at most",
+            "packets left at most {:.0} us (median) and {:.0} us (99th percentile) after they were due",
             self.late_p50_ns as f64 / 1e3,
             self.late_p99_ns as f64 / 1e3
         )
@@ -216,7 +219,7 @@ mod tests {
             lines,
             [
                 "promiscuous: eth0, eth2",
-                "not promiscuous, frames may be lost unseen: xdp:eth1"
+                "not promiscuous, frames may be lost without being counted: xdp:eth1"
             ]
         );
     }

@@ -31,10 +31,12 @@ pub struct PcapSpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PcapSpecError {
     /// Neither file.
-    #[error("`{0}` names no file: IN.pcap:OUT.pcap, of which one may be left out")]
+    #[error("`{0}` names no file: expected IN.pcap:OUT.pcap, either of which may be omitted")]
     NoFile(String),
     /// A word that is not a speed.
-    #[error("`{0}` is no speed; `recorded` and `full` are (file names cannot contain colons)")]
+    #[error(
+        "`{0}` is not a speed: expected `recorded` or `full` (file names cannot contain colons)"
+    )]
     Speed(String),
 }
 

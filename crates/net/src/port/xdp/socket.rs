@@ -121,7 +121,8 @@ fn connect_as(
         (&receiver, libc::XDP_RX_RING),
         (&sender, libc::XDP_TX_RING),
     ] {
-        sys::set_option(socket, libc::SOL_XDP, name, &ring).map_err(at("size the rings"))?;
+        sys::set_option(socket, libc::SOL_XDP, name, &ring)
+            .map_err(at("set the size of the rings"))?;
     }
     // Optional, since Linux 6.17: one call sends everything that is in the ring.
     let _ = sys::set_option(&sender, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &ring);
@@ -148,7 +149,7 @@ fn connect_as(
         .map_err(at("bind the socket to the interface's queue"))?;
     program
         .set_socket(QUEUE, receiver.as_fd())
-        .map_err(at("lead the queue to the socket"))?;
+        .map_err(at("assign the queue to the socket"))?;
     // With a shared registration, the kernel uses the mode of the first socket.
     let mode = match mode {
         XdpMode::ZeroCopy if !is_zero_copy(&receiver) => XdpMode::Copy,
@@ -265,7 +266,7 @@ fn places(socket: &OwnedFd) -> Result<libc::xdp_mmap_offsets, Failed> {
     let mut places = NO_OFFSETS;
     // SAFETY: `xdp_mmap_offsets` is integers.
     unsafe { sys::option(socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut places) }
-        .map_err(at("ask where the rings are"))?;
+        .map_err(at("get the offsets of the rings"))?;
     Ok(places)
 }
 
