@@ -22,7 +22,7 @@ pub enum CoreError {
         /// Those that the process may use.
         allowed: Vec<usize>,
     },
-    /// It is switched off, or somebody keeps the process from it (`taskset`, a cpuset).
+    /// It is offline, or the process is restricted to other cores (`taskset`, a cpuset).
     #[error("core {core} is not available to this process, which may use {}", list(.allowed))]
     NotAllowed {
         /// The core that was asked for.
@@ -43,7 +43,7 @@ pub enum CoreError {
     },
 }
 
-/// The cores that the calling thread may run on, in ascending order.
+/// Returns the cores that the calling thread may run on, in ascending order.
 ///
 /// # Errors
 /// Where the kernel knows more than 1024 cores.
@@ -56,13 +56,13 @@ fn present() -> Result<Affinity, CoreError> {
     Affinity::of_thread().map_err(|source| CoreError::Kernel { step, source })
 }
 
-/// Keeps the calling thread on some cores, and with it every thread that it starts meanwhile, for
-/// as long as those live; when this is dropped, the calling thread has those back that it had
-/// before.
+/// Keeps the calling thread, and every thread that it starts meanwhile, on some cores. When this is
+/// dropped, the calling thread gets its previous cores back; the threads that it started keep
+/// theirs.
 #[derive(Debug)]
 pub struct Stay {
     before: Affinity,
-    /// The thread that it was made on has to drop it.
+    /// It must be dropped on the thread on which it was created.
     _thread: PhantomData<*const ()>,
 }
 
@@ -98,8 +98,7 @@ impl Stay {
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        // It fails when all of them have been taken from the process meanwhile; then the kernel
-        // chooses.
+        // This fails if all of them were taken from the process meanwhile; then the kernel chooses.
         let _ = self.before.take();
     }
 }
