@@ -12,35 +12,35 @@ use crate::control::{Answered, Orders, Pending, Refused, Work};
 pub struct Status {
     /// Since it started.
     pub uptime_ns: u64,
-    /// Its ports in order; those of a pair follow one another.
+    /// The ports in order; those of a pair are adjacent.
     pub ports: Vec<PortStatus>,
-    /// Packets that were given to the rules, segments of split super-packets each.
+    /// Packets that were passed to the rules; each segment of a split super-packet counts.
     pub admitted: u64,
-    /// Frames that are not IP and passed by the rules.
+    /// Frames that are not IP and bypassed the rules.
     pub bypassed: u64,
     /// Packets transmitted.
     pub sent: u64,
     /// Packets dropped by rules, queues and links, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Frames that got lost on the way to a queue or to a port, by cause.
+    /// Frames lost on the way to a queue or to a port, by cause.
     pub lost: BTreeMap<String, u64>,
-    /// Frames whose headers were wrong, by fault. Those whose addresses could be read went on.
+    /// Frames with malformed headers, by fault. Those with readable addresses were forwarded.
     #[serde(default)]
     pub damaged: BTreeMap<String, u64>,
-    /// Half of the packets left less later than this after they were due.
+    /// Half of the packets left less than this after they were due.
     pub late_p50_ns: u64,
     /// 99 of 100 did.
     pub late_p99_ns: u64,
-    /// Commands carried out since the start, refused ones included.
+    /// Commands carried out since the start, including refused ones.
     pub commands: u64,
-    /// Whether the loop runs before ordinary threads (SCHED_FIFO).
+    /// Whether the loop has priority over ordinary threads (SCHED_FIFO).
     pub is_real_time: bool,
     /// Packets that the loop has sent to itself to keep the kernel's packet path in the caches
     /// (`--spin always`).
     #[serde(default)]
     pub warmth_requests: Option<u64>,
-    /// What leaving an idle state may take the cores of the machine while it runs, if it asks for
-    /// that.
+    /// The limit of idle-state exit latency that the router requests for all cores while it runs,
+    /// if any.
     #[serde(default)]
     pub cpu_latency_ns: Option<u64>,
 }
@@ -56,7 +56,7 @@ pub struct PortStatus {
     /// Why that kind.
     #[serde(default)]
     pub reason: String,
-    /// Whether its interface passes on frames for all addresses; nothing where there is no filter.
+    /// Whether its interface delivers frames for all addresses; `None` where there is no filter.
     #[serde(default)]
     pub promiscuous: Option<bool>,
     /// Frames that came in.
@@ -74,11 +74,11 @@ pub struct PortStatus {
     pub lost: BTreeMap<String, u64>,
 }
 
-/// A question for the status that the loop has not answered yet, perhaps.
+/// A request for the status that the loop may not have answered yet.
 pub struct StatusAsked(Pending<Status>);
 
 impl StatusAsked {
-    /// Asks the loop that takes these orders.
+    /// Sends a request to the loop that takes these orders.
     ///
     /// # Errors
     /// As for [`Orders::post`].
@@ -86,7 +86,7 @@ impl StatusAsked {
         orders.post(Work::Status).map(StatusAsked)
     }
 
-    /// The status, once the loop has answered. Never waits.
+    /// Returns the status, once the loop has answered. Never blocks.
     ///
     /// # Errors
     /// When the loop has ended.
