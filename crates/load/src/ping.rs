@@ -27,7 +27,7 @@ use std::time::Duration;
 pub struct Ping {
     /// The sender's address.
     pub source: IpAddr,
-    /// Who shall answer.
+    /// The address that answers.
     pub destination: IpAddr,
     /// Time between requests.
     pub interval: Span,

@@ -25,9 +25,9 @@ use std::time::Duration;
 /// One client and its pages.
 #[derive(Clone, Debug)]
 pub struct WebFlow {
-    /// Who serves the objects.
+    /// The host that serves the objects.
     pub server: IpAddr,
-    /// Who asks for them.
+    /// The host that requests them.
     pub client: IpAddr,
     /// Mean time between two pages.
     pub interval: Span,

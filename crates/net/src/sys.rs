@@ -508,7 +508,7 @@ impl SharedMap {
     /// The byte at `offset`, for as long as `self` lives.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset < self.mapping.length, "offsets lie in the mapping");
-        // SAFETY: the offset lies inside of the mapping.
+        // SAFETY: the offset is inside the mapping.
         unsafe { self.mapping.start.as_ptr().add(offset) }
     }
 }

@@ -148,7 +148,7 @@ impl Site {
         ping.start(&self.h2, &self.h3, clock, &Stop::new()).unwrap()
     }
 
-    /// Who sends what he likes out of h2.
+    /// A packet socket that sends any frame from h2.
     fn intruder(&self) -> Intruder {
         let options = PacketOptions {
             offloads: false,

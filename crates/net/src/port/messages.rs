@@ -196,7 +196,7 @@ impl Messages {
         let vectors = self.vectors.as_mut_ptr();
         let rooms = self.headers.iter_mut().zip(&mut self.controls);
         for ((header, control), (start, end)) in rooms.zip(lists) {
-            // SAFETY: the list lies inside of `vectors`.
+            // SAFETY: the list is inside `vectors`.
             header.msg_hdr.msg_iov = unsafe { vectors.add(*start) };
             header.msg_hdr.msg_iovlen = end - start;
             header.msg_hdr.msg_flags = 0;
