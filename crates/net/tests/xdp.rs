@@ -254,6 +254,29 @@ fn an_interface_that_is_made_again_is_found_again() {
 }
 
 #[test]
+fn an_interface_that_was_moved_away_and_back_is_found_again() {
+    let (mut common, mut own) = (pool(512), pool(512));
+    let (namespace, mut left, mut right) = ports(&mut common, XdpOptions::default());
+    let sent = frame(&[], 100);
+    let (to, back) = ((&mut right, &mut common), (&mut left, &mut own));
+    assert!(crosses(&sent, back, to));
+    let away = Namespace::create("away").unwrap();
+    let mut links = namespace.links().unwrap();
+    let index = links.interface("right").unwrap().index;
+    links.move_to("right", &away).unwrap();
+    away.links().unwrap().move_to("right", &namespace).unwrap();
+    links.set_up("right", true).unwrap();
+    let returned = links.interface("right").unwrap();
+    assert_eq!((returned.index, returned.is_promiscuous), (index, false));
+    let (to, back) = ((&mut right, &mut common), (&mut left, &mut own));
+    assert!(crosses(&sent, back, to), "moved back");
+    assert!(links.interface("right").unwrap().is_promiscuous);
+    left.release(&mut own);
+    right.release(&mut common);
+    assert_eq!((common.available(), own.available()), (512, 512));
+}
+
+#[test]
 fn both_halves_find_an_interface_that_is_made_again() {
     let namespace = wire::namespace();
     let (mut into, mut from) = Pool::pair(size(256)).unwrap();
