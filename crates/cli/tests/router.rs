@@ -437,7 +437,7 @@ fn a_limit_of_idle_states_that_cannot_be_had_keeps_the_router_from_starting() {
     let mut command = Command::new(&sluice);
     command.args(["router", "left", "right", "--cpu-latency", "0us"]);
     let output = command.uid(65534).output().expect("the binary starts");
-    let expected = "sluice: cannot limit the idle states of cores: /dev/cpu_dma_latency: Permission denied (os error 13); run as root, or give the device to a group of this user's, and in a container to the container\n";
+    let expected = "sluice: cannot limit the idle states of cores: /dev/cpu_dma_latency: Permission denied (os error 13); run as root, or give a group of this user write access to the device; a container must be given the device too\n";
     assert_eq!(refusal(&output), (1, expected.to_owned()));
 }
 

@@ -230,7 +230,7 @@ impl Bulk {
                     Ok((socket, _)) => {
                         socket
                             .set_nonblocking(true)
-                            .map_err(context.error("switch waiting off"))?;
+                            .map_err(context.error("make the socket non-blocking"))?;
                         flows.push(Arriving::new(socket));
                     }
                     Err(error) if is_transient(&error) => {}

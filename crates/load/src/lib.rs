@@ -89,7 +89,7 @@ pub enum TrafficError {
         most: u8,
     },
     /// Both ends must speak the same IP version.
-    #[error("source {source_address} and destination {destination} are not of one IP version")]
+    #[error("source {source_address} and destination {destination} have different IP versions")]
     Families {
         /// Where from.
         source_address: IpAddr,

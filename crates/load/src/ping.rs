@@ -27,7 +27,7 @@ use std::time::Duration;
 pub struct Ping {
     /// The sender's address.
     pub source: IpAddr,
-    /// Who shall answer.
+    /// The address that answers.
     pub destination: IpAddr,
     /// Time between requests.
     pub interval: Span,
@@ -39,11 +39,11 @@ pub struct Ping {
     pub dscp: u8,
     /// When the first request is due.
     pub start: Time,
-    /// After this instant nothing is due, if not stopped otherwise.
+    /// No request is due after this time, even if the series is not stopped before.
     pub stop: Option<Time>,
     /// How many requests, if limited.
     pub count: Option<u64>,
-    /// How long before a request is due the sleeping stops and time is burnt instead.
+    /// How long before a request is due the thread stops sleeping and busy-waits.
     pub spin: Span,
     /// How long to wait for outstanding replies.
     pub linger: Span,
@@ -67,7 +67,7 @@ pub struct PingReport {
     pub id: u16,
     /// One entry per request sent.
     pub samples: Vec<PingSample>,
-    /// Requests that the sender's own kernel refused.
+    /// Requests that the sender's kernel refused.
     pub refused: u64,
     /// Different requests that reached the far end.
     pub arrived: u64,
@@ -77,8 +77,8 @@ pub struct PingReport {
     pub duplicates: u64,
     /// Replies received after one with a higher number.
     pub reordered: u64,
-    /// Requests and replies that arrived, but that the kernel had not stamped: their delays are
-    /// not known. Only ever the first few, when `start` follows within milliseconds.
+    /// Requests and replies that arrived without a stamp from the kernel, so that their delays are
+    /// unknown. Only the first few, if `start` follows within milliseconds.
     pub unstamped: u64,
 }
 
@@ -89,15 +89,15 @@ pub struct PingSample {
     pub sequence: u64,
     /// When it was handed to the sender's kernel.
     pub sent: Time,
-    /// How long it took to the far kernel; `None` when it was lost on the way, or not stamped.
+    /// The delay to the far kernel; `None` if the request was lost or not stamped.
     pub forward: Option<Span>,
-    /// How long until the reply was back in the sender's kernel; `None` when either was lost,
-    /// or the reply not stamped.
+    /// The time until the reply was back in the sender's kernel; `None` if either was lost, or the
+    /// reply not stamped.
     pub round_trip: Option<Span>,
 }
 
 impl PingSample {
-    /// How long the reply took, with the far kernel's time for answering.
+    /// The delay of the reply, including the far kernel's time for answering.
     pub fn backward(&self) -> Option<Span> {
         Some(self.round_trip?.saturating_sub(self.forward?))
     }
@@ -131,7 +131,7 @@ impl Ping {
     /// Starts the series from one namespace to an address in another.
     ///
     /// # Errors
-    /// When a value is impossible, an address is not there, or the process may not
+    /// When a value is impossible, an address does not exist, or the process lacks the privilege
     /// (CAP_NET_RAW in both namespaces). Nothing runs then.
     pub fn start(
         &self,
@@ -163,13 +163,13 @@ impl Ping {
             .enter(|| socket(self.destination, kinds.request))?
             .map_err(far.error("open a raw ICMP socket (needs CAP_NET_RAW)"))?;
         let observed = TimedReceiver::new(&observer, self.source.is_ipv4())
-            .map_err(far.error("switch timestamps on"))?;
+            .map_err(far.error("enable timestamps"))?;
         let near = Context::new(from, clock, stop);
         let sender = from
             .enter(|| socket(self.source, kinds.reply))?
             .map_err(near.error("open a raw ICMP socket (needs CAP_NET_RAW)"))?;
         let timed = TimedReceiver::new(&sender, self.source.is_ipv4())
-            .map_err(near.error("switch timestamps on"))?;
+            .map_err(near.error("enable timestamps"))?;
         set_traffic_class(&sender, self.source.is_ipv4(), self.dscp << 2)
             .map_err(near.error("set the DSCP"))?;
         sender
@@ -221,8 +221,8 @@ impl Ping {
                 .enter(|| udp_socket(address))?
                 .map_err(context.error(format!("open a UDP socket on {address}")))?;
             set_traffic_class(&socket, is_v4, class).map_err(context.error("set the DSCP"))?;
-            let timed = TimedReceiver::new(&socket, is_v4)
-                .map_err(context.error("switch timestamps on"))?;
+            let timed =
+                TimedReceiver::new(&socket, is_v4).map_err(context.error("enable timestamps"))?;
             let own = socket
                 .local_addr()
                 .map_err(context.error("read a port"))?
@@ -385,9 +385,9 @@ impl Encoding {
     }
 }
 
-/// Notes when requests reached the far end, number and instant, and answers those that no kernel
-/// answers. Others are read after a `rest`, all that have come: a thread that woke up for each
-/// would do so before the kernel replies, and the round trip would be longer by what that takes.
+/// Records when requests reached the far end, by number, and answers those that no kernel answers.
+/// Other requests are read only after a `rest`, all at once: a thread woken up by each request
+/// would run before the kernel replies, and add to the round trip.
 fn observe(
     socket: &Socket,
     mut timed: TimedReceiver,
@@ -399,7 +399,7 @@ fn observe(
     let mut arrivals = Vec::new();
     let mut answers: Vec<Vec<u8>> = Vec::new();
     loop {
-        // Read before looking, so that the last round finds what came before the end.
+        // Read before checking, so that the last round receives what arrived before the end.
         let is_done = sender_done.load(Ordering::Acquire);
         let waits = !is_done && rest == Span::ZERO;
         if readable(socket, if waits { STOP_CHECK } else { Span::ZERO }) {
@@ -416,7 +416,7 @@ fn observe(
             };
             receive(socket, &mut timed, context, take)?;
             for answer in answers.drain(..) {
-                // One that the own kernel refuses is lost to the prober, which counts it.
+                // A request that the sender's kernel refuses is counted by the prober.
                 let _ = socket.send(&answer);
             }
         } else if is_done {

@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// One series of requests.
 #[derive(Clone, Debug)]
 pub struct RrFlow {
-    /// Who asks.
+    /// The requesting host.
     pub source: IpAddr,
-    /// Who answers.
+    /// The answering host.
     pub destination: IpAddr,
     /// Bytes of a request.
     pub request: u64,

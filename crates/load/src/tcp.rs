@@ -43,7 +43,7 @@ pub struct TcpFlow {
     pub stop: Option<Time>,
     /// How much to send.
     pub bytes: Option<u64>,
-    /// When all `bytes` have arrived, wait so long and send as many over a new connection.
+    /// When all `bytes` have arrived, wait for this long and send as many over a new connection.
     pub repeat: Option<Span>,
     /// How often to look at the sender's `TCP_INFO`.
     pub info_interval: Span,
@@ -59,7 +59,7 @@ pub enum Sink {
     /// Reads it into memory, as applications do.
     #[default]
     Read,
-    /// Has the kernel throw it away uncopied, which leaves more of the processor to the rest.
+    /// Makes the kernel discard it without copying, which leaves more of the processor to others.
     Discard,
 }
 
@@ -86,7 +86,7 @@ pub struct TcpReport {
     pub has_ecn: bool,
     /// The sender's state over time.
     pub info: Vec<TcpSample>,
-    /// What had reached the receiver's application, over time; the last entry is the end.
+    /// How much had reached the receiver's application, over time; the last entry is the end.
     pub goodput: Vec<Goodput>,
     /// When the receiver saw the end of the last stream; `None` when it was cut off.
     pub finished: Option<Time>,
@@ -320,7 +320,7 @@ impl TcpFlow {
     ) -> Result<bool, TrafficError> {
         socket
             .set_nonblocking(true)
-            .map_err(context.error("switch waiting off"))?;
+            .map_err(context.error("make the socket non-blocking"))?;
         let mut buffer = match self.sink {
             Sink::Read => vec![0; CHUNK_LEN],
             Sink::Discard => Vec::new(),
@@ -408,7 +408,7 @@ pub(super) struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Creates a non-blocking socket on a port of its own.
+    /// Creates a non-blocking socket on its own port.
     pub fn socket(&self, context: &Context) -> Result<Socket, TrafficError> {
         let domain = Domain::for_address((self.address, 0).into());
         let socket =
@@ -427,7 +427,7 @@ impl Client<'_> {
     }
 }
 
-/// Gives a socket its congestion control and its codepoint, and lets it not wait.
+/// Sets a socket's congestion control and codepoint, and makes it non-blocking.
 pub(super) fn set_up(
     socket: &Socket,
     address: IpAddr,
@@ -450,11 +450,11 @@ pub(super) fn set_up(
         .map_err(context.error("set the DSCP"))?;
     socket
         .set_nonblocking(true)
-        .map_err(context.error("switch waiting off"))
+        .map_err(context.error("make the socket non-blocking"))
 }
 
-/// The congestion controls that the kernel has ready. Others may be loaded as modules when
-/// first asked for.
+/// Returns the congestion controls that the kernel has loaded. Others may be loaded as modules on
+/// first use.
 pub fn congestion_controls() -> Vec<String> {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
         .unwrap_or_default()
@@ -487,7 +487,7 @@ pub fn check_congestion_control(namespace: &Namespace, name: &str) -> Result<(),
 struct Sent {
     /// When each transfer was begun.
     starts: Vec<Time>,
-    /// What transfers before the present one have retransmitted.
+    /// What earlier transfers have retransmitted.
     sent_again: u32,
     connected: Option<Time>,
     has_ecn: bool,
@@ -523,7 +523,7 @@ impl Received {
     }
 }
 
-/// A listener on a port of its own, and its address.
+/// Returns a listener on its own port, and its address.
 pub(super) fn listening(
     namespace: &Namespace,
     address: IpAddr,
@@ -577,7 +577,7 @@ pub(super) fn connect(socket: &Socket, destination: SocketAddr, ecn: Ecn) -> io:
     }
 }
 
-/// Waits for an event on the socket, until `limit` or the next look at the stop flag.
+/// Waits for an event on the socket, until `limit` or the next check of the stop flag.
 pub(super) fn wait(socket: &Socket, events: libc::c_short, limit: Time, now: Time) -> bool {
     let mut polls = [libc::pollfd {
         fd: socket.as_fd().as_raw_fd(),

@@ -35,8 +35,8 @@ pub struct UdpFlow {
     pub payload: usize,
     /// When packets leave.
     pub spacing: Spacing,
-    /// Packets with an instant, a size and an ECN field of their own, instead of `rate`,
-    /// `payload`, `spacing` and `ecn`.
+    /// Packets with individual due times, sizes and ECN fields, instead of `rate`, `payload`,
+    /// `spacing` and `ecn`.
     pub listed: Option<Arc<[ListedPacket]>>,
     /// Where the randomness of `spacing` comes from.
     pub seed: u64,
@@ -46,12 +46,12 @@ pub struct UdpFlow {
     pub ecn: u8,
     /// When the first packet is due.
     pub start: Time,
-    /// After this instant nothing is due, if not stopped otherwise.
+    /// No packet is due after this time, even if the flow is not stopped before.
     pub stop: Option<Time>,
-    /// How long before a packet is due the sleeping stops and time is burnt instead.
+    /// How long before a packet is due the thread stops sleeping and busy-waits.
     pub spin: Span,
-    /// Ask the kernel when each packet was passed to the sender's device, and use that as the time
-    /// of sending: delays then exclude the sending thread and its system call.
+    /// Request the time at which each packet was passed to the sender's device, and use that as the
+    /// time of sending: delays then exclude the sending thread and its system call.
     pub stamp_departures: bool,
     /// Keep every n-th packet as a sample; counts always cover all.
     pub sample_every: u64,
@@ -62,7 +62,7 @@ pub struct UdpFlow {
 /// One packet of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedPacket {
-    /// When it is due, after the start of the flow; the packets of a list rise in it.
+    /// When it is due, relative to the start of the flow; the packets of a list are in this order.
     pub after: Span,
     /// Its bytes of UDP payload, at least [`LEAST_PAYLOAD`].
     pub payload: u16,
@@ -115,8 +115,8 @@ pub struct UdpReport {
     pub duplicates: u64,
     /// Packets received after one with a higher number.
     pub reordered: u64,
-    /// Packets that reached the receiver's host but found its socket full: lost by the
-    /// measurement, and by nothing on the path.
+    /// Packets that reached the receiver's host but found its socket full: lost by the measurement,
+    /// not on the path.
     pub overflowed: u64,
     /// Packets received with a CE mark.
     pub marked: u64,
@@ -131,11 +131,11 @@ pub struct UdpReport {
 pub struct UdpSample {
     /// Its number, from 0.
     pub sequence: u64,
-    /// When it was handed to the sender's kernel; with [`UdpFlow::stamp_departures`], when that
-    /// handed it to the device.
+    /// When it was passed to the sender's kernel; with [`UdpFlow::stamp_departures`], when that
+    /// passed it to the device.
     pub sent: Time,
-    /// When the receiver's kernel got it; unknown when it was not stamped, as the first few may
-    /// be when `start` follows within milliseconds.
+    /// When the receiver's kernel received it; unknown if it was not stamped, as the first few may
+    /// be if `start` follows within milliseconds.
     pub received: Option<Time>,
     /// IP ECN field on arrival.
     pub ecn: u8,
@@ -204,7 +204,7 @@ impl UdpFlow {
             .enter(|| socket(self.destination))?
             .map_err(receiver.error(format!("receive on {}", self.destination)))?;
         let timed = TimedReceiver::new(&sink, self.destination.is_ipv4())
-            .map_err(receiver.error("switch timestamps on"))?;
+            .map_err(receiver.error("enable timestamps"))?;
         let sender = Context::new(from, clock, stop);
         let source = from
             .enter(|| socket(self.source))?
@@ -225,7 +225,7 @@ impl UdpFlow {
             .stamp_departures
             .then(|| TimedReceiver::of_departures(&source))
             .transpose()
-            .map_err(sender.error("switch timestamps on"))?;
+            .map_err(sender.error("enable timestamps"))?;
         let merge = move |sent: UdpReport, mut received: UdpReport| {
             for sample in &mut received.samples {
                 let departure = sent.departures.get(sample.sequence as usize);
@@ -417,7 +417,7 @@ impl UdpFlow {
 struct Due<'a> {
     flow: &'a UdpFlow,
     rng: Rng,
-    /// From when until when packets of the present burst are due.
+    /// The start and the end of the current burst's due times.
     burst: (Time, Time),
     /// Packets of it so far.
     sent: u64,

@@ -25,9 +25,9 @@ use std::time::Duration;
 /// One client and its pages.
 #[derive(Clone, Debug)]
 pub struct WebFlow {
-    /// Who serves the objects.
+    /// The host that serves the objects.
     pub server: IpAddr,
-    /// Who asks for them.
+    /// The host that requests them.
     pub client: IpAddr,
     /// Mean time between two pages.
     pub interval: Span,
@@ -240,7 +240,7 @@ impl WebFlow {
             while has_new && let Some((socket, from)) = accept_one(listener, context)? {
                 socket
                     .set_nonblocking(true)
-                    .map_err(context.error("switch waiting off"))?;
+                    .map_err(context.error("make the socket non-blocking"))?;
                 let port = from.as_socket().map_or(0, |from| from.port());
                 answers.push(Answer {
                     socket,

@@ -113,7 +113,7 @@ fn inside() {
     assert!(outcome.ports[0].received_super > 0);
 }
 
-/// What the ports say to a user without privileges, and inside of a namespace of his own.
+/// The messages of ports without privileges, and inside a user namespace.
 fn without() {
     let mut command = as_nobody(again("lacking"));
     let output = command.output().unwrap();

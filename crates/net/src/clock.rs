@@ -1,54 +1,56 @@
-//! The one clock of a live run.
+//! The clock that all threads of a live run share.
 
 use crate::sys;
 use sluice_core::{Span, Time};
 use std::io;
 
-/// CLOCK_MONOTONIC since an origin. Copies share the origin, so that threads of one run can
-/// compare their instants.
+/// CLOCK_MONOTONIC, counted from an origin. Copies share the origin, so threads of one run can
+/// compare their times.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin_ns: u64,
 }
 
 impl Clock {
-    /// A clock that reads zero now.
+    /// Returns a clock that reads zero now.
     pub fn start() -> Clock {
         Clock {
             origin_ns: sys::clock_ns(libc::CLOCK_MONOTONIC),
         }
     }
 
-    /// A clock whose zero is `lead` ahead: it shows zero until then, so that everything which is to
-    /// start together can be set up first.
+    /// Returns a clock whose zero lies `lead` in the future. It reads zero until then, so
+    /// everything that must start together can be set up first.
     pub fn starting_in(lead: Span) -> Clock {
         Clock {
             origin_ns: sys::clock_ns(libc::CLOCK_MONOTONIC).saturating_add(lead.as_ns()),
         }
     }
 
-    /// The present instant. Costs about 25 ns (no system call).
+    /// Returns the current time. Costs about 25 ns (no system call).
     pub fn now(&self) -> Time {
         self.at_monotonic(sys::clock_ns(libc::CLOCK_MONOTONIC))
     }
 
-    /// The instant at which CLOCK_MONOTONIC showed `monotonic_ns`; zero when that was before
-    /// the origin.
+    /// Returns the time at which CLOCK_MONOTONIC read `monotonic_ns`; zero if that was before the
+    /// origin.
     pub fn at_monotonic(&self, monotonic_ns: u64) -> Time {
         Time::from_ns(monotonic_ns.saturating_sub(self.origin_ns))
     }
 
-    /// Whether `time` has come. Unlike [`Clock::now`] it tells an instant before zero from zero.
+    /// Returns whether `time` has been reached. Unlike [`Clock::now`], it distinguishes times
+    /// before zero from zero.
     pub fn has_reached(&self, time: Time) -> bool {
         sys::clock_ns(libc::CLOCK_MONOTONIC) >= self.monotonic_ns(time)
     }
 
-    /// What CLOCK_MONOTONIC shows at `time`.
+    /// Returns the reading of CLOCK_MONOTONIC at `time`.
     pub fn monotonic_ns(&self, time: Time) -> u64 {
         self.origin_ns.saturating_add(time.as_ns())
     }
 
-    /// Sleeps until `deadline` less `spin`, then burns the rest; the instant of return.
+    /// Sleeps until `spin` before `deadline`, then busy-waits. Returns the time at which the wait
+    /// ended.
     ///
     /// Call [`precise_wakeups`] on the thread first, or every sleep ends 50 us late.
     pub fn sleep_until(&self, deadline: Time, spin: Span) -> Time {
@@ -66,7 +68,7 @@ impl Clock {
     }
 }
 
-/// CLOCK_REALTIME between two readings of CLOCK_MONOTONIC.
+/// A reading of CLOCK_REALTIME between two readings of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReading {
     /// CLOCK_MONOTONIC, read first.
@@ -90,36 +92,38 @@ impl ClockReading {
     }
 }
 
-/// Translates the kernel's timestamps, which are of CLOCK_REALTIME, to CLOCK_MONOTONIC.
+/// Converts the kernel's timestamps from CLOCK_REALTIME to CLOCK_MONOTONIC.
 ///
-/// The difference of the two clocks is constant until CLOCK_REALTIME is stepped: somebody sets it, a leap second
-/// is inserted, or the machine was suspended. NTP slews both clocks alike, and so does a smeared leap second. A step
-/// shows when the clocks are read next. A stamp from before the step may still be waiting then, so the difference
-/// of before is kept.
+/// The offset between the two clocks is constant until CLOCK_REALTIME is stepped: because it was
+/// set, a leap second was inserted, or the machine was suspended. NTP slews both clocks alike, and
+/// so does a smeared leap second. A step is detected at the next reading of the clocks. Frames
+/// stamped before the step may still be queued then, so the previous offset is kept.
 ///
-/// A stamp is translated by the difference under which it makes sense: its instant lies in the time for which that
-/// difference was observed. Where both make sense, the later instant is taken, since stamps are read soon after
-/// they were made. That is wrong, by the size of the step, only for a stamp that waited longer than the step is
-/// large, and only if it was waiting when the step was noticed.
+/// A stamp is converted with the offset under which it is plausible, that is, under which its time
+/// lies in the period in which that offset was observed. If both offsets are plausible, the later
+/// time is used, because stamps are read soon after they were made. That choice is wrong, by the
+/// size of the step, only for a stamp that was queued for longer than the size of the step, and
+/// only if it was queued when the step was detected.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamps {
     present: Epoch,
     past: Option<Epoch>,
 }
 
-/// A time without a step of CLOCK_REALTIME, and what CLOCK_REALTIME was ahead by then.
+/// A period without a step of CLOCK_REALTIME, and the offset between the clocks in that period.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// CLOCK_REALTIME less CLOCK_MONOTONIC is between these two.
+    /// CLOCK_REALTIME minus CLOCK_MONOTONIC is between these two.
     least_ns: i64,
     most_ns: i64,
-    /// CLOCK_MONOTONIC was between these two. The step came after `from_ns`, the next one before `until_ns`.
+    /// The period, in CLOCK_MONOTONIC: the step before it came after `from_ns`, the next one before
+    /// `until_ns`.
     from_ns: u64,
     until_ns: u64,
 }
 
 impl Stamps {
-    /// Begins with the clocks as they are.
+    /// Starts with one reading of the clocks.
     pub fn new(reading: ClockReading) -> Stamps {
         Stamps {
             present: Epoch::of(reading, 0),
@@ -127,10 +131,11 @@ impl Stamps {
         }
     }
 
-    /// Reads the clocks again; before stamps are translated that were made since the last time.
+    /// Reads the clocks again. Must be called before converting stamps that were made since the
+    /// last reading.
     pub fn look(&mut self) {
         let mut reading = ClockReading::take();
-        // An interrupted reading is a bad first one after a step.
+        // A reading that was interrupted is a poor first reading after a step.
         for _ in 0..4 {
             let is_wide = reading.after_ns - reading.before_ns > NARROW_NS;
             if !is_wide || self.present.narrowed(reading).is_some() {
@@ -141,7 +146,7 @@ impl Stamps {
         self.note(reading);
     }
 
-    /// As [`Stamps::look`], for clocks that were read elsewhere.
+    /// Like [`Stamps::look`], with a reading taken elsewhere.
     pub fn note(&mut self, reading: ClockReading) {
         let Some(narrowed) = self.present.narrowed(reading) else {
             let next = Epoch::of(reading, self.present.until_ns);
@@ -155,11 +160,13 @@ impl Stamps {
         self.present = narrowed;
     }
 
-    /// What CLOCK_MONOTONIC showed when CLOCK_REALTIME showed `real_ns`; not later than the last reading.
+    /// Returns the reading of CLOCK_MONOTONIC when CLOCK_REALTIME read `real_ns`; never later than
+    /// the last reading.
     pub fn monotonic_ns(&self, real_ns: u64) -> u64 {
         let present = self.present.instant(real_ns);
         let past = self.past.and_then(|past| past.instant(real_ns));
-        // The two are of different steps, or the stamp is invalid: the present is the best estimate.
+        // `real_ns` was read between two steps of which only one was seen, or it is not a time at
+        // all. The time of the last reading is the best guess.
         present.max(past).unwrap_or(self.present.until_ns)
     }
 }
@@ -175,7 +182,8 @@ impl Epoch {
         }
     }
 
-    /// With the bounds that a reading adds; nothing if there was a step before it.
+    /// Returns this epoch with its bounds narrowed by a reading; `None` if the clock was stepped
+    /// before the reading.
     fn narrowed(&self, reading: ClockReading) -> Option<Epoch> {
         let seen = Epoch::of(reading, self.from_ns);
         let narrowed = Epoch {
@@ -186,7 +194,7 @@ impl Epoch {
         (narrowed.least_ns <= narrowed.most_ns).then_some(narrowed)
     }
 
-    /// The instant of a stamp, if it can be one of this epoch.
+    /// Returns the time of a stamp, if the stamp can belong to this epoch.
     fn instant(&self, real_ns: u64) -> Option<u64> {
         let middle_ns = self.least_ns + (self.most_ns - self.least_ns) / 2;
         let instant_ns = (real_ns as i64).saturating_sub(middle_ns);
@@ -198,14 +206,14 @@ impl Epoch {
     }
 }
 
-/// Sets the calling thread's timer slack to 1 ns: sleeps then end about 25 us late instead of
-/// about 75 us. The kernel ignores it for real-time threads, which need it not.
+/// Sets the calling thread's timer slack to 1 ns: sleeps then end about 25 us late instead of about
+/// 75 us. The kernel ignores the setting for real-time threads, which do not need it.
 pub fn precise_wakeups() {
-    // It can only fail on kernels older than 2.6.28, where slack is the least of the problems.
+    // Fails only on kernels older than 2.6.28.
     let _ = sys::set_timer_slack(1);
 }
 
-/// Real-time scheduling was refused.
+/// The kernel refused real-time scheduling.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot get real-time scheduling with priority {priority} (1 to 99, needs CAP_SYS_NICE or a \
@@ -229,9 +237,10 @@ pub fn real_time(priority: u8) -> Result<(), RealTimeError> {
         .map_err(|source| RealTimeError { priority, source })
 }
 
-/// Two readings of the clock without an interruption take 50 ns.
+/// Two uninterrupted readings of the clock take 50 ns.
 const NARROW_NS: u64 = 150;
-/// What the clocks of two cores may differ by, as on a virtual machine whose counter is not stable.
+/// Largest difference between the clocks of two cores, as on a virtual machine with an unstable
+/// counter.
 const SKEW_NS: u64 = 10_000;
 
 #[cfg(test)]
@@ -246,7 +255,7 @@ mod tests {
         assert!(Clock::start().has_reached(Time::ZERO));
     }
 
-    /// Clocks in virtual time, of which CLOCK_REALTIME is ahead by `ahead_ns`.
+    /// Returns a reading in virtual time, with CLOCK_REALTIME ahead by `ahead_ns`.
     fn at(monotonic_ns: u64, ahead_ns: u64) -> ClockReading {
         ClockReading {
             before_ns: monotonic_ns,
@@ -256,7 +265,7 @@ mod tests {
     }
 
     const SECOND: u64 = 1_000_000_000;
-    /// CLOCK_REALTIME of September 2020, ahead of a machine that has just started.
+    /// CLOCK_REALTIME in September 2020, on a machine that has just booted.
     const AHEAD: u64 = 1_600_000_000 * SECOND;
 
     #[test]
@@ -272,13 +281,14 @@ mod tests {
             let stepped = AHEAD.wrapping_add_signed(step);
             let mut stamps = Stamps::new(at(50 * SECOND, AHEAD));
             stamps.note(at(100 * SECOND, AHEAD));
-            // The step is made 100 us later and noticed after as much again.
+            // The step happens 100 us later and is noticed another 100 us after that.
             let (before, noticed) = (100 * SECOND + 99_999, 100 * SECOND + 200_000);
             let after = 100 * SECOND + 100_001;
             stamps.note(at(noticed, stepped));
             assert_eq!(stamps.monotonic_ns(before + AHEAD), before, "{step}");
             assert_eq!(stamps.monotonic_ns(after + stepped), after, "{step}");
-            // Others of before it are fetched later still, with those of after it.
+            // More stamps from before the step are read later still, together with stamps from
+            // after it.
             let later = noticed + 300_000;
             stamps.note(at(later, stepped));
             assert_eq!(stamps.monotonic_ns(before + AHEAD), before, "{step}");
@@ -293,7 +303,7 @@ mod tests {
     #[test]
     fn no_stamp_is_later_than_the_last_reading() {
         let mut stamps = Stamps::new(at(100 * SECOND, AHEAD));
-        // Two steps at one time: one difference of three is not known.
+        // Two steps between readings: one of the three offsets was never observed.
         stamps.note(at(101 * SECOND, AHEAD - 60 * SECOND));
         stamps.note(at(102 * SECOND, AHEAD - 120 * SECOND));
         for real in [

@@ -22,8 +22,8 @@ pub enum CoreError {
         /// Those that the process may use.
         allowed: Vec<usize>,
     },
-    /// It is switched off, or somebody keeps the process from it (`taskset`, a cpuset).
-    #[error("core {core} is not for this process, which may use {}", list(.allowed))]
+    /// It is offline, or the process is restricted to other cores (`taskset`, a cpuset).
+    #[error("core {core} is not available to this process, which may use {}", list(.allowed))]
     NotAllowed {
         /// The core that was asked for.
         core: usize,
@@ -43,7 +43,7 @@ pub enum CoreError {
     },
 }
 
-/// The cores that the calling thread may run on, in ascending order.
+/// Returns the cores that the calling thread may run on, in ascending order.
 ///
 /// # Errors
 /// Where the kernel knows more than 1024 cores.
@@ -56,13 +56,13 @@ fn present() -> Result<Affinity, CoreError> {
     Affinity::of_thread().map_err(|source| CoreError::Kernel { step, source })
 }
 
-/// Keeps the calling thread on some cores, and with it every thread that it starts meanwhile, for
-/// as long as those live; when this is dropped, the calling thread has those back that it had
-/// before.
+/// Keeps the calling thread, and every thread that it starts meanwhile, on some cores. When this is
+/// dropped, the calling thread gets its previous cores back; the threads that it started keep
+/// theirs.
 #[derive(Debug)]
 pub struct Stay {
     before: Affinity,
-    /// The thread that it was made on has to drop it.
+    /// It must be dropped on the thread on which it was created.
     _thread: PhantomData<*const ()>,
 }
 
@@ -70,7 +70,7 @@ impl Stay {
     /// Moves the calling thread to `cores`.
     ///
     /// # Errors
-    /// When one of them does not exist or is not for this process.
+    /// When one of them does not exist or is not available to this process.
     pub fn on(cores: &[usize]) -> Result<Stay, CoreError> {
         let before = present()?;
         if cores.is_empty() {
@@ -98,8 +98,7 @@ impl Stay {
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        // It fails when all of them have been taken from the process meanwhile; then the kernel
-        // chooses.
+        // This fails if all of them were taken from the process meanwhile; then the kernel chooses.
         let _ = self.before.take();
     }
 }
@@ -142,7 +141,8 @@ mod tests {
         if let [first, other, ..] = before[..] {
             let _stay = Stay::on(&[first]).unwrap();
             let refused = Stay::on(&[other]).unwrap_err().to_string();
-            let expected = format!("core {other} is not for this process, which may use {first}");
+            let expected =
+                format!("core {other} is not available to this process, which may use {first}");
             assert_eq!(refused, expected);
         }
         assert!(matches!(Stay::on(&[]), Err(CoreError::None)));

@@ -1,4 +1,4 @@
-//! The system calls that std and the socket libraries do not offer, made safe one by one.
+//! Safe wrappers of the system calls that std and the socket libraries do not offer.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -89,7 +89,7 @@ pub(crate) fn sleep_until(deadline_ns: u64) {
         tv_sec: (deadline_ns / 1_000_000_000) as libc::time_t,
         tv_nsec: (deadline_ns % 1_000_000_000) as libc::c_long,
     };
-    // SAFETY: `time` is valid for reading, and the remainder is not asked for.
+    // SAFETY: `time` is valid for reading, and the remainder is not requested.
     unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,
@@ -100,8 +100,8 @@ pub(crate) fn sleep_until(deadline_ns: u64) {
     }
 }
 
-/// Waits until one of `polls` is ready or `timeout` has passed; how many are ready.
-/// A signal counts as a time-out.
+/// Waits until one of `polls` is ready or `timeout` has passed. Returns how many are ready. A
+/// signal counts as a time-out.
 pub(crate) fn poll(polls: &mut [libc::pollfd], timeout: Option<Duration>) -> usize {
     let time = timeout.map(|timeout| libc::timespec {
         tv_sec: timeout.as_secs().min(i64::MAX as u64) as libc::time_t,
@@ -120,7 +120,7 @@ pub(crate) fn poll(polls: &mut [libc::pollfd], timeout: Option<Duration>) -> usi
     usize::try_from(ready).unwrap_or(0)
 }
 
-/// Sizes what may wait in the kernel for a socket to be read.
+/// Sets the size of a socket's receive queue.
 pub(crate) fn grant_receive_buffer(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
     grant_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, bytes)
 }
@@ -130,7 +130,7 @@ pub(crate) fn grant_send_buffer(socket: &impl AsFd, bytes: usize) -> io::Result<
     grant_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, bytes)
 }
 
-/// Forces a buffer size where allowed, and otherwise settles for what the limits allow.
+/// Forces a buffer size if allowed; otherwise requests it within the limits.
 fn grant_buffer(
     socket: &impl AsFd,
     force: libc::c_int,
@@ -145,17 +145,17 @@ fn grant_buffer(
 /// A value that the kernel may read byte by byte.
 ///
 /// # Safety
-/// It consists of integers only, without pointers, which the kernel would follow, and without padding, whose bytes may
-/// be anything.
+/// It consists of integers only. There are no pointers, which the kernel would follow, and no
+/// padding, whose bytes would be uninitialised.
 pub(crate) unsafe trait Plain: Copy {}
 
 // SAFETY: an integer.
 unsafe impl Plain for i32 {}
 // SAFETY: an integer.
 unsafe impl Plain for u32 {}
-// SAFETY: integers without anything between them.
+// SAFETY: integers without padding.
 unsafe impl<const N: usize> Plain for [u32; N] {}
-// SAFETY: an i32, two u16 and eight bytes, which are all of it.
+// SAFETY: an i32, two u16 and eight bytes, which add up to its size.
 unsafe impl Plain for libc::packet_mreq {}
 const _: () = assert!(size_of::<libc::packet_mreq>() == 4 + 2 * 2 + 8);
 // SAFETY: four u32, which are all of it.
@@ -173,19 +173,19 @@ pub(crate) fn set_option<T: Plain>(
     unsafe { set_option_with_addresses(socket, level, name, value) }
 }
 
-/// Sets an option of a socket whose value holds addresses.
+/// Sets an option of a socket whose value contains addresses.
 ///
 /// # Safety
-/// The caller must be allowed to do what the kernel does with the memory at these addresses, now and
-/// later; `T` has no padding.
+/// The caller must allow everything that the kernel does with the memory at these addresses, now
+/// and later. `T` has no padding.
 pub(crate) unsafe fn set_option_with_addresses<T: Copy>(
     socket: &impl AsFd,
     level: libc::c_int,
     name: libc::c_int,
     value: &T,
 ) -> io::Result<()> {
-    // SAFETY: `value` is valid for reading `size_of::<T>()` bytes, each of which is set; for the rest the caller has
-    // answered.
+    // SAFETY: `value` is valid for reading `size_of::<T>()` bytes, all of them initialised; the
+    // caller guarantees the rest.
     check(unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),
@@ -223,12 +223,12 @@ pub(crate) unsafe fn option<T: Copy>(
     Ok(length as usize)
 }
 
-/// Zeroed memory of a fixed size, page-aligned and present from the start; or one of the parts that
-/// such memory was divided into.
+/// Zeroed memory of a fixed size, page-aligned and resident from the start, or a part of such
+/// memory.
 ///
-/// It is accessed in pieces, `area[range]`, and never as a whole: the kernel may own pieces for a
-/// while (the packet memory of AF_XDP), and there must be no reference to bytes that the kernel
-/// writes. The lender of a piece does not index it until it is returned.
+/// It is accessed in pieces, `area[range]`, and never as a whole: pieces may be lent to the kernel
+/// (the packet memory of AF_XDP), and there must be no reference to bytes that the kernel writes.
+/// Whoever lends a piece must not index it until it is returned.
 pub(crate) struct Area {
     mapping: SharedMap,
     offset: usize,
@@ -247,7 +247,7 @@ impl Area {
         })
     }
 
-    /// Divides it into the first `length` bytes and the rest, which is not empty.
+    /// Splits it into the first `length` bytes and the rest, which must not be empty.
     pub(crate) fn split_at(self, length: usize) -> (Area, Area) {
         assert!(length < self.length, "both parts have bytes");
         let rest = Area {
@@ -258,7 +258,7 @@ impl Area {
         (Area { length, ..self }, rest)
     }
 
-    /// Where the memory starts that this is a part of, and how long it is.
+    /// Returns the start and the length of the whole memory that this is a part of.
     pub(crate) fn whole(&self) -> (usize, usize) {
         (self.mapping.at(0) as usize, self.mapping.len())
     }
@@ -284,20 +284,20 @@ impl Area {
     pub(crate) fn copy_within(&mut self, from: Range<usize>, to: usize) {
         let length = from.len();
         let (from, to) = (self.piece(&from), self.piece(&(to..to + length)));
-        // SAFETY: both lie inside of the mapping, which lives as long as `self`; no other `Area`
-        // has bytes of it, and `&mut self` excludes every borrow. They may overlap.
+        // SAFETY: both are inside the mapping, which lives as long as `self`; no other `Area`
+        // covers these bytes, and `&mut self` excludes every borrow. They may overlap.
         unsafe { std::ptr::copy(from, to, length) };
     }
 
-    /// Two pieces that do not overlap, the second for writing.
+    /// Returns two pieces that do not overlap, the second mutably.
     pub(crate) fn pair(&mut self, first: Range<usize>, second: Range<usize>) -> (&[u8], &mut [u8]) {
         assert!(
             first.end <= second.start || second.end <= first.start,
             "a frame is not split into its own slot"
         );
         let (start, start_mut) = (self.piece(&first), self.piece(&second));
-        // SAFETY: both lie inside of the mapping, which lives as long as `self`, and have no byte
-        // in common; no other `Area` has bytes of it, and `&mut self` excludes every other borrow.
+        // SAFETY: both are inside the mapping, which lives as long as `self`, and have no byte in
+        // common; no other `Area` covers these bytes, and `&mut self` excludes every other borrow.
         unsafe {
             (
                 std::slice::from_raw_parts(start, first.len()),
@@ -321,9 +321,9 @@ impl std::ops::Index<Range<usize>> for Area {
     type Output = [u8];
 
     fn index(&self, range: Range<usize>) -> &[u8] {
-        // SAFETY: the piece lies inside of the mapping, which the kernel zeroed and which lives as
-        // long as `self`; no other `Area` has bytes of it, writers need `&mut self`, and pieces
-        // that the kernel writes are not indexed.
+        // SAFETY: the piece is inside the mapping, which the kernel zeroed and which lives as long
+        // as `self`; no other `Area` covers these bytes, writers need `&mut self`, and pieces that
+        // the kernel writes are not indexed.
         unsafe { std::slice::from_raw_parts(self.piece(&range), range.len()) }
     }
 }
@@ -335,8 +335,8 @@ impl std::ops::IndexMut<Range<usize>> for Area {
     }
 }
 
-/// Throws away up to `most` bytes that a TCP socket has received; how many. tcp(7): with
-/// MSG_TRUNC they are dropped without being copied.
+/// Discards up to `most` bytes that a TCP socket has received, and returns how many. With MSG_TRUNC
+/// they are dropped without being copied (tcp(7)).
 pub(crate) fn discard(socket: &impl AsFd, most: usize) -> io::Result<usize> {
     // SAFETY: for a TCP socket the buffer is not written to when MSG_TRUNC is set.
     let count = unsafe {
@@ -350,12 +350,13 @@ pub(crate) fn discard(socket: &impl AsFd, most: usize) -> io::Result<usize> {
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
-/// The control messages of a received message: level, type and payload of each. One that claims to be longer than the
-/// control buffer ends with it; one that claims to be shorter than its own header ends the list.
+/// Iterates over the control messages of a received message: level, type and payload of each. A
+/// message that claims to extend past the control buffer is cut at its end; one that claims to be
+/// shorter than its own header ends the list.
 ///
 /// # Safety
-/// `header`'s control buffer must be as long as it says, initialised, and alive and unchanged for as long as it is
-/// borrowed.
+/// `header`'s control buffer must be as long as it states, initialised, and alive and unchanged for
+/// as long as it is borrowed.
 pub(crate) unsafe fn control_messages(
     header: &libc::msghdr,
 ) -> impl Iterator<Item = (libc::c_int, libc::c_int, &[u8])> {
@@ -376,11 +377,11 @@ pub(crate) unsafe fn control_messages(
 /// Level, type and payload.
 type ControlMessage<'a> = (libc::c_int, libc::c_int, &'a [u8]);
 
-/// The first control message in `bytes`, and what comes behind it.
+/// Returns the first control message in `bytes`, and what follows it.
 fn next_control_message(bytes: &[u8]) -> Option<(ControlMessage<'_>, &[u8])> {
     const HEADER_LEN: usize = size_of::<libc::cmsghdr>();
     let header = bytes.get(..HEADER_LEN)?;
-    // SAFETY: there are as many bytes, and every one of a `cmsghdr` is part of an integer.
+    // SAFETY: there are enough bytes, and a `cmsghdr` consists of integers.
     let header = unsafe { header.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
     let payload = bytes.get(HEADER_LEN..header.cmsg_len.min(bytes.len()))?;
     // cmsg(3): messages are aligned as a `size_t` is.
@@ -389,9 +390,9 @@ fn next_control_message(bytes: &[u8]) -> Option<(ControlMessage<'_>, &[u8])> {
     Some(((header.cmsg_level, header.cmsg_type, payload), behind))
 }
 
-/// Asks for the instant at which the kernel took each packet from its device, in
-/// CLOCK_REALTIME. A packet without one comes without the control message; SO_TIMESTAMPNS would
-/// fill in the instant of reading instead, which is no arrival.
+/// Requests the time at which the kernel received each packet from its device, in CLOCK_REALTIME. A
+/// packet without that time comes without the control message. SO_TIMESTAMPNS would report the time
+/// of reading instead, which is not the arrival.
 pub(crate) fn switch_timestamps_on(socket: &impl AsFd) -> io::Result<()> {
     let flags = libc::SOF_TIMESTAMPING_RX_SOFTWARE | libc::SOF_TIMESTAMPING_SOFTWARE;
     set_option(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &flags)
@@ -464,7 +465,7 @@ impl SharedMap {
     /// Zeroed memory of no file.
     #[cfg(test)]
     pub(crate) fn anonymous(length: usize) -> io::Result<SharedMap> {
-        // Miri has no memory that processes share; threads share this too.
+        // Miri has no memory shared between processes, but threads share this as well.
         let sharing = if cfg!(miri) {
             libc::MAP_PRIVATE
         } else {
@@ -479,8 +480,7 @@ impl SharedMap {
         descriptor: libc::c_int,
         offset: libc::off64_t,
     ) -> io::Result<SharedMap> {
-        // SAFETY: a mapping at an address of the kernel's choice touches no memory that anybody
-        // else knows.
+        // SAFETY: a mapping at an address chosen by the kernel overlaps no memory in use.
         let start = unsafe {
             libc::mmap64(
                 std::ptr::null_mut(),
@@ -508,7 +508,7 @@ impl SharedMap {
     /// The byte at `offset`, for as long as `self` lives.
     pub(crate) fn at(&self, offset: usize) -> *mut u8 {
         assert!(offset < self.mapping.length, "offsets lie in the mapping");
-        // SAFETY: the offset lies inside of the mapping.
+        // SAFETY: the offset is inside the mapping.
         unsafe { self.mapping.start.as_ptr().add(offset) }
     }
 }
@@ -530,7 +530,8 @@ mod tests {
     #[repr(C, align(8))]
     struct Buffer([u8; 64]);
 
-    /// The messages of a buffer whose first `length` bytes the kernel is said to have filled.
+    /// Returns the control messages of a buffer of which the kernel is assumed to have filled the
+    /// first `length` bytes.
     fn messages(buffer: &mut Buffer, length: usize) -> Vec<(i32, i32, Vec<u8>)> {
         // SAFETY: all-zero bytes are a valid msghdr.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -570,7 +571,8 @@ mod tests {
         assert_eq!(messages(&mut buffer, 36), slice::from_ref(&first));
         assert_eq!(messages(&mut buffer, 15), []);
         assert_eq!(messages(&mut buffer, 0), []);
-        // It claims to be longer than the buffer, to be without end, or shorter than its header.
+        // It claims to extend past the buffer, to be nearly endless, or to be shorter than its
+        // header.
         for claimed in [41, 64, usize::MAX] {
             put(&mut buffer, 24, claimed, &[5; 8]);
             let found = messages(&mut buffer, 48);

@@ -1,4 +1,4 @@
-//! What ports promise: every byte unchanged, every loss counted. Live.
+//! What ports guarantee: every byte unchanged, every loss counted. Live.
 
 mod common;
 
@@ -22,7 +22,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd as _};
 use std::time::Duration;
 
-/// Two interfaces that are each other's wire, a port on each.
+/// Two connected interfaces, with a port on each.
 struct Wire {
     namespace: Namespace,
     ports: [PacketPort; 2],
@@ -52,14 +52,13 @@ impl Wire {
         }
     }
 
-    /// Sends `frame` on the left; how many slots the port took.
+    /// Sends `frame` on the left. Returns how many slots the port accepted.
     fn send(&mut self, frame: &[u8]) -> usize {
         let slot = put(&mut self.pool, frame);
         self.ports[0].transmit(&mut self.pool, &[slot])
     }
 
-    /// A socket whose datagrams of up to 8972 bytes arrive on the right, if they are sent to
-    /// [`FAR`].
+    /// A socket whose datagrams of up to 8972 bytes to [`FAR`] arrive on the right.
     fn long_sender(&self) -> UdpSocket {
         let mut links = self.namespace.links().unwrap();
         links.set_mtu("left", 9000).unwrap();
@@ -74,7 +73,7 @@ impl Wire {
         self.namespace.enter(bind).unwrap()
     }
 
-    /// The next frame on the right, within a second.
+    /// Returns the next frame on the right, within a second.
     fn next(&mut self) -> Option<Vec<u8>> {
         let [_, right] = &mut self.ports;
         let slots = receive(right, &mut self.pool, 1);
@@ -109,8 +108,8 @@ fn frames_arrive_byte_for_byte_with_their_tags() {
     }
 }
 
-/// Where an interface has no segmentation of its own, segments cross into the kernel as a
-/// super-packet and come out of it as they were.
+/// On an interface without segmentation offload, segments are passed to the kernel as one
+/// super-packet and leave it unchanged.
 #[test]
 fn trains_arrive_as_the_segments_that_they_were_made_of() {
     let mut wire = Wire::with_offloads(Offloads::OFF, PacketOptions::default());
@@ -143,7 +142,7 @@ fn trains_arrive_as_the_segments_that_they_were_made_of() {
     assert_eq!(counters.lost_total(), 0);
 }
 
-/// The kernel says of a train that it was sent, though its neighbour is switched off.
+/// The kernel reports a train as sent although the neighbour is switched off.
 #[test]
 fn what_the_interface_drops_of_a_train_is_no_secret() {
     let mut wire = Wire::with_offloads(Offloads::OFF, PacketOptions::default());
@@ -168,7 +167,7 @@ fn what_the_interface_drops_of_a_train_is_no_secret() {
             }
         }
         assert_eq!(arrived - before, if is_up { 4 } else { 0 });
-        // What is missing twice, a tenth of a second apart, is lost.
+        // Frames missing at two checks, a tenth of a second apart, are lost.
         for _ in 0..2 {
             std::thread::sleep(std::time::Duration::from_millis(110));
             wire.ports[0].counters();
@@ -181,7 +180,7 @@ fn what_the_interface_drops_of_a_train_is_no_secret() {
     assert!(wire.ports[0].counters().sent_trains > 0);
 }
 
-/// It is looked at again now and then, and whenever its counters are asked for.
+/// The interface is checked again from time to time, and whenever the counters are read.
 #[test]
 fn an_interface_that_becomes_another_gets_other_trains_or_none() {
     let mut wire = Wire::with_offloads(Offloads::OFF, PacketOptions::default());
@@ -212,7 +211,7 @@ fn an_interface_that_becomes_another_gets_other_trains_or_none() {
     assert_eq!(trains_of(&mut wire, &[1000; 4]), (0, 0));
 }
 
-/// A neighbour on a virtual interface would see them whole, as no wire shows them.
+/// A neighbour on a virtual interface would receive them whole, as over no real wire.
 #[test]
 fn there_are_no_trains_where_the_interface_segments_or_nobody_wants_them() {
     let plain = PacketOptions::default();
@@ -220,7 +219,7 @@ fn there_are_no_trains_where_the_interface_segments_or_nobody_wants_them() {
         trains: false,
         ..plain
     };
-    // Segments of a train would come with open checksums.
+    // Segments of a train would arrive with partial checksums.
     let open = Offloads {
         tx_checksum: true,
         ..Offloads::OFF
@@ -270,7 +269,7 @@ fn exhaust_pool(length: usize, ring: usize) {
     let [_, right] = &mut wire.ports;
     let mut held = receive(right, &mut small, 6);
     assert_eq!(held.len(), 6);
-    // 30 wait, and no slot is left: they are dropped in batches, not left to age.
+    // 30 are waiting, and no slot is left: they are dropped in batches, so that none of them ages.
     for _ in 0..8 {
         assert_eq!(right.receive(&mut small, &mut held), 0);
     }
@@ -285,7 +284,7 @@ fn exhaust_pool(length: usize, ring: usize) {
     assert_eq!(receive(right, &mut small, 1).len(), 1);
 }
 
-/// Long frames wait in the socket's queue, short ones in the ring.
+/// Long frames are queued in the socket, short ones in the ring.
 #[test]
 fn short_and_long_frames_arrive_in_one_order() {
     for ring in [0, PacketOptions::default().ring] {
@@ -310,8 +309,8 @@ fn short_and_long_frames_arrive_in_one_order() {
     }
 }
 
-/// The kernel cannot describe fragments of UDP that are still to be made to a packet socket, and
-/// its ring stands still at such a packet.
+/// The kernel cannot describe a super-packet of UDP fragments to a packet socket, and the ring gets
+/// stuck at such a packet.
 #[test]
 fn a_packet_that_the_kernel_cannot_describe_costs_no_other() {
     require_privilege();
@@ -410,14 +409,13 @@ fn a_long_frame_for_which_the_queue_has_no_room_is_counted() {
         (held.len() as u64 + lost, counters.lost_total()),
         (11, lost)
     );
-    // The first takes the smallest buffer that there is, and the short one does not wait there.
+    // The first frame takes the smallest possible buffer; the short frame is not in it.
     assert_eq!((held.len(), lost), (2, 9), "{counters:?}");
     let last = held.last().unwrap();
     assert_eq!(wire.pool.frame_len(*last), 114, "the short one is there");
 }
 
-/// The ring says that they wait in the queue, and the queue does not have them: nothing else is
-/// lost with them.
+/// The ring announces frames in the queue that are not there: nothing else is lost with them.
 #[test]
 fn long_frames_that_the_queue_does_not_have_are_counted() {
     for missing in 1..=3 {
@@ -431,7 +429,7 @@ fn long_frames_that_the_queue_does_not_have_are_counted() {
         let thief = Socket::from(right.as_fd().try_clone_to_owned().unwrap());
         for _ in 0..missing {
             let mut room = [const { MaybeUninit::uninit() }; 9000];
-            // It does not wait, and the kernel may take its time.
+            // The call does not block, and the kernel may need some time.
             let taken = (0..1000).find_map(|_| {
                 let taken = thief.recv(&mut room).ok();
                 taken.or_else(|| {
@@ -551,7 +549,7 @@ fn an_interface_that_is_made_again_is_found_again() {
     wire::connect(&wire.namespace);
     let mut links = wire.namespace.links().unwrap();
     links.set_mtu("left", 1400).unwrap();
-    // Both look for theirs within a tenth of a second; frames sent before are lost.
+    // Both ports find their interfaces within a tenth of a second; frames sent before are lost.
     let arrived = (0..100).find_map(|_| {
         wire.ports[0].receive(&mut wire.pool, &mut Vec::new());
         wire.send(&sent);
@@ -563,8 +561,34 @@ fn an_interface_that_is_made_again_is_found_again() {
     assert_eq!(wire.ports[0].capabilities().mtu, 1400);
 }
 
-/// The sender's kernel takes one write of ten datagrams; the receiver gets ten, whichever way
-/// the router passes them on.
+#[test]
+fn an_interface_that_was_moved_away_and_back_is_found_again() {
+    let mut wire = Wire::new(PacketOptions::default());
+    let sent = frame(&[], 100);
+    assert_eq!(wire.send(&sent), 1);
+    assert_eq!(wire.next(), Some(sent.clone()));
+    let away = Namespace::create("away").unwrap();
+    let mut links = wire.namespace.links().unwrap();
+    let index = links.interface("right").unwrap().index;
+    links.move_to("right", &away).unwrap();
+    let mut links_away = away.links().unwrap();
+    links_away.move_to("right", &wire.namespace).unwrap();
+    links.set_up("right", true).unwrap();
+    let back = links.interface("right").unwrap();
+    assert_eq!(back.index, index, "the number alone does not show it");
+    assert!(!back.is_promiscuous, "the kernel forgot who asked");
+    let arrived = (0..100).find_map(|_| {
+        wire.send(&sent);
+        let [_, right] = &mut wire.ports;
+        let slots = receive_for(right, &mut wire.pool, 1, Span::from_ms(20));
+        take_first(&mut wire.pool, slots)
+    });
+    assert_eq!(arrived, Some(sent));
+    assert!(links.interface("right").unwrap().is_promiscuous);
+}
+
+/// The sender's kernel accepts one write of ten datagrams; the receiver gets ten, however the
+/// router forwards them.
 #[test]
 fn udp_super_packets_cross_whole_and_split() {
     let topology = Topology::new(Offloads::ON);
@@ -671,8 +695,8 @@ fn arrive_with_stamps(ring: usize) {
         ring,
         ..PacketOptions::default()
     });
-    // The kernel switches its timestamps on in the background; until then there are none, but in
-    // the ring.
+    // The kernel enables its timestamps in the background; until then there are none, except in the
+    // ring.
     for _ in 0..100 {
         let before = clock.now();
         wire.send(&frame(&[], 100));
@@ -684,8 +708,8 @@ fn arrive_with_stamps(ring: usize) {
         let arrival = wire.pool.arrival(slot);
         wire.pool.free(slot);
         if let Some(arrival) = arrival {
-            // Sent and received run in one call here. The two clocks are compared within
-            // 150 ns or, when that is interrupted, a time slice of 4 ms.
+            // Sending and receiving happen in one call here. The two clocks are compared within 150
+            // ns or, if that is interrupted, a time slice of 4 ms.
             let slack = Span::from_ms(4);
             assert!(arrival + slack >= before, "{arrival} {before}");
             assert!(arrival <= after + slack, "{arrival} {after}");

@@ -62,8 +62,8 @@ fn frames_cross_byte_for_byte_both_ways_in_every_mode_that_veth_has() {
     }
 }
 
-/// In the modes in which the kernel copies, segments leave as a super-packet, behind what left as
-/// frames before.
+/// In the modes in which the kernel copies, segments leave as a super-packet, after the frames sent
+/// before.
 #[test]
 fn trains_leave_beside_the_ring_and_in_order() {
     for mode in [XdpMode::Copy, XdpMode::Generic] {
@@ -106,7 +106,7 @@ fn trains_leave_beside_the_ring_and_in_order() {
     }
 }
 
-/// The second port on a pool shares what the first has registered, and the kernel takes its mode.
+/// The second port on a pool shares the registration of the first, and the kernel uses its mode.
 #[test]
 fn a_second_port_says_how_its_frames_really_come() {
     let mut pool = pool(512);
@@ -119,7 +119,7 @@ fn a_second_port_says_how_its_frames_really_come() {
         let port = XdpPort::open(&namespace, name, &mut pool, options).unwrap();
         (port.mode(), port)
     });
-    // A veth pair has no memory of its own that frames could be written into.
+    // A veth pair cannot write frames directly into the packet memory.
     for (mode, _) in &modes {
         assert_eq!(*mode, XdpMode::Copy);
     }
@@ -160,7 +160,7 @@ fn the_halves_of_an_interface_keep_their_frames_in_two_pools() {
     assert_eq!((into.available(), from.available()), (256, 256));
 }
 
-/// Sends until a frame arrives, for 2 s at most: both ports look for their interface ten times a
+/// Sends until a frame arrives, for at most 2 s: both ports check for their interface ten times a
 /// second.
 fn crosses(
     sent: &[u8],
@@ -254,6 +254,29 @@ fn an_interface_that_is_made_again_is_found_again() {
 }
 
 #[test]
+fn an_interface_that_was_moved_away_and_back_is_found_again() {
+    let (mut common, mut own) = (pool(512), pool(512));
+    let (namespace, mut left, mut right) = ports(&mut common, XdpOptions::default());
+    let sent = frame(&[], 100);
+    let (to, back) = ((&mut right, &mut common), (&mut left, &mut own));
+    assert!(crosses(&sent, back, to));
+    let away = Namespace::create("away").unwrap();
+    let mut links = namespace.links().unwrap();
+    let index = links.interface("right").unwrap().index;
+    links.move_to("right", &away).unwrap();
+    away.links().unwrap().move_to("right", &namespace).unwrap();
+    links.set_up("right", true).unwrap();
+    let returned = links.interface("right").unwrap();
+    assert_eq!((returned.index, returned.is_promiscuous), (index, false));
+    let (to, back) = ((&mut right, &mut common), (&mut left, &mut own));
+    assert!(crosses(&sent, back, to), "moved back");
+    assert!(links.interface("right").unwrap().is_promiscuous);
+    left.release(&mut own);
+    right.release(&mut common);
+    assert_eq!((common.available(), own.available()), (512, 512));
+}
+
+#[test]
 fn both_halves_find_an_interface_that_is_made_again() {
     let namespace = wire::namespace();
     let (mut into, mut from) = Pool::pair(size(256)).unwrap();
@@ -290,7 +313,7 @@ fn ports_on_one_memory_lose_their_interfaces_one_after_the_other() {
     };
     let mut left = XdpPort::open(&namespace, "left", &mut common, options).unwrap();
     let mut right = XdpPort::open(&namespace, "right", &mut common, options).unwrap();
-    // Both ends of the wire go; either port may find its interface first.
+    // Both ends of the wire are removed; either port may find its interface first.
     namespace.links().unwrap().remove("left").unwrap();
     wire::connect(&namespace);
     let sent = frame(&[], 100);

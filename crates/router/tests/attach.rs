@@ -1,4 +1,4 @@
-//! How a router attaches to interfaces, and what it takes for its own addresses.
+//! How a router attaches to interfaces, and which addresses count as its own.
 //!
 //! These tests need root or its capabilities, and fail without.
 
@@ -25,7 +25,7 @@ const NONE: Offloads = Offloads {
     generic_receive: false,
 };
 
-/// A host with `eth0` before the router's `em0`; `em1` leads nowhere.
+/// Creates a host whose `eth0` is connected to the router's `em0`; `em1` is connected to nothing.
 fn network() -> (Namespace, Namespace) {
     let host = Namespace::create("host").expect("the test may make namespaces");
     let middle = Namespace::create("middle").unwrap();
@@ -46,7 +46,7 @@ fn network() -> (Namespace, Namespace) {
     (host, middle)
 }
 
-/// As others name a namespace that this process holds.
+/// The path by which others can open a namespace that this process holds.
 fn path_of(namespace: &Namespace) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", namespace.as_fd().as_raw_fd()))
 }
@@ -74,7 +74,7 @@ fn an_interface_is_attached_to_by_what_serves_it_best_unless_said_otherwise() {
         }
         chosen
     };
-    // veth has segmentation offloads from the start: super-packets come.
+    // veth has segmentation offloads by default, so super-packets arrive.
     let chosen = kinds("em0", "packet:em1");
     assert_eq!(chosen[0].kind, "packet");
     assert!(
@@ -82,13 +82,13 @@ fn an_interface_is_attached_to_by_what_serves_it_best_unless_said_otherwise() {
         "{}",
         chosen[0].reason
     );
-    assert_eq!(chosen[1].reason, "as asked for");
+    assert_eq!(chosen[1].reason, "as requested");
 
     for name in ["em0", "em1"] {
         middle.set_offloads(name, NONE).unwrap();
     }
     let chosen = kinds("em0", "packet:em1");
-    // AF_XDP, or why not: some kernels lack it.
+    // AF_XDP, or the reason why not: some kernels lack it.
     match chosen[0].kind.as_str() {
         "xdp" => assert!(
             chosen[0].reason.contains("fastest for single packets"),
@@ -104,8 +104,9 @@ fn an_interface_is_attached_to_by_what_serves_it_best_unless_said_otherwise() {
     assert_eq!(chosen[1].kind, "packet", "what was asked for is taken");
 }
 
-/// Before the router's `br0`, which passes on only what is for its own address unless it is promiscuous, as network
-/// cards do, a host with `eth0`; behind `em1` another.
+/// Two hosts with `eth0` on both sides of a router. The left one is behind the router's `br0`,
+/// which, like a network card, delivers only frames for its own address unless it is promiscuous;
+/// the right one is behind `em1`.
 struct Filtered {
     left: Namespace,
     middle: Namespace,
@@ -142,7 +143,7 @@ impl Filtered {
         site
     }
 
-    /// The bridge device `br0` over the wire to the left host.
+    /// Creates the bridge device `br0` over the wire to the left host.
     fn make_bridge(&self) {
         let mut links = self.middle.links().unwrap();
         links.create_bridge("br0", &["m0"]).unwrap();
@@ -153,7 +154,8 @@ impl Filtered {
         link.is_ok_and(|link| link.is_promiscuous)
     }
 
-    /// Of 5 datagrams from left to right how many arrive within half a second after the last.
+    /// Sends 5 datagrams from left to right, each of which is answered. Returns how many answers
+    /// arrive, each within half a second.
     fn arrived(&self) -> usize {
         let receiver = |address: &'static str| {
             move || {
@@ -171,7 +173,7 @@ impl Filtered {
             sleep(Duration::from_millis(20));
         }
         let mut bytes = [0; 16];
-        // And back, to the address that the interface's filter knows as little.
+        // The answers go to an address that the interface's filter does not know either.
         (0..5)
             .take_while(|_| {
                 let heard = to.recv_from(&mut bytes);
@@ -199,7 +201,7 @@ fn a_bridge_gets_the_frames_for_others_past_a_filter_of_addresses() {
         assert_eq!(promiscuous.collect::<Vec<_>>(), [Some(true); 2], "{left}");
         assert_eq!(site.arrived(), 5, "{left}");
 
-        // Made anew it is another interface, and does not remember who asked.
+        // Made anew, it is a different interface without any request for promiscuous mode.
         site.middle.links().unwrap().remove("br0").unwrap();
         sleep(Duration::from_millis(300));
         site.make_bridge();
@@ -224,7 +226,7 @@ fn a_filter_of_addresses_keeps_from_a_port_that_does_not_ask_what_is_for_others(
         large: 1,
     })
     .unwrap();
-    // Known to the sender, so that nothing is broadcast.
+    // The sender knows the address, so nothing is broadcast.
     let mut links = site.left.links().unwrap();
     let other = IpAddr::from([10, 9, 1, 9]);
     let mac = Mac([2, 0, 0, 0, 0, 9]);
@@ -244,7 +246,7 @@ fn a_filter_of_addresses_keeps_from_a_port_that_does_not_ask_what_is_for_others(
                 }
             })
             .unwrap();
-        // A veth hands a frame over within the call that sends it, or soon after.
+        // A veth delivers a frame within the call that sends it, or soon after.
         sleep(Duration::from_millis(100));
         let mut slots = Vec::new();
         while port.receive(&mut pool, &mut slots) > 0 {}
@@ -309,7 +311,7 @@ fn me_is_an_address_of_the_ports_also_one_that_came_later() {
     let expected = "00100 10 330 count udp from any to me in recv em0\n";
     assert_eq!(counted(expected), expected);
 
-    // Not its own yet; after the next look at the addresses it is. Rules that stay keep their
+    // Not its own yet, but from the next reading of the addresses on. Rules that stay keep their
     // counters.
     links.add_address("em0", later, 24).unwrap();
     router.reload().unwrap();

@@ -1,6 +1,7 @@
-//! A router between two hosts, live: seed 001's network, subscribers, one_pass, changes under load.
+//! A router between two hosts, live: the network of seed 001, subscribers, one_pass, changes
+//! under load.
 //!
-//! `client -- router -- server`, each in a namespace of its own, made by the test. The tests need
+//! `client -- router -- server`, each in its own namespace, created by the test. The tests need
 //! root or its capabilities, fail without, and run one at a time (`make test-live`), since they
 //! measure.
 
@@ -35,7 +36,7 @@ struct Network {
 }
 
 impl Network {
-    /// A router that accepts what no rule matches, and has carried out `commands`.
+    /// Starts a router that accepts what no rule matches, and runs `commands`.
     fn new(commands: &str) -> Network {
         let privilege = Privilege::probe();
         assert_eq!(privilege, Privilege::Capable, "this live test {privilege}");
@@ -105,7 +106,7 @@ impl Network {
         serde_json::from_str(self.batch(command).state.unwrap().get()).unwrap()
     }
 
-    /// 300 ms from now, so that receivers stamp what arrives (see `traffic`).
+    /// 300 ms from now, so that receivers already stamp arrivals (see `traffic`).
     fn soon(&self) -> Time {
         self.clock.now() + Span::from_ms(300)
     }
@@ -154,7 +155,7 @@ impl Network {
             .unwrap()
     }
 
-    /// Ends the router; what it dropped, by reason.
+    /// Stops the router. Returns what it dropped, by reason.
     fn end(mut self) -> BTreeMap<String, u64> {
         let status = self.router.take().map(Router::stop).unwrap();
         assert_eq!(status.lost, BTreeMap::new(), "{status}");
@@ -169,12 +170,12 @@ fn mac(number: u8) -> Mac {
     Mac([2, 0, 0, 0, 0, number])
 }
 
-/// As others name a namespace that this process holds.
+/// The path by which others can open a namespace that this process holds.
 fn path_of(namespace: &Namespace) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", namespace.as_fd().as_raw_fd()))
 }
 
-/// Least, mean and largest round trip in ms, and the lost part, as `ping -q` tells them.
+/// Minimum, mean and maximum round trip in ms, and the fraction lost, as reported by `ping -q`.
 fn summary(report: &PingReport) -> (f64, f64, f64, f64) {
     let times: Vec<f64> = report
         .samples
@@ -194,14 +195,14 @@ fn summary(report: &PingReport) -> (f64, f64, f64, f64) {
     (least, mean, most, lost)
 }
 
-/// Payload bytes that arrived from `from` on.
+/// Payload bytes that arrived at `from` or later.
 fn goodput(report: &TcpReport, from: Time) -> u64 {
     let end = report.goodput.last().map_or(0, |last| last.bytes);
     let before = report.goodput.iter().take_while(|g| g.time <= from).last();
     end - before.map_or(0, |g| g.bytes)
 }
 
-/// Bytes of IP packets sent from `from` on that arrived.
+/// Bytes of the IP packets sent at `from` or later that arrived.
 fn arrived(report: &UdpReport, from: Time) -> u64 {
     1250 * report.samples.iter().filter(|s| s.sent >= from).count() as u64
 }
@@ -227,7 +228,8 @@ fn a_fifo_delays_the_ping_under_tcp_and_loses_it_under_a_flood() {
     let network = Network::new(FIFO);
     let start = network.soon();
     let (least, mean, ..) = summary(&network.ping(start, 50).join().unwrap());
-    // The delay of the pipe, 84 bytes at 10 Mbit/s (67 us), and what the way there and back takes.
+    // The delay of the pipe, 84 bytes at 10 Mbit/s (67 us), and the time that both directions take
+    // otherwise.
     assert!((10.067..10.6).contains(&least), "{least}");
     assert!(
         mean < 12.0,
@@ -246,15 +248,15 @@ fn a_fifo_delays_the_ping_under_tcp_and_loses_it_under_a_flood() {
     let share = bytes as f64 / (3.0 * 1.25e6 * 1448.0 / 1500.0);
     assert!((0.93..1.05).contains(&share), "{share}");
 
-    // A fifth too much: the queue is nearly always full, and who comes finds a place in 10 of 12
-    // cases; the article lost 19 of 100. At equal intervals flood and probes would keep in step,
-    // and all probes fare as the first one.
+    // A fifth too much: the queue is nearly always full, and an arriving packet finds a place in 10
+    // of 12 cases; the article lost 19 of 100. At equal intervals flood and probes would stay in
+    // step, and all probes would fare like the first one.
     let start = network.soon();
     let udp = network.udp(CLIENT, start, Span::from_secs(3), 12, Spacing::Poisson);
     let ping = network.ping(start + Span::from_secs(1), 80);
     let (_, mean, most, lost) = summary(&ping.join().unwrap());
     assert!((0.02..0.6).contains(&lost), "{lost}");
-    // Up to 50 packets of 1250 bytes before it: 50 ms, and the delay; chance leaves a few places
+    // Up to 50 packets of 1250 bytes ahead of it: 50 ms, plus the delay; at random a few places are
     // empty.
     assert!((55.0..64.0).contains(&mean) && most < 66.0, "{mean} {most}");
     let udp = udp.join().unwrap();
@@ -278,8 +280,8 @@ fn weights_share_the_link_between_tcp_and_udp_and_spare_the_ping() {
     let ping = network.ping(from, 300);
     let (least, mean, _, lost) = summary(&ping.join().unwrap());
     assert!(lost == 0.0, "{lost}");
-    // Its weight is worth 100 kbit/s: 84 bytes are due after 6.7 ms at the latest, behind a packet
-    // that is under way (1.2 ms); the article has 11 to 21 ms.
+    // Its weight is worth 100 kbit/s: 84 bytes are due after at most 6.7 ms, behind a packet in
+    // transmission (1.2 ms); the article has 11 to 21 ms.
     assert!(least > 10.0 && mean < 18.5, "{least} {mean}");
     // Both are counted by the IP packets of the same 7 s: a payload of 1448 is one of 1500.
     let tcp = goodput(&tcp.join().unwrap(), from) as f64 * 1500.0 / 1448.0;
@@ -341,8 +343,8 @@ fn one_pass_decides_whether_the_rules_behind_a_pipe_are_asked() {
 #[test]
 fn a_pipe_that_is_changed_every_100_ms_for_10_s_loses_nothing() {
     let network = Network::new("add pipe 1 ip from 10.0.1.0/24 to any out");
-    // Never slower than the load for longer than a turn, never shorter than what then waits: 100 ms
-    // of 6 Mbit/s less 4 are 25 packets.
+    // Never slower than the load for longer than one round, and never shorter than what is queued
+    // then: 100 ms at 6 Mbit/s minus 4 are 25 packets.
     let changes = [
         "pipe 1 config bw 20Mbit/s delay 5 queue 500",
         "pipe 1 config bw 4Mbit/s delay 1 queue 400",

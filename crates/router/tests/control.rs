@@ -1,5 +1,4 @@
-//! The control socket under everything that clients may do to it. The timeouts are real ones, made
-//! short.
+//! The control socket under everything that clients may do to it. The timeouts are real but short.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -54,7 +53,7 @@ impl Served {
 
     fn connect(&self) -> UnixStream {
         let stream = UnixStream::connect(self.path()).unwrap();
-        // The tests wait for answers; one that does not come is a failure and no hang.
+        // The tests wait for answers; a missing answer is a failure, not a hang.
         stream
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
@@ -159,7 +158,7 @@ fn the_socket_is_its_owners_alone_and_goes_with_the_router() {
     let occupied = Listener::open(&file, orders.clone(), SHORT).err().unwrap();
     assert!(matches!(occupied, ServeError::Occupied(_)));
     assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
-    // A socket that nobody listens at any more is replaced.
+    // A socket on which nobody listens any more is replaced.
     let stale = served.folder.path().join("stale");
     drop(UnixListener::bind(&stale).unwrap());
     assert!(stale.exists());
@@ -170,14 +169,14 @@ fn the_socket_is_its_owners_alone_and_goes_with_the_router() {
     assert!(!path.exists());
 }
 
-/// A socket that nobody listens at yet must not be taken for a dead router's.
+/// A socket on which nobody listens yet must not be mistaken for a dead router's.
 #[test]
 fn of_routers_that_start_together_one_has_the_socket() {
     const ROUTERS: usize = 8;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
     for round in 0..100 {
-        // Every other time there is one of a dead router.
+        // Every other time, a dead router's socket exists.
         if round % 2 == 0 {
             drop(UnixListener::bind(&path).unwrap());
         }
@@ -237,7 +236,7 @@ fn half_a_request_is_waited_for_and_then_refused() {
     let stream = served.connect();
     (&stream).write_all(b"{\"do\":").unwrap();
     let started = Instant::now();
-    // Closed without an answer: there is nothing to answer to.
+    // Closed without an answer, because there is no complete request.
     assert_eq!(line(&stream), "");
     assert!(started.elapsed() >= SHORT.patience);
     // Ended by the client: told why.
@@ -283,7 +282,7 @@ fn a_client_that_stops_reading_is_cut_off() {
         files: Default::default(),
     };
     assert!(ask(&served.path(), &request).unwrap().error.is_none());
-    // Every reply is longer than what a socket buffers.
+    // Every reply is longer than a socket buffers.
     let silent: Vec<UnixStream> = (0..SHORT.clients)
         .map(|_| {
             let stream = served.connect();
@@ -293,7 +292,7 @@ fn a_client_that_stops_reading_is_cut_off() {
             stream
         })
         .collect();
-    // They are cut off after `patience`; till then there may be no place.
+    // They are disconnected after `patience`; until then all places may be taken.
     let started = Instant::now();
     while served.ask("pipe show").error.is_some() {
         assert!(started.elapsed() < Duration::from_secs(20));

@@ -47,7 +47,7 @@ enum Kind {
     Tun,
 }
 
-/// The namespaces, and what of the router is open.
+/// The namespaces, and the files that the router has open.
 struct Site {
     h2: Namespace,
     h3: Namespace,
@@ -76,7 +76,7 @@ impl Site {
         site
     }
 
-    /// Makes the wire between the router's `port` and a host.
+    /// Creates the wire between the router's `port` and a host.
     fn wire(&self, port: &str) {
         let (host, address, number) = match port {
             "left" => (&self.h2, H2, 2),
@@ -137,7 +137,7 @@ impl Site {
             .into()
     }
 
-    /// Echo requests from h2 to h3 every 5 ms, from 300 ms from now on.
+    /// Echo requests from h2 to h3 every 5 ms, starting 300 ms from now.
     fn ping(&self, clock: &Clock, count: u64) -> sluice_load::Running<PingReport> {
         let start = clock.now() + Span::from_ms(300);
         let ping = Ping {
@@ -148,7 +148,7 @@ impl Site {
         ping.start(&self.h2, &self.h3, clock, &Stop::new()).unwrap()
     }
 
-    /// Who sends what he likes out of h2.
+    /// A packet socket that sends any frame from h2.
     fn intruder(&self) -> Intruder {
         let options = PacketOptions {
             offloads: false,
@@ -219,7 +219,7 @@ fn start<Q: Queueing>(
         };
         forwarder.add_lane(queueing(), (), options);
         let mut last = None;
-        // What is on its way when it stops still leaves.
+        // Packets in transit when the load stops are still sent.
         while last.is_none_or(|last| clock.now() < last) {
             let soon = clock.now() + Span::from_ms(5);
             forwarder.turn(Some(soon), None);
@@ -248,7 +248,7 @@ impl Running {
     }
 }
 
-/// Two pipes, a queue in front of each, and rules that look into headers.
+/// Two pipes, a queue in front of each, and rules that match header fields.
 const RULES: &str = "
 pipe 1 config bw 900Mbit/s
 sched 1 config pipe 1 type fq_codel
@@ -293,7 +293,7 @@ fn odd_frames_harm_nobody_on_any_port() {
             for beast in zoo::all() {
                 let is_ip = matches!(beast.frame[12..14], [0x08, 0x00] | [0x86, 0xdd]);
                 match kind {
-                    // A device of IP packets has no use for the others.
+                    // A device of IP packets cannot carry the others.
                     Kind::Tun if is_ip && beast.frame.len() > 14 => {
                         intruder.send(&beast.frame[14..]);
                     }
@@ -325,7 +325,7 @@ fn odd_frames_harm_nobody_on_any_port() {
     }
 }
 
-/// IPv4 to `h3`, with a right header checksum.
+/// Returns an IPv4 packet to `h3`, with a correct header checksum.
 fn aimed(mut frame: Vec<u8>) -> Vec<u8> {
     frame[..6].copy_from_slice(&mac(3).0);
     frame[26..34].copy_from_slice(&[10, 25, 0, 2, 10, 25, 0, 3]);
@@ -362,7 +362,7 @@ fn odd_packets_in_the_kernels_queue_get_their_verdicts() {
     let clock = Clock::start();
     let router = start(vec![Box::new(port)], pool(), clock, || {
         let queue = Spec::parse("fq_codel").unwrap();
-        // Super-packets have one verdict: none is split.
+        // A super-packet has one verdict, so none is split.
         Piped::new(
             &PipeParams::default(),
             Vec::new(),
@@ -382,7 +382,8 @@ fn odd_packets_in_the_kernels_queue_get_their_verdicts() {
     assert_answered(&ping.join().unwrap(), "nfqueue");
     let outcome = router.end();
     assert_eq!(outcome.missing, 0, "{outcome:?}");
-    // The stack refuses what lies about IP itself; what lies behind it comes here.
+    // The stack refuses packets with malformed IP headers itself; other malformed headers reach the
+    // router.
     let seen = faults(&outcome.counts);
     assert!(
         seen.contains(&"udp_length") && seen.contains(&"truncated"),
@@ -394,7 +395,7 @@ fn odd_packets_in_the_kernels_queue_get_their_verdicts() {
     );
 }
 
-/// Frames of 1200 bytes from h2 that nobody answers, until told to stop.
+/// Sends frames of 1200 bytes from h2 that nobody answers, until it is stopped.
 fn flood(site: &Site) -> (Arc<AtomicBool>, JoinHandle<()>) {
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);
@@ -411,7 +412,7 @@ fn flood(site: &Site) -> (Arc<AtomicBool>, JoinHandle<()>) {
     (stop, thread)
 }
 
-/// Waits until h3 gets frames of the flood, for 5 s at most.
+/// Waits until h3 receives frames of the flood, for at most 5 s.
 fn assert_flows(site: &Site, what: &str) {
     let (start, before) = (Instant::now(), site.received_by_h3());
     while site.received_by_h3() < before + 50 {
@@ -435,7 +436,7 @@ fn an_interface_may_go_down_change_its_mtu_and_come_back_under_load() {
         let (stop, thread) = flood(&site);
         assert_flows(&site, &what);
 
-        // The far interface: the router's own end, or, where it is the device, the device.
+        // The far interface: the router's own end, or the device itself where the port is a device.
         let (namespace, far) = match kind {
             Kind::Tap => (&site.h3, "eth0"),
             _ => (&site.middle, "right"),
@@ -494,7 +495,7 @@ fn an_interface_may_disappear_and_come_back_under_load() {
     }
 }
 
-/// Packets of 8000 bytes cross where both sides can, and are counted where one cannot.
+/// Packets of 8000 bytes are forwarded if both sides support them, and counted as lost otherwise.
 #[test]
 fn jumbo_packets_cross_or_are_counted() {
     let site = Site::new();
@@ -505,7 +506,7 @@ fn jumbo_packets_cross_or_are_counted() {
     }
     let clock = Clock::start();
     let router = start(ports, pool, clock, ruled);
-    // The first question for a neighbour may be asked before the wire is up.
+    // The first neighbour request may be sent before the wire is up.
     site.ping(&clock, 10).join().unwrap();
     let send = || {
         let socket = site

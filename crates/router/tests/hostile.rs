@@ -26,7 +26,7 @@ use zoo::{Beast, Fate};
 type Frames = VecDeque<(Vec<u8>, VnetHeader)>;
 type Sent = Rc<RefCell<Vec<Vec<u8>>>>;
 
-/// A port whose frames come from a list, one every 10 us, and go to one.
+/// A port that receives frames from a list, one every 10 us, and sends to a list.
 struct ListPort {
     link: Link,
     incoming: Frames,
@@ -73,7 +73,7 @@ impl Port for ListPort {
         1
     }
 
-    /// As a port that carries no offload headers does.
+    /// Like a port without offload headers.
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
         for slot in slots {
             pool.complete_checksum(*slot);
@@ -127,7 +127,7 @@ const SIZE: PoolSize = PoolSize {
     large: 4,
 };
 
-/// What came out at the far end, and what was counted.
+/// What left at the far end, and what was counted.
 struct Outcome {
     sent: Vec<Vec<u8>>,
     counts: LaneCounts,
@@ -155,7 +155,7 @@ fn cross<Q: Queueing>(link: Link, frames: Frames, queueing: Q) -> Outcome {
     };
     forwarder.add_lane(queueing, (), options);
     let mut time = FileTime::default();
-    // Every packet takes an instant or two; many more mean that it goes round in circles.
+    // Every packet takes one or two steps; many more mean that it circulates.
     let mut rounds = 0;
     while time.advance(&mut forwarder, 100) {
         rounds += 1;
@@ -174,7 +174,7 @@ fn cross<Q: Queueing>(link: Link, frames: Frames, queueing: Q) -> Outcome {
         LostFrame::TinySegments,
     ];
     let lost: u64 = lost.into_iter().map(|cause| counts.lost(cause)).sum();
-    // Segments are admitted in the place of what was split, and copies besides.
+    // Segments are admitted instead of what was split, and copies in addition.
     assert!(counts.admitted + counts.split + counts.bypassed + lost >= offered);
     drop(forwarder);
     let sent = Rc::try_unwrap(sent).expect("the port is gone").into_inner();
@@ -188,7 +188,7 @@ fn piped(words: &str, params: &PipeParams) -> Piped {
     Piped::new(params, Vec::new(), &queue, 1, split_below)
 }
 
-/// A link that damages every packet and doubles every third.
+/// A link that damages every packet and duplicates every third.
 struct Rough {
     queueing: Piped,
     count: u64,
@@ -205,7 +205,7 @@ impl Queueing for Rough {
 
     fn admit(&mut self, packet: Packet, (): &(), cx: &mut Cx<'_>) {
         self.count += 1;
-        // Mostly in the headers, now and then far behind the end.
+        // Mostly in the headers, sometimes far past the end.
         cx.corrupt(&packet, self.count * 7919 % (8 * 64) * (1 + self.count % 5));
         let copy = (self.count.is_multiple_of(3))
             .then(|| cx.copy(&packet))
@@ -229,7 +229,7 @@ impl Queueing for Rough {
     }
 }
 
-/// Rules that look at everything there is to look at, and lead into pipes and queues.
+/// Rules that match every header field, and lead into pipes and queues.
 const RULES: &str = "
 pipe 1 config bw 200Mbit/s delay 1ms mask all
 pipe 2 config bw 100Mbit/s
@@ -257,7 +257,7 @@ fn plain(beasts: &[Beast]) -> Frames {
     frames.map(|frame| (frame, VnetHeader::default())).collect()
 }
 
-/// The damage that is to be counted, and what is to arrive.
+/// The faults that must be counted, and the frames that must arrive.
 fn expected(beasts: &[Beast]) -> (BTreeMap<&'static str, u64>, Vec<Vec<u8>>, u64) {
     let (mut damage, mut arrives, mut lost) = (BTreeMap::new(), Vec::new(), 0);
     for beast in beasts {
@@ -322,14 +322,14 @@ fn odd_frames_pass_rules_and_any_queue_and_leave_nothing_behind() {
         assert_eq!(counted(&outcome.counts), damage, "{which}");
         assert_eq!(outcome.counts.lost(LostFrame::Malformed), lost, "{which}");
         outcome.sent.sort();
-        // 10 us apart at these rates nobody waits long enough to be dropped or marked.
+        // 10 us apart at these rates, no packet is queued long enough to be dropped or marked.
         assert_eq!(outcome.sent, arrives, "{which}");
     }
 }
 
 #[test]
 fn without_a_link_header_the_same_packets_pass() {
-    // A tag is nothing that a TUN device carries, nor are other types.
+    // A TUN device carries neither tags nor other types.
     let beasts: Vec<Beast> = zoo::all()
         .into_iter()
         .filter(|beast| matches!(beast.frame[12..14], [0x08, 0x00] | [0x86, 0xdd]))
@@ -337,7 +337,7 @@ fn without_a_link_header_the_same_packets_pass() {
             frame: beast.frame[14..].to_vec(),
             ..beast
         })
-        // Whether version 4 or 6 is right, only a link header says.
+        // Only a link header determines whether version 4 or 6 is right.
         .filter(|beast| !beast.name.starts_with("version"))
         .collect();
     let (damage, arrives, lost) = expected(&beasts);
@@ -348,7 +348,7 @@ fn without_a_link_header_the_same_packets_pass() {
     assert_eq!(outcome.sent, arrives);
 }
 
-/// Frames of the zoo, damaged or not, and frames of anything.
+/// Frames of the zoo, damaged or not, and random frames.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let beasts = zoo::all();
     let odd = (
@@ -383,7 +383,7 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![odd, good, anything]
 }
 
-/// Offload headers as a kernel writes them, and lies.
+/// Offload headers as a kernel writes them, and malformed ones.
 fn vnets() -> impl Strategy<Value = VnetHeader> {
     let number = || {
         prop_oneof![

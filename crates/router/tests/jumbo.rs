@@ -1,7 +1,8 @@
 //! Jumbo packets in super-packets through a pipe that splits them, live.
 //!
-//! `client -- router -- server`, each in a namespace of its own, over veth pairs with segmentation offload. The test
-//! needs root or its capabilities, fails without, and runs alone (`make test-live`), since it measures.
+//! `client -- router -- server`, each in its own namespace, over veth pairs with segmentation
+//! offload. The test needs root or its capabilities, fails without, and runs alone (`make
+//! test-live`), since it measures.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -68,17 +69,18 @@ fn transfer(client: &Namespace, server: &Namespace, is_v6: bool) {
     while start.elapsed() < Duration::from_secs(3) {
         let _ = stream.write(&bytes);
     }
-    // What is left in the socket is not worth waiting for.
+    // Data left in the socket is not worth waiting for.
     drop(stream);
     drop(receiver);
 }
 
-/// What a pipe of 100 Mbit/s sends in the second and third second of a transfer, link headers included: Mbit/s.
+/// Returns the rate of a pipe of 100 Mbit/s in the second and third second of a transfer, including
+/// link headers, in Mbit/s.
 fn rate(mtu: u32, is_v6: bool) -> f64 {
     let [client, middle, server] = network(mtu);
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("rules");
-    // Half a second of room, for the longest packets too.
+    // Half a second of queue is enough even for the longest packets.
     let rules = format!(
         "pipe 1 config bw {RATE_MBIT}Mbit/s queue 1000KBytes\nadd 100 pipe 1 tcp from any to any 5001 out\n"
     );

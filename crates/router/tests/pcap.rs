@@ -23,7 +23,7 @@ const SIZE: PoolSize = PoolSize {
     large: 2,
 };
 
-/// An IPv4 packet of UDP, ECT(0), of `length` bytes, whose first payload byte is `mark`.
+/// Returns an IPv4 packet of UDP, ECT(0), of `length` bytes, whose first payload byte is `mark`.
 fn udp(length: u16, mark: u8) -> Vec<u8> {
     let mut packet = vec![0x45, 2];
     packet.extend(length.to_be_bytes());
@@ -54,7 +54,7 @@ fn read(path: &Path) -> Vec<(i128, Vec<u8>)> {
     all
 }
 
-/// Two files, and a pipe from the one to the other.
+/// Two files, with a pipe from one to the other.
 struct Files {
     _folder: tempfile::TempDir,
     input: PathBuf,
@@ -108,7 +108,7 @@ impl Files {
         forwarder
     }
 
-    /// Plays the input through the pipe in the files' time; what was counted.
+    /// Plays the input through the pipe in the files' time. Returns the counts.
     fn play(&self, params: &PipeParams, queue: &str) -> LaneCounts {
         let mut forwarder = self.forwarder(params, queue, Speed::Full);
         let mut time = FileTime::default();
@@ -139,8 +139,9 @@ fn a_pipe_of_a_known_rate_spaces_the_packets_of_a_file() {
     };
     let counts = files.play(&params, "fifo");
     assert_eq!((counts.admitted, counts.sent), (7, 7));
-    // The k-th of the five has been sent after k ms; the sixth comes when the link has just become
-    // idle, at 5 ms, and takes 0.5 ms; the last finds it idle. 10 ms later they arrive.
+    // The k-th of the five has been sent after k ms; the sixth arrives when the link has just
+    // become idle, at 5 ms, and takes 0.5 ms; the last finds the link idle. Each arrives 10 ms
+    // later.
     let times = [
         11 * ms,
         12 * ms,
@@ -167,7 +168,7 @@ fn what_a_full_queue_drops_is_not_in_the_output() {
         ..PipeParams::default()
     };
     let counts = files.play(&params, "fifo limit 3");
-    // Arrivals of one instant come before the link takes one of them.
+    // Simultaneous arrivals come before the link takes one of them.
     assert_eq!(counts.dropped(DropReason::Overflow), 17);
     let marks: Vec<_> = read(&files.output)
         .iter()
@@ -176,7 +177,7 @@ fn what_a_full_queue_drops_is_not_in_the_output() {
     assert_eq!(marks, [(1_000_000, 0), (2_000_000, 1), (3_000_000, 2)]);
 }
 
-/// Every packet that waits at all is marked; the header stays right: RFC 1071.
+/// Every packet that has to wait is marked; the header checksum stays correct: RFC 1071.
 #[test]
 fn marks_are_in_the_output() {
     let packets: Vec<_> = (0..3).map(|n| (0, udp(1000, n))).collect();
@@ -258,7 +259,8 @@ fn router(files: &Files, config: &Path, speed: &str) -> Router {
 
 fn wait_for(router: &Router) {
     while !router.has_ended() {
-        // The status is an order, which the loop answers between two turns: this waits for it.
+        // The status is an order, which the loop answers between two turns, so this waits for the
+        // loop.
         router.status().unwrap();
     }
 }
@@ -310,7 +312,7 @@ fn ports_that_carry_different_frames_are_no_bridge() {
     let error = Router::start(&settings).err().unwrap().to_string();
     assert!(
         error.ends_with(
-            "nosuch0 cannot be a bridge: one carries Ethernet frames, the other IP packets"
+            "nosuch0 cannot be bridged: one carries Ethernet frames, the other IP packets"
         ),
         "{error}"
     );

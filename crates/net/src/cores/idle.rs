@@ -1,10 +1,10 @@
-//! How long a core may take to leave the state that it idles in (PM QoS).
+//! How long a core may take to leave an idle state (PM QoS).
 //!
-//! A core without work is put into a state that saves the more the longer it takes to leave, and
-//! whatever it is woken for waits for that; a halted core of a virtual machine has to be started by
-//! the hypervisor. Linux lets programs limit this for all cores together: `/dev/cpu_dma_latency`,
-//! as described in Documentation/power/pm_qos_interface.rst of its source. The least that anybody
-//! asks for is in force.
+//! A core without work enters an idle state. The more a state saves, the longer the core takes to
+//! leave it, and whatever wakes the core up waits for that; a halted core of a virtual machine must
+//! be started by the hypervisor. Linux lets programs limit this latency for all cores together with
+//! `/dev/cpu_dma_latency`, as described in its Documentation/power/pm_qos_interface.rst. The lowest
+//! requested limit is in force.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 use sluice_core::Span;
 
-/// Keeps all cores of the machine out of idle states that take longer to leave than a limit, until
-/// it is dropped or the process ends, in whatever way: the kernel takes the limit back with the
-/// open file.
+/// Keeps all cores of the machine out of idle states with an exit latency above a limit, until this
+/// is dropped or the process ends in any way: the kernel withdraws the limit when the file is
+/// closed.
 ///
-/// With zero, cores keep running while they have nothing to do. That costs power, and on a virtual
-/// machine processor time that the hypervisor could have given to others.
+/// With zero, cores keep running while they have nothing to do. That costs power and, on a virtual
+/// machine, processor time that the hypervisor could have given to others.
 #[derive(Debug)]
 pub struct IdleLimit {
     latency: Span,
@@ -30,7 +30,7 @@ pub struct IdleLimit {
 pub enum IdleLimitError {
     /// The kernel's interface to it is not there.
     #[error(
-        "cannot limit the idle states of cores: there is no device {}; the kernel has it with CONFIG_CPU_IDLE, a container if it is given it",
+        "cannot limit the idle states of cores: there is no device {}; the kernel needs CONFIG_CPU_IDLE, and a container must be given the device",
         .path.display()
     )]
     Absent {
@@ -39,7 +39,7 @@ pub enum IdleLimitError {
     },
     /// This user or this container may not.
     #[error(
-        "cannot limit the idle states of cores: {}: {source}; run as root, or give the device to a group of this user's, and in a container to the container",
+        "cannot limit the idle states of cores: {}: {source}; run as root, or give a group of this user write access to the device; a container must be given the device too",
         .path.display()
     )]
     NotAllowed {
@@ -49,7 +49,7 @@ pub enum IdleLimitError {
         source: io::Error,
     },
     /// More than the kernel takes for a limit.
-    #[error("no idle state takes {latency} to leave: expected less than {NOBODY}")]
+    #[error("no idle state has an exit latency of {latency}: expected less than {NOBODY}")]
     TooLong {
         /// The requested value.
         latency: Span,
@@ -67,11 +67,10 @@ pub enum IdleLimitError {
 }
 
 impl IdleLimit {
-    /// Limits what leaving an idle state may take to `latency`, in whole microseconds (of a
-    /// fraction, nothing is left).
+    /// Limits the exit latency of idle states to `latency`, rounded down to whole microseconds.
     ///
     /// # Errors
-    /// [`IdleLimitError`]: mostly, that it takes root.
+    /// [`IdleLimitError`]: usually, that it needs root.
     pub fn hold(latency: Span) -> Result<IdleLimit, IdleLimitError> {
         IdleLimit::hold_at(Path::new(DEVICE), latency)
     }
@@ -84,7 +83,7 @@ impl IdleLimit {
     /// Returns the lowest limit that any program on this machine requests; `None` without requests.
     ///
     /// # Errors
-    /// [`IdleLimitError`]; reading takes the same privilege.
+    /// [`IdleLimitError`]; reading needs the same privilege.
     pub fn in_force() -> Result<Option<Span>, IdleLimitError> {
         let path = Path::new(DEVICE);
         let mut device = open(path, OpenOptions::new().read(true))?;
@@ -92,7 +91,7 @@ impl IdleLimit {
         device
             .read_exact(&mut word)
             .map_err(|source| kernel("read", path, source))?;
-        // Older kernels take negative ones, too, which nothing is below.
+        // Older kernels also accept negative values, which no latency is below.
         let us = u64::try_from(i32::from_ne_bytes(word)).unwrap_or(0);
         let latency = Span::from_us(us);
         Ok((latency < NOBODY).then_some(latency))
@@ -104,7 +103,8 @@ impl IdleLimit {
             return Err(IdleLimitError::TooLong { latency });
         };
         let mut device = open(path, OpenOptions::new().write(true))?;
-        // At once: four bytes are the number itself, any other count would be read as text.
+        // In a single write: four bytes are the number itself, any other count would be read as
+        // text.
         let written = device.write(&us.to_ne_bytes());
         written.map_err(|source| kernel("write", path, source))?;
         Ok(IdleLimit {
@@ -149,7 +149,7 @@ const NOBODY: Span = Span::from_secs(2000);
 mod tests {
     use super::*;
 
-    /// So long that no idle state is kept from the machine by the test.
+    /// So long that the test does not keep the machine from any idle state.
     const LONG: Span = Span::from_us(1_234_567);
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
                 return;
             }
         };
-        // Another program may hold less, which is in force then.
+        // Another program may request less, which is in force then.
         let least = |held: Span| Some(before.map_or(held, |before| before.min(held)));
         let in_force = || IdleLimit::in_force().unwrap();
         let limit = IdleLimit::hold(LONG).unwrap();
@@ -182,7 +182,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cpu_dma_latency");
         let expected = format!(
-            "cannot limit the idle states of cores: there is no device {}; the kernel has it with CONFIG_CPU_IDLE, a container if it is given it",
+            "cannot limit the idle states of cores: there is no device {}; the kernel needs CONFIG_CPU_IDLE, and a container must be given the device",
             path.display()
         );
         let error = IdleLimit::hold_at(&path, Span::ZERO).unwrap_err();
@@ -204,7 +204,7 @@ mod tests {
         ] {
             let error = refusal(Path::new("/dev/x"), io::Error::from_raw_os_error(errno));
             let expected = format!(
-                "cannot limit the idle states of cores: /dev/x: {answer}; run as root, or give the device to a group of this user's, and in a container to the container"
+                "cannot limit the idle states of cores: /dev/x: {answer}; run as root, or give a group of this user write access to the device; a container must be given the device too"
             );
             assert_eq!(error.to_string(), expected);
         }

@@ -51,18 +51,18 @@ pub struct Interface {
     pub mtu: u32,
     /// Whether it is switched on.
     pub is_up: bool,
-    /// Whether somebody has asked it for frames for all addresses.
+    /// Whether any socket has requested frames for all addresses.
     pub is_promiscuous: bool,
-    /// Its kind, such as `veth`, if it is made of software; a device of its own has none.
+    /// Its kind, such as `veth`, if it is a virtual device; `None` for hardware.
     pub kind: Option<String>,
-    /// Whether packets pass a queueing discipline before it, as before devices of their own.
+    /// Whether packets pass through a queueing discipline first, as is usual for hardware.
     pub has_queue: bool,
     /// What has passed and what the kernel dropped there.
     pub traffic: InterfaceTraffic,
 }
 
-/// An interface's own counters. Packets dropped here were lost by the machine, and by no queue
-/// of an experiment.
+/// An interface's own counters. Packets dropped here were lost by the machine, not by a queue of an
+/// experiment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceTraffic {
     /// Packets received.
@@ -82,7 +82,7 @@ pub struct Links {
     sequence: u32,
 }
 
-/// Why an interface could not be made, found or changed.
+/// Why an interface could not be created, found or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The namespace could not be entered.
@@ -103,10 +103,10 @@ pub enum LinkError {
     },
 }
 
-/// Makes a pair of interfaces that are each other's wire, both still down.
+/// Creates a pair of interfaces connected to each other, both down.
 ///
 /// # Errors
-/// When either name is taken or not allowed, or the process may not.
+/// When either name is in use or invalid, or the process lacks the privilege.
 pub fn create_veth(first: VethEnd<'_>, second: VethEnd<'_>) -> Result<(), LinkError> {
     let attributes = |end: VethEnd<'_>| -> Result<Vec<LinkAttribute>, LinkError> {
         check_name(end.name)?;
@@ -213,7 +213,7 @@ impl Links {
     /// Switches an interface on or off.
     ///
     /// # Errors
-    /// When there is none of that name, or the process may not.
+    /// When there is none of that name, or the process lacks the privilege.
     pub fn set_up(&mut self, name: &str, up: bool) -> Result<(), LinkError> {
         let what = format!(
             "switch interface {name:?} {}",
@@ -227,10 +227,10 @@ impl Links {
         })
     }
 
-    /// Sets the largest network packet of an interface.
+    /// Sets the MTU of an interface.
     ///
     /// # Errors
-    /// When the driver does not take the value.
+    /// When the driver does not accept the value.
     pub fn set_mtu(&mut self, name: &str, mtu: u32) -> Result<(), LinkError> {
         let what = format!("set the MTU of interface {name:?} to {mtu}");
         self.change(name, &what, |message| {
@@ -238,11 +238,12 @@ impl Links {
         })
     }
 
-    /// Makes a bridge between interfaces of this namespace and switches it on; it forwards at once.
+    /// Creates a bridge between interfaces of this namespace and switches it on; it forwards at
+    /// once.
     ///
     /// # Errors
-    /// When the name is taken, an interface is missing or has a bridge already, the kernel has no
-    /// bridges, or the process may not.
+    /// When the name is in use, an interface is missing or belongs to a bridge already, the kernel
+    /// has no bridges, or the process lacks the privilege.
     pub fn create_bridge(&mut self, name: &str, members: &[&str]) -> Result<(), LinkError> {
         check_name(name)?;
         let mut message = LinkMessage::default();
@@ -263,7 +264,7 @@ impl Links {
         self.set_up(name, true)
     }
 
-    /// Removes an interface; a veth end takes its peer along.
+    /// Removes an interface; removing one end of a veth pair removes the other.
     ///
     /// # Errors
     /// When there is none of that name, or it cannot be removed.
@@ -274,11 +275,25 @@ impl Links {
         self.request(RouteNetlinkMessage::DelLink(message), 0, &what)
     }
 
-    /// Gives an interface an address; the route to its prefix comes with it. IPv6 addresses
-    /// are usable at once, without duplicate address detection.
+    /// Moves an interface to another namespace, where it is down. It keeps its name, and its index
+    /// if that is free there.
     ///
     /// # Errors
-    /// When the interface has it already, or the prefix is longer than the address.
+    /// When there is none of that name, the other namespace has one already, or the process lacks
+    /// the privilege.
+    pub fn move_to(&mut self, name: &str, to: &Namespace) -> Result<(), LinkError> {
+        let what = format!("move interface {name:?} to namespace {:?}", to.name());
+        self.change(name, &what, |message| {
+            let descriptor = to.as_fd().as_raw_fd();
+            message.attributes.push(LinkAttribute::NetNsFd(descriptor));
+        })
+    }
+
+    /// Adds an address to an interface, with the route to its prefix. IPv6 addresses are usable at
+    /// once, without duplicate address detection.
+    ///
+    /// # Errors
+    /// When the interface has the address already, or the prefix is longer than the address.
     pub fn add_address(
         &mut self,
         name: &str,
@@ -367,11 +382,11 @@ impl Links {
         )
     }
 
-    /// Lets TCP connections to an address on the link begin with so many segments, by a route of
-    /// its own.
+    /// Sets the initial window, in segments, of TCP connections to an on-link address, by a
+    /// separate route.
     ///
     /// # Errors
-    /// When there is such a route already, or the process may not.
+    /// When there is such a route already, or the process lacks the privilege.
     pub fn set_initial_window(
         &mut self,
         name: &str,
@@ -393,7 +408,7 @@ impl Links {
         )
     }
 
-    /// A route to a prefix on the link of an interface.
+    /// Returns a route to an on-link prefix of an interface.
     fn route(
         &mut self,
         name: &str,
@@ -418,10 +433,10 @@ impl Links {
         Ok(message)
     }
 
-    /// Says for good which Ethernet address a neighbour has, so that no resolution takes place.
+    /// Sets the Ethernet address of a neighbour permanently, so that no resolution takes place.
     ///
     /// # Errors
-    /// When there is no such interface, or the process may not.
+    /// When there is no such interface, or the process lacks the privilege.
     pub fn add_neighbour(
         &mut self,
         name: &str,
@@ -483,8 +498,8 @@ impl Links {
         Ok(reply)
     }
 
-    /// Sends one request and hands over what is replied until the acknowledgement, or the end of
-    /// the list.
+    /// Sends one request and passes on every reply until the acknowledgement or the end of the
+    /// list.
     fn converse(
         &mut self,
         message: RouteNetlinkMessage,

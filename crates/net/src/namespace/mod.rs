@@ -29,7 +29,7 @@ pub struct Namespace {
     descriptor: OwnedFd,
 }
 
-/// Why a namespace could not be made or entered.
+/// Why a namespace could not be created or entered.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
     /// The kernel refused to make one.
@@ -48,7 +48,7 @@ pub enum NamespaceError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// No thread could be started, or it could not move.
+    /// A thread could not be started, or could not enter the namespace.
     #[error("cannot enter the network namespace {name:?}: {source}")]
     Enter {
         /// The namespace.
@@ -59,16 +59,16 @@ pub enum NamespaceError {
 }
 
 impl Namespace {
-    /// Makes an empty namespace with its loopback interface down. `name` is for messages only.
+    /// Creates an empty namespace whose loopback interface is down. `name` is for messages only.
     ///
     /// # Errors
-    /// When the process may not; the message says what would allow it.
+    /// When the process lacks the privilege; the message says what would help.
     pub fn create(name: &str) -> Result<Namespace, NamespaceError> {
         let make = || {
             sys::unshare(libc::CLONE_NEWNET)?;
             sys::network_namespace()
         };
-        // Only the thread that unshares changes sides, so it is one made for that.
+        // Only the thread that unshares changes its namespace, so it is a thread just for that.
         let made = thread::scope(|scope| {
             thread::Builder::new()
                 .spawn_scoped(scope, make)?
@@ -87,10 +87,10 @@ impl Namespace {
         }
     }
 
-    /// The namespace of the calling thread.
+    /// Returns the namespace of the calling thread.
     ///
     /// # Errors
-    /// When `/proc` is not there.
+    /// When `/proc` is not mounted.
     pub fn current() -> Result<Namespace, NamespaceError> {
         let name = "current".to_owned();
         match sys::network_namespace() {
@@ -102,7 +102,7 @@ impl Namespace {
         }
     }
 
-    /// Another handle on the same namespace, which lives until the last is gone.
+    /// Returns another handle to the same namespace, which exists until the last handle is dropped.
     ///
     /// # Errors
     /// When the process has too many descriptors.
@@ -116,10 +116,12 @@ impl Namespace {
         }
     }
 
-    /// One that exists: `/proc/PID/ns/net`, or `/run/netns/NAME` as `ip netns` makes them.
+    /// Opens an existing namespace: `/proc/PID/ns/net`, or `/run/netns/NAME` as created by `ip
+    /// netns`.
     ///
     /// # Errors
-    /// When the file cannot be opened. That it is no namespace shows when it is entered.
+    /// When the file cannot be opened. A file that is not a namespace is refused when it is
+    /// entered.
     pub fn open(path: &std::path::Path) -> Result<Namespace, NamespaceError> {
         let file = std::fs::File::open(path).map_err(|source| NamespaceError::Open {
             path: path.to_owned(),
@@ -136,8 +138,8 @@ impl Namespace {
         &self.name
     }
 
-    /// Runs `work` inside, on a thread of its own, and waits for it. Sockets and files made
-    /// there stay in the namespace wherever they are used later. A panic passes through.
+    /// Runs `work` inside, on its own thread, and waits for it. Sockets and files opened there stay
+    /// in the namespace wherever they are used later. Panics are passed on.
     ///
     /// # Errors
     /// When the namespace cannot be entered; `work` has not run then.
@@ -204,8 +206,8 @@ impl AsFd for Namespace {
     }
 }
 
-/// Moves the calling thread into a namespace. Who is there already needs no privilege for it, which
-/// the kernel would ask for even then.
+/// Moves the calling thread into a namespace. A thread that is already there needs no privilege,
+/// but the kernel would require it even then.
 fn join(namespace: BorrowedFd<'_>) -> io::Result<()> {
     match sys::set_network_namespace(namespace) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {

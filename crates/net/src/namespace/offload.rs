@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 /// Which offloads an interface has switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offloads {
-    /// Checksums are left to the receiver or the device on transmit.
+    /// Checksums are left to the device or the receiver.
     pub tx_checksum: bool,
     /// The interface takes TCP super-packets (TSO).
     pub tcp_segmentation: bool,
@@ -68,9 +68,9 @@ impl Namespace {
     /// Switches the offloads of `interface`.
     ///
     /// # Errors
-    /// Names the offload that the driver refuses to switch.
+    /// The error names the offload that the driver refuses to switch.
     pub fn set_offloads(&self, interface: &str, offloads: Offloads) -> Result<(), OffloadError> {
-        // Segmentation needs checksums: on in this order, off in the other.
+        // Segmentation requires checksums: switched on in this order, and off in the reverse order.
         let mut steps = [
             (TX_CHECKSUM, offloads.tx_checksum),
             (GSO, offloads.generic_segmentation),
@@ -97,7 +97,7 @@ impl Namespace {
         self.device_settings(interface)?.offloads()
     }
 
-    /// Over how many queues `interface` receives; one, if its driver does not say.
+    /// Returns how many receive queues `interface` has; one if its driver does not report it.
     ///
     /// # Errors
     /// When there is no such interface.
@@ -105,7 +105,7 @@ impl Namespace {
         Ok(self.device_settings(interface)?.queues()?.receive)
     }
 
-    /// The settings of `interface`, to be read now and later.
+    /// Returns a handle for reading the settings of `interface`, now and later.
     ///
     /// # Errors
     /// When the namespace cannot be entered.
@@ -143,7 +143,7 @@ pub struct DeviceSettings {
 }
 
 impl DeviceSettings {
-    /// Its offloads.
+    /// Returns its offloads.
     ///
     /// # Errors
     /// When there is no such interface.
@@ -161,7 +161,7 @@ impl DeviceSettings {
         })
     }
 
-    /// Its queues; one each, if its driver does not say.
+    /// Returns its queues; one of each if its driver does not report them.
     ///
     /// # Errors
     /// When there is no such interface.
@@ -214,7 +214,7 @@ struct EthtoolValue {
     value: u32,
 }
 
-/// linux/ethtool.h: `struct ethtool_channels`. The most of each kind, then what is in use:
+/// linux/ethtool.h: `struct ethtool_channels`. First the maximum of each kind, then what is in use:
 /// receive, transmit, other, combined.
 #[repr(C)]
 struct EthtoolChannels {

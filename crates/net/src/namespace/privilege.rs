@@ -8,9 +8,9 @@ use std::io;
 /// The process's privilege for network namespaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Privilege {
-    /// Root, or the capabilities that matter: namespaces, interfaces and raw sockets work.
+    /// Root, or the capabilities that are needed: namespaces, interfaces and raw sockets work.
     Capable,
-    /// Nothing yet, but [`enter_user_namespace`] will give it.
+    /// None yet, but [`enter_user_namespace`] will provide it.
     UserNamespace,
     /// Neither, with the reason.
     Missing {
@@ -49,7 +49,8 @@ impl Privilege {
         if effective_capabilities() & NEEDED == NEEDED {
             return Privilege::Capable;
         }
-        // Asked of the kernel itself, since security modules may refuse what settings allow.
+        // The kernel is asked by trying, because security modules may refuse what the settings
+        // allow.
         match sys::unshare_in_child(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) {
             Ok(0) => Privilege::UserNamespace,
             Ok(errno) => Privilege::Missing {
@@ -124,14 +125,14 @@ fn obstacle(error: &io::Error) -> String {
                 "refused, as in a container without CAP_SYS_ADMIN or with a seccomp filter"
             }
             Some(libc::ENOSPC) => "the limit of user namespaces is reached",
-            Some(libc::EINVAL) => "the kernel has none, or threads are running already",
+            Some(libc::EINVAL) => "the kernel has none, or the process already has several threads",
             _ => return error.to_string(),
         }
     };
     format!("{setting} ({error})")
 }
 
-/// What a step that was refused lacks, and what would help; nothing to add for other errors.
+/// Returns what a refused step lacks and what would help; empty for other errors.
 pub(crate) fn remedy(error: &io::Error) -> String {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return String::new();
@@ -168,8 +169,8 @@ fn remedy_of(effective: u64, is_inside: bool) -> String {
     )
 }
 
-/// linux/capability.h, with what ports need of it: CAP_NET_ADMIN for devices, queues and programs,
-/// CAP_NET_RAW for packet sockets, CAP_BPF for AF_XDP's program.
+/// linux/capability.h, restricted to what ports need: CAP_NET_ADMIN for devices, queues and
+/// programs, CAP_NET_RAW for packet sockets, CAP_BPF for AF_XDP's program.
 const OF_PORTS: [(u32, &str); 3] = [(12, "CAP_NET_ADMIN"), (13, "CAP_NET_RAW"), (39, "CAP_BPF")];
 
 fn effective_capabilities() -> u64 {

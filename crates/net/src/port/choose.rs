@@ -63,6 +63,8 @@ pub struct AttachOptions {
     pub offloads: bool,
     /// Most frames of one [`Port::receive`]; the kind's own default if `None`.
     pub batch: Option<usize>,
+    /// Ask the interface for frames for all addresses, which a bridge needs.
+    pub promiscuous: bool,
 }
 
 impl Default for AttachOptions {
@@ -71,6 +73,7 @@ impl Default for AttachOptions {
             clock: None,
             offloads: true,
             batch: None,
+            promiscuous: true,
         }
     }
 }
@@ -207,7 +210,7 @@ fn choose_for(facts: &Facts, wants: Option<&'static Kind>, refused: Option<&Refu
     if let Some((kind, attach)) = wants.and_then(|kind| Some((kind, kind.attach()?))) {
         return Choice {
             kind,
-            reason: "as asked for".to_owned(),
+            reason: "as requested".to_owned(),
             cannot: attach.cannot(facts.offloads),
         };
     }
@@ -286,7 +289,26 @@ const BATCH: usize = 32;
 
 #[cfg(test)]
 mod tests {
+    use super::super::packet::PacketOptions;
+    use super::super::xdp::XdpOptions;
     use super::*;
+
+    #[test]
+    fn every_kind_obeys_the_options_of_the_attachment() {
+        for promiscuous in [false, true] {
+            let options = AttachOptions {
+                offloads: false,
+                batch: Some(7),
+                promiscuous,
+                ..AttachOptions::default()
+            };
+            let packet = PacketOptions::from(options);
+            assert_eq!((packet.promiscuous, packet.batch), (promiscuous, 7));
+            assert!(!packet.offloads);
+            let xdp = XdpOptions::from(options);
+            assert_eq!((xdp.promiscuous, xdp.batch), (promiscuous, 7));
+        }
+    }
 
     /// [`choose_for`] has an answer for every interface.
     #[test]

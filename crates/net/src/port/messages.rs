@@ -5,14 +5,14 @@ use crate::sys;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Message headers with their scatter lists and room for one control message each.
+/// Message headers with their scatter lists and room for control messages.
 ///
-/// The lists point to memory only during a call: [`Messages::clear`] comes before, and what
-/// is added borrows until [`Messages::receive`] or [`Messages::send_all`] has returned, which the
-/// callers see to.
+/// The lists point to memory only during a call. [`Messages::clear`] comes before it, and callers
+/// must keep what was added borrowed until [`Messages::receive`] or [`Messages::send_all`] has
+/// returned.
 pub(super) struct Messages {
     headers: Box<[libc::mmsghdr]>,
-    /// The lists, one behind the other; they never grow beyond what was reserved.
+    /// The lists, one after the other; they never grow beyond the initial capacity.
     vectors: Vec<libc::iovec>,
     /// Where the list of each message starts.
     starts: Vec<usize>,
@@ -27,15 +27,15 @@ struct Control([u8; CONTROL_LEN]);
 /// What came with a received message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Received {
-    /// Bytes of the message, also of those that did not fit.
+    /// Length of the message, including bytes that did not fit.
     pub length: usize,
     /// Whether some did not fit.
     pub is_truncated: bool,
     /// Whether control messages did not fit: a tag may be missing.
     pub is_control_cut: bool,
-    /// A tag that the kernel had taken out: protocol and TCI.
+    /// A VLAN tag that the kernel stripped: protocol and TCI.
     pub tag: Option<(u16, u16)>,
-    /// CLOCK_REALTIME when the kernel took the frame from the device.
+    /// CLOCK_REALTIME when the kernel received the frame from the device.
     pub stamp_ns: Option<u64>,
 }
 
@@ -43,15 +43,15 @@ pub(super) struct Received {
 // to lists and control messages on the heap, which stay where they are when `self` moves.
 unsafe impl Send for Messages {}
 
-/// For how many messages the next call is worth preparing after one that received `count`, of at
-/// most `most`: each costs some nanoseconds whether it comes or not, and at low rates one comes at
-/// a time. Who gets as many as that asks again.
+/// Returns how many messages to prepare for the next call after one that received `count`, at most
+/// `most`. Each prepared message costs some nanoseconds even if none arrives, and at low rates one
+/// arrives at a time. A caller that receives as many as it prepared calls again.
 pub(super) fn expected_after(count: usize, most: usize) -> usize {
     (4 * count).clamp(FEWEST.min(most), most)
 }
 
 impl Messages {
-    /// Room for so many messages, of two parts each on the average.
+    /// Creates room for `capacity` messages, of two parts each on average.
     pub(super) fn new(capacity: usize) -> Messages {
         // SAFETY: all-zero bytes are a valid mmsghdr.
         let header = unsafe { std::mem::zeroed() };
@@ -71,8 +71,8 @@ impl Messages {
     /// Adds a message of two parts, the second possibly empty.
     ///
     /// # Safety
-    /// Both parts must stay valid, and unused by anybody else, until the next
-    /// [`Messages::receive`] or [`Messages::send_all`] has returned.
+    /// Both parts must stay valid, and unused by anyone else, until the next [`Messages::receive`]
+    /// or [`Messages::send_all`] has returned.
     pub(super) unsafe fn push(&mut self, first: &mut [u8], second: &mut [u8]) {
         assert!(
             self.starts.len() < self.headers.len(),
@@ -111,8 +111,8 @@ impl Messages {
     /// Receives without waiting. Returns how many messages.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.link(true);
-        // SAFETY: the first `len` headers point to lists and control buffers in `self`, and
-        // these to memory that is valid for writing by the promise made to `push`.
+        // SAFETY: the first `len` headers point to lists and control buffers in `self`, and these
+        // to memory that is valid for writing, as guaranteed to `push`.
         let count = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -171,8 +171,8 @@ impl Messages {
     pub(super) fn received(&self, index: usize) -> Received {
         let header = &self.headers[index];
         let (mut tag, mut stamp_ns) = (None, None);
-        // SAFETY: recvmmsg filled the header, and says in it how much of the control room, which has not been touched
-        // since.
+        // SAFETY: recvmmsg filled the header, which states how much of the control buffer is used;
+        // the buffer has not been touched since.
         for (level, kind, payload) in unsafe { sys::control_messages(&header.msg_hdr) } {
             match (level, kind) {
                 (libc::SOL_PACKET, libc::PACKET_AUXDATA) => tag = taken_tag(payload),
@@ -196,7 +196,7 @@ impl Messages {
         let vectors = self.vectors.as_mut_ptr();
         let rooms = self.headers.iter_mut().zip(&mut self.controls);
         for ((header, control), (start, end)) in rooms.zip(lists) {
-            // SAFETY: the list lies inside of `vectors`.
+            // SAFETY: the list is inside `vectors`.
             header.msg_hdr.msg_iov = unsafe { vectors.add(*start) };
             header.msg_hdr.msg_iovlen = end - start;
             header.msg_hdr.msg_flags = 0;
@@ -230,11 +230,11 @@ fn taken_tag(auxiliary: &[u8]) -> Option<(u16, u16)> {
     Some((protocol, word(16)?))
 }
 
-/// Prepared for at least: what comes while one frame is forwarded at moderate rates.
+/// The least number to prepare: what arrives while one frame is forwarded at moderate rates.
 const FEWEST: usize = 8;
-/// Room for timestamps (16 + 48) and a `tpacket_auxdata` (16 + 20, in eights).
+/// Room for timestamps (16 + 48) and a `tpacket_auxdata` (16 + 20, rounded up to a multiple of 8).
 const CONTROL_LEN: usize = 104;
-/// The protocol of a tag where nothing else is said.
+/// The default protocol of a tag.
 pub(super) const TAG_8021Q: u16 = 0x8100;
 
 #[cfg(test)]

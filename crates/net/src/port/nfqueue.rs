@@ -1,16 +1,16 @@
 //! Packets of this host's own stack, through NFQUEUE.
 //!
 //! An nft rule sends packets to a numbered queue of the kernel. Each packet waits there until this
-//! process gives its verdict, in any order, whenever the discipline decides. A host's own or
-//! forwarded traffic can thus be shaped without another interface. Super-packets arrive whole; a CE
-//! mark is returned with the verdict.
+//! process gives its verdict, in any order, when the discipline decides. So a host's own or
+//! forwarded traffic can be shaped without another interface. Super-packets arrive whole; a CE mark
+//! is returned with the verdict.
 //!
-//! What it cannot do: a packet has one verdict, so super-packets cannot be split here
-//! ([`NfqueueOptions::offloads`] off makes the kernel split them before); packets of another port
-//! cannot be sent; the kernel does not say how large the segments of a super-packet will be, so
-//! they are taken to fill the MTU. With [`NfqueueOptions::headers_only`] payloads never leave the
-//! kernel, which is the fastest way for super-packets, but then packets cannot be marked, so AQMs
-//! drop instead. Needs CAP_NET_ADMIN in the namespace.
+//! Limitations: a packet has one verdict, so super-packets cannot be split here (without
+//! [`NfqueueOptions::offloads`] the kernel splits them before); packets of another port cannot be
+//! sent; the kernel does not report the size of a super-packet's segments, so they are assumed to
+//! fill the MTU. With [`NfqueueOptions::headers_only`] payloads never leave the kernel. That is the
+//! fastest way for super-packets, but packets cannot be marked, so AQMs drop instead. Needs
+//! CAP_NET_ADMIN in the namespace.
 #![allow(unsafe_code)]
 
 mod message;
@@ -37,7 +37,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 pub struct NfqueueOptions {
     /// The queue's number, as in `queue num 0`.
     pub number: u16,
-    /// Which packets go to it; nothing if the user has a rule already.
+    /// Which packets go to the queue; `None` if the user has installed a rule already.
     pub traffic: Option<Traffic>,
     /// Let super-packets through whole.
     pub offloads: bool,
@@ -100,14 +100,15 @@ pub struct NfqueuePort {
     socket: OwnedFd,
     /// Holds the rule, while it is open.
     _rule: Option<OwnedFd>,
-    /// /proc/net/netfilter/nfnetlink_queue of the namespace: the queue's own counters.
+    /// The queue's own counters: /proc/net/netfilter/nfnetlink_queue of the namespace.
     statistics: Option<File>,
     name: String,
     number: u16,
     capabilities: Capabilities,
     /// What waits for a verdict, by slot number.
     waiting: Vec<Option<Waiting>>,
-    /// Reports which of these packets the host has dropped; created by the first call with a pool.
+    /// Reports which of these packets the router has dropped; created by the first call with a
+    /// pool.
     watcher: Option<Watcher>,
     /// Room for one whole packet, or for a batch of headers.
     room: Box<[u8]>,
@@ -122,7 +123,7 @@ pub struct NfqueuePort {
 #[derive(Clone, Copy)]
 struct Waiting {
     id: u32,
-    /// The bytes that a CE mark changes, as they came.
+    /// The bytes that a CE mark changes, as they arrived.
     marks: [u8; 4],
     is_whole: bool,
 }
@@ -131,7 +132,8 @@ impl NfqueuePort {
     /// Opens a queue of `namespace`.
     ///
     /// # Errors
-    /// When the number is taken, the rule is refused, or the process may not (CAP_NET_ADMIN).
+    /// When the number is in use, the rule is refused, or the process lacks the privilege
+    /// (CAP_NET_ADMIN).
     pub fn open(
         namespace: &Namespace,
         options: &NfqueueOptions,
@@ -186,7 +188,7 @@ impl NfqueuePort {
             })
     }
 
-    /// Gives the kernel a drop verdict for every packet that the host has dropped.
+    /// Gives the kernel a drop verdict for every packet that the router has dropped.
     fn drop_abandoned(&mut self, pool: &mut Pool) {
         let watcher = *self.watcher.get_or_insert_with(|| pool.watcher());
         while let Some(slot) = pool.next_abandoned(watcher) {
@@ -214,14 +216,15 @@ impl NfqueuePort {
         if self.writer.bytes().is_empty() {
             return;
         }
-        // The kernel works verdicts off within the call, so nothing waits and nothing is left.
+        // The kernel processes verdicts within the call, so the call never blocks and always
+        // completes.
         if let Err(error) = send(self.socket.as_fd(), self.writer.bytes()) {
             self.counters.lose(Loss::of(&error), 1);
         }
         self.writer.clear();
     }
 
-    /// Puts one packet of the kernel's into the pool; nothing if there is no room.
+    /// Stores one of the kernel's packets in the pool; returns `None` if there is no room.
     fn store(&mut self, pool: &mut Pool, packet: &Packet<'_>) -> Result<Slot, Loss> {
         let slot = pool.allocate().ok_or(Loss::NoSlot)?;
         let length = packet.length;
@@ -249,7 +252,7 @@ impl NfqueuePort {
         Ok(slot)
     }
 
-    /// Notes what waits in the kernel for the verdict on a slot.
+    /// Records what waits in the kernel for the verdict on a slot.
     fn note(&mut self, pool: &mut Pool, slot: Slot, packet: &Packet<'_>) {
         let view = parse_head(pool.head(slot), pool.frame_len(slot), Link::Ip);
         pool.set_vnet(slot, self.offload_state(&view, packet));
@@ -273,7 +276,7 @@ impl NfqueuePort {
         for _ in 0..self.capabilities.batch {
             match receive(self.socket.as_fd(), room) {
                 Ok(length) => self.take(pool, into, &room[..length]),
-                // ENOBUFS says that messages were lost; the queue's statistics count them.
+                // ENOBUFS means that messages were lost; the queue's statistics count them.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
                 Err(error) => {
                     self.lose_unless_waiting(&error);
@@ -294,7 +297,7 @@ impl NfqueuePort {
         let rooms = room.chunks_exact_mut(HEADERS_ROOM);
         let most = rooms.len();
         for room in rooms.take(self.capabilities.batch) {
-            // SAFETY: the rooms do not overlap, and nobody touches them before `receive` has
+            // SAFETY: the buffers do not overlap, and nobody touches them before `receive` has
             // returned.
             unsafe { incoming.push(room, &mut []) };
         }
@@ -314,7 +317,7 @@ impl NfqueuePort {
         }
     }
 
-    /// Takes the packets that a datagram of the kernel's describes.
+    /// Receives the packets in one of the kernel's datagrams.
     fn take(&mut self, pool: &mut Pool, into: &mut Vec<Slot>, datagram: &[u8]) {
         for message in messages(datagram) {
             let Some(packet) = Packet::read(&message) else {
@@ -411,8 +414,8 @@ impl Port for NfqueuePort {
             if waiting.marks == mark_bytes(pool.head(*slot)) || !waiting.is_whole {
                 self.verdict(waiting.id, NF_ACCEPT, None);
             } else {
-                // A changed packet counts as one whose checksum is complete. For super-packets
-                // the kernel computes the segments' itself.
+                // A modified packet counts as one whose checksum is complete. The kernel computes
+                // the checksums of a super-packet's segments itself.
                 if pool.vnet(*slot).gso().is_none() {
                     pool.complete_checksum(*slot);
                 }
@@ -470,7 +473,7 @@ impl Port for NfqueuePort {
     }
 }
 
-/// Opened by [`NfqueuePort::open`] only: packets leave through the port that they came from.
+/// Only [`NfqueuePort::open`] opens it: packets leave through the port that they came from.
 pub static KIND: Kind = Kind {
     name: "nfqueue",
     argument: "NUMBER",
@@ -510,7 +513,7 @@ impl<'a> Packet<'a> {
             match kind {
                 1 => id = number(value),
                 10 => payload = Some(value),
-                // NFQA_CAP_LEN stands there when the payload was cut, and is the whole length.
+                // NFQA_CAP_LEN is present if the payload was cut, and is the whole length.
                 13 => length = Some(number(value)? as usize),
                 14 => flags = number(value)?,
                 _ => {}
@@ -537,7 +540,7 @@ fn mark_bytes(packet: &[u8]) -> [u8; 4] {
     }
 }
 
-/// Packets that queue `number` lost because it was full, and because the socket was.
+/// Returns how many packets queue `number` lost because it was full, and because the socket was.
 /// Columns: number, owner, waiting, mode, range, dropped, lost to the socket, last id, 1.
 fn dropped(text: &str, number: u16) -> Option<(u64, u64)> {
     text.lines().find_map(|line| {
@@ -556,13 +559,13 @@ fn dropped(text: &str, number: u16) -> Option<(u64, u64)> {
 
 type Failed = (&'static str, io::Error);
 
-/// Binds a new socket to the queue, on a thread inside of the namespace.
+/// Binds a new socket to the queue, on a thread inside the namespace.
 fn bind_queue(options: &NfqueueOptions) -> Result<OwnedFd, Failed> {
     let socket = netfilter_socket().map_err(at("open a netfilter socket"))?;
     let bytes = i32::try_from(options.receive_buffer).unwrap_or(i32::MAX);
     sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
         .or_else(|_| sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes))
-        .map_err(at("size the receive buffer"))?;
+        .map_err(at("set the size of the receive buffer"))?;
     let mut writer = Writer::default();
     let number = options.number;
     let mut flags = 0;
@@ -576,10 +579,10 @@ fn bind_queue(options: &NfqueueOptions) -> Result<OwnedFd, Failed> {
     writer.attribute(1, &[1, 0, 0, 0], &[]);
     writer.end();
     ask(socket.as_fd(), &mut writer, bind, bind).map_err(at(
-        "bind (needs CAP_NET_ADMIN, and that nobody else has it)",
+        "bind (needs CAP_NET_ADMIN, and no other program may use the queue)",
     ))?;
     let configure = writer.begin(QUEUE_CONFIG, ACK, 0, number);
-    // Copy mode 2, packets, and how much of them: the longest range there is, or all headers.
+    // Copy mode 2 (packets) and how many bytes of them: the largest range, or all headers.
     let range = if options.headers_only {
         HEADERS_LEN
     } else {
@@ -606,7 +609,7 @@ fn install(traffic: &Traffic, number: u16) -> Result<OwnedFd, Failed> {
     };
     attempt(Verdict::Expression(number))
         .or_else(|error: io::Error| match error.kind() {
-            // A kernel without nft's queue expression may have the target of iptables.
+            // A kernel without nft's queue expression may have iptables' target.
             io::ErrorKind::NotFound => attempt(Verdict::Target(number)),
             _ => Err(error),
         })
@@ -617,7 +620,7 @@ fn at(step: &'static str) -> impl FnOnce(io::Error) -> Failed {
     move |error| (step, error)
 }
 
-/// Sends what was written and reads the answers `first` to `last`.
+/// Sends the written messages and reads the answers `first` to `last`.
 fn ask(socket: BorrowedFd<'_>, writer: &mut Writer, first: u32, last: u32) -> io::Result<()> {
     send(socket, writer.bytes())?;
     writer.clear();
@@ -694,7 +697,7 @@ const ROOM: usize = LARGE_LEN + 4096;
 const HEADERS_LEN: u32 = 192;
 /// The headers with the kernel's metadata.
 const HEADERS_ROOM: usize = 512;
-/// After this much, verdicts are sent; a socket takes at most its send buffer at once.
+/// Verdicts are sent after this many bytes; a socket accepts at most its send buffer at once.
 const MOST_VERDICT_BYTES: usize = 32_768;
 
 const NF_DROP: u32 = 0;

@@ -1,9 +1,9 @@
 //! AF_PACKET sockets with offload headers, in batches.
 //!
-//! The socket sees everything that arrives on one interface and sends as if from the stack;
-//! the interface keeps its addresses and its other users. With `PACKET_VNET_HDR` super-packets
-//! cross whole and checksums may stay open, which is worth ten times the throughput of
-//! one 1500-byte packet at a time. See packet(7).
+//! The socket sees everything that arrives on one interface and sends as the stack does; the
+//! interface keeps its addresses and its other users. With `PACKET_VNET_HDR`, super-packets pass
+//! whole and checksums may stay partial. That gives ten times the throughput of one 1500-byte
+//! packet at a time. See packet(7).
 
 mod inward;
 mod ring;
@@ -26,37 +26,38 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// How to open a packet port.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketOptions {
-    /// Let super-packets and open checksums through.
+    /// Accept and send super-packets and partial checksums.
     pub offloads: bool,
-    /// Most frames of one system call. Of super-packets fewer are taken at once, so that a batch
-    /// is sent while it is still in the cache.
+    /// Most frames per system call. Fewer super-packets are received at once, so that a batch is
+    /// sent while it is still in the cache.
     pub batch: usize,
-    /// Bytes that may wait in the kernel for [`Port::receive`]; the kernel may grant less to
-    /// an unprivileged process (`net.core.rmem_max`). With a ring, those of longer frames.
+    /// Bytes that may be queued in the kernel for [`Port::receive`]. The kernel may grant less to
+    /// an unprivileged process (`net.core.rmem_max`). With a ring, this buffer holds only longer
+    /// frames.
     pub receive_buffer: usize,
-    /// Bytes of memory shared with the kernel, besides, in which frames of up to 1650 bytes wait: whether there
-    /// are any, and what is in them, takes no system call. Without it, or where the kernel refuses it, they wait with
-    /// the others.
+    /// Bytes of additional memory shared with the kernel, in which frames of up to 1650 bytes are
+    /// queued. Checking and reading this ring needs no system call. Without it, or if the kernel
+    /// refuses it, these frames are queued with the others.
     pub ring: usize,
-    /// Bytes that may be under way in the kernel after [`Port::transmit`].
+    /// Bytes that may be queued in the kernel after [`Port::transmit`].
     pub send_buffer: usize,
-    /// Send past the interface's queueing discipline: it must not queue a second time.
+    /// Bypass the interface's queueing discipline, which would queue a second time.
     pub bypass_qdisc: bool,
-    /// Send segments of a flow that follow each other as one super-packet, where the interface neither takes
-    /// them apart nor queues by itself: what arrives is the same, at less cost.
+    /// Send consecutive segments of a flow as one super-packet if the interface neither segments
+    /// super-packets itself nor has a queue. The receiver gets the same frames, at lower cost.
     pub trains: bool,
-    /// Take frames in. A port that only sends spares the kernel the copies for it: with one for each
-    /// way, two threads can share an interface.
+    /// Receive frames. For a port that only sends, the kernel makes no copies of arriving frames.
+    /// With one port per direction, two threads can share an interface.
     pub receives: bool,
-    /// Ask the interface for frames for all addresses, if the port receives: without, a network card passes on only
-    /// those for its own, which is too little for a bridge.
+    /// Request promiscuous mode if the port receives. Without it, a network card delivers only
+    /// frames for its own addresses, which is not enough for a bridge.
     pub promiscuous: bool,
-    /// Share what arrives with the other ports of this group on the interface, each flow's packets
-    /// always with the same one: so several workers take from one interface.
+    /// Share arriving frames with the other ports of this group on the interface. All packets of a
+    /// flow go to the same port, so several workers can serve one interface.
     pub fanout: Option<u16>,
-    /// Note when the kernel got each frame ([`Pool::arrival`]), on this clock. A host that
-    /// counts delays from there is not the later for having woken up late. Costs a control
-    /// message for each frame that does not come through the ring.
+    /// Record when the kernel received each frame ([`Pool::arrival`]), on this clock. Delays
+    /// counted from that time are exact even if the loop wakes up late. Costs a control message for
+    /// each frame that does not come through the ring.
     pub timestamps: Option<Clock>,
 }
 
@@ -79,7 +80,7 @@ impl Default for PacketOptions {
 }
 
 impl PacketOptions {
-    /// Bytes of the header that travels with each frame.
+    /// Returns the length of the header that accompanies each frame.
     const fn vnet_len(&self) -> usize {
         if self.offloads { VnetHeader::LEN } else { 0 }
     }
@@ -108,22 +109,22 @@ pub enum PacketError {
     },
 }
 
-/// One interface through an AF_PACKET socket.
+/// One interface, through an AF_PACKET socket.
 pub struct PacketPort {
     socket: Socket,
     interface: String,
-    /// The interface's number, which changes when it disappears and comes back.
+    /// The interface's index, which changes when it is removed and made anew.
     index: u32,
-    /// What the socket is bound to.
+    /// The protocol that the socket is bound to.
     protocol: libc::c_int,
-    /// Most frames of one system call.
+    /// Most frames per system call.
     most: usize,
-    /// Set while the interface is down or gone.
+    /// `Some` while the interface is down or gone.
     absence: Option<Absence>,
     namespace: Namespace,
     capabilities: Capabilities,
     vnet_len: usize,
-    /// On interfaces where they pay.
+    /// `Some` on interfaces where trains pay off.
     trains: Option<Trains>,
     sends_trains: bool,
     promiscuity: Promiscuity,
@@ -151,39 +152,40 @@ impl PacketPort {
             }
         };
         let link = namespace.links()?.interface(interface)?;
-        // Protocol 0 receives nothing until it is bound, so no frame of another interface
-        // slips in.
+        // With protocol 0 the socket receives nothing until it is bound, so it never sees a frame
+        // of another interface.
         let socket = namespace
             .enter(|| Socket::new(Domain::PACKET, Type::RAW, None))?
             .map_err(error("open a packet socket (needs CAP_NET_RAW)"))?;
         socket
             .set_nonblocking(true)
-            .map_err(error("switch waiting off"))?;
+            .map_err(error("make the socket non-blocking"))?;
         let switch = |name, value: i32, step| {
             sys::set_option(&socket, libc::SOL_PACKET, name, &value).map_err(error(step))
         };
         switch(libc::PACKET_IGNORE_OUTGOING, 1, "ignore outgoing frames")?;
-        switch(libc::PACKET_AUXDATA, 1, "ask for tags")?;
+        switch(libc::PACKET_AUXDATA, 1, "request VLAN tags")?;
         if options.offloads {
-            switch(libc::PACKET_VNET_HDR, 1, "switch offload headers on")?;
+            switch(libc::PACKET_VNET_HDR, 1, "enable offload headers")?;
         }
         if options.bypass_qdisc {
             switch(libc::PACKET_QDISC_BYPASS, 1, "bypass the interface's queue")?;
         }
         if options.timestamps.is_some() {
-            sys::switch_timestamps_on(&socket).map_err(error("switch timestamps on"))?;
+            sys::switch_timestamps_on(&socket).map_err(error("enable timestamps"))?;
         }
         sys::grant_receive_buffer(&socket, options.receive_buffer)
-            .map_err(error("size the receive buffer"))?;
+            .map_err(error("set the size of the receive buffer"))?;
         sys::grant_send_buffer(&socket, options.send_buffer)
-            .map_err(error("size the send buffer"))?;
+            .map_err(error("set the size of the send buffer"))?;
         let inward = Inward::open(&socket, &options);
         let protocol = protocol(options.receives);
         bind(&socket, link.index, protocol).map_err(error("bind the packet socket"))?;
         if let Some(group) = options.fanout {
-            // packet(7): the group's number below, how to spread above.
+            // packet(7): the group's number in the low half, the method of spreading in the high
+            // half.
             let value = i32::from(group) | (libc::PACKET_FANOUT_HASH as i32) << 16;
-            switch(libc::PACKET_FANOUT, value, "join the group")?;
+            switch(libc::PACKET_FANOUT, value, "join the fanout group")?;
         }
         let promiscuity = match options.receives && options.promiscuous {
             true => Promiscuity::ask_and_verify(&socket, namespace, interface, link.index),
@@ -224,7 +226,7 @@ impl PacketPort {
         self.socket.recv_buffer_size()
     }
 
-    /// Sends a batch of which trains can be made; whether it is one.
+    /// Sends a batch with trains, if it has any. Returns whether it did.
     fn transmit_trains(&mut self, pool: &mut Pool, batch: &[Slot]) -> bool {
         let Some(trains) = &mut self.trains else {
             return false;
@@ -238,7 +240,7 @@ impl PacketPort {
         true
     }
 
-    /// As [`Port::transmit`], for the frames of one system call.
+    /// Like [`Port::transmit`], for the frames of one system call.
     fn transmit_batch(&mut self, pool: &mut Pool, batch: &[Slot]) -> usize {
         self.outgoing.clear();
         for slot in batch {
@@ -268,8 +270,8 @@ impl PacketPort {
         done
     }
 
-    /// Looks, ten times a second, whether an interface that was lost is there again, under the same
-    /// name and possibly another number, and attaches to it.
+    /// Checks, ten times a second, whether an interface that was lost is back under the same name,
+    /// possibly with another index, and attaches to it.
     fn look_for_it(&mut self) {
         let Some(absence) = &mut self.absence else {
             return;
@@ -288,7 +290,9 @@ impl PacketPort {
         let Ok(link) = links.interface(&self.interface) else {
             return;
         };
-        if link.index != self.index {
+        // An interface that was moved away and back may keep its index, but the socket was detached
+        // from it.
+        if link.index != self.index || !is_bound(&self.socket, link.index) {
             if bind(&self.socket, link.index, self.protocol).is_err() {
                 return;
             }
@@ -300,7 +304,7 @@ impl PacketPort {
         self.capabilities.mtu = link.mtu;
         if link.is_up {
             self.absence = None;
-            // It may have other offloads now.
+            // Its offloads may differ now.
             self.trains = self
                 .sends_trains
                 .then(|| Trains::open(&self.namespace, &link, &self.counters))
@@ -329,7 +333,7 @@ impl Port for PacketPort {
             .inward
             .receive(&self.socket, pool, &mut self.counters, into);
         if self.absence.is_some() && result.is_ok() {
-            // What the next frame to be sent would fail with.
+            // The error that the next transmission would return.
             result = self
                 .socket
                 .take_error()
@@ -352,7 +356,7 @@ impl Port for PacketPort {
     }
 
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
-        // A port that only sends is asked for nothing else.
+        // On a port that only sends, no other function is called.
         self.look_for_it();
         let mut taken = 0;
         while taken < slots.len() {
@@ -417,6 +421,7 @@ impl From<AttachOptions> for PacketOptions {
         PacketOptions {
             offloads: options.offloads,
             batch: options.batch.unwrap_or(default.batch),
+            promiscuous: options.promiscuous,
             timestamps: options.clock,
             ..default
         }
@@ -493,7 +498,7 @@ impl Attach for Sockets {
     }
 }
 
-/// What is done while an interface is down or gone.
+/// The state of the search for an interface that is down or gone.
 #[derive(Default)]
 struct Absence {
     next_look_ns: u64,
@@ -502,7 +507,7 @@ struct Absence {
 
 const LOOK_EVERY_NS: u64 = 100_000_000;
 
-/// Counts what an error cost.
+/// Counts a frame lost to an error.
 fn lose(error: &io::Error, counters: &mut Counters, absence: &mut Option<Absence>) {
     let reason = Loss::of(error);
     counters.lose(reason, 1);
@@ -511,7 +516,7 @@ fn lose(error: &io::Error, counters: &mut Counters, absence: &mut Option<Absence
     }
 }
 
-/// The protocol to bind to: a socket bound to none only sends.
+/// Returns the protocol to bind to. A socket bound to protocol 0 only sends.
 pub(super) const fn protocol(receives: bool) -> libc::c_int {
     if receives { libc::ETH_P_ALL } else { 0 }
 }
@@ -532,4 +537,18 @@ pub(super) fn bind(socket: &Socket, index: u32, protocol: libc::c_int) -> io::Re
         })?
     };
     socket.bind(&address)
+}
+
+/// Returns whether the socket is still attached to the interface with this index. The kernel
+/// detaches it when the interface is removed or moved to another namespace (`packet_notifier` in
+/// Linux's net/packet/af_packet.c), and reports index -1 from then on.
+fn is_bound(socket: &Socket, index: u32) -> bool {
+    let Ok(address) = socket.local_addr() else {
+        return false;
+    };
+    // SAFETY: the kernel wrote a sockaddr_ll into the storage, which is larger and aligned for
+    // every kind of address; all of its fields are integers.
+    #[allow(unsafe_code)]
+    let address = unsafe { address.as_ptr().cast::<libc::sockaddr_ll>().read() };
+    u32::try_from(address.sll_ifindex).is_ok_and(|bound| bound == index)
 }

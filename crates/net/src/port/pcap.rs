@@ -1,19 +1,19 @@
 //! Captures as ports: frames arrive from one file and are written to another.
 //!
-//! What arrives has the spacing of the file, and what leaves is written with the instant at which
-//! it left, on the same clock: a frame that was recorded at `r` arrives `r` less the origin after
-//! the beginning, and one that leaves an instant later stands in the output that much later.
+//! Frames arrive with the spacing of the input file, and each transmitted frame is written with the
+//! time at which it left, on the same clock: a frame recorded at `r` arrives `r` minus the origin
+//! after the start, and its time in the output is later by exactly its delay.
 //!
-//! Two speeds. *Recorded*: in real time, each frame when it is its turn, with its exact arrival
-//! ([`Pool::arrival`]) however late the loop wakes up. *Full*: nothing waits. A host whose ports
-//! all are files keeps the time itself then ([`Port::next_arrival`], [`Port::set_time`]), so that
-//! the output is that of an exact router, the same on every machine; beside an interface, frames
-//! arrive as fast as the loop takes them.
+//! There are two speeds. *Recorded*: in real time, each frame at its own time and with its exact
+//! arrival ([`Pool::arrival`]), however late the loop wakes up. *Full*: nothing waits. If all ports
+//! are files, the router keeps the time itself ([`Port::next_arrival`], [`Port::set_time`]), so
+//! that the output is that of an exact router, the same on every machine; beside an interface,
+//! frames arrive as fast as the loop receives them.
 //!
-//! What it cannot do: it sends nothing that it has only a part of. So a capture with cut packets is
-//! refused when it is opened, as are link types other than Ethernet and raw IP, and files with
-//! several. That takes one reading of the file in advance. Super-packets are split when they are
-//! written, and open checksums are completed.
+//! Limitations: a port sends only whole packets, so a capture with cut packets is refused when it
+//! is opened, as are link types other than Ethernet and raw IP, and files with several link types.
+//! This takes one pass over the file in advance. Super-packets are split when they are written, and
+//! partial checksums are completed.
 
 mod spec;
 
@@ -37,7 +37,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why files cannot be a port.
+/// Why files cannot be opened as a port.
 #[derive(Debug, thiserror::Error)]
 pub enum PcapError {
     /// The input cannot be opened.
@@ -49,9 +49,9 @@ pub enum PcapError {
         source: io::Error,
     },
     /// The input can be read only once.
-    #[error("{} is no regular file, and a capture is read once before it is played", .0.display())]
+    #[error("{} is not a regular file, and a capture is checked completely before it is played", .0.display())]
     NotAFile(PathBuf),
-    /// The output cannot be made.
+    /// The output cannot be created.
     #[error("cannot create {}: {source}", .path.display())]
     Create {
         /// The file.
@@ -60,7 +60,7 @@ pub enum PcapError {
         source: io::Error,
     },
     /// Writing would overwrite the input.
-    #[error("{} is the input and the output", .0.display())]
+    #[error("{} is both the input and the output", .0.display())]
     Same(PathBuf),
     /// The input is damaged.
     #[error("{}: {}: {error}", .path.display(), place(*.packet))]
@@ -72,7 +72,7 @@ pub enum PcapError {
         /// The error.
         error: ReadError,
     },
-    /// It starts with something else.
+    /// Its frames start with neither of the supported headers.
     #[error(
         "{}: {}: link type {link} cannot be sent; Ethernet (1) and raw IP (101, 228, 229) can",
         .path.display(), place(*.packet)
@@ -85,10 +85,10 @@ pub enum PcapError {
         /// Its link type.
         link: u32,
     },
-    /// It starts as no packet before it.
+    /// Its link type differs from that of the packets before it.
     #[error(
-        "{}: packet {packet}: link type {link} after packets of link type {first}; the frames of a \
-         port begin alike",
+        "{}: packet {packet}: link type {link} after packets of link type {first}; all frames of a \
+         port must have the same link type",
         .path.display()
     )]
     Mixed {
@@ -101,9 +101,9 @@ pub enum PcapError {
         /// That of those before.
         first: u32,
     },
-    /// A part of it is missing.
+    /// A part of the packet was not captured.
     #[error(
-        "{}: packet {packet}: {captured} of its {original} bytes were captured; a port sends whole \
+        "{}: packet {packet}: only {captured} of its {original} bytes were captured; a port sends whole \
          packets (`tcpdump -s 0` captures them)",
         .path.display()
     )]
@@ -112,25 +112,25 @@ pub enum PcapError {
         path: PathBuf,
         /// The packet, from 1.
         packet: u64,
-        /// Its bytes that are there.
+        /// Bytes that were captured.
         captured: u32,
-        /// Its bytes.
+        /// Bytes of the packet.
         original: u32,
     },
-    /// The frames of the file are not those of the router.
+    /// The frames of the file have another link header than those of the router.
     #[error(
-        "{} holds {}, and the port is to carry {}",
+        "{} holds {}, but the port carries {}",
         .path.display(), kind(*.holds), kind(*.wanted)
     )]
     Link {
         /// The file.
         path: PathBuf,
-        /// What its frames start with.
+        /// The link header of its frames.
         holds: Link,
-        /// What they should start with.
+        /// The link header of the router's frames.
         wanted: Link,
     },
-    /// There is no timer.
+    /// A timer cannot be created.
     #[error("cannot make a timer: {0}")]
     Timer(io::Error),
 }
@@ -142,11 +142,11 @@ pub struct Scan {
     pub packets: u64,
     /// When the first was recorded, in nanoseconds since 1970.
     pub first_ns: Option<i128>,
-    /// How they start; none if there is none.
+    /// The link header of the packets; `None` if there are no packets.
     pub link: Option<Link>,
-    /// Packets recorded before the one in front of them.
+    /// Packets with an earlier time than the packet before them.
     pub backwards: u64,
-    /// The file ends inside of one more packet.
+    /// The file ends inside one more packet.
     pub is_truncated: bool,
 }
 
@@ -160,9 +160,9 @@ pub struct PcapPort {
     scan: Scan,
     timer: OwnedFd,
     clock: Clock,
-    /// The host's time, where the host keeps it.
+    /// The router's time, if the router keeps it.
     time: Option<Time>,
-    /// What the files' clock shows at an instant of the router's.
+    /// Returns the reading of the files' clock at a time of the router's clock.
     origin: (i128, Time),
     counters: Counters,
 }
@@ -250,14 +250,14 @@ impl PcapPort {
         let mut remarks = Vec::new();
         if self.scan.is_truncated {
             remarks.push(format!(
-                "{}: the file ends inside of packet {}, which is not sent",
+                "{}: the file ends inside packet {}, which is not sent",
                 self.name,
                 self.scan.packets + 1
             ));
         }
         if self.scan.backwards > 0 {
             remarks.push(format!(
-                "{}: packets recorded before the one in front of them: {}; they arrive together \
+                "{}: packets with an earlier time than the packet before them: {}; they arrive together \
                  with it",
                 self.name, self.scan.backwards
             ));
@@ -312,7 +312,7 @@ impl PcapPort {
         let before = input.record.time_ns;
         match input.reader.read(&mut input.bytes) {
             Ok(Some(record)) => {
-                // Arrivals do not go back.
+                // Arrival times do not decrease.
                 let time_ns = record.time_ns.max(before);
                 input.record = Record { time_ns, ..record };
             }
@@ -343,7 +343,8 @@ impl Port for PcapPort {
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
         let before = into.len();
-        // A host that keeps the time asks once for each instant, however many arrive at it.
+        // A router that keeps the time calls once for each arrival time, however many frames arrive
+        // then.
         let most = if self.time.is_some() {
             usize::MAX
         } else {
@@ -355,7 +356,7 @@ impl Port for PcapPort {
             && let Some(due) = self.due()
         {
             if is_flood {
-                // The file can wait: nothing becomes late.
+                // A file can wait without anything becoming late.
                 if pool.available() == 0 {
                     break;
                 }
@@ -516,10 +517,10 @@ impl Output {
             source,
         };
         let is_device = fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
-        let file = match is_device {
+        let file = match is_device || is_own_descriptor(path) {
             // /dev/stdout is a link.
             true => File::options().write(true).open(path),
-            // Only the owner may read the packets of others, and a link may lead to another file.
+            // Captured traffic is private, and a link may lead to somebody else's file.
             false => File::options()
                 .write(true)
                 .create(true)
@@ -659,7 +660,7 @@ fn open(path: &Path) -> Result<Reader<File>, PcapError> {
         path: path.to_owned(),
         source,
     };
-    // Asked before it is opened, which for a FIFO would wait.
+    // Checked before opening, because opening a FIFO would block.
     if !fs::metadata(path).map_err(fail)?.is_file() {
         return Err(PcapError::NotAFile(path.to_owned()));
     }
@@ -704,10 +705,24 @@ const fn kind(link: Link) -> &'static str {
 
 /// Most frames of one [`Port::receive`] in real time.
 const BATCH: usize = 64;
-/// A file takes every packet.
+/// A file accepts every packet.
 const MTU: u32 = 65_535;
-/// The longest frame that a slot and its large slot hold together.
+/// The longest frame that a slot with its large slot can hold.
 const LONGEST: usize = HEAD_LEN + super::pool::LARGE_LEN;
+
+/// Returns whether a path names an open file of this process: a link which nobody else can redirect.
+fn is_own_descriptor(path: &Path) -> bool {
+    let is_number = |name: &std::ffi::OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+    let folders = ["/dev/fd", "/proc/self/fd"].map(Path::new);
+    let is_numbered = path
+        .parent()
+        .is_some_and(|folder| folders.contains(&folder))
+        && path.file_name().is_some_and(is_number);
+    is_numbered
+        || ["/dev/stdout", "/dev/stderr"]
+            .map(Path::new)
+            .contains(&path)
+}
 
 #[cfg(test)]
 mod tests;

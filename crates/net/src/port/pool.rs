@@ -1,16 +1,17 @@
-//! The host's frame memory: fixed in size, allocated once.
+//! The router's frame memory: fixed in size, allocated once.
 //!
-//! A frame lies in a slot of 2 KiB; what does not fit (of super-packets and jumbo frames)
-//! lies in a large slot of 64 KiB that is attached to it. So a full-size packet or an ACK
-//! costs 2 KiB while it waits, all headers are always in the slot, and how many
-//! super-packets can be held is a number of its own.
+//! A frame is stored in a slot of 2 KiB; the rest of a longer frame (a super-packet or jumbo frame)
+//! is stored in a large slot of 64 KiB that is attached to the slot. So a full-size packet or an
+//! ACK occupies 2 KiB while it is queued, all headers are always in the slot, and the number of
+//! super-packets that can be held is set separately.
 //!
-//! A segment of a super-packet that does not fit a slot either has its headers in a slot of its own and its payload
-//! where the super-packet had it: the segments share the large slot, each with bytes of its own, and the last of them
-//! frees it. So jumbo segments take no more memory than the super-packet did, and their payload is not copied.
+//! A segment of a super-packet may not fit a slot either. It then has its headers in a slot of its
+//! own and its payload where the super-packet had it: the segments share the large slot, each with
+//! its own bytes, and the last of them frees it. So jumbo segments need no more memory than the
+//! super-packet did, and their payload is not copied.
 //!
-//! The slots are one page-aligned area of equal chunks with room before each frame, which is
-//! also the shape that AF_XDP wants.
+//! The slots are one page-aligned area of chunks of equal size with headroom before each frame,
+//! which is also the layout that AF_XDP requires.
 
 use crate::sys::Area;
 use sluice_core::Time;
@@ -19,15 +20,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// A frame's place in the [`Pool`].
+/// The index of a frame in the [`Pool`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u32);
 
-/// Somebody who wants to know when slots are freed.
+/// A port that is notified when slots that it watches are freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Watcher(u8);
 
-/// How much memory a pool takes, once and for all.
+/// The memory of a pool, which does not grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSize {
     /// Slots of 2 KiB: one per frame held.
@@ -36,10 +37,10 @@ pub struct PoolSize {
     pub large: u32,
 }
 
-/// Why there is no pool.
+/// Why a pool could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    /// The kernel has not that much.
+    /// The kernel cannot allocate that much.
     #[error("cannot allocate {bytes} bytes for {slots} slots and {large} large slots: {source}")]
     Memory {
         /// Bytes asked for.
@@ -53,43 +54,43 @@ pub enum PoolError {
     },
 }
 
-/// Slots and what is in them.
+/// The slots, and what each of them holds.
 pub struct Pool {
     slots: Area,
     large: Area,
     frames: Box<[Frame]>,
     free: Vec<u32>,
     free_large: Vec<u32>,
-    /// Frames that have a part in a large slot, by its number.
+    /// Number of frames that have bytes in each large slot, by its index.
     sharers: Box<[u16]>,
     /// Watched slots that were freed, by watcher.
     abandoned: Vec<Vec<Slot>>,
-    /// An AF_XDP socket that has registered the slots as its memory, while it is open. Pools of
-    /// one memory share it.
+    /// The open AF_XDP socket, if any, with which the slots are registered. Pools that share one
+    /// memory share this field.
     registered: Arc<Mutex<Weak<OwnedFd>>>,
 }
 
-/// What a slot holds.
+/// The frame in a slot.
 #[derive(Clone, Copy)]
 struct Frame {
     length: u32,
     large: u32,
     start: u16,
-    /// Bytes in the slot; of a frame with a large slot, the others follow there from `tail_at` on.
+    /// Bytes in the slot. If a large slot is attached, the other bytes start at `tail_at` in it.
     head_len: u16,
     tail_at: u16,
     vnet: VnetHeader,
     arrival: Time,
     has_arrival: bool,
     is_held: bool,
-    /// The kernel may write to the slot, or reads it, at any time.
+    /// The kernel may read or write the slot at any time.
     is_lent: bool,
-    /// The slot holds the headers only; the rest is elsewhere.
+    /// The slot holds only the headers; the port keeps the rest.
     is_cut: bool,
     watcher: u8,
 }
 
-/// There is one per slot, and each packet touches its own several times.
+/// There is one per slot, and every packet touches its own several times.
 const _: () = assert!(size_of::<Frame>() == 40);
 
 impl Pool {
@@ -143,7 +144,7 @@ impl Pool {
             slots,
             large,
             frames: vec![empty; size.slots as usize].into(),
-            // The lowest are taken first and taken again soon, while they are in the cache.
+            // The lowest slots are taken first and reused soon, while they are still in the cache.
             free: (0..size.slots).rev().collect(),
             free_large: (0..size.large).rev().collect(),
             sharers: vec![0; size.large as usize].into(),
@@ -152,7 +153,7 @@ impl Pool {
         }
     }
 
-    /// Takes an empty slot, if one is left.
+    /// Allocates an empty slot, if one is free.
     pub fn allocate(&mut self) -> Option<Slot> {
         let index = self.free.pop()?;
         let frame = &mut self.frames[index as usize];
@@ -166,7 +167,7 @@ impl Pool {
         Some(Slot(index))
     }
 
-    /// Gives a slot back, with the large one attached to it unless other segments have a part in that.
+    /// Frees a slot. The large slot attached to it is freed too unless other segments share it.
     pub fn free(&mut self, slot: Slot) {
         let frame = &mut self.frames[slot.index()];
         assert!(frame.is_held, "a slot is freed once");
@@ -187,78 +188,78 @@ impl Pool {
         self.free.push(slot.0);
     }
 
-    /// Slots that are free.
+    /// Returns how many slots are free.
     pub fn available(&self) -> usize {
         self.free.len()
     }
 
-    /// Slots that are not.
+    /// Returns how many slots are in use.
     pub fn held(&self) -> usize {
         self.frames.len() - self.free.len()
     }
 
-    /// Large slots that are free.
+    /// Returns how many large slots are free.
     pub fn available_large(&self) -> usize {
         self.free_large.len()
     }
 
-    /// Bytes of the whole frame.
+    /// Returns the length of the whole frame in bytes.
     pub fn frame_len(&self, slot: Slot) -> usize {
         self.frames[slot.index()].length as usize
     }
 
-    /// The first bytes of the frame: all of it, or the headers and some payload.
+    /// Returns the first bytes of the frame: all of it, or the headers and some payload.
     pub fn head(&self, slot: Slot) -> &[u8] {
         &self.slots[self.head_range(slot)]
     }
 
-    /// The first bytes of the frame, for changing them.
+    /// Returns the first bytes of the frame, mutably.
     pub fn head_mut(&mut self, slot: Slot) -> &mut [u8] {
         let range = self.head_range(slot);
         &mut self.slots[range]
     }
 
-    /// The bytes after [`Pool::head`]; mostly none.
+    /// Returns the bytes after [`Pool::head`]; usually none.
     pub fn tail(&self, slot: Slot) -> &[u8] {
         &self.large[self.tail_range(slot)]
     }
 
-    /// Both parts of the frame, the first for changing.
+    /// Returns both parts of the frame, the first mutably.
     pub fn parts_mut(&mut self, slot: Slot) -> (&mut [u8], &[u8]) {
         let (head, tail) = (self.head_range(slot), self.tail_range(slot));
         (&mut self.slots[head], &self.large[tail])
     }
 
-    /// Whether the slot holds the frame's headers only, because its port keeps the rest: then it cannot
-    /// be marked, split or sent by another port.
+    /// Returns whether the slot holds only the frame's headers because its port keeps the rest.
+    /// Such a frame cannot be marked, split or sent by another port.
     pub fn is_cut(&self, slot: Slot) -> bool {
         self.frames[slot.index()].is_cut
     }
 
-    /// The offload state of the frame.
+    /// Returns the offload state of the frame.
     pub fn vnet(&self, slot: Slot) -> VnetHeader {
         self.frames[slot.index()].vnet
     }
 
-    /// When the kernel got the frame, if its port says so.
+    /// Returns when the kernel received the frame, if its port reports that.
     pub fn arrival(&self, slot: Slot) -> Option<Time> {
         let frame = &self.frames[slot.index()];
         frame.has_arrival.then_some(frame.arrival)
     }
 
-    /// Says when the frame arrived; for segments, when their super-packet did.
+    /// Sets when the frame arrived; for a segment, when its super-packet arrived.
     pub fn set_arrival(&mut self, slot: Slot, time: Time) {
         let frame = &mut self.frames[slot.index()];
         (frame.arrival, frame.has_arrival) = (time, true);
     }
 
-    /// Changes the offload state of the frame.
+    /// Sets the offload state of the frame.
     pub fn set_vnet(&mut self, slot: Slot, vnet: VnetHeader) {
         self.frames[slot.index()].vnet = vnet;
     }
 
-    /// Completes the frame's transport checksum, if it is still open; once is enough. Where the
-    /// offload header points outside of the frame, the checksum stays as wrong as it came.
+    /// Completes the frame's transport checksum if it is still partial. If the offload header
+    /// points outside the frame, the checksum is left as it is.
     pub fn complete_checksum(&mut self, slot: Slot) {
         let vnet = self.vnet(slot);
         let (head, tail) = self.parts_mut(slot);
@@ -268,24 +269,25 @@ impl Pool {
         }
     }
 
-    /// Leaves a slot to the kernel, until [`Pool::take_back`]: what touches its bytes meanwhile panics.
+    /// Lends a slot to the kernel until [`Pool::take_back`]. Accessing the bytes of a lent slot
+    /// panics.
     pub(super) fn lend(&mut self, slot: Slot) {
         self.frames[slot.index()].is_lent = true;
     }
 
-    /// Ends [`Pool::lend`]: the kernel does not use the slot any more.
+    /// Ends [`Pool::lend`]: the kernel no longer uses the slot.
     pub(super) fn take_back(&mut self, slot: Slot) {
         self.frames[slot.index()].is_lent = false;
     }
 
-    /// The whole room of an empty slot, to write a frame of up to [`HEAD_LEN`] bytes into;
-    /// [`Pool::set_frame`] then says how many.
+    /// Returns the whole room of an empty slot, for a frame of up to [`HEAD_LEN`] bytes.
+    /// [`Pool::set_frame`] then sets the length.
     pub fn room_mut(&mut self, slot: Slot) -> &mut [u8] {
         let start = self.base(slot) + usize::from(START);
         &mut self.slots[start..start + HEAD_LEN]
     }
 
-    /// Says that the slot holds the frame just written into [`Pool::room_mut`].
+    /// Declares that the slot holds the frame just written into [`Pool::room_mut`].
     pub fn set_frame(&mut self, slot: Slot, length: u32, vnet: VnetHeader) {
         assert!(
             length as usize <= HEAD_LEN,
@@ -298,11 +300,13 @@ impl Pool {
         frame.vnet = vnet;
     }
 
-    /// Makes the empty slot `to` segment `index` of `whole`, which is the super-packet in `from`; its length. `None`
-    /// if the frame is shorter than its headers say; then `to` stays empty.
+    /// Writes segment `index` of `whole`, the super-packet in `from`, into the empty slot `to`.
+    /// Returns the segment's length, or `None` if the frame is shorter than its headers claim; `to`
+    /// then stays empty.
     ///
-    /// The segment's checksum is left open ([`Checksums::Partial`]). Costs a copy of what fits a slot. The payload of
-    /// a longer segment stays where it is, and `from` is not to be changed any more.
+    /// The segment's checksum is left partial ([`Checksums::Partial`]). A segment that fits a slot
+    /// is copied. The payload of a longer one stays where it is, and `from` must not be modified
+    /// any more.
     pub fn write_segment(
         &mut self,
         from: Slot,
@@ -311,8 +315,8 @@ impl Pool {
         to: Slot,
     ) -> Option<u32> {
         let length = whole.segment_len(index);
-        // With as much room as the super-packet has, whose tag may have been put back in front: so what does not
-        // fit has a part in a large slot.
+        // The segment starts where the super-packet does: after a tag was put back, that is
+        // earlier. So whatever does not fit the slot lies in the large slot.
         let start = self.frames[from.index()].start.min(START);
         let room_len = SLOT_LEN - usize::from(start);
         let room = self.base(to) + usize::from(start);
@@ -358,7 +362,7 @@ impl Pool {
         Some(length)
     }
 
-    /// A second frame of the same bytes, offload state and arrival, if there is room for it.
+    /// Copies a frame with its offload state and arrival time, if there is room.
     pub fn copy(&mut self, slot: Slot) -> Option<Slot> {
         let (frame, head) = (self.frames[slot.index()], self.head_range(slot));
         let is_long = frame.large != NONE;
@@ -380,13 +384,15 @@ impl Pool {
         self.frames[to.index()] = Frame {
             large,
             tail_at: 0,
+            // The port that waits for `slot` does not know its copies.
+            watcher: NOBODY,
             ..frame
         };
         Some(to)
     }
 
-    /// Flips the bits of `mask` in a byte of the frame; nothing happens behind its end. What a kernel has
-    /// verified is no longer so.
+    /// Flips the bits of `mask` in one byte of the frame; does nothing past its end. A checksum
+    /// that the kernel had verified no longer counts as verified.
     pub fn flip(&mut self, slot: Slot, byte: usize, mask: u8) {
         self.frames[slot.index()].vnet.flags &= !VnetHeader::DATA_VALID;
         let (head, tail) = (self.head_range(slot), self.tail_range(slot));
@@ -400,18 +406,18 @@ impl Pool {
         }
     }
 
-    /// Takes an empty large slot.
+    /// Allocates a large slot.
     pub(super) fn allocate_large(&mut self) -> Option<u32> {
         self.free_large.pop()
     }
 
-    /// Gives back a large slot that was not attached.
+    /// Frees a large slot that was never attached.
     pub(super) fn free_large(&mut self, large: u32) {
         self.free_large.push(large);
     }
 
-    /// Where a frame with its offload header is received: room for both in the slot, and the
-    /// large slot for the rest.
+    /// Returns the buffers for receiving a frame with its offload header: room for both in the
+    /// slot, and the large slot for the rest.
     pub(super) fn receive_rooms(
         &mut self,
         slot: Slot,
@@ -429,8 +435,8 @@ impl Pool {
         )
     }
 
-    /// Says that a frame of `length` bytes was received into [`Pool::receive_rooms`] and, when
-    /// it is longer than that, into `large`, which then belongs to the slot. Whether it does.
+    /// Declares that a frame of `length` bytes was received into [`Pool::receive_rooms`]. If the
+    /// frame continues in `large`, that is attached to the slot. Returns whether it was.
     pub(super) fn set_received(
         &mut self,
         slot: Slot,
@@ -457,7 +463,8 @@ impl Pool {
         true
     }
 
-    /// Puts the first bytes of a frame of `length` bytes into an empty slot; its port keeps the rest.
+    /// Stores the first bytes of a frame of `length` bytes in an empty slot; the port keeps the
+    /// rest.
     pub(super) fn set_cut(&mut self, slot: Slot, head: &[u8], length: u32) {
         self.room_mut(slot)[..head.len()].copy_from_slice(head);
         let frame = &mut self.frames[slot.index()];
@@ -468,19 +475,19 @@ impl Pool {
         frame.is_cut = head.len() < length as usize;
     }
 
-    /// The open AF_XDP socket that the slots are registered with, if there is one.
+    /// Returns the open AF_XDP socket with which the slots are registered, if there is one.
     pub(super) fn registered(&self) -> Option<Arc<OwnedFd>> {
         let registered = self.registered.lock();
         registered.unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
-    /// Says that the slots are registered with `socket`.
+    /// Records that the slots are registered with `socket`.
     pub(super) fn set_registered(&mut self, socket: &Arc<OwnedFd>) {
         let registered = self.registered.lock();
         *registered.unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(socket);
     }
 
-    /// A new watcher of slots.
+    /// Creates a watcher of slots.
     pub(super) fn watcher(&mut self) -> Watcher {
         let number = u8::try_from(self.abandoned.len())
             .ok()
@@ -490,7 +497,8 @@ impl Pool {
         Watcher(number)
     }
 
-    /// Lets [`Pool::next_abandoned`] tell when the slot is freed: its packet waits elsewhere too.
+    /// Makes [`Pool::next_abandoned`] report when the slot is freed, because its packet also waits
+    /// elsewhere.
     pub(super) fn watch(&mut self, slot: Slot, watcher: Watcher) {
         self.frames[slot.index()].watcher = watcher.0;
     }
@@ -500,19 +508,19 @@ impl Pool {
         self.frames[slot.index()].watcher = NOBODY;
     }
 
-    /// A slot that was freed while `watcher` watched it, each once.
+    /// Returns a slot that was freed while `watcher` watched it; each slot is returned once.
     pub(super) fn next_abandoned(&mut self, watcher: Watcher) -> Option<Slot> {
         self.abandoned[usize::from(watcher.0)].pop()
     }
 
-    /// The memory of all slots, one of [`SLOT_LEN`] bytes after the other. Not to be read: some may be
-    /// the kernel's.
+    /// Returns the memory of all slots, [`SLOT_LEN`] bytes each. It must not be read: some slots
+    /// may be lent to the kernel.
     pub(super) fn area(&self) -> &Area {
         &self.slots
     }
 
-    /// Says that the kernel wrote a frame of `length` bytes into an empty slot, from the byte
-    /// `start` of it on. Whether that lies inside of the slot.
+    /// Declares that the kernel wrote a frame of `length` bytes into an empty slot, at offset
+    /// `start`. Returns false if that is not inside the slot.
     pub(super) fn set_written(&mut self, slot: Slot, start: usize, length: usize) -> bool {
         if start + length > SLOT_LEN {
             return false;
@@ -525,8 +533,8 @@ impl Pool {
         true
     }
 
-    /// Where the frame lies, counted from the start of the memory that [`Pool::area`] is a part of; nothing if it does not lie
-    /// in its slot alone.
+    /// Returns where the frame is, relative to the start of the memory that contains
+    /// [`Pool::area`]; `None` if the frame is not entirely in its slot.
     pub(super) fn placed(&self, slot: Slot) -> Option<std::ops::Range<usize>> {
         let frame = &self.frames[slot.index()];
         let range = self.head_range(slot);
@@ -534,7 +542,7 @@ impl Pool {
         (frame.large == NONE).then(|| base + range.start..base + range.end)
     }
 
-    /// Puts a tag that the kernel had taken out back behind the addresses.
+    /// Reinserts a VLAN tag that the kernel had stripped, after the Ethernet addresses.
     pub(super) fn insert_tag(&mut self, slot: Slot, protocol: u16, tci: u16) {
         let base = self.base(slot);
         let frame = &mut self.frames[slot.index()];
@@ -548,15 +556,17 @@ impl Pool {
         frame.start -= TAG_LEN as u16;
         frame.length += TAG_LEN as u32;
         frame.head_len += TAG_LEN as u16;
+        // Neither can be trusted: the kernel truncates the length of a long linear part to 16 bits.
+        let moved = |offset: u16| offset.saturating_add(TAG_LEN as u16);
         if frame.vnet.needs_checksum() {
-            frame.vnet.csum_start += TAG_LEN as u16;
+            frame.vnet.csum_start = moved(frame.vnet.csum_start);
         }
         if frame.vnet.hdr_len > 0 {
-            frame.vnet.hdr_len += TAG_LEN as u16;
+            frame.vnet.hdr_len = moved(frame.vnet.hdr_len);
         }
     }
 
-    /// The frame for transmission: its offload header (when `vnet_len` is not 0) and head in
+    /// Returns the frame for transmission: its offload header (unless `vnet_len` is 0) and head in
     /// one piece, and its tail.
     pub(super) fn send_parts(&mut self, slot: Slot, vnet_len: usize) -> (&mut [u8], &mut [u8]) {
         let head = self.head_range(slot);
@@ -567,14 +577,15 @@ impl Pool {
         (&mut self.slots[with_header], &mut self.large[tail])
     }
 
-    /// The bytes of a frame that lies in its slot alone, without the first `header_len`.
+    /// Returns the bytes after the first `header_len` of a frame that is entirely in its slot.
     pub(super) fn payload_mut(&mut self, slot: Slot, header_len: usize) -> &mut [u8] {
         let range = self.head_range(slot);
         &mut self.slots[range.start + header_len..range.end]
     }
 
-    /// Where a slot starts whose bytes are about to be touched. Every access comes by here, also with a number that
-    /// somebody made up, so that there is never a reference to bytes that the kernel writes.
+    /// Returns the offset of a slot whose bytes are about to be accessed. Every access calls this
+    /// function, even one with a forged slot number, so no reference to bytes that the kernel
+    /// writes can exist.
     fn base(&self, slot: Slot) -> usize {
         assert!(
             !self.frames[slot.index()].is_lent,
@@ -599,7 +610,7 @@ impl Pool {
     }
 }
 
-/// Bytes of the slots and of the large slots.
+/// Returns the bytes of all slots and of all large slots.
 fn lengths(size: PoolSize) -> (usize, usize) {
     (
         size.slots.max(1) as usize * SLOT_LEN,
@@ -607,7 +618,7 @@ fn lengths(size: PoolSize) -> (usize, usize) {
     )
 }
 
-/// Memory for so many pools of a size.
+/// Allocates the memory of `pools` pools of one size.
 fn areas(size: PoolSize, pools: usize) -> Result<(Area, Area), PoolError> {
     let (slots_len, large_len) = lengths(size);
     let area = |length| {
@@ -622,13 +633,14 @@ fn areas(size: PoolSize, pools: usize) -> Result<(Area, Area), PoolError> {
 }
 
 impl Slot {
-    /// The slot of this number, as given by [`Slot::number`]. Any other number is of a slot that is somebody else's, or
-    /// of none; the pool panics rather than touch one that the kernel has.
+    /// Returns the slot with this number, as obtained from [`Slot::number`]. Any other number
+    /// refers to somebody else's slot or to none; the pool panics rather than access a slot that is
+    /// lent to the kernel.
     pub const fn from_number(number: u32) -> Slot {
         Slot(number)
     }
 
-    /// The slot's number, to be kept in a packet handle.
+    /// Returns the slot's number, to be stored in a packet handle.
     pub const fn number(self) -> u32 {
         self.0
     }
@@ -638,14 +650,14 @@ impl Slot {
     }
 }
 
-/// Bytes of a frame that lie in its slot.
+/// Most bytes of a frame that are in its slot.
 pub const HEAD_LEN: usize = SLOT_LEN - START as usize;
 
 /// Bytes of a slot.
 pub(super) const SLOT_LEN: usize = 2048;
-/// Room for a tag and an offload header before the frame, which starts on a cache line.
+/// Headroom for a tag and an offload header; the frame starts on a cache line.
 const START: u16 = 64;
-/// With [`HEAD_LEN`], more than the longest IP packet and its link header.
+/// Together with [`HEAD_LEN`], more than the longest IP packet with its link header.
 pub(super) const LARGE_LEN: usize = 65536;
 const TAG_LEN: usize = 4;
 const NONE: u32 = u32::MAX;
@@ -673,7 +685,7 @@ mod tests {
         assert_eq!(one.area().whole(), other.area().whole());
         let start = usize::from(START);
         assert_eq!(one.placed(slots[0]), Some(start..SLOT_LEN));
-        // The two slots of the first pool come before.
+        // The two slots of the first pool come before these.
         let base = 2 * SLOT_LEN;
         assert_eq!(other.placed(slots[1]), Some(base + start..base + SLOT_LEN));
         assert!(one.head(slots[0]).iter().all(|byte| *byte == 1));
@@ -701,7 +713,7 @@ mod tests {
         pool.free(slot);
     }
 
-    /// By any way that leads to its bytes.
+    /// Tries every function that leads to the bytes of a slot.
     #[test]
     fn a_slot_that_the_kernel_has_cannot_be_touched() {
         type Touch = fn(&mut Pool, Slot);
@@ -721,7 +733,7 @@ mod tests {
         let mut pool = pool();
         let slot = pool.allocate().unwrap();
         pool.set_frame(slot, 60, VnetHeader::default());
-        // As from a number that was made up.
+        // Like a forged number.
         let made_up = Slot::from_number(slot.number());
         pool.lend(slot);
         for (number, touch) in touches.into_iter().enumerate() {
@@ -762,7 +774,7 @@ mod tests {
         rest.fill(2);
         assert!(pool.set_received(slot, 5000, VnetHeader::LEN, Some(large)));
         let copy = pool.copy(slot).unwrap();
-        // One bit of the part in the slot, and one of the part beyond it.
+        // Flips one bit in the slot and one in the large slot.
         pool.flip(copy, 0, 0x80);
         pool.flip(copy, 4999, 0x01);
         pool.flip(copy, 5000, 0x01);
@@ -772,12 +784,45 @@ mod tests {
         );
         assert_eq!((pool.head(slot)[0], pool.tail(slot).last()), (1, Some(&2)));
         assert_eq!(pool.frame_len(copy), 5000);
-        // A third long frame has no large slot, and takes no other.
+        // No large slot is left for a third long frame, and no slot is leaked.
         assert_eq!(pool.copy(slot), None);
         assert_eq!((pool.available(), pool.available_large()), (1, 0));
         pool.free(slot);
         pool.free(copy);
         assert_eq!((pool.available(), pool.available_large()), (3, 2));
+    }
+
+    #[test]
+    fn a_copy_is_not_watched() {
+        let mut pool = pool();
+        let watcher = pool.watcher();
+        let slot = pool.allocate().unwrap();
+        pool.set_frame(slot, 60, VnetHeader::default());
+        pool.watch(slot, watcher);
+        let copy = pool.copy(slot).unwrap();
+        pool.free(copy);
+        assert_eq!(pool.next_abandoned(watcher), None);
+        pool.free(slot);
+        assert_eq!(pool.next_abandoned(watcher), Some(slot));
+    }
+
+    #[test]
+    fn a_tag_moves_offsets_from_outside_without_overflow() {
+        let mut pool = pool();
+        let slot = pool.allocate().unwrap();
+        let vnet = VnetHeader {
+            flags: VnetHeader::NEEDS_CSUM,
+            csum_start: u16::MAX - 1,
+            hdr_len: u16::MAX,
+            ..VnetHeader::default()
+        };
+        pool.set_frame(slot, 60, vnet);
+        pool.insert_tag(slot, 0x8100, 1);
+        assert_eq!(pool.vnet(slot).csum_start, u16::MAX);
+        assert_eq!(pool.vnet(slot).hdr_len, u16::MAX);
+        // Such a checksum lies outside the frame and stays partial.
+        pool.complete_checksum(slot);
+        assert!(pool.vnet(slot).needs_checksum());
     }
 
     #[test]
@@ -822,7 +867,7 @@ mod tests {
         assert_eq!(pool.head(slot), expected);
         assert_eq!(pool.vnet(slot).csum_start, 38);
         assert_eq!(pool.vnet(slot).hdr_len, 58);
-        // The offload header is sent right before the moved start.
+        // The offload header is sent directly before the moved start.
         let (head, tail) = pool.send_parts(slot, VnetHeader::LEN);
         assert_eq!(head.len(), VnetHeader::LEN + 64);
         assert!(tail.is_empty());

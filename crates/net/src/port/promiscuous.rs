@@ -1,9 +1,9 @@
 //! Promiscuous mode, for as long as a port is open.
 //!
-//! A bridge forwards frames for others, but a network card passes on only those for its own addresses, unless a socket
-//! asks for all of them. The kernel counts the sockets that ask. It takes a socket from the count when the socket is closed,
-//! however its process ends, and forgets all of them when the interface is removed. packet(7),
-//! `PACKET_ADD_MEMBERSHIP`.
+//! A bridge forwards frames for other hosts, but a network card delivers only frames for its own
+//! addresses unless a socket requests promiscuous mode. The kernel counts these requests. It drops
+//! a socket's request when the socket is closed, however its process ends, and drops all requests
+//! when the interface is removed. See packet(7), `PACKET_ADD_MEMBERSHIP`.
 
 use crate::namespace::Namespace;
 use crate::sys;
@@ -12,21 +12,21 @@ use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 
-/// Whether an interface passes on frames for all addresses.
+/// Whether an interface delivers frames for all addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Promiscuity {
-    /// The port did not ask for it: it does not receive, or its interface has no filter.
+    /// The port did not request it: the port does not receive, or its interface has no filter.
     #[default]
     NotAsked,
     /// It does, for as long as the port is open.
     On,
-    /// The kernel refused, for this reason. Frames for addresses that are not the interface's may not arrive, and no
-    /// counter shows them.
+    /// The kernel refused, for this reason. Frames for other addresses than the interface's may be
+    /// lost, and no counter shows them.
     Refused(String),
 }
 
 impl Promiscuity {
-    /// `None` where it was not asked for.
+    /// Returns `None` if it was not requested.
     pub const fn is_on(&self) -> Option<bool> {
         match self {
             Promiscuity::NotAsked => None,
@@ -35,7 +35,7 @@ impl Promiscuity {
         }
     }
 
-    /// Asks on behalf of `socket`, a packet socket, for everything that arrives at the interface of this index.
+    /// Requests promiscuous mode for the interface with this index, on behalf of a packet socket.
     pub(super) fn ask(socket: &impl AsFd, index: u32) -> Promiscuity {
         match join(socket, index) {
             Ok(()) => Promiscuity::On,
@@ -43,7 +43,7 @@ impl Promiscuity {
         }
     }
 
-    /// As [`Promiscuity::ask`], and looks whether the interface shows it.
+    /// Like [`Promiscuity::ask`], and verifies that the interface reports it.
     pub(super) fn ask_and_verify(
         socket: &impl AsFd,
         namespace: &Namespace,
@@ -59,7 +59,7 @@ impl Promiscuity {
             .and_then(|mut links| links.interface(interface));
         match seen {
             Ok(link) if link.is_promiscuous => Promiscuity::On,
-            Ok(_) => Promiscuity::Refused("the interface stays as it was".to_owned()),
+            Ok(_) => Promiscuity::Refused("the interface is still not promiscuous".to_owned()),
             Err(error) => Promiscuity::Refused(error.to_string()),
         }
     }
@@ -75,9 +75,9 @@ impl fmt::Display for Promiscuity {
     }
 }
 
-/// A packet socket that does nothing else, for ports that have none.
+/// Opens a packet socket only for the request, for ports without one.
 pub(super) fn socket(namespace: &Namespace) -> io::Result<Socket> {
-    // Of no protocol, it receives nothing.
+    // Without a protocol it receives nothing.
     let open = || Socket::new(Domain::PACKET, Type::RAW, None);
     namespace.enter(open).map_err(io::Error::other)?
 }

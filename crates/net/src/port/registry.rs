@@ -140,7 +140,7 @@ pub struct PortSpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortSpecError {
     /// There is no such kind.
-    #[error("`{0}` is no kind of port ({kinds})", kinds = words())]
+    #[error("`{0}` is not a kind of port: expected {kinds}", kinds = words())]
     Kind(String),
     /// Nothing follows the kind.
     #[error("`{0}` names no interface")]
@@ -336,18 +336,18 @@ mod tests {
         for (text, expected) in [
             (
                 "xdp9:eth0",
-                "`xdp9` is no kind of port (auto, packet, xdp, tun, tap, pcap)",
+                "`xdp9` is not a kind of port: expected auto, packet, xdp, tun, tap, pcap",
             ),
             (
                 "nfqueue:0",
-                "`nfqueue` is no kind of port (auto, packet, xdp, tun, tap, pcap)",
+                "`nfqueue` is not a kind of port: expected auto, packet, xdp, tun, tap, pcap",
             ),
             ("tun:", "`tun:` names no interface"),
             ("", "`` names no interface"),
             ("pcap:", "`pcap:` names no interface"),
             (
                 "pcap:a:b:c",
-                "`c` is no speed; `recorded` and `full` are (file names cannot contain colons)",
+                "`c` is not a speed: expected `recorded` or `full` (file names cannot contain colons)",
             ),
         ] {
             assert_eq!(text.parse::<PortSpec>().unwrap_err().to_string(), expected);

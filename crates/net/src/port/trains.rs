@@ -1,15 +1,15 @@
-//! Trains: segments of a flow that leave together cross into the kernel as one super-packet, which
-//! the kernel segments again before the interface sees it.
+//! Trains: segments of a flow that leave together are passed to the kernel as one super-packet,
+//! which the kernel segments again before the interface sees it.
 //!
 //! The receiver gets the same bytes ([`Train`](sluice_wire::frame::Train)), but an allocation, a
 //! traversal of the stack and, on a virtual interface, a call of the receiving host's stack are
-//! paid once per train instead of once per packet. Trains are for interfaces that get single
-//! packets because they have no segmentation offload: with one, hosts send super-packets anyway,
-//! and a neighbour on a virtual interface would see the train whole. They are also only for
-//! interfaces without a queueing discipline: when one is bypassed (PACKET_QDISC_BYPASS) the kernel
-//! segments nothing, and through it packets would queue a second time.
+//! paid once per train instead of once per packet. Trains are for interfaces without segmentation
+//! offload, which get single packets: with the offload, hosts send super-packets anyway, and a
+//! neighbour on a virtual interface would receive the train as one frame. They are also only for
+//! interfaces without a queueing discipline: if one is bypassed (PACKET_QDISC_BYPASS), the kernel
+//! segments nothing, and through it packets would be queued a second time.
 //!
-//! Within a batch a packet may pass packets of other flows, never one of its own.
+//! Within a batch a packet may overtake packets of other flows, never one of its own.
 
 mod batch;
 #[cfg(test)]
@@ -29,20 +29,20 @@ pub(super) struct Trains {
     socket: Socket,
     batch: Batch,
     outgoing: Messages,
-    /// As it was in the beginning, but for its MTU.
+    /// The interface as it was at the beginning, except for its MTU.
     interface: Interface,
     links: Links,
     settings: DeviceSettings,
     looked_ns: u64,
-    /// As far as it was seen.
+    /// Whether the interface was fit for trains at the last check.
     is_fit: bool,
-    /// The interface is another now, or the kernel does not take super-packets here after all.
+    /// Whether the interface was replaced, or the kernel refused a super-packet on it.
     is_over: bool,
-    /// What the port had sent before there were trains.
+    /// Frames that the port had sent before trains were opened.
     told_before: u64,
-    /// What the interface had not sent yet, or not at all, when it was looked at last.
+    /// Frames that the interface had not sent, or not yet, at the last check.
     missing: u64,
-    /// What it never sent.
+    /// Frames that the interface never sent.
     lost: u64,
 }
 
@@ -50,8 +50,8 @@ impl Trains {
     /// Most frames of a batch.
     pub(super) const MOST: usize = 64;
 
-    /// For `interface`, if it is one for trains and the process may, and a port that has sent so
-    /// much.
+    /// Creates trains for `interface`, for a port that has sent `counters.sent` frames. Returns
+    /// `None` if the interface is not fit for them or the process lacks the privilege.
     pub(super) fn open(
         namespace: &Namespace,
         interface: &Interface,
@@ -85,8 +85,8 @@ impl Trains {
         })
     }
 
-    /// Looks for trains in a batch of at most [`Trains::MOST`] frames; whether there are so many
-    /// that [`Trains::send`] pays. Once a second it looks at the interface, too.
+    /// Sorts a batch of at most [`Trains::MOST`] frames into trains. Returns whether there are
+    /// enough of them for [`Trains::send`] to pay off. Once a second, also checks the interface.
     pub(super) fn find(&mut self, pool: &Pool, slots: &[Slot], counters: &mut Counters) -> bool {
         let is_long = |slot: &Slot| pool.frame_len(*slot) >= LONG;
         if self.is_over || slots.len() < 2 || !slots.iter().any(is_long) {
@@ -102,17 +102,18 @@ impl Trains {
         self.batch.messages().len() * 2 <= slots.len()
     }
 
-    /// Looks whether the interface is still fit for trains, and what it has really sent: of a train
-    /// the kernel does not say how much of it found no place, as it does of a frame. What is
-    /// missing at two looks is lost, for that long nothing is under way to a neighbour. What others
-    /// send there hides losses; it does not add to them.
+    /// Checks whether the interface is still fit for trains, and how many frames it has really
+    /// sent. For a single frame the kernel reports whether it was dropped; for a train it does not
+    /// report how many frames were. Frames that are missing at two consecutive checks are lost,
+    /// because no frame is in transit to a neighbour for that long. Frames that others send on the
+    /// interface can hide losses, but not add any.
     pub(super) fn look(&mut self, counters: &mut Counters) {
         let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
         if now_ns < self.looked_ns + LEAST_APART_NS {
             return;
         }
         self.looked_ns = now_ns;
-        // The interface has gone: the next transmission reports it.
+        // If the interface is gone, the next transmission reports it.
         let Ok(link) = self.links.interface(&self.interface.name) else {
             return;
         };
@@ -135,8 +136,8 @@ impl Trains {
         self.missing = missing;
     }
 
-    /// Sends the batch that was looked through last, and frees it. Whether the interface is there
-    /// and up.
+    /// Sends the batch that was sorted last, and frees it. Returns whether the interface exists and
+    /// is up.
     pub(super) fn send(
         &mut self,
         pool: &mut Pool,
@@ -153,7 +154,7 @@ impl Trains {
             }
             let (head, tail) = pool.send_parts(first, VnetHeader::LEN);
             // SAFETY: the parts are of `pool`, which is borrowed until this function returns; each
-            // slot is in one message once, and none is changed before.
+            // slot is in one message once, and none is modified before.
             #[allow(unsafe_code)]
             unsafe {
                 self.outgoing.push(head, tail);
@@ -183,7 +184,7 @@ impl Trains {
             let reason = Loss::of(&error);
             counters.lose(reason, frames.count() as u64);
             is_there &= reason != Loss::Down;
-            // Other than for lack of room.
+            // A lack of buffers does not mean that the kernel refuses trains.
             let is_no_train = error.raw_os_error() != Some(libc::ENOBUFS) && reason != Loss::Down;
             *is_over |= messages[index].is_train() && is_no_train;
         });
@@ -197,7 +198,8 @@ impl Trains {
     }
 }
 
-/// Single packets with complete checksums, straight to the driver, in one order.
+/// Returns whether the interface sends single packets with complete checksums, directly to the
+/// driver and in one order.
 fn is_fit(link: &Interface, settings: &DeviceSettings) -> bool {
     let is_plain = |offloads: Offloads| !offloads.tcp_segmentation && !offloads.tx_checksum;
     !link.has_queue
@@ -206,9 +208,8 @@ fn is_fit(link: &Interface, settings: &DeviceSettings) -> bool {
 }
 
 const LOOK_EVERY_NS: u64 = 1_000_000_000;
-/// Nothing waits as long in a neighbour's ring.
+/// No frame waits this long in a neighbour's ring.
 const LEAST_APART_NS: u64 = 100_000_000;
-/// A batch of frames that are all shorter (acknowledgements) has no train that is worth looking
-/// for.
+/// A batch of only shorter frames (acknowledgements) has no train worth looking for.
 const LONG: usize = 256;
 const SEND_BUFFER: usize = 8 << 20;

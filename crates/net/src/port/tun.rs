@@ -115,9 +115,9 @@ impl TunPort {
         };
         let file = namespace.enter(open)?.map_err(TunError::Open)?;
         attach(&file, interface, options)
-            .map_err(error("make the device (needs CAP_NET_ADMIN)"))?;
+            .map_err(error("create the device (needs CAP_NET_ADMIN)"))?;
         if options.offloads {
-            set_offloads(&file).map_err(error("switch the offloads"))?;
+            set_offloads(&file).map_err(error("set the offloads"))?;
         }
         let mtu = namespace.links()?.interface(interface)?.mtu;
         Ok(TunPort {
@@ -350,7 +350,7 @@ impl Named for Device {
         Ok(Opened {
             port: Box::new(port),
             kind: self.kind,
-            reason: "made by this router".to_owned(),
+            reason: "created by this router".to_owned(),
             cannot: Vec::new(),
             remarks: Vec::new(),
         })

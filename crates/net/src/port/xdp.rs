@@ -1,15 +1,16 @@
 //! AF_XDP sockets: frames go from the driver into the pool and back, past the stack.
 //!
-//! The slots of the [`Pool`] are the memory that the socket's rings speak of (its UMEM), so a frame
-//! is copied once on its way in (not at all where the driver can do without), and leaves from
-//! where it lies. Four rings and one system call per batch make this the fastest port for small
-//! packets. One socket receives and one sends, so that two threads can share an interface. See Documentation/networking/af_xdp.rst of Linux.
+//! The slots of the [`Pool`] are the memory that the socket's rings refer to (its UMEM). So a frame
+//! is copied once on its way in (not at all if the driver supports zero-copy) and is sent from
+//! where it is. With four rings and one system call per batch, this is the fastest port for small
+//! packets. One socket receives and one sends, so that two threads can share an interface. See
+//! Linux's Documentation/networking/af_xdp.rst.
 //!
-//! What it cannot do: a frame is at most one slot long, so there are no super-packets and no jumbo
-//! frames; the interface's own addresses get nothing any more, because every frame goes to the
-//! socket; frames come without offload headers. Checksums that a virtual neighbour left open are
-//! recognised (`frame::open_checksum`) and completed. An open port needs
-//! CAP_NET_ADMIN and CAP_BPF outside of user namespaces.
+//! Limitations: a frame is at most one slot long, so there are no super-packets and no jumbo
+//! frames; the interface's own addresses receive nothing, because every frame goes to the socket;
+//! frames come without offload headers. Checksums that a virtual neighbour left partial are
+//! recognised (`frame::open_checksum`) and completed. Opening a port needs CAP_NET_ADMIN and
+//! CAP_BPF outside user namespaces.
 
 mod absence;
 mod program;
@@ -41,16 +42,16 @@ pub struct XdpOptions {
     pub batch: usize,
     /// Entries of each ring; a power of two.
     pub ring: u32,
-    /// Most slots that lie ready for frames to come; each is taken from the pool.
+    /// Most slots in the fill ring, ready for frames to come; they are allocated from the pool.
     pub ready: u32,
-    /// What to insist on.
+    /// The only mode to accept.
     pub mode: Option<XdpMode>,
-    /// In the modes in which the kernel copies frames out, send segments of a flow that follow each other as
-    /// one super-packet through a packet socket, where the interface neither takes them apart nor queues by
-    /// itself: what arrives is the same, at less cost.
+    /// In the modes in which the kernel copies frames out, send consecutive segments of a flow as
+    /// one super-packet through a packet socket, if the interface neither segments super-packets
+    /// itself nor has a queue. The receiver gets the same frames, at lower cost.
     pub trains: bool,
-    /// Ask the interface for frames for all addresses: without, a network card passes on only those for its own,
-    /// which is too little for a bridge.
+    /// Request promiscuous mode. Without it, a network card delivers only frames for its own
+    /// addresses, which is not enough for a bridge.
     pub promiscuous: bool,
 }
 
@@ -67,12 +68,12 @@ impl Default for XdpOptions {
     }
 }
 
-/// How frames come from the interface. The best that the driver can is the default.
+/// How frames come from the interface. Defaults to the best mode that the driver supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum XdpMode {
-    /// The stack copies each, after having made a socket buffer of it.
+    /// The stack copies each frame, after it has allocated a socket buffer.
     Generic,
-    /// The driver's hook copies each.
+    /// The driver's hook copies each frame.
     Copy,
     /// The device writes into the pool.
     ZeroCopy,
@@ -98,7 +99,7 @@ pub enum XdpError {
     #[error(transparent)]
     Link(#[from] LinkError),
     /// Its packets do not fit a slot.
-    #[error("interface {interface:?} has an MTU of {mtu}: with AF_XDP at most {most} is possible")]
+    #[error("interface {interface:?} has an MTU of {mtu}, but AF_XDP supports at most {most}")]
     Mtu {
         /// Which interface.
         interface: String,
@@ -107,10 +108,10 @@ pub enum XdpError {
         /// The largest that fits.
         most: u32,
     },
-    /// Some of its frames would pass by the port.
+    /// Some of its frames would bypass the port.
     #[error(
-        "interface {interface:?} receives over {queues} queues: an AF_XDP port serves one \
-         (`ethtool -L {interface} combined 1` leaves one)"
+        "interface {interface:?} has {queues} receive queues, but an AF_XDP port serves only one \
+         (`ethtool -L {interface} combined 1` leaves only one)"
     )]
     Queues {
         /// Which interface.
@@ -118,7 +119,7 @@ pub enum XdpError {
         /// How many it has.
         queues: u32,
     },
-    /// Its queues cannot be counted.
+    /// The number of its queues cannot be read.
     #[error(transparent)]
     Offload(#[from] OffloadError),
     /// The kernel refused a step.
@@ -137,67 +138,67 @@ pub enum XdpError {
 
 /// One interface through AF_XDP, or one direction of it.
 pub struct XdpPort {
-    /// Nothing in a port that only sends, while the interface is away, and after the release.
+    /// `None` in a port that only sends, while the interface is gone, and after the release.
     inward: Option<Inward>,
-    /// Nothing in a port that only receives, and likewise.
+    /// `None` in a port that only receives, while the interface is gone, and after the release.
     outward: Option<Outward>,
     part: Part,
-    /// Where they pay.
+    /// `Some` where trains pay off.
     trains: Option<Trains>,
-    /// What is waited on: there is one, come what may.
+    /// The descriptor to wait on, which exists at all times.
     descriptor: Arc<OwnedFd>,
     namespace: Namespace,
     interface: String,
     options: XdpOptions,
     mode: XdpMode,
     capabilities: Capabilities,
-    /// Frames may come with open checksums: the interface is no wire.
+    /// Whether frames may come with partial checksums because the interface is virtual.
     is_virtual: bool,
-    /// Where the pool's memory starts, to notice another pool.
+    /// Where the pool's memory starts, to detect that the port is called with another pool.
     pool: usize,
-    /// Where it starts in what is registered.
+    /// Where the pool's memory starts within the registered memory.
     base: usize,
-    /// What the kernel has of the slots' bytes for now, by number.
+    /// For each slot, what it is lent to the kernel for.
     lent: Box<[Lent]>,
     ready: u32,
     most_ready: u32,
     counters: Counters,
     next_look_ns: u64,
     links: Option<Links>,
-    /// The socket that keeps the interface promiscuous, if there is one, and whether it is.
+    /// The socket that keeps the interface promiscuous, if there is one, and the outcome.
     promiscuous: (Option<Socket>, Promiscuity),
 }
 
-/// What a port is of its interface.
+/// Which directions of its interface a port serves.
 enum Part {
     Whole,
-    /// Gives the other half its rings when the interface was made anew.
+    /// Passes new rings to the sending half when the interface has been made anew.
     Receives(Exchange),
     Sends(Exchange),
     Released,
 }
 
-/// What the kernel has a slot for.
+/// What a slot is lent to the kernel for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Lent {
     No,
-    /// A frame to come.
+    /// In the fill ring, for a frame to come.
     Ready,
-    /// A frame that goes.
+    /// In the transmit ring, or being sent.
     Sending,
 }
 
 impl XdpPort {
-    /// The largest MTU that a port can have: the kernel keeps 256 bytes before each frame
-    /// (XDP_PACKET_HEADROOM), and an Ethernet header with two tags is 22 long.
+    /// The largest MTU that a port supports: the kernel reserves 256 bytes before each frame
+    /// (XDP_PACKET_HEADROOM), and an Ethernet header with two tags is 22 bytes long.
     pub const MOST_MTU: u32 = SLOT_LEN as u32 - 256 - 22;
 
-    /// Opens a port on `interface` of `namespace` that keeps its frames in `pool`. Ports on the same
-    /// pool share its registration as packet memory.
+    /// Opens a port on `interface` of `namespace` that keeps its frames in `pool`. Ports with the
+    /// same pool share its registration as packet memory.
     ///
     /// # Errors
     /// When there is no such interface or queue, its MTU is above [`XdpPort::MOST_MTU`], another
-    /// program is attached to it, or the process may not.
+    /// program is attached to it, or the process lacks the privilege.
     pub fn open(
         namespace: &Namespace,
         interface: &str,
@@ -269,8 +270,8 @@ impl XdpPort {
         Ok(port)
     }
 
-    /// Opens an interface as two ports for two threads: one that only receives, into the first of two
-    /// pools of one memory ([`Pool::pair`]), and one that only sends, from the second.
+    /// Opens an interface as two ports for two threads: one that only receives, into the first of
+    /// two pools that share one memory ([`Pool::pair`]), and one that only sends, from the second.
     ///
     /// # Errors
     /// As for [`XdpPort::open`].
@@ -310,7 +311,7 @@ impl XdpPort {
         Ok((receiving, sending))
     }
 
-    /// How frames come from the interface.
+    /// Returns how frames come from the interface.
     pub fn mode(&self) -> XdpMode {
         self.mode
     }
@@ -322,7 +323,7 @@ impl XdpPort {
         );
     }
 
-    /// Takes back what the kernel has sent.
+    /// Frees the slots of frames that the kernel has sent.
     fn collect_sent(&mut self, pool: &mut Pool) {
         let Some(outward) = &mut self.outward else {
             return;
@@ -341,10 +342,10 @@ impl XdpPort {
         }
     }
 
-    /// As [`Port::transmit`], through the ring.
+    /// Like [`Port::transmit`], through the ring.
     fn transmit_frames(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
         if self.outward.is_none() {
-            // A port that only sends is asked for nothing else.
+            // On a port that only sends, no other function is called.
             self.look(pool);
         }
         let Some(outward) = &mut self.outward else {
@@ -387,7 +388,7 @@ impl XdpPort {
             taken += 1;
         }
         outward.transmit.publish();
-        // When the interface is down, the frames stay in the ring until it is back.
+        // While the interface is down, the frames stay in the ring.
         let is_there = !outward.transmit.needs_wakeup()
             || wake_transmit(outward.socket.as_fd(), taken.div_ceil(KERNEL_BATCH));
         if !is_there {
@@ -398,29 +399,29 @@ impl XdpPort {
         taken
     }
 
-    /// Sends a batch of which trains can be made; whether it is one.
+    /// Sends a batch with trains, if it has any. Returns whether it did.
     fn transmit_trains(&mut self, pool: &mut Pool, batch: &[Slot]) -> bool {
         let (Some(trains), Some(outward)) = (&mut self.trains, &mut self.outward) else {
             return false;
         };
-        // What is still in the ring comes first.
+        // Frames that are still in the ring must leave first.
         if !outward.transmit.is_drained() || !trains.find(pool, batch, &mut self.counters) {
             return false;
         }
         let is_there = trains.send(pool, batch, &mut self.counters);
-        // Down, or gone?
+        // The error does not say whether the interface is down or gone.
         if !is_there && !wake_transmit(outward.socket.as_fd(), 0) {
             self.lose_interface(pool);
         }
         true
     }
 
-    /// Lays slots ready for frames to come.
+    /// Puts slots into the fill ring.
     fn refill(&mut self, pool: &mut Pool) {
         let Some(inward) = &mut self.inward else {
             return;
         };
-        // Half a batch at a time: the shared position is a cache line that the kernel reads.
+        // At least 32 slots at a time: the shared position is a cache line that the kernel reads.
         let wanted = self.most_ready - self.ready;
         if wanted < 32.min(self.most_ready) && self.ready > 0 {
             return;
@@ -514,7 +515,7 @@ impl Port for XdpPort {
         inward.is_some_and(|inward| inward.receive.has_entries())
     }
 
-    /// Nothing reports that an interface has gone: poll(2) shows no event for the socket.
+    /// No event reports that the interface is gone: poll(2) stays silent.
     fn wants_looks(&self) -> bool {
         matches!(self.part, Part::Whole | Part::Receives(_))
     }
@@ -553,7 +554,7 @@ impl Port for XdpPort {
         let mut counters = self.counters;
         let seen = self.inward.as_ref();
         if let Some(seen) = seen.and_then(|inward| statistics(&inward.socket)) {
-            // A frame that finds no slot ready counts in both of the first two.
+            // A frame for which the fill ring has no slot counts in both of the first two.
             counters.lose(Loss::NoSlot, seen.rx_fill_ring_empty_descs);
             let other = seen
                 .rx_dropped
@@ -575,8 +576,8 @@ impl Port for XdpPort {
         if let Part::Receives(exchange) = std::mem::replace(&mut self.part, Part::Released) {
             exchange.take();
         }
-        // Slots are the kernel's until both sockets are gone: the descriptor that stays is another. As
-        // long as the other half of the interface is open, they are not given back.
+        // The slots are the kernel's until both sockets are closed, so they are not freed while the
+        // other half of the interface is open. The descriptor that remains is not a socket.
         let receiver = self.receiver();
         self.close();
         let is_closed = receiver.is_none_or(|receiver| receiver.strong_count() == 0);
@@ -604,6 +605,7 @@ impl From<AttachOptions> for XdpOptions {
         let default = XdpOptions::default();
         XdpOptions {
             batch: options.batch.unwrap_or(default.batch),
+            promiscuous: options.promiscuous,
             ..default
         }
     }
@@ -635,7 +637,7 @@ impl Attach for Sockets {
         } else if facts.mtu > XdpPort::MOST_MTU {
             Some("the MTU is larger than AF_XDP frames can be")
         } else if facts.queues > 1 {
-            Some("it receives over several queues, of which AF_XDP would serve one")
+            Some("it has several receive queues, and AF_XDP would serve only one of them")
         } else {
             None
         }
@@ -697,14 +699,14 @@ impl AsFd for XdpPort {
     }
 }
 
-/// Frees a slot that the kernel had.
+/// Frees a slot that was lent to the kernel.
 fn take_back_and_free(pool: &mut Pool, number: usize) {
     let slot = Slot::from_number(number as u32);
     pool.take_back(slot);
     pool.free(slot);
 }
 
-/// Makes an interface promiscuous, by a socket that is to be kept.
+/// Makes an interface promiscuous. Returns the socket that must stay open for it, if there is one.
 fn make_promiscuous(namespace: &Namespace, link: &Interface) -> (Option<Socket>, Promiscuity) {
     match promiscuous::socket(namespace) {
         Ok(socket) => {
@@ -719,7 +721,7 @@ fn make_promiscuous(namespace: &Namespace, link: &Interface) -> (Option<Socket>,
     }
 }
 
-/// Where the device sends frames from where they lie, nothing is cheaper.
+/// Where the device sends frames in place, trains do not pay off.
 fn open_trains(
     namespace: &Namespace,
     link: &Interface,
@@ -733,8 +735,7 @@ fn open_trains(
         .flatten()
 }
 
-/// How often a queue that is still busy is asked for when a port is opened.
+/// How often to retry a queue that is still busy when a port is opened.
 const PATIENCE: u32 = 20;
-/// Frames that one call sends in copy mode if nothing else was asked for (TX_BATCH_SIZE of
-/// net/xdp/xsk.c).
+/// Frames that one call sends in copy mode by default (TX_BATCH_SIZE of net/xdp/xsk.c).
 const KERNEL_BATCH: usize = 32;

@@ -116,7 +116,7 @@ impl Affinity {
 
     /// In ascending order.
     pub(crate) fn cores(&self) -> Vec<usize> {
-        // SAFETY: the macro looks at bits inside of the set only.
+        // SAFETY: the macro accesses only bits inside the set.
         let is_in = |core: &usize| unsafe { libc::CPU_ISSET(*core, &self.0) };
         (0..MOST_CORES).filter(is_in).collect()
     }

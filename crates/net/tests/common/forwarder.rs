@@ -116,7 +116,7 @@ fn forward<P: Port>(
     }
 }
 
-/// Appends the packets that `slot` stands for; how many, if it was a super-packet.
+/// Appends the packets in `slot`. Returns how many, if it was a super-packet.
 fn split(pool: &mut Pool, slot: Slot, link: Link, into: &mut Vec<Slot>) -> u64 {
     let vnet = pool.vnet(slot);
     let view = parse_head(pool.head(slot), pool.frame_len(slot), link);

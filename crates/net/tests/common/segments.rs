@@ -1,5 +1,5 @@
 //! TCP segments as a sender of bulk data makes them, every checksum right by etherparse. Tests
-//! inside of the crate use this file too.
+//! inside the crate use this file too.
 #![allow(dead_code)]
 
 use etherparse::{IpNumber, Ipv4Header, Ipv6Header, TcpHeader};

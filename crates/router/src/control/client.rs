@@ -1,4 +1,4 @@
-//! The asking end: what `sluice ipfw` does.
+//! The client's end: what `sluice ipfw` does.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -32,7 +32,7 @@ pub enum AskError {
         source: io::Error,
     },
     /// Something else listens there.
-    #[error("what listens at {} is no router of this version: {source}", .path.display())]
+    #[error("the program that listens at {} is not a router of this version: {source}", .path.display())]
     Strange {
         /// The socket.
         path: PathBuf,
@@ -41,13 +41,13 @@ pub enum AskError {
     },
 }
 
-/// Longer than a router takes for the largest request, and than it waits for its own loop.
+/// Longer than a router takes for the largest request, and longer than it waits for its own loop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Asks the router that listens at `path`.
+/// Sends a request to the router that listens at `path`.
 ///
 /// # Errors
-/// [`AskError`]; what the router refuses is in its reply.
+/// [`AskError`]; a refusal of the router is in its reply.
 pub fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
     let nobody = |source| AskError::Nobody {
         path: path.to_owned(),
@@ -60,8 +60,8 @@ pub fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut bytes = serde_json::to_vec(request)?;
         bytes.push(b'\n');
-        // A router that refuses a client says why without reading; its answer counts, not that the
-        // request could not be sent.
+        // A router that refuses a client sends the reason without reading. That reply matters more
+        // than the error of sending the request.
         let sent = (&stream).write_all(&bytes);
         match BufReader::new(&stream).read_line(line)? {
             0 => sent.and(Err(io::ErrorKind::UnexpectedEof.into())),
@@ -114,7 +114,7 @@ pub fn files_of(text: &str, read: &mut dyn FnMut(&str) -> io::Result<String>) ->
     files
 }
 
-/// The text of an error number, as other programs print it.
+/// Returns the text of an error number, as other programs print it.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {

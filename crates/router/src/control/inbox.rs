@@ -29,7 +29,7 @@ pub enum Work {
     },
     /// Report the status.
     Status,
-    /// Take these for its interfaces, in the order of its ports.
+    /// Use these as the interfaces, in the order of the ports.
     Interfaces(Vec<Interface>),
 }
 
@@ -43,9 +43,9 @@ pub struct Order<T> {
 /// What came of an order.
 #[derive(Debug)]
 pub enum Answered<T> {
-    /// Commands: what they said, and the one that was refused.
+    /// The output of commands, and the one that was refused.
     Commands(Box<Output>, Result<(), CommandError>),
-    /// A look at objects, from which the answer is still to be put together.
+    /// A snapshot of objects, from which the answer is still to be formatted.
     Survey(Box<Survey>),
     /// The status.
     Status(Box<T>),
@@ -54,7 +54,7 @@ pub enum Answered<T> {
 }
 
 impl<T> Order<T> {
-    /// Answers. The asking thread may have given up.
+    /// Answers. The requesting thread may have given up.
     pub fn answer(self, answer: Answered<T>) {
         let _ = self.answer.send(answer);
     }
@@ -89,7 +89,7 @@ pub struct Bell(Arc<Ring>);
 #[derive(Debug)]
 struct Ring {
     stream: UnixStream,
-    /// Set after every ring, so that the loop asks the kernel only when there is something to hear.
+    /// Set after every ring, so that the loop only makes a system call when the bell has rung.
     has_rung: AtomicBool,
 }
 
@@ -97,9 +97,9 @@ struct Ring {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// Too many orders wait.
-    #[error("the router is busy: {WAITING} commands wait already")]
+    #[error("the router is busy: {WAITING} commands are already waiting")]
     Busy,
-    /// No answer came; the order may yet be carried out.
+    /// No answer came in time; the order may still be carried out.
     #[error("the router did not answer in time")]
     Late,
     /// It has ended.
@@ -110,10 +110,10 @@ pub enum Refused {
 /// Orders that may wait for the loop.
 const WAITING: usize = 16;
 
-/// An inbox and the way into it.
+/// Creates an inbox and a handle for sending to it.
 ///
 /// # Errors
-/// When the process may open no more files.
+/// When the process may not open more files.
 pub fn inbox<T>() -> std::io::Result<(Inbox<T>, Orders<T>)> {
     let (ring, heard) = UnixStream::pair()?;
     ring.set_nonblocking(true)?;
@@ -136,7 +136,7 @@ pub fn inbox<T>() -> std::io::Result<(Inbox<T>, Orders<T>)> {
 }
 
 impl Bell {
-    /// Rings. A bell that is ringing already (its buffer is full) rings on.
+    /// Rings the bell. If its buffer is full, it is ringing already.
     pub fn ring(&self) {
         let _ = (&self.0.stream).write(&[1]);
         // After the byte: a thread that sees the flag finds the byte.
@@ -150,7 +150,7 @@ impl<T> Orders<T> {
         &self.bell
     }
 
-    /// Has the loop do something, and waits for its answer, but not longer than `patience`.
+    /// Sends an order to the loop, and waits for its answer, at most for `patience`.
     ///
     /// # Errors
     /// [`Refused`].
@@ -164,7 +164,7 @@ impl<T> Orders<T> {
             })
     }
 
-    /// Has the loop do something, and leaves it to the caller when to look for the answer.
+    /// Sends an order to the loop, and lets the caller poll for the answer.
     ///
     /// # Errors
     /// [`Refused`], but not [`Refused::Late`].
@@ -185,7 +185,7 @@ impl<T> Orders<T> {
 pub struct Pending<T>(Receiver<Answered<T>>);
 
 impl<T> Pending<T> {
-    /// The answer, once it has come. Never waits.
+    /// Returns the answer, once it has come. Never blocks.
     ///
     /// # Errors
     /// [`Refused::Ended`].
@@ -199,8 +199,8 @@ impl<T> Pending<T> {
 }
 
 impl<T> Inbox<T> {
-    /// Takes the next order, and stops the bell. To be called until there is none, before every
-    /// sleep that the bell may end. Costs no system call while the bell is quiet.
+    /// Returns the next order, and resets the bell. Must be called until there is none, before
+    /// every sleep that the bell may end. Costs no system call while the bell is silent.
     pub fn take(&mut self) -> Option<Order<T>> {
         if self.ring.has_rung.swap(false, Ordering::Acquire) {
             let mut rings = [0; 64];

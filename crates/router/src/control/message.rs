@@ -1,4 +1,4 @@
-//! What goes over the socket.
+//! The messages on the control socket.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use sluice_ipfw::grammar::Position;
 use sluice_ipfw::{CommandError, Files, Mode, Warning};
 
-/// Longest request in bytes: ten thousand rules with room to spare.
+/// Longest request in bytes: room for well over ten thousand rules.
 pub const MOST_REQUEST: usize = 8 << 20;
 
 /// What a client asks for.
@@ -18,7 +18,7 @@ pub enum Request {
     Commands {
         /// One per line, in the words of ipfw.
         commands: String,
-        /// How: as one command, line by line, or all at one instant.
+        /// How to run them: as one command, line by line, or all at one instant.
         #[serde(default)]
         how: How,
         /// The files that the commands name.
@@ -29,10 +29,10 @@ pub enum Request {
     Status {},
 }
 
-/// Files by the names that commands give them.
+/// Files, by the names in the commands.
 pub type Texts = BTreeMap<String, FileText>;
 
-/// What a file holds, as its owner reads it.
+/// The contents of a file, as read by the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileText {
@@ -42,7 +42,7 @@ pub enum FileText {
     Unreadable(String),
 }
 
-/// Texts that came with commands. A router opens no file because somebody names it.
+/// Files that came with commands. A router does not open files on a client's request.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a>(pub &'a Texts);
 
@@ -67,7 +67,7 @@ pub enum How {
     Batch,
     /// All at one instant, or none.
     Atomic,
-    /// As `atomic`, in the place of everything that was configured before.
+    /// Like `atomic`, replacing the whole configuration.
     Replace,
 }
 
@@ -82,12 +82,12 @@ impl From<How> for Mode {
     }
 }
 
-/// What a router answers. `S` is the state, `T` the status; a client keeps both as they came.
+/// A router's answer. `S` is the state, `T` the status; a client keeps both as received.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Reply<S = Box<RawValue>, T = Box<RawValue>> {
     /// What ipfw would print.
     pub stdout: String,
-    /// Commands that were accepted although they do not do what they seem to say.
+    /// Warnings about commands that were accepted but do not do what they seem to.
     pub warnings: Vec<Remark>,
     /// The refused command, and why it was refused.
     #[serde(skip_serializing_if = "Option::is_none", default = "none")]
@@ -110,7 +110,7 @@ pub struct Place {
     /// The file, if a command named it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub file: Option<String>,
-    /// Line from 1; 0 if it is about no single place.
+    /// Line from 1; 0 if the error has no single place.
     pub line: u32,
     /// Column from 1.
     pub column: u32,

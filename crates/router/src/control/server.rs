@@ -23,9 +23,9 @@ use super::{Answered, MOST_REQUEST, Orders, Refused, Reply, Request, Work};
 /// What one client may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time. One more ends the one that has been silent for longest.
+    /// Most connections at a time. A further one ends the one that has been silent for longest.
     pub clients: usize,
-    /// A request must be whole, and a reply read, within this.
+    /// A request must be complete, and a reply read, within this time.
     pub patience: Duration,
     /// The loop must have answered within this.
     pub work: Duration,
@@ -48,7 +48,7 @@ pub enum ServeError {
     #[error("{}: another router listens here; give each its own --socket PATH", .0.display())]
     Taken(PathBuf),
     /// There is something else.
-    #[error("{} exists and is no socket: it will not be removed", .0.display())]
+    #[error("{} exists and is not a socket, so it is not replaced", .0.display())]
     Occupied(PathBuf),
     /// The system refused a step.
     #[error("cannot {step} the control socket {}: {source}", .path.display())]
@@ -62,20 +62,20 @@ pub enum ServeError {
     },
 }
 
-/// A socket that is served, until this is dropped.
+/// A socket that is served until this is dropped.
 pub struct Listener {
     path: PathBuf,
-    /// Device and inode, so that no other process's socket is removed.
+    /// Device and inode, so that another process's socket is not removed.
     identity: (u64, u64),
     is_closing: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Listener {
-    /// Listens at `path`, and hands what clients want to the loop.
+    /// Listens at `path`, and passes clients' requests to the loop.
     ///
     /// # Errors
-    /// [`ServeError`]. A socket that a dead router left behind is no error; it is replaced.
+    /// [`ServeError`]. A socket that a dead router left behind is not an error; it is replaced.
     pub fn open<T: Serialize + Send + 'static>(
         path: &Path,
         orders: Orders<T>,
@@ -123,7 +123,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.is_closing.store(true, Ordering::Release);
-        // Wakes the thread out of its wait for a connection.
+        // Ends the thread's wait for a connection.
         let is_woken = UnixStream::connect(&self.path).is_ok();
         let is_own = fs::symlink_metadata(&self.path)
             .is_ok_and(|found| (found.dev(), found.ino()) == self.identity);
@@ -136,20 +136,20 @@ impl Drop for Listener {
     }
 }
 
-/// Keeps others from opening a socket at the same path at the same time.
+/// Keeps other routers from opening a socket at the same path at the same time.
 struct Lock {
     path: PathBuf,
     _file: File,
 }
 
 impl Lock {
-    /// Waits for others who are about to open it, which takes them milliseconds.
+    /// Waits for other routers that are opening it, which takes milliseconds.
     fn beside(socket: &Path) -> io::Result<Lock> {
         let mut path = socket.as_os_str().to_owned();
         path.push(".lock");
         let path = PathBuf::from(path);
         loop {
-            // Nobody else may hold it for ever, nor lead it elsewhere.
+            // Other users must not be able to hold the lock for ever, or to redirect it.
             let file = File::options()
                 .write(true)
                 .create(true)
@@ -158,7 +158,8 @@ impl Lock {
                 .custom_flags(OFlags::NOFOLLOW.bits() as i32)
                 .open(&path)?;
             flock(&file, FlockOperation::LockExclusive)?;
-            // Whoever held it before has removed it, and a third may lock another one by now.
+            // The previous owner may have removed this file, and a third router may have locked a
+            // new one.
             let held = file.metadata()?;
             let is_same =
                 |found: fs::Metadata| (found.dev(), found.ino()) == (held.dev(), held.ino());
@@ -171,7 +172,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // While it is still locked. What cannot be removed is an empty file that the next one locks.
+        // Removed while still locked. If it cannot be removed, an empty file remains, which the
+        // next router locks.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -201,7 +203,7 @@ const BACKLOG: i32 = 64;
 struct Client {
     number: u64,
     stream: UnixStream,
-    /// Whether a whole request of it is being worked on.
+    /// Whether a complete request is being processed.
     is_served: Arc<AtomicBool>,
 }
 
@@ -220,11 +222,11 @@ fn accept<T: Serialize + Send + 'static>(
             break;
         }
         let Ok((stream, _)) = accepted else {
-            // Out of files, most likely: others must close some first.
+            // Most likely there are too many open files; some must be closed first.
             thread::sleep(Duration::from_millis(50));
             continue;
         };
-        // A client that cannot be served finds its connection closed.
+        // If a client cannot be served, its connection is closed.
         let _ = admit(number, stream, &clients, orders, limits);
     }
     for client in lock(&clients).iter() {
@@ -254,7 +256,7 @@ fn admit<T: Serialize + Send + 'static>(
     });
     let (orders, all) = (orders.clone(), Arc::clone(clients));
     let served = thread::Builder::new().name("client".into()).spawn(move || {
-        // An error is the client's: it has gone, or was too slow.
+        // Errors are the client's: it disconnected, or was too slow.
         let _ = serve(&stream, &orders, limits, &is_served);
         lock(&all).retain(|client| client.number != number);
     });
@@ -280,7 +282,7 @@ fn make_room(clients: &Clients, most: usize) -> bool {
 }
 
 fn lock(clients: &Clients) -> std::sync::MutexGuard<'_, Vec<Client>> {
-    // Nothing is done under the lock that could leave the list half changed.
+    // No operation under the lock can leave the list half changed.
     clients.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -355,7 +357,7 @@ fn reply<T: Serialize>(
 ) -> io::Result<()> {
     let reply = match answer {
         Ok(Answered::Commands(output, result)) => said(*output, result),
-        // Here, not in the loop: it takes long where there are many flows.
+        // Formatted here and not in the loop, because it takes long with many flows.
         Ok(Answered::Survey(survey)) => said(survey.finish(), Ok(())),
         Ok(Answered::Status(status)) => Reply {
             stdout: String::new(),
@@ -390,8 +392,8 @@ fn write<S: Serialize, T: Serialize>(
     to.flush()
 }
 
-/// A stream on which everything from [`Timed::start`] on must be done within one span of time,
-/// however small the pieces are.
+/// A stream on which everything from [`Timed::start`] on must be done within a fixed time, however
+/// small the pieces are.
 struct Timed<'a> {
     stream: &'a UnixStream,
     patience: Duration,

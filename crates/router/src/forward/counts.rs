@@ -1,20 +1,20 @@
-//! What a lane counts: every frame that came in is in exactly one place.
+//! The counts of a lane: every received frame is counted in exactly one place.
 
 use sluice_core::{DropReason, Span};
 use sluice_wire::frame::Fault;
 
-/// Why a frame was lost to neither a queue nor a port's interface.
+/// Why a frame was lost, other than in a queue or a port's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LostFrame {
     /// It was no frame that could be read.
     Malformed,
     /// The pool had no room for a segment of a super-packet.
     NoSlot,
-    /// The port that it was to leave through would have had to wait.
+    /// The port that it was to leave through would have blocked.
     Blocked,
     /// The frame is not IP, and there is no port to forward it to.
     NoExit,
-    /// It is a super-packet of far more segments than a sender makes.
+    /// A super-packet with far more segments than senders make.
     TinySegments,
 }
 
@@ -40,20 +40,20 @@ impl LostFrame {
     }
 }
 
-/// What one lane has done. `received` frames of its ports are
-/// `whole + plain + bypassed + split + lost(Malformed) + lost(NoExit) + lost(TinySegments)`; the `admitted` packets,
-/// which segments are too, are `sent + dropped + held + lost(Blocked)`, unless a link copied some.
+/// What one lane has done. The `received` frames of its ports are `whole + plain + bypassed + split
+/// + lost(Malformed) + lost(NoExit) + lost(TinySegments)`. The `admitted` packets, which include
+/// segments, are `sent + dropped + held + lost(Blocked)`, unless a link copied some.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
-    /// Super-packets that were split, and are gone with that.
+    /// Super-packets that were split and do not exist any more.
     pub split: u64,
     /// Super-packets that were admitted whole.
     pub whole: u64,
-    /// Frames that are not IP and passed by the queues.
+    /// Frames that are not IP and bypassed the queues.
     pub bypassed: u64,
-    /// Packets that were admitted to the queues, segments and copies of packets included.
+    /// Packets that were admitted to the queues, including segments and copies of packets.
     pub admitted: u64,
-    /// Packets that were transmitted, those that bypassed the queues included.
+    /// Packets that were transmitted, including those that bypassed the queues.
     pub sent: u64,
     dropped: [u64; DropReason::ALL.len()],
     lost: [u64; LostFrame::ALL.len()],
@@ -81,8 +81,8 @@ impl LaneCounts {
         self.lost.iter().sum()
     }
 
-    /// Frames whose headers were wrong, as [`Fault::NAMES`] and how many of each. Those whose
-    /// addresses could be read went on all the same, as through any bridge; the others are
+    /// Returns the frames with malformed headers, as [`Fault::NAMES`] and how many of each. Those
+    /// with readable addresses were forwarded, as by any bridge; the others are
     /// [`LostFrame::Malformed`].
     pub fn faulty(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Fault::NAMES.into_iter().zip(self.faulty)
@@ -101,11 +101,11 @@ impl LaneCounts {
     }
 }
 
-/// How late packets have left, as counts of powers of two of nanoseconds: fixed in size, so that it
+/// How late packets have left, counted by powers of two of nanoseconds: fixed in size, so that it
 /// can always be on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lateness {
-    /// Place `i` counts those less than `2^i` ns late that no place before counts.
+    /// Element `i` counts those less than `2^i` ns late that no earlier element counts.
     buckets: [u64; 64],
     most: Span,
 }
@@ -136,8 +136,8 @@ impl Lateness {
         self.most
     }
 
-    /// A bound that `per_mille` thousandths of the packets kept: the least power of two nanoseconds
-    /// above it, so at most twice the true quantile.
+    /// Returns an upper bound of the lateness of `per_mille` thousandths of the packets: the next
+    /// power of two nanoseconds, so at most twice the true quantile.
     pub fn bound(&self, per_mille: u64) -> Span {
         let packets = self.packets();
         let wanted = packets.saturating_mul(per_mille.min(1000)).div_ceil(1000);

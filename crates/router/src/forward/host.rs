@@ -1,4 +1,4 @@
-//! The loop's end of the queues: it owns the bytes.
+//! The context that the loop gives to the queues: it owns the frames' bytes.
 
 use sluice_core::{DropReason, Event, Packet, Sink, Time};
 use sluice_net::port::{Pool, Slot};
@@ -15,7 +15,7 @@ pub(super) struct Host<'a, O> {
 }
 
 impl<O> Host<'_, O> {
-    /// The headers of a packet and the bytes that they are in.
+    /// The headers of a packet and the bytes that contain them.
     fn headers(&self, packet: &Packet) -> (View, &[u8]) {
         let slot = Slot::from_number(packet.slot);
         let head = self.pool.head(slot);
@@ -39,7 +39,7 @@ impl<O: Observer> Sink for Host<'_, O> {
 
     fn corrupt(&mut self, _now: Time, packet: &Packet, bit: u64) {
         let slot = Slot::from_number(packet.slot);
-        // A checksum that is still open would be computed over the damage and hide it.
+        // A partial checksum would be completed over the damage and hide it.
         self.pool.complete_checksum(slot);
         let view = frame::parse_head(self.pool.head(slot), self.pool.frame_len(slot), self.link);
         let byte = u64::from(view.network) + bit / 8;

@@ -1,4 +1,4 @@
-//! One lane: what queues packets together.
+//! A lane: a set of queues, and the ports that feed them.
 
 use sluice_core::{Cx, Ecn, Packet, Rng, Span, Time};
 use sluice_net::port::{Pool, Slot};
@@ -8,7 +8,7 @@ use super::host::Host;
 use super::turn::Outbox;
 use super::{LaneCounts, Lateness, LostFrame, Observer, PortNumber, Queueing};
 
-/// What queues the packets that arrive at some ports, what observes them, and what was counted.
+/// The queues for the packets that arrive at some ports, their observer, and the counts.
 pub struct Lane<Q, O> {
     queueing: Q,
     observer: O,
@@ -18,7 +18,8 @@ pub struct Lane<Q, O> {
     link: Link,
     counts: LaneCounts,
     lateness: Lateness,
-    /// The latest instant that the queues were told: what arrived before it counts as arriving then.
+    /// The latest time that the queues have seen. A packet that arrived earlier counts as arriving
+    /// then.
     told: Time,
 }
 
@@ -44,32 +45,32 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         }
     }
 
-    /// What queues the packets.
+    /// Returns the queues.
     pub const fn queueing(&self) -> &Q {
         &self.queueing
     }
 
-    /// Who observes them.
+    /// Returns the observer.
     pub const fn observer(&self) -> &O {
         &self.observer
     }
 
-    /// Who observes them, to take what was gathered.
+    /// Returns the observer mutably, to take what it has collected.
     pub const fn observer_mut(&mut self) -> &mut O {
         &mut self.observer
     }
 
-    /// Both, for samples of the queues that the observer notes.
+    /// Returns the queues and the observer, which records samples of the queues.
     pub const fn parts(&mut self) -> (&Q, &mut O) {
         (&self.queueing, &mut self.observer)
     }
 
-    /// What was counted.
+    /// Returns the counts.
     pub const fn counts(&self) -> &LaneCounts {
         &self.counts
     }
 
-    /// How late packets have left.
+    /// Returns how late packets have left.
     pub const fn lateness(&self) -> &Lateness {
         &self.lateness
     }
@@ -82,7 +83,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         (self.queueing, self.observer, self.counts, self.lateness)
     }
 
-    /// Calls the queues at `now`, or at the latest instant that they know, if that is later.
+    /// Calls the queues at `now`, or at the latest time that they have seen, whichever is later.
     pub(super) fn with<T>(
         &mut self,
         now: Time,
@@ -116,7 +117,8 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         self.queueing.prefetch_now();
     }
 
-    /// Takes a frame that arrived at port `from`: into the queues, split if need be, or past them.
+    /// Accepts a frame that arrived at port `from`: queues it, split if need be, or lets it bypass
+    /// the queues.
     pub(super) fn admit(
         &mut self,
         slot: Slot,
@@ -142,7 +144,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         packet.flow = flow;
         packet.src = self.hasher.source(&view);
         packet.dst = self.hasher.destination(&view);
-        // What cannot be marked must be dropped instead.
+        // A packet that cannot be marked must be dropped instead.
         let is_cut = pool.is_cut(slot);
         if !is_cut {
             packet.ecn = Ecn::from_bits(view.ecn);
@@ -156,7 +158,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             Ok(whole) => {
                 self.counts.whole += 1;
                 packet.len = whole.ip_len();
-                // At most 65535 bytes of payload in segments of at least one.
+                // At most 65535: the payload is no longer, and every segment has at least one byte.
                 packet.segments = whole.segments() as u16;
                 self.enqueue(packet, &view, &key, pool);
             }
@@ -168,7 +170,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         }
     }
 
-    /// Moves what may leave to the outboxes, with its marks written.
+    /// Moves the packets that may leave to the outboxes, and writes their marks.
     pub(super) fn collect(&mut self, now: Time, pool: &mut Pool, outboxes: &mut [Outbox]) {
         while let Some(departure) = self.with(now, pool, Q::poll) {
             let packet = departure.packet;
@@ -179,17 +181,17 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             }
             outboxes[departure.to].push(slot, self.number, Some((departure.due, packet.len)));
         }
-        // What was due at this very instant has been worked off: a packet that is said to have arrived
-        // before must not seem to arrive together with it, where arrivals come first.
+        // The queues have processed everything that is due at `now`. A late arrival must not appear
+        // to be simultaneous with that, because arrivals come first.
         self.told = self.told.saturating_add(Span::from_ns(1));
     }
 
-    /// When the queues need the loop again.
+    /// Returns when the queues must be called again.
     pub(super) fn next_wake(&self) -> Option<Time> {
         self.queueing.next_wake()
     }
 
-    /// A packet was sent at `now`.
+    /// Records that a packet was sent at `now`.
     pub(super) fn released(&mut self, due: Time, len: u32, now: Time) {
         let late = now.since(due);
         self.lateness.note(late);
@@ -217,7 +219,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
         pool.free(slot);
     }
 
-    /// Admits the segments of the super-packet that `packet` is the handle of, and frees it.
+    /// Admits the segments of the super-packet in `packet`, and frees the super-packet.
     fn admit_segments(
         &mut self,
         packet: Packet,

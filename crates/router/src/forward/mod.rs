@@ -40,22 +40,22 @@ use sluice_wire::frame::View;
 /// A port, by its place in the list given to [`Forwarder::new`].
 pub type PortNumber = usize;
 
-/// What queues the packets of a lane: pipes, or the rule engine.
+/// The queues of a lane: pipes, or the rule engine.
 ///
-/// It lives in the instants at which something is due, not in those at which it is polled, like
-/// [`Pipe`](sluice_core::link::Pipe). Calls come in the order of time.
+/// Like [`Pipe`](sluice_core::link::Pipe), it acts at the times at which something is due, not at
+/// those at which it is polled. Calls come in the order of time.
 pub trait Queueing {
-    /// What queueing needs beyond the packet's handle: nothing, or the headers that rules match.
+    /// What queueing needs besides the packet's handle: nothing, or the headers that rules match.
     type Key;
 
-    /// Reads the key of a packet. `head` is the beginning of its frame, all headers included, and
-    /// `view` says where they are. The segments of a super-packet share the key.
+    /// Reads the key of a packet. `head` is the beginning of its frame with all headers, and `view`
+    /// has their positions. The segments of a super-packet share the key.
     fn key(&self, from: PortNumber, view: &View, head: &[u8]) -> Self::Key;
 
-    /// Returns whether a super-packet that arrives at port `from` at an instant should be split.
+    /// Returns whether a super-packet that arrives at port `from` at a given time should be split.
     fn splits(&mut self, from: PortNumber, key: &Self::Key, at: Time) -> bool;
 
-    /// Whether [`Queueing::prefetch_now`] is worth its cost: there are more queues than the
+    /// Returns whether [`Queueing::prefetch_now`] is worth its cost: there are more queues than the
     /// processor's caches hold.
     fn is_wide(&self) -> bool {
         false
@@ -70,19 +70,20 @@ pub trait Queueing {
     /// [`prefetch`](sluice_core::prefetch).
     fn prefetch_now(&mut self) {}
 
-    /// Takes a packet that arrived at `cx.now`. It comes out of [`Queueing::poll`] or goes to the
-    /// context's sink.
+    /// Accepts a packet that arrived at `cx.now`. It leaves through [`Queueing::poll`] or goes to
+    /// the context's sink.
     fn admit(&mut self, packet: Packet, key: &Self::Key, cx: &mut Cx<'_>);
 
-    /// Works off everything that is due up to `cx.now`, and gives the next packet that may leave.
-    /// To be called until it gives none.
+    /// Processes everything that is due up to `cx.now`, and returns the next packet that may leave.
+    /// Must be called until it returns `None`.
     fn poll(&mut self, cx: &mut Cx<'_>) -> Option<Departure>;
 
-    /// When [`Queueing::poll`] has something to do, if nothing arrives before; an instant in the
+    /// Returns when [`Queueing::poll`] has something to do if nothing arrives before; a time in the
     /// past means now.
     fn next_wake(&self) -> Option<Time>;
 
-    /// Where frames that are not IP leave, which pass by the queues; nowhere if `None`.
+    /// Returns the port through which frames that are not IP leave, bypassing the queues; they are
+    /// lost if it is `None`.
     fn bypass(&self, from: PortNumber) -> Option<PortNumber>;
 }
 

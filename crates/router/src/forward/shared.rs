@@ -35,7 +35,8 @@ pub struct SharedLink {
 }
 
 impl SharedLink {
-    /// A link of `rate`, with the far end `delay` away, whose time is leased in slices of `lease`.
+    /// Creates a link of `rate`, whose far end is `delay` away and whose time is leased in slices
+    /// of `lease`.
     pub const fn new(rate: Rate, delay: Span, lease: Span) -> Self {
         SharedLink {
             rate,
@@ -50,7 +51,8 @@ impl SharedLink {
         self.lease
     }
 
-    /// Leases `span` of the link's time from `from` on at the earliest; from when on it is.
+    /// Leases `span` of the link's time, starting at `from` or later. Returns when the slice
+    /// starts.
     fn take(&self, from: Time, span: Span) -> Time {
         let start = |free_at: u64| free_at.max(from.as_ns());
         let before = self
@@ -120,7 +122,7 @@ impl SharedPipe {
         self.line.len()
     }
 
-    /// Works off, in the order of time, what `is_due`.
+    /// Processes, in the order of time, what `is_due`.
     fn advance(&mut self, cx: &mut Cx<'_>, is_due: fn(Time, Time) -> bool) {
         let now = cx.now;
         while let Some((at, is_timer)) = self.next_due() {
@@ -138,7 +140,7 @@ impl SharedPipe {
         cx.now = now;
     }
 
-    /// When the queue's timer or the link is next, and whether it is the timer.
+    /// Returns when the queue's timer or the link is next, and whether it is the timer.
     fn next_due(&self) -> Option<(Time, bool)> {
         let timer = self.queue.next_timer();
         let asked = match self.queue.next_wake() {
@@ -160,7 +162,7 @@ impl SharedPipe {
         }
     }
 
-    /// The link has time for this worker, or the worker needs some.
+    /// Returns when the link has time for this worker, or the worker needs some.
     fn serve(&mut self, cx: &mut Cx<'_>) {
         let slice = match self.slice.take() {
             // Time passes, used or not.
@@ -189,8 +191,8 @@ impl SharedPipe {
         self.line.push_back((end + self.link.delay, packet));
     }
 
-    /// Uses the link's time for a packet, more of it if the slice is too short. Returns when it has
-    /// left.
+    /// Uses the link's time for a packet, and leases more if the slice is too short. Returns when
+    /// the packet has left.
     fn transmit(&mut self, slice: Slice, packet: &Packet) -> Time {
         let needs = self.link.rate.transmission(u64::from(packet.len));
         let has = slice.end.since(slice.next);
@@ -288,7 +290,8 @@ mod tests {
             }
         }
 
-        /// Polls every worker at its own wake-ups until `end`: (worker, due, length), as they left.
+        /// Polls every worker at its own wake-ups until `end`. Returns (worker, due, length) in the
+        /// order in which packets left.
         fn run(&mut self, end: Time) -> Vec<(usize, Time, u32)> {
             let mut left = Vec::new();
             loop {
@@ -317,7 +320,7 @@ mod tests {
     #[test]
     fn together_two_workers_send_at_the_rate_and_equally() {
         let mut workers = Workers::new(2);
-        // 600 bytes take 48 us, which no number of fills a slice of 100 us.
+        // 600 bytes take 48 us, and no multiple of that fills a slice of 100 us.
         workers.admit(0, Time::ZERO, 20_000, 600);
         workers.admit(1, Time::ZERO, 20_000, 600);
         let left = workers.run(ms(1000));
@@ -344,8 +347,8 @@ mod tests {
             300 * (125 + 250 + 375) + 300 * 900,
             "everything is sent"
         );
-        // Each packet ends its transmission alone: bytes that end in (a, b] began after a less
-        // the longest packet of another worker.
+        // A packet counts when its transmission ends. Bytes that end in (a, b] started later than a
+        // minus the longest packet of another worker.
         for (index, (_, start, _)) in left.iter().enumerate() {
             let mut sum = 0;
             for (_, due, len) in &left[index + 1..] {

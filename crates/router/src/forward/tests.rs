@@ -21,15 +21,15 @@ mod clock_steps;
 type Frames = Rc<RefCell<VecDeque<(Vec<u8>, VnetHeader)>>>;
 type Bytes = Rc<RefCell<Vec<Vec<u8>>>>;
 
-/// A port whose frames come from and go to lists.
+/// A port that receives from a list and sends to a list.
 struct ListPort {
     incoming: Frames,
     outgoing: Bytes,
-    /// How many frames it sends before it would have to wait.
+    /// How many frames it sends before it reports that it would block.
     room: usize,
-    /// When its frames arrive by their stamps; they have none if nothing is said.
+    /// The arrival time of its frames; they have no stamp if this is `None`.
     stamp: Rc<Cell<Option<Time>>>,
-    /// Never readable: the loop is driven without waiting for it.
+    /// Never readable: the tests drive the loop without waiting for it.
     descriptor: UnixStream,
 }
 
@@ -119,7 +119,7 @@ struct Bench {
     forwarder: Forwarder<ListPort, Piped>,
     incoming: Frames,
     outgoing: Bytes,
-    /// What the frames that come are stamped with.
+    /// The stamp of the frames to come.
     stamp: Rc<Cell<Option<Time>>>,
     clock: Clock,
     _far_ends: Vec<UnixStream>,
@@ -175,7 +175,7 @@ fn bench_with(spin: Spin, params: &PipeParams, queue: &str, room: usize) -> Benc
 }
 
 impl Bench {
-    /// Delivers `frames` all at once and forwards whatever is due at once.
+    /// Delivers `frames` all at once and forwards everything that is due at once.
     fn deliver(&mut self, frames: Vec<(Vec<u8>, VnetHeader)>) {
         self.incoming.borrow_mut().extend(frames);
         while !self.incoming.borrow().is_empty() {
@@ -184,14 +184,14 @@ impl Bench {
         }
     }
 
-    /// Forwards until so many frames have left, which takes them microseconds.
+    /// Forwards until `frames` frames have left, which takes microseconds.
     fn run_until(&mut self, frames: usize) {
         while self.outgoing.borrow().len() < frames {
             self.forwarder.turn(Some(Time::ZERO), None);
         }
     }
 
-    /// Every slot is free again but those of packets in the queue.
+    /// Asserts that every slot is free except those of queued packets.
     fn assert_conserved(&self) {
         let lane = &self.forwarder.lanes()[0];
         let pipe = lane.queueing().pipe();
@@ -206,7 +206,7 @@ impl Bench {
     }
 }
 
-/// An Ethernet frame with `payload` bytes of UDP over IPv4, ECT(0).
+/// Returns an Ethernet frame with `payload` bytes of UDP over IPv4, ECT(0).
 fn udp(payload: usize) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00, 0x45, 2];
     frame.extend((28 + payload as u16).to_be_bytes());
@@ -222,8 +222,8 @@ fn plain(frame: Vec<u8>) -> (Vec<u8>, VnetHeader) {
     (frame, VnetHeader::default())
 }
 
-/// The descriptors of these ports are never ready, so the loop sees for itself what has arrived;
-/// also when something is due at once, and with something else to look at.
+/// The descriptors of these ports are never ready, so the loop must find arrivals by polling, also
+/// while packets are due at once and with another descriptor to watch.
 #[test]
 fn a_loop_that_stays_awake_looks_at_its_ports_itself() {
     let mut bench = bench_with(Spin::Always, &PipeParams::default(), "fifo", 1000);
@@ -231,7 +231,7 @@ fn a_loop_that_stays_awake_looks_at_its_ports_itself() {
     for frames in 1..=20 {
         let vnet = VnetHeader::default();
         bench.incoming.borrow_mut().push_back((udp(100), vnet));
-        // One turn takes it in, the next sends it.
+        // One turn receives it, the next sends it.
         for _ in 0..2 {
             bench.forwarder.turn(Some(Time::ZERO), Some(also.as_fd()));
         }
@@ -299,7 +299,7 @@ fn what_is_not_ip_passes_by_the_pipe() {
 #[test]
 fn damaged_frames_are_counted_and_freed() {
     let mut bench = bench(&PipeParams::default(), "fifo", 100);
-    // It ends inside of the IP header.
+    // It ends inside the IP header.
     bench.deliver(vec![plain(udp(1)[..20].to_vec())]);
     let counts = bench.forwarder.lanes()[0].counts();
     assert_eq!((counts.lost(LostFrame::Malformed), counts.sent), (1, 0));
@@ -314,8 +314,8 @@ fn what_a_full_queue_drops_is_counted_by_its_reason() {
     };
     let mut bench = bench(&params, "fifo limit 3", 100);
     bench.deliver((0..8).map(|_| plain(udp(1))).collect());
-    // One is on the link, three wait. The link takes the first only when the batch of four has been
-    // admitted, so that one of those is refused, and three of the second batch's four.
+    // One is on the link, three are queued. The link takes the first only after the batch of four
+    // was admitted, so one of those is dropped, and three of the four in the second batch.
     let counts = *bench.forwarder.lanes()[0].counts();
     assert_eq!(counts.admitted, 8);
     assert_eq!(counts.dropped(DropReason::Overflow), 4);
@@ -360,7 +360,7 @@ fn super_packets_are_split_below_the_threshold_only() {
     }
 }
 
-/// Whether it would be split or not.
+/// A super-packet with tiny segments is dropped whether it would be split or not.
 #[test]
 fn a_super_packet_of_tiny_segments_is_lost_and_counted() {
     for rate in [1_000_000, 1_000_000_000] {
@@ -385,7 +385,7 @@ fn a_super_packet_of_tiny_segments_is_lost_and_counted() {
 
 #[test]
 fn a_mark_is_written_into_the_header() {
-    // Every packet that waits at all is marked; the first of the batch finds the link idle.
+    // Every packet that has to wait is marked; the first of the batch finds the link idle.
     let params = PipeParams {
         rate: Rate::from_bps(1_000_000_000),
         ..PipeParams::default()
@@ -399,7 +399,7 @@ fn a_mark_is_written_into_the_header() {
     bench.assert_conserved();
 }
 
-/// A pure acknowledgement of all bytes before `acked`.
+/// Returns a pure acknowledgement of all bytes before `acked`.
 fn ack(acked: u32) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00];
     frame.extend([0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0]);
@@ -422,7 +422,7 @@ fn redundant_acknowledgements_are_known_by_their_headers() {
     ] {
         let mut bench = bench(&params, queue, 100);
         bench.deliver((1..=8).map(|n| plain(ack(n * 1000))).collect());
-        // One is on the link; of the seven that wait only the last says anything that is news.
+        // One is on the link; of the seven queued ones, only the last acknowledges anything new.
         let counts = *bench.forwarder.lanes()[0].counts();
         assert_eq!(counts.dropped_total(), expected, "{queue}");
         bench.assert_conserved();

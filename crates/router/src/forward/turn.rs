@@ -13,44 +13,45 @@ use sluice_wire::frame::FlowHasher;
 
 use super::{Lane, LaneCounts, Lateness, LostFrame, Observer, PortNumber, Queueing};
 
-/// Ports, the memory of their frames, and the lanes between them: what one thread forwards.
+/// The ports, the memory of their frames, and the lanes between them: everything that one thread
+/// forwards.
 pub struct Forwarder<P, Q, O = ()> {
     ports: Vec<P>,
     pool: Pool,
     lanes: Vec<Lane<Q, O>>,
-    /// By port, the lane that its arrivals go to.
+    /// For each port, the lane that receives its arrivals.
     lane_of: Vec<Option<usize>>,
-    /// By port, what is to be sent.
+    /// For each port, what is to be sent.
     outboxes: Vec<Outbox>,
     waiter: Waiter,
     clock: Clock,
     received: Vec<Slot>,
     /// Ports that may have frames: bit `i` for port `i`.
     ready: u64,
-    /// Turns since the kernel was asked which ports are ready.
+    /// Consecutive turns in which the kernel was not asked which ports are ready.
     unasked: u32,
-    /// What it does while it has nothing to do.
+    /// What keeps the caches warm while the loop is idle.
     warmth: Option<Warmth>,
 }
 
-/// How a lane starts.
+/// The options of a lane.
 pub struct LaneOptions<'a> {
-    /// The ports whose arrivals it takes. No two lanes share one.
+    /// The ports whose arrivals it receives. No two lanes share one.
     pub from: &'a [PortNumber],
     /// Seeds the flow hash.
     pub seed: u64,
-    /// The randomness of its queues.
+    /// The random numbers of its queues.
     pub rng: Rng,
 }
 
-/// What is to leave through one port.
+/// Frames to be sent through one port.
 pub(super) struct Outbox {
     slots: Vec<Slot>,
     notes: Vec<Note>,
 }
 
-/// To which lane a frame belongs, and for those that did not pass by its queues when it was due and
-/// its length on the link.
+/// The lane of a frame and, unless the frame bypassed the queues, its due time and its length on
+/// the link.
 struct Note {
     lane: usize,
     due: Option<(Time, u32)>,
@@ -69,7 +70,7 @@ impl Outbox {
         self.notes.push(Note { lane, due });
     }
 
-    /// Takes out what was pushed: each slot, and when it was due, if it was queued.
+    /// Removes all frames, each with its due time if it was queued.
     #[cfg(test)]
     pub(super) fn drain(&mut self) -> impl Iterator<Item = (Slot, Option<(Time, u32)>)> {
         let dues = self.notes.drain(..).map(|note| note.due);
@@ -78,8 +79,8 @@ impl Outbox {
 }
 
 impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
-    /// A forwarder between `ports` without lanes: what arrives at a port that no lane takes from
-    /// stays in the kernel.
+    /// Creates a forwarder between `ports`, without lanes. Frames that arrive at a port without a
+    /// lane stay in the kernel.
     ///
     /// # Panics
     /// For more than 63 ports.
@@ -100,15 +101,16 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         }
     }
 
-    /// What keeps packets' way through the kernel in the processor's caches while the loop stays awake and has nothing to do.
+    /// Sets what keeps the kernel's send path in the processor's caches while the loop busy-polls
+    /// and has nothing to forward.
     pub fn keep_warm(&mut self, warmth: Option<Warmth>) {
         self.warmth = warmth;
     }
 
-    /// Adds a lane that takes what arrives at some ports; its number.
+    /// Adds a lane that receives what arrives at some ports. Returns its number.
     ///
     /// # Panics
-    /// If another lane takes from one of the ports, or they begin with different headers.
+    /// If another lane receives from one of the ports, or the ports have different link headers.
     pub fn add_lane(&mut self, queueing: Q, observer: O, options: LaneOptions<'_>) -> usize {
         let number = self.lanes.len();
         let links = options.from.iter().map(|from| self.ports[*from].link());
@@ -133,8 +135,9 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         number
     }
 
-    /// Forwards once: what has arrived, and what is due. Then waits for more, but not longer than
-    /// until `until`, and not when there is more already. A readable `also` ends the wait too.
+    /// Forwards once: receives what has arrived and sends what is due. Then waits for more, at most
+    /// until `until`, and not at all if there is more already. The wait also ends when `also`
+    /// becomes readable.
     pub fn turn(&mut self, until: Option<Time>, also: Option<BorrowedFd<'_>>) {
         self.receive();
         let now = self.clock.now();
@@ -146,7 +149,8 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             return;
         }
         let due = self.lanes.iter().filter_map(Lane::next_wake);
-        // What a full batch left behind is asked for at once, after a look at the other ports.
+        // Frames left behind by a full batch are received in the next turn, after the other ports
+        // had theirs.
         let pending = (self.ready != 0).then_some(Time::ZERO);
         let looking = self.looking();
         let look = (looking != 0).then(|| now + LOOK_EVERY);
@@ -159,7 +163,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             interest,
         };
         let ports = self.ports.iter().zip(&self.lane_of).map(|(port, lane)| {
-            // What nobody takes would end every wait.
+            // Frames that no lane receives would end every wait.
             let interest = lane.map_or(Interest::Nothing, |_| Interest::Readable);
             watch(port.as_fd(), interest)
         });
@@ -173,9 +177,9 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         self.ready |= looking | wake.ready & ((1 << self.ports.len()) - 1);
     }
 
-    /// Looks at the ports without asking the kernel which of them is ready: what has arrived is taken in with
-    /// the call that finds it. Whether something was, or `deadline` is reached; after some looks the kernel is
-    /// to be asked all the same, since others want to be looked at too.
+    /// Polls the ports without asking the kernel which of them is ready: the call that finds frames
+    /// also receives them. Returns true if frames were received or `deadline` is reached. Returns
+    /// false after some rounds, because the other descriptors must be checked too.
     fn look_at_ports(&mut self, deadline: Option<Time>) -> bool {
         let lanes = self.lane_of.iter().enumerate();
         let taken_from = lanes.fold(0, |mask, (number, lane)| {
@@ -186,13 +190,13 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             if self.waiter.owes_rest(before, deadline) {
                 return false;
             }
-            // Before what is due, since a fast pipe has something due at all times.
+            // Receive before checking the deadline: a fast pipe has a packet due at all times.
             self.ready |= taken_from;
             if self.receive() > 0 {
                 return true;
             }
             let now = self.clock.now();
-            // As long as this one, but for those that the kernel has interrupted.
+            // The next round is assumed to take as long as this one, unless that was interrupted.
             let look_takes = now.since(before).min(LONGEST_LOOK);
             if Waiter::spin_if_near(now, deadline, look_takes, &self.clock).is_some() {
                 return true;
@@ -206,7 +210,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         false
     }
 
-    /// Ports that want to be looked at without being ready, one bit each.
+    /// Returns a mask of the ports that must be called from time to time without being ready.
     fn looking(&self) -> u64 {
         let ports = self.ports.iter().enumerate();
         ports.fold(0, |mask, (number, port)| {
@@ -220,42 +224,44 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         self.lanes[lane].with(now, &mut self.pool, work)
     }
 
-    /// Takes a port for ready in the next turn, whatever its descriptor says.
+    /// Treats a port as ready in the next turn, whatever its descriptor says.
     pub const fn look_at(&mut self, port: PortNumber) {
         self.ready |= 1 << port;
     }
 
-    /// The lanes, in the order in which they were added.
+    /// Returns the lanes, in the order in which they were added.
     pub fn lanes(&self) -> &[Lane<Q, O>] {
         &self.lanes
     }
 
-    /// The lanes, to take what their observers have gathered.
+    /// Returns the lanes mutably, to take what their observers have collected.
     pub fn lanes_mut(&mut self) -> &mut [Lane<Q, O>] {
         &mut self.lanes
     }
 
-    /// The ports.
+    /// Returns the ports.
     pub fn ports(&self) -> &[P] {
         &self.ports
     }
 
-    /// What has passed through a port and what was lost there.
+    /// Returns what has passed through a port and what was lost there.
     pub fn counters(&mut self, port: PortNumber) -> Counters {
         self.ports[port].counters()
     }
 
-    /// Requests that have been sent to keep the way warm; none for a loop that has nothing for that.
+    /// Returns how many requests were sent to keep the send path warm; `None` if the loop does not
+    /// send any.
     pub fn warmth_requests(&mut self) -> Option<u64> {
         self.warmth.as_mut().map(Warmth::requests)
     }
 
-    /// The memory of the frames.
+    /// Returns the memory of the frames.
     pub const fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Ends it: what each lane was made of and has counted, in order, and each port's counters.
+    /// Ends forwarding. Returns the parts and counts of each lane, in order, and each port's
+    /// counters.
     pub fn finish(mut self) -> Finished<Q, O> {
         let counters = self.ports.iter_mut().map(Port::counters).collect();
         for port in &mut self.ports {
@@ -265,8 +271,9 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         (lanes, counters)
     }
 
-    /// Whether ports say by themselves that frames wait: then the next turn needs no system call to know.
-    /// Not always, since others want to be looked at too.
+    /// Returns whether a port knows without a system call that frames have arrived, so that the
+    /// next turn can start at once. Returns false every few turns, because other descriptors must
+    /// be checked too.
     fn is_told_of_more(&mut self) -> bool {
         let ports = self.ports.iter().zip(&self.lane_of).enumerate();
         let told = ports.filter(|(_, (port, lane))| lane.is_some() && port.has_waiting());
@@ -277,7 +284,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         more
     }
 
-    /// Takes a batch from every port that is ready, and admits it; how many frames.
+    /// Receives a batch from every ready port and admits it. Returns how many frames.
     fn receive(&mut self) -> usize {
         let mut total = 0;
         let ready = std::mem::take(&mut self.ready);
@@ -300,7 +307,8 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             let now = self.clock.now();
             self.lanes[lane].prefetch_admit(&self.received, number, &self.pool);
             for slot in self.received.drain(..) {
-                // Whatever a port's stamps say: the queues would wait for an instant to come.
+                // No arrival may be in the future, whatever a port's stamps say: the queues would
+                // wait for it.
                 let arrival = self.pool.arrival(slot).map_or(now, |stamp| stamp.min(now));
                 let (pool, outboxes) = (&mut self.pool, &mut self.outboxes);
                 self.lanes[lane].admit(slot, number, arrival, pool, outboxes);
@@ -309,7 +317,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         total
     }
 
-    /// Sends the outboxes, and notes how late their packets are.
+    /// Sends the outboxes, and records how late their packets are.
     fn send(&mut self) {
         for (port, outbox) in self.ports.iter_mut().zip(&mut self.outboxes) {
             if outbox.slots.is_empty() {
@@ -338,16 +346,17 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
     }
 }
 
-/// What a [`Forwarder`] leaves behind: its lanes' parts, and the counters of its ports.
+/// The result of a [`Forwarder`]: its lanes' parts, and the counters of its ports.
 pub type Finished<Q, O> = (Vec<(Q, O, LaneCounts, Lateness)>, Vec<Counters>);
 
-/// Looks at the ports in a row for which the kernel is not asked by a loop that stays awake: some 0.1 ms.
+/// Consecutive rounds over the ports in which a busy-polling loop does not ask the kernel: about
+/// 0.1 ms.
 const MOST_LOOKS: u32 = 64;
-/// A look at a port takes less than a microsecond, and there are at most 63.
+/// Polling one port takes less than a microsecond, and there are at most 63.
 const LONGEST_LOOK: Span = Span::from_us(50);
-/// Turns in a row for which the kernel is not asked.
+/// Consecutive turns in which the kernel is not asked.
 const MOST_UNASKED: u32 = 8;
-/// How often it is looked whether an interface is gone or back.
+/// How often to check whether an interface is gone or back.
 const LOOK_EVERY: Span = Span::from_ms(100);
-/// Frames for which the loop's own lists have room from the start.
+/// Initial capacity of the loop's own lists, in frames.
 const BATCH: usize = 256;

@@ -1,4 +1,5 @@
-//! The configuration: a file of commands, read whole, checked, and put in the place of the old one.
+//! The configuration: a file of commands, read as a whole, checked, and applied in place of the old
+//! one.
 
 use std::fs;
 use std::io;
@@ -9,14 +10,14 @@ use sluice_ipfw::{CommandError, Firewall, Mode, Output, Settings};
 
 use crate::control::{Given, Place, Remark, Texts, files_of};
 
-/// Commands with all that they name, as they stood in the files.
+/// Commands and the files that they name, as read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     /// The file.
     pub path: PathBuf,
     /// Its text.
     pub text: String,
-    /// The files that it names, with their texts. Relative names are relative to its folder.
+    /// The files that it names, with their contents. Relative names are relative to its folder.
     pub files: Texts,
 }
 
@@ -56,7 +57,7 @@ pub fn at(path: &Path, place: &Place) -> String {
 }
 
 impl Config {
-    /// Reads a file and what it names.
+    /// Reads a file and the files that it names.
     ///
     /// # Errors
     /// When the file cannot be read. A missing file that it names is reported where it is named.
@@ -86,7 +87,7 @@ impl Config {
         Ok(output.warnings.iter().map(Remark::from).collect())
     }
 
-    /// Puts it in the place of what `firewall` has, whole or not at all.
+    /// Replaces the configuration of `firewall`, as a whole or not at all.
     pub fn apply(
         &self,
         firewall: &mut Firewall,
@@ -98,7 +99,7 @@ impl Config {
         (output, result)
     }
 
-    /// An engine's refusal with the place in this file.
+    /// Adds the place in this file to an engine's refusal.
     ///
     /// # Errors
     /// The refusal.

@@ -1,4 +1,4 @@
-//! The process: owns ports, runs the loop on a thread of its own, takes commands.
+//! The process: owns the ports, runs the loop on its own thread, accepts commands.
 //!
 //! [`Router::start`] opens everything or nothing: ports, engine with its configuration, control
 //! socket. The loop's thread owns the engine; other threads send it orders (`control::Order`),
@@ -50,8 +50,9 @@ pub struct Settings {
     pub socket: Option<PathBuf>,
     /// The engine. The origin of its time, its seed and the key of its hashes are set at the start.
     pub engine: sluice_ipfw::Settings,
-    /// Seed of everything that is drawn, the keys of hashes included. If `None`, they are random, so that no
-    /// sender can foresee them; between files, where no sender reacts and what is written is to repeat, it is 1.
+    /// Seed of all random numbers, including the hash keys. If `None`, they are random, so that no
+    /// sender can predict them. Between files no sender reacts and the output must be reproducible,
+    /// so the default there is 1.
     pub seed: Option<u64>,
     /// Super-packets are split while any link is slower than this.
     pub split_below: Rate,
@@ -101,7 +102,7 @@ pub enum StartError {
     #[error("{0} ports are too many: one router has at most {MOST_PORTS}")]
     Many(usize),
     /// Two ports of a pair cannot be bridged.
-    #[error("{0} and {1} cannot be a bridge: one carries Ethernet frames, the other IP packets")]
+    #[error("{0} and {1} cannot be bridged: one carries Ethernet frames, the other IP packets")]
     Unlike(PortSpec, PortSpec),
     /// A port is named twice.
     #[error("{0} is named twice")]
@@ -131,18 +132,18 @@ pub enum StartError {
     #[error("cannot open a pair of sockets: {0}")]
     Bell(io::Error),
     /// The keys of hashes.
-    #[error("the kernel gives no random numbers: {0}")]
+    #[error("cannot get random numbers from the kernel: {0}")]
     Random(io::Error),
 }
 
-/// What one loop watches, with room for its bell.
+/// The most descriptors that one loop watches, including its bell.
 pub const MOST_PORTS: usize = 62;
 
 /// Why a configuration could not be reloaded; the old one stays in force.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     /// None was given at the start.
-    #[error("there is no configuration to read again: the router was started without --config")]
+    #[error("there is no configuration to reload: the router was started without --config")]
     None,
     /// It is wrong.
     #[error(transparent)]
@@ -182,7 +183,7 @@ pub struct PortChoice {
 }
 
 impl Router {
-    /// Starts one.
+    /// Starts a router.
     ///
     /// # Errors
     /// [`StartError`]; nothing is left open.
@@ -295,7 +296,7 @@ impl Router {
         self.orders.bell()
     }
 
-    /// How it is.
+    /// Returns the status.
     ///
     /// # Errors
     /// When the loop does not answer.
@@ -303,27 +304,27 @@ impl Router {
         match self.orders.order(Work::Status, PATIENCE)? {
             Answered::Status(status) => Ok(*status),
             Answered::Commands(..) | Answered::Survey(_) | Answered::Done => {
-                unreachable!("a question for the status has it as answer")
+                unreachable!("a request for the status is answered with the status")
             }
         }
     }
 
-    /// Asks how it is, without waiting for the answer.
+    /// Requests the status, without waiting for the answer.
     ///
     /// # Errors
-    /// When too many orders wait for the loop, or it has ended.
+    /// When too many orders are waiting for the loop, or it has ended.
     pub fn ask_status(&self) -> Result<StatusAsked, Refused> {
         StatusAsked::of(&self.orders)
     }
 
-    /// Takes the configuration in again, whole or not at all, and reads the interfaces' addresses
-    /// again. Packets inside stay.
+    /// Reloads the configuration, as a whole or not at all, and reads the interfaces' addresses
+    /// again. Queued packets stay.
     ///
     /// # Errors
-    /// [`ReloadError`]; the old configuration goes on.
+    /// [`ReloadError`]; the old configuration stays in force.
     pub fn reload(&self) -> Result<Vec<Remark>, ReloadError> {
         let config = Config::read(self.config.as_ref().ok_or(ReloadError::None)?)?;
-        // Addresses that have changed since are what `me` means from now on.
+        // From now on, `me` means the addresses that the interfaces have now.
         let interfaces = interfaces(&self.names, &self.namespace);
         self.orders.order(Work::Interfaces(interfaces), PATIENCE)?;
         let work = Work::Commands {
@@ -348,7 +349,7 @@ impl Router {
         self.is_through.load(Ordering::Acquire) || self.thread.is_finished()
     }
 
-    /// Ends it and returns its final status. Packets still queued are dropped.
+    /// Stops the router and returns its final status. Packets that are still queued are dropped.
     ///
     /// # Panics
     /// If the loop did.
@@ -362,7 +363,7 @@ impl Router {
     }
 }
 
-/// The loop answers between two batches: within milliseconds, unless the machine is overloaded.
+/// The loop answers between two batches: within milliseconds unless the machine is overloaded.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Above all ordinary threads, below everything with a higher real-time priority.
 const REAL_TIME_PRIORITY: u8 = 1;
@@ -385,7 +386,7 @@ fn check_ports(ports: &[PortSpec]) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The engine's settings with a seed and, unless it follows from that, a key of hashes.
+/// Returns the engine's settings with a seed and, unless it is derived from the seed, a hash key.
 fn with_seed(
     engine: sluice_ipfw::Settings,
     seed: Option<u64>,
@@ -394,7 +395,7 @@ fn with_seed(
     let (seed, hash_key) = match (seed, time) {
         (Some(seed), _) => (seed, None),
         (None, PortTime::Files) => (1, None),
-        // Two numbers: what links draw can be observed, and says nothing about the key.
+        // Two numbers: what links draw can be observed, but reveals nothing about the key.
         (None, _) => (random()?, Some(random()?)),
     };
     Ok(sluice_ipfw::Settings {
@@ -406,14 +407,14 @@ fn with_seed(
 
 fn random() -> Result<u64, StartError> {
     let mut bytes = [0; 8];
-    // Up to 256 bytes come whole: getrandom(2).
+    // Up to 256 bytes are never returned partially: getrandom(2).
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|error| StartError::Random(error.into()))?;
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// The ports' interfaces with the addresses that they have now. One whose addresses cannot be read is
-/// gone, or has none.
+/// Returns the ports' interfaces with their current addresses. An interface whose addresses cannot
+/// be read is gone or has none.
 fn interfaces(names: &[String], namespace: &Namespace) -> Vec<Interface> {
     let mut links = namespace.links().ok();
     let mut addresses = |name: &str| {
@@ -558,7 +559,7 @@ impl Loop {
             } else {
                 until = None;
             }
-            // After the inbox, which quiets the bell that is rung for this, too.
+            // After the inbox, which also resets the bell that is rung for this.
             if stop.is_stopped() {
                 break;
             }
@@ -571,7 +572,7 @@ impl Loop {
         self.status()
     }
 
-    /// Begins with a command that only shows flows.
+    /// Starts a command that only shows flows.
     fn begin_survey(&mut self, work: &Work) -> Option<Box<Survey>> {
         let Work::Commands { text, .. } = work else {
             return None;
@@ -661,13 +662,13 @@ impl Loop {
     }
 }
 
-/// Flows that a `show` looks at between two batches of packets: some tens of microseconds.
+/// Flows that a `show` visits between two batches of packets: some tens of microseconds.
 const FLOWS_PER_TURN: u32 = 128;
-/// Instants of files between two looks at the inbox.
+/// Steps in the files' time between two checks of the inbox.
 const INSTANTS: usize = 256;
-/// How often a loop that plays files looks whether they are through.
+/// How often a loop that plays files checks whether they have ended.
 const LOOK_EVERY: Span = Span::from_ms(50);
-/// All ports share one lane: one engine has all rules.
+/// All ports share one lane, because one engine has all rules.
 const LANE: usize = 0;
 
 #[cfg(test)]
@@ -684,7 +685,8 @@ mod tests {
         engine.hash_key.unwrap_or(engine.seed)
     }
 
-    /// The flow of UDP from port 7 of `source` to port 9 of 10.0.0.2 in one of 1024 queues.
+    /// Returns which of 1024 queues gets the flow of UDP from port 7 of `source` to port 9 of
+    /// 10.0.0.2.
     fn bucket(hasher: &FlowHasher, source: u32) -> u32 {
         let mut packet = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
         packet.extend(Ipv4Addr::from(source).octets());
@@ -705,7 +707,8 @@ mod tests {
             buckets.collect::<BTreeSet<_>>().len()
         };
         assert_eq!(filled(hash_key(Some(1), PortTime::Machine)), 1);
-        // Thrown at random 1024 flows fill 1024 * (1 - 1/e) = 647 buckets, with a deviation of 10.
+        // 1024 flows hashed at random fill 1024 * (1 - 1/e) = 647 buckets, with a standard
+        // deviation of 10.
         for time in [PortTime::Machine, PortTime::Played] {
             let filled = filled(hash_key(None, time));
             assert!(filled >= 500, "{filled}");

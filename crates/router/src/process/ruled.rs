@@ -1,4 +1,4 @@
-//! The rule engine as what queues the packets of a lane.
+//! The rule engine as the queueing of a lane.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -22,14 +22,14 @@ pub struct Ruled {
     /// Packets of the batch that is about to be admitted, and their flow hashes.
     coming: Vec<(Headers, u32)>,
     split_below: Rate,
-    /// Whether there is any link for which super-packets are split.
+    /// Whether super-packets are split for any link.
     splits: bool,
 }
 
 impl Ruled {
-    /// `firewall` between ports, port `i` and `partners[i]` being the ends of one bridge. The
-    /// engine's interfaces are the ports. Super-packets are split if a link that they may come to
-    /// is slower than `split_below`.
+    /// Creates the queueing of `firewall` between ports; port `i` and port `partners[i]` are the
+    /// ends of one bridge. The engine's interfaces are the ports. A super-packet is split if a link
+    /// that it may reach is slower than `split_below`.
     pub fn new(mut firewall: Firewall, partners: Vec<PortNumber>, split_below: Rate) -> Self {
         for (from, to) in partners.iter().enumerate() {
             firewall.connect(interface(from), interface(*to));
@@ -73,8 +73,8 @@ impl Queueing for Ruled {
         headers(interface(from), view, head)
     }
 
-    /// By the pipes that its flow may come to: a fast one has super-packets whole beside a slow one
-    /// that has none.
+    /// Decided by the pipes that a flow may reach: super-packets for a fast pipe stay whole even if
+    /// another pipe is slow.
     fn splits(&mut self, _from: PortNumber, key: &Headers, _at: Time) -> bool {
         self.splits && self.firewall.splits(key, self.split_below)
     }
@@ -84,7 +84,7 @@ impl Queueing for Ruled {
     }
 
     fn prefetch_later(&mut self, key: Headers, flow: u32) {
-        // Which of the two passes leads into a pipe, the rules know.
+        // The rules know which of the two passes leads into a pipe.
         let second = self.firewall.second_pass(&key);
         self.coming.push((key, flow));
         self.coming.extend(second.map(|headers| (headers, flow)));
@@ -140,7 +140,7 @@ impl Queueing for Ruled {
     }
 }
 
-/// What rules look at, of a packet that came in.
+/// Returns the fields of an arrived packet that rules match.
 fn headers(recv: InterfaceId, view: &View, head: &[u8]) -> Headers {
     let unspecified = IpAddr::from([0; 4]);
     let (src, dst) = match view.addresses {
@@ -165,7 +165,7 @@ fn headers(recv: InterfaceId, view: &View, head: &[u8]) -> Headers {
         _ => {}
     }
     let at = usize::from(view.network);
-    // The fixed part of the header is there: its addresses could be read.
+    // The fixed part of the header is present, because its addresses could be read.
     let ip = head.get(at..).unwrap_or(&[]);
     let byte = |i: usize| ip.get(i).copied().unwrap_or(0);
     let word = |i: usize| u16::from_be_bytes([byte(i), byte(i + 1)]);

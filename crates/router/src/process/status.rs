@@ -12,35 +12,35 @@ use crate::control::{Answered, Orders, Pending, Refused, Work};
 pub struct Status {
     /// Since it started.
     pub uptime_ns: u64,
-    /// Its ports in order; those of a pair follow one another.
+    /// The ports in order; those of a pair are adjacent.
     pub ports: Vec<PortStatus>,
-    /// Packets that were given to the rules, segments of split super-packets each.
+    /// Packets that were passed to the rules; each segment of a split super-packet counts.
     pub admitted: u64,
-    /// Frames that are not IP and passed by the rules.
+    /// Frames that are not IP and bypassed the rules.
     pub bypassed: u64,
     /// Packets transmitted.
     pub sent: u64,
     /// Packets dropped by rules, queues and links, by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// Frames that got lost on the way to a queue or to a port, by cause.
+    /// Frames lost on the way to a queue or to a port, by cause.
     pub lost: BTreeMap<String, u64>,
-    /// Frames whose headers were wrong, by fault. Those whose addresses could be read went on.
+    /// Frames with malformed headers, by fault. Those with readable addresses were forwarded.
     #[serde(default)]
     pub damaged: BTreeMap<String, u64>,
-    /// Half of the packets left less later than this after they were due.
+    /// Half of the packets left less than this after they were due.
     pub late_p50_ns: u64,
     /// 99 of 100 did.
     pub late_p99_ns: u64,
-    /// Commands carried out since the start, refused ones included.
+    /// Commands carried out since the start, including refused ones.
     pub commands: u64,
-    /// Whether the loop runs before ordinary threads (SCHED_FIFO).
+    /// Whether the loop has priority over ordinary threads (SCHED_FIFO).
     pub is_real_time: bool,
     /// Packets that the loop has sent to itself to keep the kernel's packet path in the caches
     /// (`--spin always`).
     #[serde(default)]
     pub warmth_requests: Option<u64>,
-    /// What leaving an idle state may take the cores of the machine while it runs, if it asks for
-    /// that.
+    /// The limit of idle-state exit latency that the router requests for all cores while it runs,
+    /// if any.
     #[serde(default)]
     pub cpu_latency_ns: Option<u64>,
 }
@@ -56,7 +56,7 @@ pub struct PortStatus {
     /// Why that kind.
     #[serde(default)]
     pub reason: String,
-    /// Whether its interface passes on frames for all addresses; nothing where there is no filter.
+    /// Whether its interface delivers frames for all addresses; `None` where there is no filter.
     #[serde(default)]
     pub promiscuous: Option<bool>,
     /// Frames that came in.
@@ -74,11 +74,11 @@ pub struct PortStatus {
     pub lost: BTreeMap<String, u64>,
 }
 
-/// A question for the status that the loop has not answered yet, perhaps.
+/// A request for the status that the loop may not have answered yet.
 pub struct StatusAsked(Pending<Status>);
 
 impl StatusAsked {
-    /// Asks the loop that takes these orders.
+    /// Sends a request to the loop that takes these orders.
     ///
     /// # Errors
     /// As for [`Orders::post`].
@@ -86,7 +86,7 @@ impl StatusAsked {
         orders.post(Work::Status).map(StatusAsked)
     }
 
-    /// The status, once the loop has answered. Never waits.
+    /// Returns the status, once the loop has answered. Never blocks.
     ///
     /// # Errors
     /// When the loop has ended.
@@ -94,7 +94,7 @@ impl StatusAsked {
         Ok(self.0.poll()?.map(|answer| match answer {
             Answered::Status(status) => *status,
             Answered::Commands(..) | Answered::Survey(_) | Answered::Done => {
-                unreachable!("a question for the status has it as answer")
+                unreachable!("a request for the status is answered with the status")
             }
         }))
     }
@@ -148,7 +148,10 @@ impl fmt::Display for Status {
         }
         for (is_on, text) in [
             (true, "promiscuous:"),
-            (false, "not promiscuous, frames may be lost unseen:"),
+            (
+                false,
+                "not promiscuous, frames may be lost without being counted:",
+            ),
         ] {
             let ports = self
                 .ports
@@ -161,7 +164,7 @@ impl fmt::Display for Status {
         }
         writeln!(
             f,
-            "up {:.1} s, {} packets through the rules, {} sent, {} past them, {} dropped, {} commands",
+            "up {:.1} s, {} packets through the rules, {} sent, {} bypassed, {} dropped, {} commands",
             self.uptime_ns as f64 / 1e9,
             self.admitted,
             self.sent,
@@ -180,7 +183,7 @@ impl fmt::Display for Status {
         }
         writeln!(
             f,
-            "packets left {:.0} us (half) and {:.0} us (99 of 100) after they were due, at most",
+            "packets left at most {:.0} us (median) and {:.0} us (99th percentile) after they were due",
             self.late_p50_ns as f64 / 1e3,
             self.late_p99_ns as f64 / 1e3
         )
@@ -216,7 +219,7 @@ mod tests {
             lines,
             [
                 "promiscuous: eth0, eth2",
-                "not promiscuous, frames may be lost unseen: xdp:eth1"
+                "not promiscuous, frames may be lost without being counted: xdp:eth1"
             ]
         );
     }

@@ -17,7 +17,7 @@ pub enum ReadError {
     #[error("the file cannot be read")]
     Unreadable,
     /// A pcap file of an unknown version.
-    #[error("its format is version {0}.{1}; version 2 is understood")]
+    #[error("its format is version {0}.{1}; only version 2 is supported")]
     Version(u16, u16),
     /// A packet of an interface that the capture does not describe.
     #[error("it belongs to interface {0}, which the capture does not describe")]
@@ -26,7 +26,7 @@ pub enum ReadError {
     #[error("it carries no time")]
     NoTime,
     /// A clock that cannot be counted in nanoseconds.
-    #[error("its clock has a resolution of {0:#04x}, which is not understood")]
+    #[error("its clock has a resolution of {0:#04x}, which is not supported")]
     Resolution(u8),
     /// A packet that is longer than any real one.
     #[error("it claims {0} bytes; a packet has at most 16777216")]

@@ -59,7 +59,7 @@ fn nanoseconds_survive_and_microseconds_are_scaled() {
 #[test]
 fn a_file_that_ends_inside_a_packet_gives_the_packets_before_it() {
     let file = pcap(1, &[(EPOCH_NS, &[1; 20]), (EPOCH_NS, &[2; 20])]);
-    // Cut inside of the second packet's bytes, and inside of its header of 16.
+    // Cut inside the second packet's bytes, and inside its header of 16.
     for cut in [1, 19, 20, 30] {
         let (all, error) = read_all(&file[..file.len() - cut]);
         assert_eq!((all.len(), error), (1, Some(ReadError::Truncated)), "{cut}");

@@ -43,8 +43,9 @@ pub struct Gather<'a> {
 pub enum Checksums {
     /// Computed over the payload.
     Complete,
-    /// Left to the receiver or its device, when the port carries [`VnetHeader`]s: only the
-    /// pseudo-header's sum is written, so the payload need not be read.
+    /// Left partial, for the receiver or its device to complete, if the port carries
+    /// [`VnetHeader`]s: only the sum of the pseudo-header is written, so the payload need not be
+    /// read.
     Partial,
 }
 
@@ -64,8 +65,8 @@ pub enum GsoError {
     /// A segment size of zero, or one that makes packets longer than IP allows.
     #[error("segment size 0 or above what an IP packet of 65535 bytes holds")]
     SegmentSize,
-    /// Segments so small that one frame would be tens of thousands of packets: no sender asks for that, but for
-    /// harm.
+    /// Segments so small that one frame would become tens of thousands of packets, which no
+    /// legitimate sender requests.
     #[error("segment size {0} is below {LEAST_SEGMENT}")]
     TinySegments(u16),
 }
@@ -125,7 +126,7 @@ impl SuperPacket {
         })
     }
 
-    /// Returns how many packets it stands for: at least one.
+    /// Returns how many packets it becomes: at least one.
     pub fn segments(&self) -> u32 {
         self.payload_len.div_ceil(u32::from(self.gso_size)).max(1)
     }
@@ -150,7 +151,7 @@ impl SuperPacket {
         self.header_len() + self.payload(index).len() as u32
     }
 
-    /// Where in the frame the payload of segment `index` lies.
+    /// Returns where in the frame the payload of segment `index` is.
     pub fn payload(&self, index: u32) -> std::ops::Range<usize> {
         let start = index * u32::from(self.gso_size);
         let end = (start + u32::from(self.gso_size)).min(self.payload_len);
@@ -185,8 +186,9 @@ impl SuperPacket {
         Some((length, vnet))
     }
 
-    /// Writes the headers of segment `index` to the start of `out`, those of the whole being at the start of `head`;
-    /// the offload header to send the segment with, whose checksum is left open. `None` when either is too short.
+    /// Writes the headers of segment `index` to the start of `out`; those of the super-packet are
+    /// at the start of `head`. Returns the offload header to send the segment with; its checksum is
+    /// left partial. Returns `None` if either buffer is too short.
     ///
     /// `index` is below [`SuperPacket::segments`].
     pub fn write_headers(&self, index: u32, head: &[u8], out: &mut [u8]) -> Option<VnetHeader> {
@@ -261,10 +263,10 @@ fn rewrite_tcp(tcp: &mut [u8], index: u32, gso_size: u32, is_last: bool) {
     }
 }
 
-/// Linux sends no smaller ones over TCP (`net.ipv4.tcp_min_snd_mss`).
+/// Linux sends no smaller segments over TCP (`net.ipv4.tcp_min_snd_mss`).
 pub(super) const LEAST_SEGMENT: u16 = 48;
-/// Datagrams are of any size, but Linux sends so many in one super-packet at most (`UDP_MAX_SEGMENTS` of
-/// linux/udp.h).
+/// Datagrams may have any size, but Linux sends at most this many in one super-packet
+/// (`UDP_MAX_SEGMENTS` of linux/udp.h).
 const MOST_DATAGRAMS: u32 = 128;
 const FIN: u8 = 1;
 const PSH: u8 = 8;

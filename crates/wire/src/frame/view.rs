@@ -135,7 +135,7 @@ pub enum Fault {
     #[error("bytes end inside a header")]
     Truncated,
     /// The version nibble contradicts the link header, or is neither 4 nor 6.
-    #[error("IP version {0} where the link header says otherwise")]
+    #[error("IP version {0} contradicts the link header")]
     Version(u8),
     /// A header length below the fixed part or past the end of the packet.
     #[error("header length {0} below the minimum or past the packet")]

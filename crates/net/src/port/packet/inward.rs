@@ -1,4 +1,4 @@
-//! The receiving side of a packet port: a ring, and the socket's queue.
+//! The receiving side of a packet port: a ring and the socket's queue.
 
 use super::super::messages::{Messages, expected_after};
 use super::super::{Counters, Loss, Pool, Slot};
@@ -16,36 +16,37 @@ pub(super) struct Inward {
     ring: Option<Ring>,
     messages: Messages,
     vnet_len: usize,
-    /// The clock of arrivals, if they are noted, and the kernel's.
+    /// The clock on which arrival times are recorded, if they are, and the conversion of the
+    /// kernel's stamps to it.
     stamps: Option<(Clock, Stamps)>,
-    /// Most frames of one call.
+    /// Most frames per call.
     most: usize,
-    /// Most frames of the next one.
+    /// Most frames of the next call.
     batch: usize,
     slots: Vec<Slot>,
     large: Vec<u32>,
-    /// The rooms of the messages; of one without, the frame is dropped.
+    /// The buffers of the messages; a message without a buffer is dropped.
     rooms: Vec<Option<(Slot, Option<u32>)>>,
     discarded: Box<[[u8; VnetHeader::LEN]]>,
-    /// Looks at the ring in a row that found nothing.
+    /// Consecutive checks of the ring that found nothing.
     idle_looks: u32,
-    /// Frames that came through the ring, and that the kernel dropped, since [`Inward::check_ring`]
-    /// looked.
+    /// Frames that came through the ring, and frames that the kernel dropped, since the last
+    /// [`Inward::check_ring`].
     arrived: u64,
     dropped: u64,
     next_look_ns: u64,
 }
 
-/// What receiving frames adds to.
+/// The destination of received frames.
 struct Intake<'a> {
     pool: &'a mut Pool,
     counters: &'a mut Counters,
     slots: &'a mut Vec<Slot>,
-    /// What their stamps mean, once there are any.
+    /// The conversion of their stamps, if arrival times are recorded.
     stamps: Option<(Clock, Stamps)>,
 }
 
-/// A frame that lies in its slot.
+/// A frame in its slot.
 struct Taken {
     slot: Slot,
     tag: Option<(u16, u16)>,
@@ -53,8 +54,8 @@ struct Taken {
 }
 
 impl Inward {
-    /// For a socket that receives nothing yet. Where the kernel refuses a ring, frames wait in the
-    /// queue.
+    /// Creates the receiving side of a socket that receives nothing yet. If the kernel refuses a
+    /// ring, all frames are queued in the socket.
     pub(super) fn open(socket: &Socket, options: &PacketOptions) -> Inward {
         let most = options.batch.max(1);
         let ring = (options.receives && options.ring > 0)
@@ -80,12 +81,12 @@ impl Inward {
         }
     }
 
-    /// Most frames of the next [`Inward::receive`].
+    /// Returns the most frames of the next [`Inward::receive`].
     pub(super) fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Returns whether it is known without a system call that a frame has arrived.
+    /// Returns whether a frame is known to have arrived, without a system call.
     pub(super) fn has_waiting(&self) -> bool {
         self.ring.as_ref().is_some_and(Ring::has_next)
     }
@@ -118,12 +119,13 @@ impl Inward {
         Ok(())
     }
 
-    /// Returns whether [`Inward::receive`] must be called now and then, for [`Inward::check_ring`].
+    /// Returns whether [`Inward::receive`] must be called from time to time, for
+    /// [`Inward::check_ring`].
     pub(super) fn wants_looks(&self) -> bool {
         self.ring.is_some()
     }
 
-    /// Counts the frames that the kernel dropped for lack of room.
+    /// Counts the frames that the kernel dropped for lack of space.
     pub(super) fn count_dropped(&mut self, socket: &Socket, counters: &mut Counters) {
         // packet(7), PACKET_STATISTICS: reading sets the kernel's count back to zero.
         let mut statistics = Statistics::default();
@@ -140,7 +142,7 @@ impl Inward {
         }
     }
 
-    /// Checks, when the ring is empty, whether it is stuck and whether the interface has gone.
+    /// Checks, when the ring is empty, whether the ring is stuck and whether the interface is gone.
     fn look_for_trouble(&mut self, socket: &Socket, counters: &mut Counters) -> io::Result<()> {
         let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC_COARSE);
         if now_ns >= self.next_look_ns {
@@ -154,11 +156,12 @@ impl Inward {
         error.map_or(Ok(()), Err)
     }
 
-    /// A super-packet of a kind that an offload header cannot describe (fragments of UDP, SCTP)
-    /// stops the ring for good: the kernel has marked the place as being written, drops the frame,
-    /// and leaves the mark, at which it drops all that follow (`tpacket_rcv`,
-    /// net/packet/af_packet.c of Linux). Then frames are to wait in the queue, where such a one
-    /// costs no other.
+    /// Counts dropped frames, and switches to the socket's queue if the ring is stuck.
+    ///
+    /// A super-packet of a kind that an offload header cannot describe (UDP fragments, SCTP) stops
+    /// the ring for good: the kernel marks the place as being written, drops the frame and leaves
+    /// the mark, and then drops every later frame at that mark (`tpacket_rcv` in Linux's
+    /// net/packet/af_packet.c). In the socket's queue such a frame affects no other.
     fn check_ring(&mut self, socket: &Socket, counters: &mut Counters) -> io::Result<()> {
         self.count_dropped(socket, counters);
         let is_stuck = self.dropped > 0 && self.arrived == 0 && !self.has_waiting();
@@ -169,7 +172,7 @@ impl Inward {
         }
     }
 
-    /// Frees the slots that it holds.
+    /// Frees the slots that the port holds.
     pub(super) fn release(&mut self, pool: &mut Pool) {
         self.slots.drain(..).for_each(|slot| pool.free(slot));
         self.large
@@ -191,7 +194,7 @@ impl Inward {
         }
     }
 
-    /// As [`Inward::receive`], where all frames wait in the queue.
+    /// Like [`Inward::receive`], if all frames are in the socket's queue.
     fn receive_from_queue(&mut self, socket: &Socket, into: &mut Intake<'_>) -> io::Result<()> {
         (0..self.worth_taking()).for_each(|_| self.prepare(into.pool));
         let bytes_before = into.counters.received_bytes;
@@ -205,7 +208,7 @@ impl Inward {
         fetched.map(drop)
     }
 
-    /// As [`Inward::receive`], where frames come through `ring`. Returns how many.
+    /// Like [`Inward::receive`], if frames come through `ring`. Returns how many.
     fn receive_through(
         &mut self,
         ring: &mut Ring,
@@ -231,7 +234,8 @@ impl Inward {
             0 => Ok(0),
             _ => self.messages.receive(socket.as_fd()),
         };
-        // The frame was queued before the ring announced it, so it will not arrive any more.
+        // The kernel queues a frame before the ring announces it, so this frame will not arrive any
+        // more.
         let mut is_missing =
             matches!(&fetched, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
         let count = *fetched.as_ref().unwrap_or(&0);
@@ -247,7 +251,7 @@ impl Inward {
             } else if frame.is_queued && !std::mem::take(&mut is_missing) {
                 break;
             } else if frame.is_queued || !is_whole {
-                // The queue had no room for it.
+                // The queue had no space for it.
                 into.counters.lose(Loss::KernelQueue, 1);
             } else if let Some(slot) = self.slots.pop() {
                 let (room, _) = into.pool.receive_rooms(slot, self.vnet_len, None);
@@ -271,14 +275,15 @@ impl Inward {
         fetched.map(|_| arrived)
     }
 
-    /// What the stamps of `count` frames mean that have arrived before.
+    /// Returns the conversion of stamps, brought up to date for `count` frames that have arrived.
     fn stamps(&mut self, count: usize) -> Option<(Clock, Stamps)> {
         let (_, stamps) = self.stamps.as_mut().filter(|_| count > 0)?;
         stamps.look();
         self.stamps
     }
 
-    /// Returns how many frames to take: what there is room for, or a whole batch to be dropped.
+    /// Returns how many frames to receive: as many as there are buffers for, or a whole batch to be
+    /// dropped.
     fn worth_taking(&self) -> usize {
         match self.slots.len() {
             0 => self.batch,
@@ -286,20 +291,20 @@ impl Inward {
         }
     }
 
-    /// Adds a message with the room that was taken last: it was freed last, and is still in the
-    /// cache.
+    /// Adds a message with the buffer that was allocated last, which was freed last and is still in
+    /// the cache.
     fn prepare(&mut self, pool: &mut Pool) {
         let rooms = self.slots.pop().map(|slot| (slot, self.large.pop()));
         let (room, rest) = match rooms {
             Some((slot, large)) => pool.receive_rooms(slot, self.vnet_len, large),
-            // The kernel insists on delivering the offload header.
+            // The kernel always writes the offload header.
             None => {
                 let room = &mut self.discarded[self.rooms.len()];
                 (&mut room[..self.vnet_len], &mut [][..])
             }
         };
-        // SAFETY: the rooms are parts of the pool, which the caller borrows until the messages are
-        // received, or of `self`; no two messages share one, and none is looked at before.
+        // SAFETY: the buffers are parts of the pool, which the caller borrows until the messages
+        // are received, or of `self`; no two messages share one, and none is accessed before.
         #[allow(unsafe_code)]
         unsafe {
             self.messages.push(room, rest);
@@ -307,7 +312,7 @@ impl Inward {
         self.rooms.push(rooms);
     }
 
-    /// Takes the frame of a message that has been received.
+    /// Delivers the frame of a received message.
     fn take_message(&mut self, message: usize, into: &mut Intake<'_>) {
         let Some((slot, large)) = self.rooms[message].take() else {
             into.counters.lose(Loss::NoSlot, 1);
@@ -324,7 +329,7 @@ impl Inward {
             return;
         }
         if received.is_control_cut {
-            // Without its tag it would go to another network.
+            // Without its tag the frame would enter another VLAN.
             into.counters.lose(Loss::Other, 1);
             self.rooms[message] = Some((slot, large));
             return;
@@ -340,7 +345,7 @@ impl Inward {
         });
     }
 
-    /// Puts the rooms back that were not used, so that they are used next.
+    /// Returns the unused buffers, so that they are used next.
     fn put_back(&mut self) {
         for (slot, large) in self.rooms.drain(..).rev().flatten() {
             self.slots.push(slot);
@@ -348,7 +353,8 @@ impl Inward {
         }
     }
 
-    /// Most frames that are worth taking at once after `count` of so many bytes.
+    /// Returns the most frames worth receiving at once after `count` frames of `bytes` bytes in
+    /// total.
     fn most_after(&self, bytes: u64, count: usize) -> usize {
         let mean = bytes as usize / count.max(1);
         (BATCH_BYTES / mean.max(1)).clamp(1, self.most)
@@ -372,10 +378,10 @@ impl Intake<'_> {
     }
 }
 
-/// A batch of super-packets is sent before the next is received: this much stays in the cache of a
-/// core meanwhile, with what the kernel copies from and to. 32 of them would not.
+/// A batch of super-packets is sent before the next is received. This much stays in a core's cache
+/// until then, together with the kernel's own copies; 32 super-packets would not.
 const BATCH_BYTES: usize = 256 << 10;
-/// Looks that find nothing for each that asks whether the interface is down or gone.
+/// Checks that find nothing for each check whether the interface is down or gone.
 const LOOKS_PER_ERROR: u32 = 64;
 
 /// linux/if_packet.h: `struct tpacket_stats`.

@@ -1,11 +1,11 @@
 //! A receive ring that a packet socket shares with the kernel: packet(7), `PACKET_RX_RING`, version
-//! 2 (Documentation/networking/packet_mmap.rst of Linux).
+//! 2 (Linux's Documentation/networking/packet_mmap.rst).
 //!
-//! The ring consists of places of one size. The kernel fills them in turn and sets the status of
-//! each; the reader resets the status. Checking for frames therefore takes no system call, and
-//! frames are copied by the core on which they arrive. Of a frame that does not fit into a place
-//! the ring holds only the beginning; the whole frame waits in the socket's queue
-//! (`PACKET_COPY_THRESH`), in ring order.
+//! The ring consists of places of equal size. The kernel fills them in order and sets the status of
+//! each; the reader resets the status. So checking for frames needs no system call, and frames are
+//! copied by the core on which they arrive. Of a frame that does not fit a place, the ring holds
+//! only the beginning; the whole frame is put in the socket's queue (`PACKET_COPY_THRESH`), in ring
+//! order.
 #![allow(unsafe_code)]
 
 use super::super::HEAD_LEN;
@@ -15,30 +15,30 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The ring and where we are in it.
+/// The ring and the reader's position.
 pub(super) struct Ring {
     map: SharedMap,
     places: usize,
     next: usize,
 }
 
-/// What lies in a place.
+/// The contents of a place.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Arrived<'a> {
-    /// The offload header, if asked for, and the frame, or its beginning.
+    /// The offload header, if requested, and the frame or its beginning.
     pub bytes: &'a [u8],
-    /// Bytes of the whole frame, without the offload header.
+    /// Length of the whole frame, without the offload header.
     pub length: usize,
-    /// Whether the whole of it waits in the socket's queue.
+    /// Whether the whole frame is in the socket's queue.
     pub is_queued: bool,
-    /// A tag that the kernel had taken out: protocol and TCI.
+    /// A VLAN tag that the kernel stripped: protocol and TCI.
     pub tag: Option<(u16, u16)>,
-    /// CLOCK_REALTIME when the kernel got the frame.
+    /// CLOCK_REALTIME when the kernel received the frame.
     pub stamp_ns: u64,
 }
 
 impl Ring {
-    /// Gives `socket`, which receives nothing yet, a ring of about so many bytes.
+    /// Creates a ring of about `bytes` bytes for `socket`, which receives nothing yet.
     pub(super) fn open(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<Ring> {
         let blocks = bytes.div_ceil(BLOCK_LEN).max(1);
         let places = blocks * PLACES;
@@ -47,7 +47,7 @@ impl Ring {
             libc::PACKET_VERSION,
             &(libc::tpacket_versions::TPACKET_V2 as i32),
         )?;
-        // Not a number of bytes: anything but 0 switches it on.
+        // A switch, not a number of bytes.
         set(libc::PACKET_COPY_THRESH, &1)?;
         request(socket, blocks)?;
         match SharedMap::of(socket, 0, blocks * BLOCK_LEN) {
@@ -57,22 +57,23 @@ impl Ring {
                 next: 0,
             }),
             Err(error) => {
-                // Frames would go to a ring that is no longer read.
+                // Otherwise frames would go to a ring that nobody reads.
                 request(socket, 0)?;
                 Err(error)
             }
         }
     }
 
-    /// Closes the ring: from now on all frames wait in the queue. Frames in either are lost.
+    /// Closes the ring; from now on all frames go to the socket's queue. Frames that are in either
+    /// are lost.
     pub(super) fn close(self, socket: BorrowedFd<'_>) -> io::Result<()> {
-        // The kernel insists on that.
+        // The kernel refuses to close a mapped ring.
         drop(self.map);
         request(socket, 0)
     }
 
-    /// The frame that comes after `ahead` others, if it has arrived. `vnet_len` is the length of
-    /// its offload header.
+    /// Returns the frame `ahead` places after the next one, if it has arrived. `vnet_len` is the
+    /// length of its offload header.
     pub(super) fn look(&self, ahead: usize, vnet_len: usize) -> Option<Arrived<'_>> {
         if ahead >= self.places {
             return None;
@@ -82,16 +83,15 @@ impl Ring {
         if status & libc::TP_STATUS_USER == 0 {
             return None;
         }
-        // SAFETY: a place holds a header from its beginning on, which the kernel has finished.
+        // SAFETY: a place starts with a header, which the kernel has finished.
         let header = unsafe { self.map.at(place).cast::<libc::tpacket2_hdr>().read() };
-        // The kernel is trusted to have written a header; nothing that it writes leads outside of
-        // the place.
+        // Lengths are clamped, so that no header leads outside its place.
         let start = usize::from(header.tp_mac)
             .saturating_sub(vnet_len)
             .min(PLACE_LEN - 1);
         let end = (usize::from(header.tp_mac) + header.tp_snaplen as usize).clamp(start, PLACE_LEN);
-        // SAFETY: the bytes lie inside of the place, which the kernel does not touch before the
-        // status says that it may; that takes `&mut self`, and so the end of this borrow.
+        // SAFETY: the bytes are inside the place. The kernel does not touch them until the status
+        // is reset, which takes `&mut self` and so ends this borrow.
         let bytes = unsafe { std::slice::from_raw_parts(self.map.at(place + start), end - start) };
         let protocol = match status & libc::TP_STATUS_VLAN_TPID_VALID {
             0 => TAG_8021Q,
@@ -113,7 +113,7 @@ impl Ring {
         status.load(Ordering::Relaxed) & libc::TP_STATUS_USER != 0
     }
 
-    /// Lets the kernel have the next `count` places again, whose frames have been looked at.
+    /// Returns the next `count` places, whose frames have been processed, to the kernel.
     pub(super) fn give_back(&mut self, count: usize) {
         for _ in 0..count {
             let status = self.status(place(self.next));
@@ -122,7 +122,7 @@ impl Ring {
         }
     }
 
-    /// The number of the place that is so many behind the next.
+    /// Returns the index of the place `ahead` places after the next.
     fn after(&self, ahead: usize) -> usize {
         let number = self.next + ahead;
         if number < self.places {
@@ -133,13 +133,13 @@ impl Ring {
     }
 
     fn status(&self, place: usize) -> &AtomicU32 {
-        // SAFETY: the status is the first word of a place, aligned as the place is; the kernel and
-        // we change it by stores of whole words.
+        // SAFETY: the status is the first word of a place and aligned; both sides access it by
+        // whole words.
         unsafe { AtomicU32::from_ptr(self.map.at(place).cast()) }
     }
 }
 
-/// Asks for a ring of so many blocks.
+/// Requests a ring of `blocks` blocks; 0 closes it.
 fn request(socket: BorrowedFd<'_>, blocks: usize) -> io::Result<()> {
     let frame = if blocks == 0 { 0 } else { PLACE_LEN };
     let block = if blocks == 0 { 0 } else { BLOCK_LEN };
@@ -153,28 +153,28 @@ fn request(socket: BorrowedFd<'_>, blocks: usize) -> io::Result<()> {
     sys::set_option(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)
 }
 
-/// Where a place begins: none of them reaches from one block into the next.
+/// Returns the offset of a place. No place crosses a block boundary.
 const fn place(number: usize) -> usize {
     number / PLACES * BLOCK_LEN + number % PLACES * PLACE_LEN
 }
 
-/// Bytes of a place: a full packet of Ethernet and some 80 of header; an odd number of cache lines,
-/// for places at a distance of a power of two would drive each other out of the caches.
+/// Bytes of a place: a full-size Ethernet packet and about 80 of header. An odd number of cache
+/// lines, because places a power of two apart would evict each other from the caches.
 const PLACE_LEN: usize = 27 * 64;
 const _: () = assert!(
     PLACE_LEN <= HEAD_LEN,
     "what lies in a place fits a slot without more room"
 );
-/// Bytes that the kernel allocates at a time.
+/// Bytes of a block, the unit in which the kernel allocates.
 const BLOCK_LEN: usize = 64 << 10;
-/// Places of a block.
+/// Places per block.
 const PLACES: usize = BLOCK_LEN / PLACE_LEN;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A ring of one block, and what the kernel sees of it.
+    /// Returns a ring of one block, and the kernel's view of it.
     fn ring() -> (Ring, SharedMap) {
         let map = SharedMap::anonymous(BLOCK_LEN).unwrap();
         let kernel = map.clone();
@@ -186,11 +186,11 @@ mod tests {
         (ring, kernel)
     }
 
-    /// Fills a place as the kernel does: the frame behind the header, the status last.
+    /// Fills a place as the kernel does: first the frame after the header, then the status.
     fn fill(kernel: &SharedMap, number: usize, header: libc::tpacket2_hdr, frame: &[u8]) {
         let at = place(number);
-        // SAFETY: the place is in the mapping and aligned, and nobody looks at it before its status
-        // is set.
+        // SAFETY: the place is inside the mapping and aligned, and nobody reads it before its
+        // status is set.
         unsafe {
             kernel
                 .at(at)

@@ -9,10 +9,10 @@ use std::str::FromStr;
 /// When frames arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Speed {
-    /// As they were recorded.
+    /// At the recorded times.
     #[default]
     Recorded,
-    /// As fast as they are taken.
+    /// As fast as they are received.
     Full,
 }
 
@@ -23,7 +23,7 @@ pub struct PcapSpec {
     pub input: Option<PathBuf>,
     /// The file for transmitted frames; they are dropped if `None`.
     pub output: Option<PathBuf>,
-    /// When it arrives.
+    /// When the frames arrive.
     pub speed: Speed,
 }
 
@@ -31,10 +31,12 @@ pub struct PcapSpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PcapSpecError {
     /// Neither file.
-    #[error("`{0}` names no file: IN.pcap:OUT.pcap, of which one may be left out")]
+    #[error("`{0}` names no file: expected IN.pcap:OUT.pcap, either of which may be omitted")]
     NoFile(String),
     /// A word that is not a speed.
-    #[error("`{0}` is no speed; `recorded` and `full` are (file names cannot contain colons)")]
+    #[error(
+        "`{0}` is not a speed: expected `recorded` or `full` (file names cannot contain colons)"
+    )]
     Speed(String),
 }
 
@@ -81,11 +83,11 @@ impl fmt::Display for PcapSpec {
 }
 
 impl PcapSpec {
-    /// Returns the header that the frames of the input start with; `None` without an input, or if
-    /// the file has no packets and does not state a link type.
+    /// Returns the link header of the input's frames; `None` without an input, or if the file has
+    /// no packets and does not state a link type.
     ///
     /// # Errors
-    /// As [`super::PcapPort::open`], as far as the first packet shows it.
+    /// As for [`super::PcapPort::open`], as far as the first packet shows it.
     pub fn first_link(&self) -> Result<Option<Link>, PcapError> {
         let Some(path) = &self.input else {
             return Ok(None);

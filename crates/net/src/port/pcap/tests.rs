@@ -57,11 +57,11 @@ fn specs_are_read_as_they_are_printed() {
     for (text, expected) in [
         (
             ":",
-            "`:` names no file: IN.pcap:OUT.pcap, of which one may be left out",
+            "`:` names no file: expected IN.pcap:OUT.pcap, either of which may be omitted",
         ),
         (
             "a:b:c",
-            "`c` is no speed; `recorded` and `full` are (file names cannot contain colons)",
+            "`c` is not a speed: expected `recorded` or `full` (file names cannot contain colons)",
         ),
     ] {
         assert_eq!(text.parse::<PcapSpec>().unwrap_err().to_string(), expected);
@@ -244,7 +244,7 @@ fn a_last_packet_that_is_cut_off_is_told_and_the_others_are_sent() {
     assert_eq!(
         port.remarks(),
         [format!(
-            "pcap:{}::full: the file ends inside of packet 2, which is not sent",
+            "pcap:{}::full: the file ends inside packet 2, which is not sent",
             path.display()
         )]
     );
@@ -277,26 +277,26 @@ fn what_cannot_be_sent_is_refused_with_the_packet() {
     assert_eq!(
         refused(&path),
         format!(
-            "{name}: packet 1: 96 of its 1514 bytes were captured; a port sends whole packets \
+            "{name}: packet 1: only 96 of its 1514 bytes were captured; a port sends whole packets \
              (`tcpdump -s 0` captures them)"
         )
     );
     let path = at.join("text.pcap");
     fs::write(&path, "time,flow,length,ecn\n0,1,1500,0\n").unwrap();
     assert!(refused(&path).ends_with("head: it cannot be read; the capture is damaged"));
-    assert!(
-        refused(at).ends_with("is no regular file, and a capture is read once before it is played")
-    );
+    assert!(refused(at).ends_with(
+        "is not a regular file, and a capture is checked completely before it is played"
+    ));
     let missing = refused(&at.join("nosuch"));
     assert!(missing.starts_with("cannot open "), "{missing}");
 
     let path = file(at, "in.pcap", 101, &one);
     let open = |spec, link| PcapPort::open(&spec, link, Clock::start()).err().unwrap();
     let same = open(spec(Some(&path), Some(&path), Speed::Full), None).to_string();
-    assert!(same.ends_with("is the input and the output"), "{same}");
+    assert!(same.ends_with("is both the input and the output"), "{same}");
     let other = open(spec(Some(&path), None, Speed::Full), Some(Link::Ethernet)).to_string();
     assert!(
-        other.ends_with("holds IP packets, and the port is to carry Ethernet frames"),
+        other.ends_with("holds IP packets, but the port carries Ethernet frames"),
         "{other}"
     );
 }
@@ -349,7 +349,7 @@ fn pcapng_is_played_and_several_link_types_in_it_are_refused() {
     let message = refused(&path);
     assert!(
         message.ends_with(
-            "packet 3: link type 101 after packets of link type 1; the frames of a port begin alike"
+            "packet 3: link type 101 after packets of link type 1; all frames of a port must have the same link type"
         ),
         "{message}"
     );
@@ -380,4 +380,27 @@ fn what_is_written_is_its_owner_s_and_is_not_led_elsewhere() {
     let device = folder.path().join("device");
     symlink("/dev/null", &device).unwrap();
     open(&device).unwrap();
+    // A shell that redirects /dev/stdout makes it a link to a regular file.
+    use std::os::fd::AsRawFd;
+    let redirected = File::create(folder.path().join("redirected.pcap")).unwrap();
+    let number = redirected.as_raw_fd();
+    for folder in ["/dev/fd", "/proc/self/fd"] {
+        open(&Path::new(folder).join(number.to_string())).unwrap();
+    }
+}
+
+#[test]
+fn only_the_process_s_own_descriptors_are_links_that_are_followed() {
+    for own in ["/dev/stdout", "/dev/stderr", "/dev/fd/3", "/proc/self/fd/3"] {
+        assert!(is_own_descriptor(Path::new(own)), "{own}");
+    }
+    for other in [
+        "/dev/fd/../../tmp/x",
+        "/proc/1/fd/3",
+        "/tmp/dev/stdout",
+        "/dev/fd",
+        "out",
+    ] {
+        assert!(!is_own_descriptor(Path::new(other)), "{other}");
+    }
 }

@@ -4,17 +4,17 @@ use super::*;
 use etherparse::PacketBuilder;
 use sluice_wire::frame::{Link, parse_head};
 
-/// What precedes the payload.
+/// Where the VLAN tag of a super-packet is.
 #[derive(Clone, Copy, Debug)]
 enum Tag {
     None,
     /// In the frame.
     Inside,
-    /// Taken out by the kernel, and put back by the port.
+    /// Stripped by the kernel, and reinserted by the port.
     PutBack,
 }
 
-/// A super-packet of TCP with so much payload, and its offload header.
+/// Returns a TCP super-packet with so many bytes of payload, and its offload header.
 fn super_packet(is_v6: bool, tag: Tag, gso_size: u16, payload: usize) -> (Vec<u8>, VnetHeader) {
     let ethernet = PacketBuilder::ethernet2([1; 6], [2; 6]);
     let payload: Vec<u8> = (0..payload).map(|at| ((at / 7) ^ at) as u8).collect();
@@ -58,7 +58,7 @@ fn super_packet(is_v6: bool, tag: Tag, gso_size: u16, payload: usize) -> (Vec<u8
     (bytes, vnet)
 }
 
-/// Puts a frame into the pool as a port does.
+/// Stores a frame in the pool as a port does.
 fn receive(pool: &mut Pool, bytes: &[u8], vnet: VnetHeader, tag: Tag) -> Slot {
     let slot = pool.allocate().unwrap();
     let large = pool.allocate_large();
@@ -80,7 +80,8 @@ fn bytes(pool: &Pool, slot: Slot) -> Vec<u8> {
     [pool.head(slot), pool.tail(slot)].concat()
 }
 
-/// Takes a super-packet apart in a pool, and compares each segment with the one written in one piece.
+/// Splits a super-packet in a pool, and compares each segment with the same segment written in one
+/// piece.
 fn assert_split(pool: &mut Pool, is_v6: bool, tag: Tag, gso_size: u16, payload: usize) {
     let (frame, vnet) = super_packet(is_v6, tag, gso_size, payload);
     let slot = receive(pool, &frame, vnet, tag);
@@ -116,7 +117,7 @@ fn assert_split(pool: &mut Pool, is_v6: bool, tag: Tag, gso_size: u16, payload: 
         let view = parse_head(pool.head(*segment), length as usize, Link::Ethernet);
         assert_eq!(view.fault, None, "{case}");
     }
-    // In whatever order they leave, the last of them frees the memory of all.
+    // In whatever order they leave, the last of them frees the shared memory.
     let (odd, even): (Vec<_>, Vec<_>) = segments
         .into_iter()
         .enumerate()
@@ -137,18 +138,18 @@ fn pool() -> Pool {
     Pool::new(size).expect("memory for 66 slots")
 }
 
-/// From an MTU of 1900 to one of 65 535: a segment of a gso_size is the MTU less 52 bytes of headers of IPv4 and TCP,
-/// less 72 of IPv6.
+/// For MTUs from 1900 to 65 535: a gso_size is the MTU minus 52 bytes of IPv4 and TCP headers, or
+/// minus 72 with IPv6.
 #[test]
 fn segments_of_every_size_are_those_written_in_one_piece() {
     let mut pool = pool();
     let near = 1840..2000;
-    // A prime, so that all lengths of the last segment come.
+    // A prime step, so that the last segment gets many different lengths.
     let far = (2000..=65_463).step_by(if cfg!(miri) { 9973 } else { 211 });
     for gso_size in near.chain(far).chain([8948, 65_463]) {
         for is_v6 in [false, true] {
             for tag in [Tag::None, Tag::Inside, Tag::PutBack] {
-                // The longest packet, as TSO makes it, and one that ends just behind a segment.
+                // The longest packet that TSO makes, and one that ends one byte after a segment.
                 let most = 65_535 - if is_v6 { 72 } else { 52 };
                 for payload in [most, most.min(usize::from(gso_size) + 1)] {
                     assert_split(&mut pool, is_v6, tag, gso_size, payload);
@@ -158,7 +159,7 @@ fn segments_of_every_size_are_those_written_in_one_piece() {
     }
 }
 
-/// It fits its slot up to the last byte, tag included, and needs no more.
+/// It fits its slot up to the last byte, including the tag, and needs no large slot.
 #[test]
 fn a_super_packet_of_one_segment_is_one_packet() {
     let mut pool = pool();
@@ -191,7 +192,7 @@ fn segments_that_share_memory_are_changed_and_copied_alone() {
         None,
         "there is no memory for another"
     );
-    // The first and the last byte of the second one's payload, and one behind its end.
+    // The first and the last byte of the second segment's payload, and one past its end.
     let (first, length) = (66, 66 + 8948);
     for byte in [first, length - 1, length] {
         pool.flip(segments[1], byte, 1);
@@ -204,7 +205,7 @@ fn segments_that_share_memory_are_changed_and_copied_alone() {
     for number in [0, 2] {
         assert!(bytes(&pool, segments[number]) == before[number], "{number}");
     }
-    // Completed in its two parts, the checksum is that of one piece.
+    // The checksum over two parts equals the checksum over one piece.
     let gather = Gather {
         head: &frame,
         tail: &[],
@@ -215,7 +216,6 @@ fn segments_that_share_memory_are_changed_and_copied_alone() {
         .unwrap();
     pool.complete_checksum(segments[2]);
     assert!(bytes(&pool, segments[2]) == out[..length as usize]);
-    // A segment is cut from the frame that is there, whatever its headers say.
     for slot in segments.into_iter().chain([copy]) {
         pool.free(slot);
     }

@@ -1,5 +1,5 @@
-//! Whatever is made a train must come out of it as it was. Checksums of the frames that go in are
-//! etherparse's; the taking apart is [`SuperPacket`]'s, whose tests are its own.
+//! Every frame that joins a train must leave it unchanged. The checksums of the input are
+//! etherparse's; the splitting is [`SuperPacket`]'s, which has tests of its own.
 
 #[path = "../../../tests/common/segments.rs"]
 mod segments;
@@ -36,7 +36,7 @@ fn groups(frames: &[Vec<u8>]) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// What arrives: trains made, and taken apart again.
+/// Returns what arrives when trains are built and split again.
 fn arrived(frames: &[Vec<u8>]) -> Vec<(usize, Vec<u8>)> {
     let (mut pool, slots) = pool_of(frames);
     let mut batch = Batch::new();
@@ -76,7 +76,7 @@ fn arrived(frames: &[Vec<u8>]) -> Vec<(usize, Vec<u8>)> {
     arrived
 }
 
-/// All of them, byte for byte, and those of a flow in their order.
+/// Asserts that all frames arrive byte for byte, and those of a flow in order.
 fn assert_unchanged(frames: &[Vec<u8>]) {
     let arrived = arrived(frames);
     assert_eq!(arrived.len(), frames.len());
@@ -106,7 +106,7 @@ fn segments_that_follow_each_other_are_one_train() {
         let frames = flow(shape, &[1000, 1000, 1000, 400]);
         assert_eq!(groups(&frames), [[0, 1, 2, 3]]);
         assert_unchanged(&frames);
-        // Not every kernel finds the headers behind a tag.
+        // Not every kernel finds the headers after a tag.
         let tags = TAGS;
         let frames = flow(Shape { tags, ..shape }, &[1000; 3]);
         assert_eq!(groups(&frames), [[0], [1], [2]]);
@@ -116,7 +116,7 @@ fn segments_that_follow_each_other_are_one_train() {
 #[test]
 fn a_shorter_or_pushed_segment_is_the_last() {
     let frames = flow(PLAIN, &[1000, 1000, 400, 400, 1000]);
-    // A longer one does not follow a shorter one either.
+    // A longer segment does not follow a shorter one either.
     assert_eq!(groups(&frames), [vec![0, 1, 2], vec![3], vec![4]]);
     assert_unchanged(&frames);
 
@@ -216,18 +216,18 @@ fn what_is_more_than_data_leaves_alone() {
         let frames = flow(Shape { flags, ..PLAIN }, &[1000; 2]);
         assert_eq!(groups(&frames), [[0], [1]], "flags {flags}");
     }
-    // Pure acknowledgements, and padding behind the packet.
+    // Pure acknowledgements, and padding after the packet.
     assert_eq!(groups(&flow(PLAIN, &[0; 2])), [[0], [1]]);
     let mut frames = flow(PLAIN, &[1000; 2]);
     frames[1].push(0);
     assert_eq!(groups(&frames), [[0], [1]]);
-    // Longer than the interface sends: the kernel refuses each by itself.
+    // Longer than the interface sends: the kernel refuses each individually.
     assert_eq!(groups(&flow(PLAIN, &[1500; 2])), [[0], [1]]);
 }
 
 #[test]
 fn nothing_passes_a_packet_of_its_own_flow() {
-    // An acknowledgement between segments, and a later fragment, whose flow is not known.
+    // An acknowledgement between segments, and a later fragment, whose flow is unknown.
     let mut frames = flow(PLAIN, &[1000, 1000, 1000]);
     let acknowledgement = segment(PLAIN, 5, 9, &[]);
     let mut fragment = segment(PLAIN, 5, 9, &[3; 100]);
@@ -262,7 +262,7 @@ fn a_wrong_checksum_is_not_made_right() {
 #[test]
 fn an_unusual_zero_is_not_made_usual() {
     let word = |frame: &[u8], at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
-    // Another word takes the field's value to itself, so that the sum over everything else stays.
+    // Another word compensates for the field's value, so that the sum over everything else stays.
     let moved = |frame: &mut [u8], field: usize, to: usize| {
         let sum = u32::from(word(frame, field)) + u32::from(word(frame, to));
         let folded = (sum & 0xffff) + (sum >> 16);
@@ -293,13 +293,13 @@ fn checksums_left_open_join_and_damage_does_not_hide_behind_the_kernels_word() {
         ..VnetHeader::default()
     };
     slots.iter().for_each(|slot| pool.set_vnet(*slot, valid));
-    // Damage on the way through the router.
+    // Damage inside the router.
     pool.flip(slots[2], 600, 1);
     let mut batch = Batch::new();
     batch.sort(&pool, &slots, 1500);
     assert_eq!(batch.messages().len(), 2);
 
-    // Taken apart with open checksums, as a router splits a super-packet.
+    // Split with partial checksums, as a router splits a super-packet.
     let (whole, vnet) = {
         let train = batch.messages()[0].train.expect("two frames");
         let vnet = train.write_headers(pool.head_mut(slots[0]));
@@ -323,7 +323,7 @@ fn checksums_left_open_join_and_damage_does_not_hide_behind_the_kernels_word() {
     }
     batch.sort(&pool, &slots[..2], 1500);
     assert_eq!(batch.messages().len(), 1);
-    // An open checksum that holds something else stays as wrong as it came.
+    // A partial checksum with a wrong value is left as it is.
     pool.head_mut(slots[1])[14 + 20 + 17] ^= 1;
     batch.sort(&pool, &slots[..2], 1500);
     assert_eq!(batch.messages().len(), 2);
@@ -340,7 +340,7 @@ fn a_train_is_no_longer_than_an_ip_packet() {
 }
 
 proptest! {
-    /// Segments of some flows in any order, one byte of one of them changed, its checksums
+    /// Segments of some flows in any order, with one byte of one of them changed and its checksums
     /// corrected or not.
     #[test]
     fn trains_change_no_byte_and_no_order(

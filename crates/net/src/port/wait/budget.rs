@@ -1,15 +1,15 @@
 //! How much of a core a real-time thread uses before it yields it to others.
 //!
 //! Linux gives real-time threads 95 % of each second of a core (sched(7), sched_rt_runtime_us). A
-//! thread that has used them up is stopped until the second is over, for up to 50 ms, and the core
-//! may idle meanwhile: a loop that is busy or never sleeps would forward nothing for that long. The
-//! loop therefore stays below the limit itself, in smaller pieces: it sleeps when nothing is due
-//! soon, and if something always is, it runs as an ordinary thread for some milliseconds, pinned to
-//! its core: the scheduler moves ordinary threads between cores, and after regaining real-time
-//! priority the thread would preempt whatever runs on the core that it was moved to.
+//! thread that has used up its share is stopped until the second is over, for up to 50 ms, even if
+//! the core is idle: a loop that is always busy would forward nothing for that long. The loop
+//! therefore stays below the limit itself, in smaller pieces. It sleeps when nothing is due soon.
+//! If something always is, it runs as an ordinary thread for some milliseconds, pinned to its core:
+//! the scheduler moves ordinary threads between cores, and after regaining real-time priority the
+//! thread would preempt whatever runs on the core that it was moved to.
 //!
-//! It is also an ordinary thread for some of its sleeps ([`Placements`]), and then it should be
-//! moved.
+//! The thread is also an ordinary one for some of its sleeps ([`Placements`]), so that the
+//! scheduler may move it.
 
 use crate::sys::{Affinity, Scheduling};
 use sluice_core::{Span, Time};
@@ -48,30 +48,31 @@ impl Debt {
     }
 }
 
-/// Which sleeps are those of an ordinary thread. A real-time one wakes up on the core on which it
-/// fell asleep, and that has to be started if what it is woken for comes in on another; an ordinary
-/// one wakes up where the scheduler thinks best, which knows the cores that the hypervisor has
-/// halted. So the scheduler is let choose before the first wake-up from a long sleep, and then ever
-/// more seldom, since with priority a wake-up is surer where others want the core.
+/// Which sleeps are those of an ordinary thread. A real-time thread wakes up on the core on which
+/// it fell asleep, and that core must be started if the wake-up comes from another core. An
+/// ordinary thread wakes up where the scheduler thinks best, and the scheduler knows which cores
+/// the hypervisor has halted. So the scheduler chooses the core before the first wake-up from a
+/// long sleep, and then ever more rarely, because with real-time priority a wake-up is more
+/// reliable when other threads compete for the core.
 #[derive(Clone, Copy, Debug, Default)]
 struct Placements {
     /// Long sleeps that a frame ended. A sleep that a deadline ends stays on its core and does not
     /// count.
     wakes: u64,
-    /// The wake-up for which the scheduler has chosen last.
+    /// The last wake-up for which the scheduler chose the core.
     tried: u64,
 }
 
 impl Placements {
-    /// Returns whether the scheduler is to choose for the next sleep.
+    /// Returns whether the scheduler chooses the core for the next sleep.
     fn is_due(&self) -> bool {
         let next = self.wakes + 1;
         let step = next.next_power_of_two().min(WAKES_PER_PLACE);
-        // If the sleep was short, frames arrive in quick succession.
+        // After a short sleep, frames arrive in quick succession.
         next.is_multiple_of(step) && self.tried != next
     }
 
-    /// It has chosen, and a frame has ended the sleep.
+    /// Records that the scheduler chose the core and a frame ended the sleep.
     const fn has_chosen(&mut self) {
         self.tried = self.wakes + 1;
     }
@@ -92,9 +93,9 @@ pub(super) struct Budget {
     real_time: Scheduling,
     /// It runs as one of the others now.
     is_lowered: bool,
-    /// The cores that it had before that, and the one that it has for as long.
+    /// The cores that the thread had before, and the one that it is pinned to.
     stays: Option<[Affinity; 2]>,
-    /// It gets its priority back when it has been an ordinary thread.
+    /// Whether the thread gets its priority back after running as an ordinary thread.
     may_return: bool,
     /// It may run on more than one core.
     has_choice: bool,
@@ -102,7 +103,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// For the calling thread; an ordinary one needs none.
+    /// Creates the budget of the calling thread; an ordinary thread needs none.
     pub(super) fn of_thread() -> Option<Budget> {
         let real_time = Scheduling::of_thread().ok()?;
         real_time.is_real_time().then_some(Budget {
@@ -117,7 +118,7 @@ impl Budget {
         })
     }
 
-    /// Accounts for the time until now, in which the thread ran. Pays an overdue debt by making the
+    /// Accounts for the time until now, in which the thread ran. If the debt is overdue, makes the
     /// thread an ordinary one until enough time has passed.
     pub(super) fn was_awake(&mut self, now: Time) {
         let time = self.pass(now);
@@ -153,23 +154,24 @@ impl Budget {
         self.may_move();
     }
 
-    /// Gives the thread its cores back, unless somebody has given it others meanwhile.
+    /// Gives the thread its cores back, unless another program has changed them.
     fn may_move(&mut self) {
         if let Some([before, here]) = self.stays.take()
             && Affinity::of_thread().is_ok_and(|present| present == here)
         {
-            // It fails when all of them have been taken from the process; then it stays.
+            // This fails if all of them were taken from the process; the thread then stays on its
+            // core.
             let _ = before.take();
         }
     }
 
-    /// Returns whether the scheduler is to choose the core for the next sleep, if that may be a
-    /// long one.
+    /// Returns whether the scheduler chooses the core for the next sleep, if that may be a long
+    /// one.
     pub(super) fn is_to_be_placed(&self) -> bool {
         self.may_return && self.has_choice && !self.is_lowered && self.placements.is_due()
     }
 
-    /// A frame has ended a sleep for which it has chosen.
+    /// Records that a frame ended a sleep for which the scheduler chose the core.
     pub(super) const fn was_placed(&mut self) {
         self.placements.has_chosen();
     }
@@ -180,7 +182,7 @@ impl Budget {
         self.is_lowered = self.real_time.ordinary(super::SLICE_NS).take().is_ok();
     }
 
-    /// The thread has slept until now, when a frame has woken it or not.
+    /// Records that the thread has slept until now, and whether a frame ended the sleep.
     pub(super) fn has_slept(&mut self, now: Time, is_woken: bool) {
         let time = self.pass(now);
         self.debt.rested(time);
@@ -189,7 +191,8 @@ impl Budget {
         }
     }
 
-    /// How long the thread may sleep now: a little, if something is owed and nothing is due soon.
+    /// Returns how long the thread may sleep now: a short time if it is in debt and nothing is due
+    /// soon.
     pub(super) fn rest(&self, now: Time, deadline: Option<Time>) -> Option<Span> {
         let is_due_soon = deadline.is_some_and(|deadline| deadline < now + REST + AHEAD);
         (self.debt.is_worth_a_rest() && !self.is_lowered && !is_due_soon).then_some(REST)
@@ -201,7 +204,7 @@ impl Budget {
     }
 }
 
-/// Returns whether a thread of this process that is an ordinary one may run so. A thread that was
+/// Returns whether an ordinary thread of this process may take this priority. A thread that was
 /// started with real-time priority keeps it without the privilege, but cannot regain it.
 fn may_return_to(real_time: Scheduling) -> bool {
     let tries = move || {
@@ -214,17 +217,17 @@ fn may_return_to(real_time: Scheduling) -> bool {
     thread.is_ok_and(|thread| thread.join().is_ok_and(|result| result.is_ok()))
 }
 
-/// The thread has eleven twelfths of a core, which leaves to others more than the kernel asks for:
-/// its second begins when it likes, and a batch may end late.
+/// The thread uses at most eleven twelfths of a core. That leaves more to others than the kernel
+/// requires, because the kernel's second can begin at any time and a batch may end late.
 const RUNS_PER_REST: u64 = 11;
 const REST: Span = Span::from_us(100);
 /// By so much a rest may end late without harm.
 const AHEAD: Span = Span::from_us(300);
-/// A core that has idled for so long may have been halted.
+/// A core that has idled for this long may have been halted.
 const LONG_SLEEP: Span = Span::from_us(200);
-/// Wake-ups from long sleeps for each time that the scheduler chooses, in the end.
+/// Wake-ups from long sleeps per choice of the scheduler, in the long run.
 const WAKES_PER_PLACE: u64 = 128;
-/// Owed after 55 ms without a rest: a twentieth of a second.
+/// The debt after 55 ms without a rest: a twentieth of a second.
 const MOST_OWED: Span = Span::from_ms(5);
 
 #[cfg(test)]
@@ -237,7 +240,7 @@ mod tests {
     const ALLOWED_NS: u64 = 950_000_000;
 
     proptest! {
-        /// Turns of up to 2 ms, back to back or with sleep in between, for ten seconds.
+        /// Turns of up to 2 ms, back to back or with sleeps in between, for ten seconds.
         #[test]
         fn no_second_has_more_than_the_kernel_allows(
             turns in prop::collection::vec((1..2_000_000_u64, 0..50_000_u64), 1..200),
@@ -255,7 +258,7 @@ mod tests {
                 } else {
                     debt.ran(Span::from_ns(*run));
                     is_lowered = debt.is_overdue();
-                    // Divided between the seconds that it falls into.
+                    // Divided among the seconds that the turn spans.
                     let first = (now / SECOND_NS) as usize;
                     let here = (*run).min((first as u64 + 1) * SECOND_NS - now);
                     used[first] += here;

@@ -1,8 +1,9 @@
-//! An AF_XDP port whose interface goes away, and finds it again when it was made anew.
+//! What an AF_XDP port does when its interface is removed, and how it attaches to the new one.
 //!
-//! The kernel unbinds the sockets of an interface that is removed, for good: what comes back under the
-//! same name is another interface, and gets other sockets. No descriptor tells either, so the port looks,
-//! ten times a second, when nothing arrives. The packet memory is registered anew if no other port has.
+//! The kernel unbinds the sockets of a removed interface for good: an interface made anew under the
+//! same name needs new sockets. No descriptor reports the removal, so the port checks ten times a
+//! second while nothing arrives. The packet memory is registered again if no other port has
+//! registered it.
 
 use super::socket::{Connected, Outward, connect, wake_receive};
 use super::{Lent, Part, XdpPort, open_trains};
@@ -12,8 +13,8 @@ use crate::sys;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Where the half of an interface that receives puts the rings of the one that sends, and with them the
-/// interface. On the packet path nobody looks here.
+/// Where the receiving half of an interface leaves new rings for the sending half, with the
+/// properties of the interface. Not used on the packet path.
 #[derive(Clone, Default)]
 pub(super) struct Exchange(Arc<Mutex<Option<(Outward, Interface)>>>);
 
@@ -29,7 +30,7 @@ impl Exchange {
 }
 
 impl XdpPort {
-    /// Looks, if it is time, whether the interface is still there, or there again.
+    /// Checks, at most ten times a second, whether the interface is gone, or is back.
     pub(super) fn look(&mut self, pool: &mut Pool) {
         let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC);
         if now_ns < self.next_look_ns {
@@ -56,7 +57,7 @@ impl XdpPort {
         }
     }
 
-    /// Takes back what the kernel had, and counts what it has not sent.
+    /// Takes back all slots from the kernel, and counts the frames that it has not sent as lost.
     pub(super) fn lose_interface(&mut self, pool: &mut Pool) {
         self.collect_sent(pool);
         self.counters = self.counters();
@@ -76,18 +77,18 @@ impl XdpPort {
             pool.take_back(slot);
             pool.free(slot);
         }
-        // What has come back meanwhile is found at once.
+        // An interface that is already back is found at once.
         self.next_look_ns = 0;
     }
 
-    /// The socket that receives, of which both halves keep hold while they are open.
+    /// Returns the receiving socket, which both halves hold while they are open.
     pub(super) fn receiver(&self) -> Option<Weak<OwnedFd>> {
         let inward = self.inward.as_ref().map(|inward| &inward.socket);
         let outward = self.outward.as_ref().map(|outward| &outward.receiver);
         inward.or(outward).map(Arc::downgrade)
     }
 
-    /// Closes the sockets; what is waited on from now on is silent.
+    /// Closes the sockets. The descriptor to wait on is replaced by one that never becomes ready.
     pub(super) fn close(&mut self) {
         (self.inward, self.outward) = (None, None);
         if let Ok(silent) = sys::event() {
@@ -95,7 +96,7 @@ impl XdpPort {
         }
     }
 
-    /// The interface is another now, and may have other offloads.
+    /// Opens the trains again: the interface is a new one and may have other offloads.
     fn reopen_trains(&mut self, link: &Interface) {
         self.trains = open_trains(
             &self.namespace,

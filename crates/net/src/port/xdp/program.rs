@@ -1,11 +1,12 @@
-//! The program that hands an interface's frames to AF_XDP sockets, and its map of sockets.
+//! The program that passes an interface's frames to AF_XDP sockets, and its map of sockets.
 //!
-//! It is seven instructions long, so it is written here as the kernel reads it: nobody needs a
-//! compiler or libbpf. In C it would be
-//! `return bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);`. A frame of a queue that
-//! has no socket goes to the stack, as without the program.
+//! The program takes six instruction slots, so it is written here in the form that the kernel
+//! reads: no compiler or libbpf is needed. In C it would be `return bpf_redirect_map(&sockets,
+//! ctx->rx_queue_index, XDP_PASS);`. A frame of a queue without a socket goes to the stack, as
+//! without the program.
 //!
-//! The attachment is a link: it goes away with its descriptor, so also when the process is killed.
+//! The program is attached through a BPF link, so it is detached when the link's descriptor is
+//! closed, even if the process is killed.
 #![allow(unsafe_code)]
 
 use crate::sys;
@@ -15,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// An attached program.
 pub(super) struct Program {
     sockets: OwnedFd,
-    // Held for their descriptors: closing the link detaches the program.
+    // Held to keep the descriptors open: closing the link detaches the program.
     _program: OwnedFd,
     _link: OwnedFd,
 }
@@ -25,7 +26,7 @@ pub(super) struct Program {
 pub(super) enum Hook {
     /// In the driver, before a socket buffer exists.
     Driver,
-    /// In the stack, for drivers that have no hook: correct, but slower.
+    /// In the stack, for drivers without a hook: correct, but slower.
     Generic,
 }
 
@@ -81,7 +82,7 @@ impl Program {
         })
     }
 
-    /// Makes `socket` the one that gets the frames of `queue`.
+    /// Makes `socket` receive the frames of `queue`.
     pub(super) fn set_socket(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
         let value = socket.as_raw_fd() as u32;
         let update = MapUpdate {
@@ -91,8 +92,8 @@ impl Program {
             value: std::ptr::from_ref(&value) as u64,
             flags: 0,
         };
-        // SAFETY: the attributes are those of the command, and key and value, whose lengths the
-        // map was made with, outlive the call.
+        // SAFETY: the attributes are those of the command. The key and the value have the lengths
+        // that the map was created with, and outlive the call.
         sys::check(unsafe { call(MAP_UPDATE, &update) }).map(drop)
     }
 }
@@ -124,7 +125,8 @@ struct Instruction {
 
 impl Instruction {
     const fn new(code: u8, destination: u8, source: u8, offset: i16, immediate: i32) -> Self {
-        // Two fields of four bits, the first in the byte's low half on little-endian machines.
+        // Two fields of four bits; the first is in the low half of the byte on little-endian
+        // machines.
         let registers = if cfg!(target_endian = "little") {
             source << 4 | destination
         } else {
@@ -160,7 +162,7 @@ const ATTACH_XDP: u32 = 37;
 const FLAGS_GENERIC: u32 = 1 << 1; // XDP_FLAGS_SKB_MODE
 const FLAGS_DRIVER: u32 = 1 << 2; // XDP_FLAGS_DRV_MODE
 
-// The parts of `union bpf_attr` that the commands read; the kernel takes the rest as zero.
+// The parts of `union bpf_attr` that the commands read; the kernel treats the rest as zero.
 #[repr(C)]
 struct MapCreate {
     kind: u32,
@@ -203,10 +205,10 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// A command that makes something, whose descriptor comes back.
+/// Runs a command that creates an object. Returns the object's descriptor.
 fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
-    // SAFETY: the callers pass the attributes of their command, and what these point to outlives
-    // the call; a result that is not negative is a new descriptor that nobody else owns.
+    // SAFETY: callers pass the attributes of their command, and what these point to outlives the
+    // call; a non-negative result is a new descriptor that nobody else owns.
     unsafe {
         let descriptor = sys::check(call(command, attributes))?;
         Ok(OwnedFd::from_raw_fd(descriptor))
@@ -216,7 +218,7 @@ fn bpf<T>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
 /// # Safety
 /// `attributes` must be the part of `union bpf_attr` that `command` reads, with valid pointers.
 unsafe fn call<T>(command: libc::c_int, attributes: &T) -> libc::c_int {
-    // SAFETY: by the caller's promise; the length is that of the attributes.
+    // SAFETY: guaranteed by the caller; the length is that of the attributes.
     unsafe {
         libc::syscall(
             libc::SYS_bpf,

@@ -1,17 +1,17 @@
 //! The rings that an AF_XDP socket shares with the kernel.
 //!
-//! Each has one producer and one consumer, whose free-running positions lie in shared memory
-//! (Documentation/networking/af_xdp.rst of Linux). What is written to an entry becomes visible with
-//! the release store of the producer's position, and an entry may be written again after the
-//! consumer's was seen past it. The kernel is trusted to write its own positions only, but no
-//! position that it writes can lead outside of the mapping: indices are masked.
+//! Each has one producer and one consumer, whose free-running positions are in shared memory
+//! (Linux's Documentation/networking/af_xdp.rst). An entry becomes visible with the release store
+//! of the producer's position, and may be overwritten once the consumer's position has passed it.
+//! The kernel is trusted to write only its own positions. No position that it writes can lead
+//! outside the mapping, because indices are masked.
 #![allow(unsafe_code)]
 
 use crate::sys::SharedMap;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where in its mapping a ring's parts lie.
+/// The offsets of a ring's parts in its mapping.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
     pub producer: usize,
@@ -20,27 +20,27 @@ pub(super) struct Layout {
     pub entries: usize,
 }
 
-/// A ring of entries of type `T`, of which this process writes (fill, transmit) or reads
-/// (completion, receive) the entries.
+/// A ring of entries of type `T`. This process either writes the entries (fill, transmit) or reads
+/// them (completion, receive).
 pub(super) struct Ring<T> {
     map: SharedMap,
     layout: Layout,
     mask: u32,
-    /// Our own position.
+    /// This side's position.
     own: u32,
-    /// The other side's, as last seen.
+    /// The other side's position, as last read.
     other: u32,
     entry: PhantomData<T>,
 }
 
 impl<T: Copy> Ring<T> {
-    /// Bytes that a ring of `size` entries needs.
+    /// Returns the size in bytes of a ring with `size` entries.
     pub(super) fn bytes(layout: Layout, size: u32) -> usize {
         layout.entries + size as usize * size_of::<T>()
     }
 
     /// # Safety
-    /// `map` must hold a ring of `size` entries of type `T` (a power of two) laid out so, and
+    /// `map` must hold a ring of `size` entries of type `T` (a power of two) with this layout, and
     /// every bit pattern must be a valid `T`.
     pub(super) unsafe fn new(map: SharedMap, layout: Layout, size: u32) -> Ring<T> {
         assert!(size.is_power_of_two(), "ring sizes are powers of two");
@@ -58,12 +58,12 @@ impl<T: Copy> Ring<T> {
         }
     }
 
-    /// Whether the kernel wants to be called before it goes on with this ring.
+    /// Returns whether the kernel must be woken up to continue with this ring.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.position(self.layout.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
-    /// Entries that can be produced now.
+    /// Returns how many entries can be produced now.
     pub(super) fn room(&mut self) -> u32 {
         let size = self.mask + 1;
         let room = size - self.own.wrapping_sub(self.other);
@@ -74,7 +74,7 @@ impl<T: Copy> Ring<T> {
         size.saturating_sub(self.own.wrapping_sub(self.other))
     }
 
-    /// Whether the kernel has taken all that was produced.
+    /// Returns whether the kernel has consumed everything that was produced.
     pub(super) fn is_drained(&mut self) -> bool {
         if self.own != self.other {
             self.other = self.position(self.layout.consumer).load(Ordering::Acquire);
@@ -82,29 +82,30 @@ impl<T: Copy> Ring<T> {
         self.own == self.other
     }
 
-    /// Writes the next entry; there must be [`Ring::room`]. Visible after [`Ring::publish`].
+    /// Writes the next entry, for which [`Ring::room`] must have been checked. It becomes visible
+    /// with [`Ring::publish`].
     pub(super) fn produce(&mut self, entry: T) {
         let at = self.entry(self.own);
-        // SAFETY: `at` is inside of the mapping, aligned, and the kernel does not read an entry
+        // SAFETY: `at` is inside the mapping and aligned, and the kernel does not read an entry
         // before the producer's position has passed it.
         unsafe { at.write_volatile(entry) };
         self.own = self.own.wrapping_add(1);
     }
 
-    /// Shows the kernel what was produced.
+    /// Makes the produced entries visible to the kernel.
     pub(super) fn publish(&self) {
         self.position(self.layout.producer)
             .store(self.own, Ordering::Release);
     }
 
-    /// Whether there is an entry from the kernel.
+    /// Returns whether there is an entry from the kernel.
     pub(super) fn has_entries(&self) -> bool {
         self.own != self.other
             || self.own != self.position(self.layout.producer).load(Ordering::Acquire)
     }
 
-    /// The next entry from the kernel, if there is one. Its place is given back with
-    /// [`Ring::release`].
+    /// Returns the next entry from the kernel, if there is one. [`Ring::release`] returns its place
+    /// to the kernel.
     pub(super) fn consume(&mut self) -> Option<T> {
         if self.own == self.other {
             self.other = self.position(self.layout.producer).load(Ordering::Acquire);
@@ -113,23 +114,23 @@ impl<T: Copy> Ring<T> {
             }
         }
         let at = self.entry(self.own);
-        // SAFETY: `at` is inside of the mapping and aligned, the kernel has finished the entry and
-        // does not write it again before the consumer's position has passed it, and every bit
-        // pattern is a valid `T`.
+        // SAFETY: `at` is inside the mapping and aligned. The kernel has finished the entry and
+        // does not overwrite it before the consumer's position has passed it. Every bit pattern is
+        // a valid `T`.
         let entry = unsafe { at.read_volatile() };
         self.own = self.own.wrapping_add(1);
         Some(entry)
     }
 
-    /// Gives the places of what was consumed back to the kernel.
+    /// Returns the places of the consumed entries to the kernel.
     pub(super) fn release(&self) {
         self.position(self.layout.consumer)
             .store(self.own, Ordering::Release);
     }
 
     fn position(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: the offset is one of the layout's, inside of the mapping and aligned to four
-        // bytes; the memory is shared and only accessed atomically.
+        // SAFETY: the offset is one of the layout's, inside the mapping and aligned to four bytes;
+        // the memory is shared and accessed only atomically.
         unsafe { AtomicU32::from_ptr(self.map.at(offset).cast()) }
     }
 
@@ -152,7 +153,7 @@ mod tests {
         entries: 192,
     };
 
-    /// Two views of the same memory: the process's side and the kernel's.
+    /// Returns two views of the same memory: the process's side and the kernel's.
     fn pair(size: u32) -> (Ring<u64>, Ring<u64>) {
         let map = SharedMap::anonymous(Ring::<u64>::bytes(LAYOUT, size)).unwrap();
         let kernel = map.clone();

@@ -1,9 +1,10 @@
-//! Making the sockets of an AF_XDP port: memory, rings, their place on an interface's queue, and the calls
-//! that wake the kernel.
+//! Creates the sockets of an AF_XDP port: memory, rings, binding to an interface's queue, and the
+//! calls that wake up the kernel.
 //!
-//! There are two sockets on the queue, one that receives and one that sends. With one for both the kernel
-//! sends within poll(2) too (xsk_poll of net/xdp/xsk.c, in copy mode), and a thread that waits for frames
-//! would do the work of the one that sends, under the lock of the socket that both need.
+//! There are two sockets on the queue, one that receives and one that sends. With a single socket,
+//! the kernel would also send within poll(2) (xsk_poll of net/xdp/xsk.c, in copy mode): a thread
+//! that waits for frames would do the work of the sending thread, under the socket lock that both
+//! need.
 
 use super::program::{Hook, Program};
 use super::ring::{Layout, Ring};
@@ -15,10 +16,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// What went wrong, and when.
+/// The step that failed, and the error.
 pub(super) type Failed = (&'static str, io::Error);
 
-/// The socket and the rings of what comes.
+/// The receiving socket and its rings.
 pub(super) struct Inward {
     pub socket: Arc<OwnedFd>,
     pub fill: Ring<u64>,
@@ -26,24 +27,24 @@ pub(super) struct Inward {
     _program: Program,
 }
 
-/// The socket and the rings of what goes.
+/// The sending socket and its rings.
 pub(super) struct Outward {
     pub socket: Arc<OwnedFd>,
     pub completion: Ring<u64>,
     pub transmit: Ring<libc::xdp_desc>,
-    /// The socket that receives. As long as one of the two is open, the slots of both may be the device's.
+    /// The receiving socket. While either socket is open, the kernel may use the slots of both.
     pub receiver: Arc<OwnedFd>,
 }
 
-/// An interface's queue with both.
+/// Both sockets on an interface's queue.
 pub(super) struct Connected {
     pub inward: Inward,
     pub outward: Outward,
     pub mode: XdpMode,
 }
 
-/// Makes the sockets, on a thread inside of the namespace: in the best mode that works. A queue that is
-/// still busy is asked for `patience` times again, every 10 ms.
+/// Creates the sockets in the best mode that works. Must be called on a thread inside the
+/// namespace. A queue that is still busy is retried `patience` times, every 10 ms.
 pub(super) fn connect(
     index: u32,
     pool: &Pool,
@@ -59,7 +60,7 @@ pub(super) fn connect(
         let beside = pool.registered();
         let attempt = |beside| connect_as(index, pool, options, mode, beside, patience);
         let result = match (attempt(beside.as_deref()), &beside) {
-            // The other socket's interface has gone, and with it what it had registered.
+            // The interface of the other socket is gone, and its registration with it.
             (Err((_, error)), Some(_)) if error.raw_os_error() == Some(libc::EBADF) => {
                 attempt(None)
             }
@@ -67,14 +68,14 @@ pub(super) fn connect(
         };
         match result {
             Ok(connected) => return Ok(connected),
-            // The first refusal is that of the best mode, the last that of the most modest one.
+            // The last mode to be tried is the least demanding one, so its error is reported.
             Err(failed) => refused = Some(failed),
         }
     }
     Err(refused.expect("at least one mode was tried"))
 }
 
-/// `beside` is a socket with which the packet memory is registered already.
+/// `beside` is a socket with which the packet memory is already registered.
 fn connect_as(
     index: u32,
     pool: &Pool,
@@ -102,8 +103,9 @@ fn connect_as(
             tx_metadata_len: 0,
         };
         let name = libc::XDP_UMEM_REG;
-        // SAFETY: the kernel may write to slots that it has been lent only (`Pool::lend`), which nobody touches
-        // meanwhile. The pages stay its own as long as it needs them, also when the pool is gone.
+        // SAFETY: the kernel writes only to slots that were lent to it (`Pool::lend`), which nobody
+        // accesses meanwhile. It holds on to the pages for as long as it needs them, even if the
+        // pool is dropped.
         #[allow(unsafe_code)]
         let registered =
             unsafe { sys::set_option_with_addresses(&receiver, libc::SOL_XDP, name, &region) };
@@ -112,16 +114,17 @@ fn connect_as(
         ))?;
     }
     let ring = options.ring.next_power_of_two();
-    // The queue's two rings of free slots belong to the socket that is bound to it first.
+    // The queue's fill and completion rings belong to the socket that is bound to it first.
     for (socket, name) in [
         (&receiver, libc::XDP_UMEM_FILL_RING),
         (&receiver, libc::XDP_UMEM_COMPLETION_RING),
         (&receiver, libc::XDP_RX_RING),
         (&sender, libc::XDP_TX_RING),
     ] {
-        sys::set_option(socket, libc::SOL_XDP, name, &ring).map_err(at("size the rings"))?;
+        sys::set_option(socket, libc::SOL_XDP, name, &ring)
+            .map_err(at("set the size of the rings"))?;
     }
-    // A wish, since Linux 6.17: one call sends all that is in the ring.
+    // Optional, since Linux 6.17: one call sends everything that is in the ring.
     let _ = sys::set_option(&sender, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &ring);
     let places = places(&receiver)?;
     let fill = map(&receiver, &places.fr, libc::XDP_UMEM_PGOFF_FILL_RING, ring)?;
@@ -146,8 +149,8 @@ fn connect_as(
         .map_err(at("bind the socket to the interface's queue"))?;
     program
         .set_socket(QUEUE, receiver.as_fd())
-        .map_err(at("lead the queue to the socket"))?;
-    // Beside another socket the kernel takes that one's mode.
+        .map_err(at("assign the queue to the socket"))?;
+    // With a shared registration, the kernel uses the mode of the first socket.
     let mode = match mode {
         XdpMode::ZeroCopy if !is_zero_copy(&receiver) => XdpMode::Copy,
         mode => mode,
@@ -170,10 +173,11 @@ fn connect_as(
     })
 }
 
-/// Lets the kernel take slots from the fill ring; whether the socket still has its interface.
+/// Makes the kernel take slots from the fill ring. Returns whether the socket still has its
+/// interface.
 #[allow(unsafe_code)]
 pub(super) fn wake_receive(socket: BorrowedFd<'_>) -> bool {
-    // SAFETY: no buffer is passed; AF_XDP uses the call as a signal only.
+    // SAFETY: no buffer is passed; for AF_XDP the call is only a signal.
     let result = unsafe {
         libc::recvfrom(
             socket.as_raw_fd(),
@@ -187,12 +191,12 @@ pub(super) fn wake_receive(socket: BorrowedFd<'_>) -> bool {
     result >= 0 || io::Error::last_os_error().raw_os_error() != Some(UNBOUND)
 }
 
-/// Lets the kernel send what is in the transmit ring: `batches` of its own batches and what was
-/// left from before. Whether the socket still has its interface.
+/// Makes the kernel send what is in the transmit ring: `batches` of the kernel's batches, and what
+/// was left over before. Returns whether the socket still has its interface.
 #[allow(unsafe_code)]
 pub(super) fn wake_transmit(socket: BorrowedFd<'_>, batches: usize) -> bool {
     for _ in 0..=batches {
-        // SAFETY: no buffer is passed; AF_XDP uses the call as a signal only.
+        // SAFETY: no buffer is passed; for AF_XDP the call is only a signal.
         let result = unsafe {
             libc::sendto(
                 socket.as_raw_fd(),
@@ -207,17 +211,17 @@ pub(super) fn wake_transmit(socket: BorrowedFd<'_>, batches: usize) -> bool {
             return true;
         }
         match io::Error::last_os_error().raw_os_error() {
-            // Its batch is full and there is more.
+            // The kernel's batch is full, and more frames are waiting.
             Some(libc::EAGAIN) => {}
             Some(UNBOUND) => return false,
-            // For later.
+            // Any other error is temporary; the next call tries again.
             _ => return true,
         }
     }
     true
 }
 
-/// The socket's own counters.
+/// Returns the socket's own counters.
 #[allow(unsafe_code)]
 pub(super) fn statistics(socket: &OwnedFd) -> Option<libc::xdp_statistics> {
     // linux/if_xdp.h, `struct xdp_statistics`; all integers.
@@ -248,7 +252,7 @@ fn xdp_socket() -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether the device writes into the packet memory of a bound socket.
+/// Returns whether the device writes directly into the packet memory of a bound socket.
 #[allow(unsafe_code)]
 fn is_zero_copy(socket: &OwnedFd) -> bool {
     let mut options = libc::xdp_options { flags: 0 };
@@ -262,7 +266,7 @@ fn places(socket: &OwnedFd) -> Result<libc::xdp_mmap_offsets, Failed> {
     let mut places = NO_OFFSETS;
     // SAFETY: `xdp_mmap_offsets` is integers.
     unsafe { sys::option(socket, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, &mut places) }
-        .map_err(at("ask where the rings are"))?;
+        .map_err(at("get the offsets of the rings"))?;
     Ok(places)
 }
 
@@ -281,14 +285,14 @@ fn map<T: Copy>(
     let length = Ring::<T>::bytes(layout, size);
     let map = SharedMap::of(socket.as_fd(), page_offset as libc::off64_t, length)
         .map_err(at("map a ring"))?;
-    // SAFETY: the kernel laid the ring out so, with as many entries as were asked for, and the
+    // SAFETY: the kernel laid out the ring this way, with the requested number of entries, and the
     // entries of AF_XDP rings are integers or structs of integers.
     #[allow(unsafe_code)]
     Ok(unsafe { Ring::new(map, layout, size) })
 }
 
-/// The kernel frees a queue some time after its last socket was closed, so one that is busy is
-/// asked for again for a while.
+/// Binds a socket to the queue. The kernel releases a queue some time after its last socket was
+/// closed, so a busy queue is retried for a while.
 fn bind_when_free(
     socket: &OwnedFd,
     index: u32,
@@ -327,9 +331,10 @@ fn bind(socket: &OwnedFd, index: u32, flags: u16, umem: u32) -> io::Result<()> {
     .map(drop)
 }
 
-/// What calls on a socket answer whose interface has gone for good: a new one of the same name is another.
+/// The error of a socket whose interface is gone for good: a new interface with the same name is
+/// another one.
 const UNBOUND: libc::c_int = libc::ENXIO;
-/// The one queue of the interface.
+/// The only queue of the interface.
 const QUEUE: u32 = 0;
 /// linux/if_xdp.h: XDP_MAX_TX_SKB_BUDGET.
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;

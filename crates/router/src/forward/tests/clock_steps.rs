@@ -1,4 +1,4 @@
-//! CLOCK_REALTIME, which the kernel stamps frames with, is stepped while frames wait.
+//! CLOCK_REALTIME, the clock of the kernel's stamps, is stepped while frames are queued.
 
 use sluice_net::{ClockReading, Stamps};
 use sluice_wire::frame::{FlowHasher, View};
@@ -6,7 +6,7 @@ use sluice_wire::frame::{FlowHasher, View};
 use super::super::turn::Outbox;
 use super::*;
 
-/// What a lane is told of its packets' arrivals.
+/// Records the arrival times that a lane sees.
 #[derive(Default)]
 struct Arrivals(Vec<Time>);
 
@@ -24,14 +24,15 @@ impl Observer for Arrivals {
     fn on_release(&mut self, _due: Time, _len: u32, _late: Span) {}
 }
 
-/// What left a pipe of 1 Mbit/s that 10 000 packets a second arrive at, in virtual time, while CLOCK_REALTIME makes
-/// a step of `step_ns` every 1.5 s, ten times: when each packet was due. Each arrives at the instant at which
-/// the kernel got it, whatever CLOCK_REALTIME showed.
+/// Returns the due times of the packets that leave a pipe of 1 Mbit/s, in virtual time. 10 000
+/// packets a second arrive, and CLOCK_REALTIME is stepped by `step_ns` every 1.5 s, ten times. Each
+/// packet counts as arriving when the kernel received it, whatever CLOCK_REALTIME read.
 fn dues_across_steps(step_ns: i64) -> Vec<Time> {
     const TURN_NS: u64 = 1_000_000;
     const ARRIVALS_NS: u64 = 100_000;
     const STEPS_NS: u64 = 1_500_000_000;
-    // CLOCK_REALTIME, ahead by half a century. The steps are made between two turns, while frames wait.
+    // CLOCK_REALTIME is ahead by half a century. The steps are made between two turns, while frames
+    // are queued.
     let ahead_ns = |at_ns: u64| {
         let steps = ((at_ns + 550_000) / STEPS_NS).min(10) as i64;
         (50 * 365 * 86_400_000_000_000_u64).wrapping_add_signed(steps * step_ns)
@@ -72,7 +73,7 @@ fn dues_across_steps(step_ns: i64) -> Vec<Time> {
             dues.push(due.expect("it was queued").0);
         }
     }
-    // What was due at the end of a turn is told to the queues as a nanosecond before the next arrival.
+    // A packet that arrived at the very time of a turn counts as arriving one nanosecond later.
     let told = lane.observer().0.iter();
     for (told, arrival) in told.zip(&arrivals) {
         assert!(
@@ -88,12 +89,13 @@ fn a_pipe_keeps_its_rate_while_the_clock_is_stepped() {
     let expected = dues_across_steps(0);
     // 128 bytes at 1 Mbit/s take 1.024 ms, and the first is due after that.
     assert_eq!(expected[0], Time::from_ns(1_024_000));
-    // The smallest is larger than the millisecond that a packet waits for the loop at most.
+    // The smallest step is larger than the millisecond for which a packet waits for the loop at
+    // most.
     for step_ms in [-60_000, -1000, -2, 2, 1000, 60_000] {
         let dues = dues_across_steps(step_ms * 1_000_000);
         assert_eq!(dues, expected, "{step_ms} ms");
     }
-    // In every second 976.5 packets.
+    // 976.5 packets per second.
     for start_ms in (0..16_000).step_by(10) {
         let window =
             Time::ZERO + Span::from_ms(start_ms)..Time::ZERO + Span::from_ms(start_ms + 1000);
@@ -105,7 +107,7 @@ fn a_pipe_keeps_its_rate_while_the_clock_is_stepped() {
     }
 }
 
-/// As from a port that was wrong about the clocks.
+/// As if the port had misread the clocks.
 #[test]
 fn an_arrival_to_come_is_one_of_now() {
     let params = PipeParams {
@@ -116,9 +118,9 @@ fn an_arrival_to_come_is_one_of_now() {
     let hour = Span::from_secs(3600);
     bench.stamp.set(Some(bench.clock.now() + hour));
     bench.deliver((0..5).map(|_| plain(udp(1000))).collect());
-    // They take 5 * 1028 bytes at 100 Mbit/s: 0.41 ms.
+    // Five packets of 1028 bytes take 0.41 ms at 100 Mbit/s.
     bench.run_for_most(Span::from_secs(2), 5);
-    // And others at once behind them.
+    // Packets after them leave at once, too.
     bench.stamp.set(None);
     bench.deliver(vec![plain(udp(1000))]);
     bench.run_for_most(Span::from_secs(2), 6);
@@ -126,7 +128,7 @@ fn an_arrival_to_come_is_one_of_now() {
 }
 
 impl Bench {
-    /// Forwards as a router does, which sleeps until something is due, until so many frames have left.
+    /// Forwards until `frames` frames have left, and sleeps between due times as a router does.
     fn run_for_most(&mut self, most: Span, frames: usize) {
         let end = self.clock.now() + most;
         while self.outgoing.borrow().len() < frames && self.clock.now() < end {

@@ -1,7 +1,7 @@
 //! The loop in the time of files: all ports are files, so nothing waits for the machine's clock.
 //!
 //! The loop advances to the next arrival or the next due packet, whichever is first, and each
-//! packet is written with the instant at which it was due. The output is that of a router that is
+//! packet is written with the time at which it was due. The output is that of a router that is
 //! never late: the same bytes on every machine, however busy.
 
 use sluice_core::{Cx, Span, Time};
@@ -9,7 +9,7 @@ use sluice_net::port::{Arrival, Port};
 
 use super::{Forwarder, Lane, LostFrame, Observer, Queueing};
 
-/// The instant up to which a [`Forwarder`] between files has worked.
+/// The time that a [`Forwarder`] between files has reached.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileTime {
     /// None before the first.
@@ -17,8 +17,7 @@ pub struct FileTime {
 }
 
 impl FileTime {
-    /// Calls a lane's queues between the instants, as [`Forwarder::with`] does in the machine's
-    /// time.
+    /// Calls a lane's queues between two steps, as [`Forwarder::with`] does in the machine's time.
     pub fn with<P: Port, Q: Queueing, O: Observer, T>(
         &mut self,
         forwarder: &mut Forwarder<P, Q, O>,
@@ -29,8 +28,8 @@ impl FileTime {
         forwarder.lanes[lane].with(now, &mut forwarder.pool, work)
     }
 
-    /// Forwards at up to `instants` instants; whether there are more. The end is when no frame is
-    /// to come and none is held, or none that is held will ever be due.
+    /// Forwards at up to `instants` points in time. Returns whether there are more; there are none
+    /// when no frame will arrive and none is held, or none that is held will ever be due.
     pub fn advance<P: Port, Q: Queueing, O: Observer>(
         &mut self,
         forwarder: &mut Forwarder<P, Q, O>,
@@ -69,7 +68,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         self.pool.held() == 0 && self.ports.iter().all(none_comes)
     }
 
-    /// Makes the ports give back what they hold ready, and write what they have gathered.
+    /// Makes the ports free the slots that they hold, and write what they have buffered.
     pub fn release_ports(&mut self) {
         for port in &mut self.ports {
             port.release(&mut self.pool);

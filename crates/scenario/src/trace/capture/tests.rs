@@ -213,7 +213,7 @@ fn broken_captures_are_refused_with_the_packet() {
     later[4] = 3;
     assert_eq!(
         error(later),
-        "x: packet 1: its format is version 3.4; version 2 is understood"
+        "x: packet 1: its format is version 3.4; only version 2 is supported"
     );
     let undescribed = [section(), enhanced(3, 0, &udp(1, 1, 1))].concat();
     assert_eq!(
@@ -230,7 +230,7 @@ fn broken_captures_are_refused_with_the_packet() {
     let clock = [section(), interface(1, 25), enhanced(0, 0, &udp(1, 1, 1))].concat();
     assert_eq!(
         error(clock),
-        "x: packet 1: its clock has a resolution of 0x19, which is not understood"
+        "x: packet 1: its clock has a resolution of 0x19, which is not supported"
     );
 }
 
