@@ -35,7 +35,7 @@ test: lint test-rust test-golden test-contributing test-live test-web test-pytho
 test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
 
-test-contributing: $(WEB) ## the example of CONTRIBUTING.md, as a new AQM in a copy of the source
+test-contributing: $(WEB) ## the examples of CONTRIBUTING.md, all in one copy of the source
 	$(CARGO) xtask contributing
 
 test-golden: $(WEB) ## every scenario simulated: its figures are those in scenarios/golden; optimised code runs the same

@@ -85,7 +85,7 @@ pub fn check() -> Result<String, String> {
         }
     }
     copy.follow_tutorial(&root.join(tutorials::IN_A_COPY))?;
-    let rows = counts(&root, &copy, &examples)?;
+    let rows = counts(&copy, &examples)?;
     for arguments in TESTS {
         copy.test(arguments)?;
     }
@@ -105,21 +105,12 @@ pub fn check() -> Result<String, String> {
 
 /// Compares the copy with the source; returns a row for each example: the files that it creates and the
 /// lines that it inserts elsewhere.
-fn counts(
-    root: &Path,
-    copy: &Copy,
-    examples: &[(Example<'_>, Check)],
-) -> Result<Vec<String>, String> {
+fn counts(copy: &Copy, examples: &[(Example<'_>, Check)]) -> Result<Vec<String>, String> {
     let mut changed = BTreeMap::new();
     for file in copy.all_files()? {
-        let old = root.join(&file);
         let new = fs::read(copy.folder.join(&file)).map_err(|error| format!("{file}: {error}"))?;
-        let old = if old.is_file() {
-            Some(fs::read(&old).map_err(|error| format!("{file}: {error}"))?)
-        } else {
-            None
-        };
-        if old.as_ref() != Some(&new) {
+        let old = copy.files.get(&file);
+        if old != Some(&new) {
             changed.insert(file, (old, new));
         }
     }
@@ -130,13 +121,22 @@ fn counts(
             let change = changed.remove(piece.path);
             let (old, new) =
                 change.ok_or_else(|| format!("{}: the example does not change it", piece.path))?;
-            let lines = piece.text.lines().count();
-            match (old, piece.below) {
-                (None, None) => created += 1,
-                (Some(old), Some(_)) if count_lines(&new) == count_lines(&old) + lines => {
-                    inserted += lines;
+            let new = String::from_utf8_lossy(&new);
+            let is_as_printed = match (old, piece.below) {
+                (None, None) => new == piece.text,
+                (Some(old), Some(_)) => {
+                    let old = String::from_utf8_lossy(old);
+                    new.replacen(piece.text, "", 1) == old
                 }
-                _ => return Err(format!("{}: is not changed as the page says", piece.path)),
+                _ => false,
+            };
+            if !is_as_printed {
+                let path = piece.path;
+                return Err(format!("{path}: is not changed as CONTRIBUTING.md says"));
+            }
+            match piece.below {
+                None => created += 1,
+                Some(_) => inserted += piece.text.lines().count(),
             }
         }
         rows.push(format!(
@@ -154,17 +154,13 @@ fn counts(
     Ok(rows)
 }
 
-fn count_lines(bytes: &[u8]) -> usize {
-    bytes.iter().filter(|byte| **byte == b'\n').count()
-}
-
 /// A copy of the source.
 struct Copy {
     folder: PathBuf,
     /// Where it is built.
     target: PathBuf,
     /// What was copied.
-    files: Vec<String>,
+    files: BTreeMap<String, Vec<u8>>,
 }
 
 impl Copy {
@@ -228,10 +224,8 @@ impl Copy {
     fn all_files(&self) -> Result<Vec<String>, String> {
         // The version of the copy.
         let own = ["Cargo.toml", "Cargo.lock"];
-        let copied = self
-            .files
-            .iter()
-            .filter(|file| !own.contains(&file.as_str()));
+        let copied = self.files.keys();
+        let copied = copied.filter(|file| !own.contains(&file.as_str()));
         let mut files: Vec<String> = copied.cloned().collect();
         let mut folders = vec![self.folder.join("crates")];
         while let Some(folder) = folders.pop() {
@@ -309,7 +303,7 @@ fn rename_version(path: &Path) -> Result<(), String> {
 /// Copies the files that git tracks or would add, and the web pages that the laboratory embeds. The copy's
 /// time stamps are those of the source, so that cargo builds only what changed since the last time.
 /// Returns the files.
-fn copy_workspace(root: &Path, copy: &Path) -> Result<Vec<String>, String> {
+fn copy_workspace(root: &Path, copy: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
     if copy.exists() {
         fs::remove_dir_all(copy).map_err(|error| format!("{}: {error}", copy.display()))?;
     }
@@ -317,7 +311,7 @@ fn copy_workspace(root: &Path, copy: &Path) -> Result<Vec<String>, String> {
     list.args(["ls-files", "-co", "--exclude-standard"]);
     let files = run(list.current_dir(root))?;
     let pages = ["web/dist/report.html", "web/dist/index.html"];
-    let mut copied = Vec::new();
+    let mut copied = BTreeMap::new();
     for file in files.lines().chain(pages) {
         let (from, to) = (root.join(file), copy.join(file));
         if from.is_file() {
@@ -335,7 +329,8 @@ fn copy_workspace(root: &Path, copy: &Path) -> Result<Vec<String>, String> {
             modified
                 .and_then(set)
                 .map_err(|error| format!("{file}: {error}"))?;
-            copied.push(file.to_owned());
+            let bytes = fs::read(&to).map_err(|error| format!("{file}: {error}"))?;
+            copied.insert(file.to_owned(), bytes);
         }
     }
     Ok(copied)
