@@ -1,7 +1,7 @@
 //! The examples of `CONTRIBUTING.md`, as the page prints them.
 //!
 //! A section `## Adding ...` has a table whose rows name the files of the addition, and for each row a
-//! block of Rust. The line before the block says where its text belongs:
+//! fenced block. The line before the block says where its text belongs; a block of Rust must have one:
 //!
 //! | line | meaning |
 //! |---|---|
@@ -68,17 +68,19 @@ fn example<'a>(
         let line = line.trim_end();
         match (open, line.strip_prefix("```")) {
             (None, Some(language)) => open = Some((number, language, end)),
-            (Some((number, "rust", text)), Some(_)) => {
+            (Some((number, language, text)), Some(_)) => {
                 open = None;
-                let (path, below) = place.take().ok_or((number, NO_PLACE.to_owned()))?;
-                pieces.push(Piece {
-                    line: number,
-                    path,
-                    below,
-                    text: &section[text..start],
-                });
+                match place.take() {
+                    Some((path, below)) => pieces.push(Piece {
+                        line: number,
+                        path,
+                        below,
+                        text: &section[text..start],
+                    }),
+                    None if language == "rust" => return Err((number, NO_PLACE.to_owned())),
+                    None => {}
+                }
             }
-            (Some(_), Some(_)) => open = None,
             (None, None) if !line.is_empty() => {
                 place = place_of(line);
                 let row = line.strip_prefix("| `");
