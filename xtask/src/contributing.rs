@@ -1,10 +1,11 @@
 //! The examples of `CONTRIBUTING.md` work as they are printed there.
 //!
-//! The workspace is copied, all examples are put into the copy, and nothing else is changed. The tutorial
-//! that makes the AQM of the page is followed there too. Then every place that should find an addition by
-//! itself must know it: the command line, a scenario, a replay, a router, the generated references and the
-//! tests that run over a registry. The copy is built once, in the workspace's own target folder, so that no
-//! library is built a second time; another version keeps its crates apart from the workspace's.
+//! The workspace is copied, all examples are put into the copy, and nothing else is changed. The
+//! tutorial that makes the AQM of the page is followed there too. Then every place that should find
+//! an addition by itself must know it: the command line, a scenario, a replay, a router, the
+//! generated references and the tests that run over a registry. The copy is built once, in the
+//! workspace's own target folder, so that no library is built a second time; another version keeps
+//! its crates apart from the workspace's.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +19,8 @@ mod uses;
 
 use page::Example;
 
-/// Each addition as the headings of the page name it ("Adding an AQM"), and the check of its example.
+/// Each addition as the headings of the page name it ("Adding an AQM"), and the check of its
+/// example.
 const ADDITIONS: [(&str, Check); 7] = [
     ("an AQM", uses::aqm),
     ("a discipline", uses::discipline),
@@ -76,6 +78,12 @@ pub fn check() -> Result<String, String> {
         }
     }
 
+    if let Some((addition, _)) = sections.iter().find(|(_, example)| example.is_some()) {
+        return Err(format!(
+            "CONTRIBUTING.md: nothing checks the example of \"Adding {addition}\""
+        ));
+    }
+
     let target = target_folder(&root)?;
     let copy = Copy::new(&root, target)?;
     // The first command of the tutorial builds the copy, so all other examples have to be there.
@@ -103,8 +111,8 @@ pub fn check() -> Result<String, String> {
     ))
 }
 
-/// Compares the copy with the source; returns a row for each example: the files that it creates and the
-/// lines that it inserts elsewhere.
+/// Compares the copy with the source; returns a row for each example: the files that it creates and
+/// the lines that it inserts elsewhere.
 fn counts(copy: &Copy, examples: &[(Example<'_>, Check)]) -> Result<Vec<String>, String> {
     let mut changed = BTreeMap::new();
     for file in copy.all_files()? {
@@ -252,7 +260,8 @@ impl Copy {
             .args(arguments)
             .current_dir(&self.folder)
             .env("CARGO_TARGET_DIR", &self.target)
-            // The copy lies inside the workspace, which would be taken for the root of expected files.
+            // The copy lies inside the workspace, which would be taken for the root of expected
+            // files.
             .env("CARGO_WORKSPACE_DIR", &self.folder)
             .env("UPDATE_EXPECT", "1");
         run(&mut command).map(drop)
@@ -288,8 +297,8 @@ fn contains(place: &str, said: &str, texts: &[&str]) -> Result<(), String> {
     }
 }
 
-/// Gives the copy's crates a version of their own: cargo does not distinguish crates at the same place of
-/// two workspaces.
+/// Gives the copy's crates a version of their own: cargo does not distinguish crates at the same
+/// place of two workspaces.
 fn rename_version(path: &Path) -> Result<(), String> {
     let text = read(path)?;
     let (before, after) = text
@@ -300,9 +309,9 @@ fn rename_version(path: &Path) -> Result<(), String> {
     write(path, &format!("{before}{version}{after}"))
 }
 
-/// Copies the files that git tracks or would add, and the web pages that the laboratory embeds. The copy's
-/// time stamps are those of the source, so that cargo builds only what changed since the last time.
-/// Returns the files.
+/// Copies the files that git tracks or would add, and the web pages that the laboratory embeds. The
+/// copy's time stamps are those of the source, so that cargo builds only what changed since the
+/// last time. Returns the files.
 fn copy_workspace(root: &Path, copy: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
     if copy.exists() {
         fs::remove_dir_all(copy).map_err(|error| format!("{}: {error}", copy.display()))?;

@@ -13,8 +13,8 @@ pub fn aqm(copy: &Copy, name: &str) -> Result<(), String> {
     copy.says(&["list", &flow_queued], &[doc, "50ms"])?;
     in_reference(copy, name)?;
 
-    // Three packets of 0.8 ms each at 10 Mbit/s: the third waits 1.6 ms, longer than the bound, and can be
-    // marked.
+    // Three packets of 0.8 ms each at 10 Mbit/s: the third waits 1.6 ms, longer than the bound, and
+    // can be marked.
     let trace = "time_ns,flow,size_bytes,ecn\n0,1,1000,0\n0,1,1000,0\n0,1,1000,2\n";
     copy.write("trace.csv", trace)?;
     let queue = format!("{name} bound 1ms ecn");
@@ -115,7 +115,8 @@ fn simulates(copy: &Copy, more: &str, flow: &str, texts: &[&str]) -> Result<(), 
     copy.says(&[&run[..], &["-o", "runs/example"]].concat(), texts)
 }
 
-/// Plays a capture of two packets, Not-ECT and CE, from one port to another; returns the router's status.
+/// Plays a capture of two packets, Not-ECT and CE, from one port to another; returns the router's
+/// status.
 fn plays(copy: &Copy, to: &str, more: &[&str]) -> Result<Value, String> {
     // Magic number, version 2.4, zone, accuracy, snap length, raw IP.
     let mut words: Vec<u32> = vec![0xa1b2_c3d4, 0x0004_0002, 0, 0, 65_535, 101];
