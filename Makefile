@@ -35,7 +35,7 @@ test: lint test-rust test-golden test-contributing test-live test-web test-pytho
 test-rust: $(WEB) ## unit, property and documentation tests
 	$(CARGO) test --locked --workspace --exclude sluice-py -q
 
-test-contributing: $(WEB) ## build the example of CONTRIBUTING.md, a new AQM, in a copy of the source
+test-contributing: $(WEB) ## the examples of CONTRIBUTING.md, all in one copy of the source
 	$(CARGO) xtask contributing
 
 test-golden: $(WEB) ## simulate every scenario and compare the figures with scenarios/golden; check optimised code, too

@@ -22,10 +22,11 @@ MOST_CLICKS = 2
 # Paths of the source in inline code. Capitals stand for names; the past is not checked.
 SOURCE = re.compile(r"(?:bench|crates|docs|fuzz|python|scenarios|scripts|web|xtask)/[^\s*{}:]*")
 HISTORY = ("notebook/", "changelog.html")
-# The files that the examples of CONTRIBUTING.md and of the tutorials add.
-ADDED = {"crates/core/src/aqm/bound.rs", "docs/algorithms/bound.md"}
 ROOT = Path(__file__).parent.parent
-# References to pages in sources.
+# The files that the examples of CONTRIBUTING.md and of the tutorials create.
+CREATED = re.compile(r"^`([^`]+)`:$", re.MULTILINE)
+ADDED = {"docs/algorithms/bound.md", *CREATED.findall((ROOT / "CONTRIBUTING.md").read_text())}
+# Pages that sources name, and where.
 PAGE = re.compile(r"\bdocs/[\w./+-]+\.(?:md|toml|csv|png)\b")
 NAMING = ["bench", "crates", "fuzz", "python", "scenarios", "scripts", "web", "xtask", "Makefile"]
 

@@ -1,167 +1,304 @@
-//! Checks that the example of `CONTRIBUTING.md` works as printed.
+//! The examples of `CONTRIBUTING.md` work as they are printed there.
 //!
-//! Copies the workspace and follows the tutorial, which builds the same AQM, in the copy; nothing
-//! else is changed. Then the command line, a scenario, a replay, the generated reference and the
-//! tests over the registry must all include the new AQM. The copy is built in the workspace's own
-//! target folder, so that no library is built a second time; another version number keeps its
-//! crates apart from the workspace's.
+//! The workspace is copied, all examples are put into the copy, and nothing else is changed. The
+//! tutorial that makes the AQM of the page is followed there too. Then every place that should find
+//! an addition by itself must know it: the command line, a scenario, a replay, a router, the
+//! generated references and the tests that run over a registry. The copy is built once, in the
+//! workspace's own target folder, so that no library is built a second time; another version keeps
+//! its crates apart from the workspace's.
 
-use std::ffi::OsStr;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::tutorials;
 
-/// The name of the example's AQM.
-const NAME: &str = "bound";
+mod page;
+mod uses;
 
-const SCENARIO: &str = r#"
-title = "The example"
-duration = "2s"
-[link]
-rate = "10Mbit/s"
-rtt = "20ms"
-[matrix]
-"link.queue" = ["bound bound 20ms", "fq_bound"]
-[[flow]]
-type = "udp"
-name = "flood"
-rate = "12Mbit/s"
-"#;
+use page::Example;
 
-const TRACE: &str = "time_ns,flow,size_bytes,ecn\n0,1,1000,0\n0,1,1000,0\n0,1,1000,2\n";
+/// Each addition as the headings of the page name it ("Adding an AQM"), and the check of its
+/// example.
+const ADDITIONS: [(&str, Check); 7] = [
+    ("an AQM", uses::aqm),
+    ("a discipline", uses::discipline),
+    ("a congestion control", uses::congestion_control),
+    ("a flow type", uses::flow_type),
+    ("a figure", uses::figure),
+    ("an ipfw option", uses::ipfw_option),
+    ("a port", uses::port),
+];
+
+/// Additions whose section is not written yet or has no example. This list only shrinks.
+const WITHOUT_EXAMPLE: [&str; 2] = ["a flow type", "a figure"];
+
+/// The addition whose example a tutorial makes.
+const IN_TUTORIAL: &str = "an AQM";
+
+/// The tests that cover a registry: a crate and its tests.
+const TESTS: [&[&str]; 5] = [
+    &[
+        "sluice-core",
+        "--test=conformance",
+        "--test=sched_allocation",
+        "--test=algorithm_pages",
+    ],
+    &["sluice-tcp", "--lib", "--test=facts", "--test=transfer"],
+    &["sluice-ipfw", "--lib", "--test=documented"],
+    &["sluice-net", "--lib", "port::registry"],
+    &["sluice-cli", "--test=reference"],
+];
+
+/// Checks that a copy of the source knows the example of that name.
+type Check = fn(&Copy, &str) -> Result<(), String>;
 
 /// Runs the whole check.
 pub fn check() -> Result<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let target = target_folder(&root)?;
-    let copy = target.join("contributing");
-    copy_workspace(&root, &copy)?;
-    let page = read(&root.join("CONTRIBUTING.md"))?;
-    let (file, line) = example(&page)?;
-    rename_version(&copy.join("Cargo.toml"))?;
-    // The tutorial builds the same AQM, step by step.
-    let tutorial = root.join(tutorials::IN_A_COPY);
-    let variables = [
-        ("CARGO_TARGET_DIR", &*target),
-        ("CARGO_NET_OFFLINE", Path::new("true")),
-    ];
-    tutorials::follow(&tutorial, &copy, &target.join("debug"), &variables)?;
-    if read(&copy.join(format!("crates/core/src/aqm/{NAME}.rs")))? != file
-        || !read(&copy.join("crates/core/src/aqm.rs"))?.contains(line)
-    {
-        return Err(format!(
-            "{} and CONTRIBUTING.md do not have the same example",
-            tutorials::IN_A_COPY
-        ));
-    }
-
-    let cargo = |args: &[&str]| {
-        let mut command = Command::new(env!("CARGO"));
-        command.args(args).current_dir(&copy);
-        command.env("CARGO_TARGET_DIR", &target);
-        // Expected files are those of the copy. The copy is inside the workspace, whose files would
-        // be used otherwise.
-        command.env("CARGO_WORKSPACE_DIR", &copy);
-        command
-    };
-    // The registry's own tests: conservation, determinism, no allocation, pages.
-    let mut args = vec!["test", "--offline", "-q", "-p", "sluice-core"];
-    for test in ["conformance", "sched_allocation", "algorithm_pages"] {
-        args.extend(["--test", test]);
-    }
-    run(&mut cargo(&args))?;
-
-    run(&mut cargo(&[
-        "build",
-        "--offline",
-        "-q",
-        "-p",
-        "sluice-cli",
-    ]))?;
-    let sluice = target.join("debug/sluice");
-    let says = |args: &[&OsStr], words: &[&str]| {
-        let said = run(Command::new(&sluice).args(args).current_dir(&copy))?;
-        match words.iter().find(|word| !said.contains(**word)) {
-            Some(word) => Err(format!(
-                "`sluice {args:?}` does not print `{word}`:\n{said}"
-            )),
-            None => Ok(()),
+    let text = read(&root.join("CONTRIBUTING.md"))?;
+    let mut sections = page::sections(&text)?;
+    let mut examples: Vec<(Example<'_>, Check)> = Vec::new();
+    for (addition, check) in ADDITIONS {
+        let example = sections.remove(addition).flatten();
+        match (example, WITHOUT_EXAMPLE.contains(&addition)) {
+            (Some(example), false) => examples.push((example, check)),
+            (Some(_), true) => {
+                return Err(format!(
+                    "\"Adding {addition}\" has an example: remove it from WITHOUT_EXAMPLE"
+                ));
+            }
+            (None, true) => eprintln!("contributing: \"Adding {addition}\" has no example yet"),
+            (None, false) => {
+                return Err(format!(
+                    "CONTRIBUTING.md: \"Adding {addition}\" has no example"
+                ));
+            }
         }
-    };
-    let flow_queued = format!("fq_{NAME}");
-    says(&["list".as_ref()], &[NAME, &flow_queued])?;
-    for name in [NAME, &flow_queued] {
-        let words = ["drops packets that waited too long", "50ms", "noecn"];
-        let words = if name == NAME {
-            &words[..]
-        } else {
-            &words[..2]
-        };
-        says(&["list".as_ref(), name.as_ref()], words)?;
     }
 
-    // Three packets of 0.8 ms each at 10 Mbit/s: the third waits 1.6 ms, longer than the bound, and
-    // can be marked.
-    let (trace, rows) = (copy.join("trace.csv"), copy.join("rows.csv"));
-    write(&trace, TRACE)?;
-    let queue = "bound bound 1ms ecn";
-    let mut args: Vec<&OsStr> = vec!["replay".as_ref(), trace.as_ref()];
-    for word in ["--queue", queue, "--rate", "10Mbit/s", "--out"] {
-        args.push(word.as_ref());
-    }
-    args.push(rows.as_ref());
-    says(&args, &[])?;
-    let rows = read(&rows)?;
-    let verdicts: Vec<Option<&str>> = rows.lines().skip(1).map(|r| r.split(',').nth(4)).collect();
-    if verdicts != [Some("sent"), Some("sent"), Some("marked")] {
+    if let Some((addition, _)) = sections.iter().find(|(_, example)| example.is_some()) {
         return Err(format!(
-            "the replay's verdicts are not sent, sent, marked:\n{rows}"
+            "CONTRIBUTING.md: nothing checks the example of \"Adding {addition}\""
         ));
     }
 
-    let scenario = copy.join("example.toml");
-    write(&scenario, SCENARIO)?;
-    let mut args: Vec<&OsStr> = vec!["run".as_ref(), scenario.as_ref()];
-    args.extend(["--quiet", "--backend", "sim", "-o", "runs/example"].map(OsStr::new));
-    says(&args, &[NAME, &flow_queued])?;
+    let target = target_folder(&root)?;
+    let copy = Copy::new(&root, target)?;
+    // The first command of the tutorial builds the copy, so all other examples have to be there.
+    for (example, _) in &examples {
+        if example.addition != IN_TUTORIAL {
+            copy.put(example)?;
+        }
+    }
+    copy.follow_tutorial(&root.join(tutorials::IN_A_COPY))?;
+    let rows = counts(&copy, &examples)?;
+    for arguments in TESTS {
+        copy.test(arguments)?;
+    }
+    for (example, check) in &examples {
+        let place = |error| format!("{} (`{}`): {error}", example.addition, example.name);
+        check(&copy, example.name).map_err(place)?;
+    }
+    fs::remove_dir_all(&copy.folder)
+        .map_err(|error| format!("{}: {error}", copy.folder.display()))?;
+    println!("| addition | example | new files | lines in other files |\n|---|---|---|---|");
+    println!("{}", rows.join("\n"));
+    Ok(format!(
+        "{} examples, each found everywhere",
+        examples.len()
+    ))
+}
 
-    let mut reference = cargo(&[
-        "test",
-        "--offline",
-        "-q",
-        "-p",
-        "sluice-cli",
-        "--test",
-        "reference",
-    ]);
-    run(reference.env("UPDATE_EXPECT", "1"))?;
-    let parameters = read(&copy.join("docs/algorithms/parameters.md"))?;
-    let heading = format!("\n## {NAME}\n");
-    if !parameters.contains(&heading) {
-        return Err(format!(
-            "the generated reference does not describe `{NAME}`"
+/// Compares the copy with the source; returns a row for each example: the files that it creates and
+/// the lines that it inserts elsewhere.
+fn counts(copy: &Copy, examples: &[(Example<'_>, Check)]) -> Result<Vec<String>, String> {
+    let mut changed = BTreeMap::new();
+    for file in copy.all_files()? {
+        let new = fs::read(copy.folder.join(&file)).map_err(|error| format!("{file}: {error}"))?;
+        let old = copy.files.get(&file);
+        if old != Some(&new) {
+            changed.insert(file, (old, new));
+        }
+    }
+    let mut rows = Vec::new();
+    for (example, _) in examples {
+        let (mut created, mut inserted) = (0, 0);
+        for piece in &example.pieces {
+            let change = changed.remove(piece.path);
+            let (old, new) =
+                change.ok_or_else(|| format!("{}: the example does not change it", piece.path))?;
+            let new = String::from_utf8_lossy(&new);
+            let is_as_printed = match (old, piece.below) {
+                (None, None) => new == piece.text,
+                (Some(old), Some(_)) => {
+                    let old = String::from_utf8_lossy(old);
+                    new.replacen(piece.text, "", 1) == old
+                }
+                _ => false,
+            };
+            if !is_as_printed {
+                let path = piece.path;
+                return Err(format!("{path}: is not changed as CONTRIBUTING.md says"));
+            }
+            match piece.below {
+                None => created += 1,
+                Some(_) => inserted += piece.text.lines().count(),
+            }
+        }
+        rows.push(format!(
+            "| {} | `{}` | {created} | {inserted} |",
+            example.addition, example.name
         ));
     }
-    fs::remove_dir_all(&copy).map_err(|error| format!("{}: {error}", copy.display()))?;
-    Ok("the example is one file and one line, and is found everywhere".to_owned())
+    if !changed.is_empty() {
+        let files: Vec<String> = changed.into_keys().collect();
+        return Err(format!(
+            "files that the page does not name are changed: {}",
+            files.join(", ")
+        ));
+    }
+    Ok(rows)
 }
 
-/// Returns the example's file and its registry line: the first two blocks of Rust on the page.
-fn example(page: &str) -> Result<(&str, &str), String> {
-    let mut blocks = page.split("\n```rust\n").skip(1);
-    let mut block = || {
-        let text = blocks.next()?;
-        text.split_once("```\n").map(|(block, _)| block)
-    };
-    let (file, line) = (block(), block());
-    file.zip(line)
-        .ok_or("CONTRIBUTING.md has no example".to_string())
+/// A copy of the source.
+struct Copy {
+    folder: PathBuf,
+    /// Where it is built.
+    target: PathBuf,
+    /// What was copied.
+    files: BTreeMap<String, Vec<u8>>,
 }
 
-/// Gives the copy's crates a version of their own: cargo treats crates at the same path of two
-/// workspaces as the same.
+impl Copy {
+    fn new(root: &Path, target: PathBuf) -> Result<Copy, String> {
+        let folder = target.join("contributing");
+        let files = copy_workspace(root, &folder)?;
+        rename_version(&folder.join("Cargo.toml"))?;
+        Ok(Copy {
+            folder,
+            target,
+            files,
+        })
+    }
+
+    /// Puts the pieces of an example where the page says.
+    fn put(&self, example: &Example<'_>) -> Result<(), String> {
+        for piece in &example.pieces {
+            let path = self.folder.join(piece.path);
+            let place = |error| format!("CONTRIBUTING.md:{}: {}: {error}", piece.line, piece.path);
+            let Some(below) = piece.below else {
+                if path.exists() {
+                    return Err(place("the file exists already".to_owned()));
+                }
+                write(&path, piece.text)?;
+                continue;
+            };
+            let text = read(&path)?;
+            let (mut end, mut places) = (0, Vec::new());
+            for line in text.split_inclusive('\n') {
+                end += line.len();
+                if line.trim() == below {
+                    places.push(end);
+                }
+            }
+            let [end] = places[..] else {
+                let count = places.len();
+                return Err(place(format!("{count} lines read `{below}`, not one")));
+            };
+            let (before, after) = text.split_at(end);
+            write(&path, &[before, piece.text, after].concat())?;
+        }
+        Ok(())
+    }
+
+    /// Follows the tutorial, which makes the AQM of the page step by step, and builds the copy.
+    fn follow_tutorial(&self, tutorial: &Path) -> Result<(), String> {
+        let variables = [
+            ("CARGO_TARGET_DIR", &*self.target),
+            ("CARGO_NET_OFFLINE", Path::new("true")),
+        ];
+        tutorials::follow(
+            tutorial,
+            &self.folder,
+            &self.target.join("debug"),
+            &variables,
+        )?;
+        Ok(())
+    }
+
+    /// Returns the files that were copied, and all others that are in `crates` now.
+    fn all_files(&self) -> Result<Vec<String>, String> {
+        // The version of the copy.
+        let own = ["Cargo.toml", "Cargo.lock"];
+        let copied = self.files.keys();
+        let copied = copied.filter(|file| !own.contains(&file.as_str()));
+        let mut files: Vec<String> = copied.cloned().collect();
+        let mut folders = vec![self.folder.join("crates")];
+        while let Some(folder) = folders.pop() {
+            let fail = |error| format!("{}: {error}", folder.display());
+            for entry in fs::read_dir(&folder).map_err(fail)? {
+                let path = entry.map_err(fail)?.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if let Ok(file) = path.strip_prefix(&self.folder) {
+                    files.push(file.display().to_string());
+                }
+            }
+        }
+        files.sort();
+        files.dedup();
+        Ok(files)
+    }
+
+    /// Runs tests, which write the generated references.
+    fn test(&self, arguments: &[&str]) -> Result<(), String> {
+        let mut command = Command::new(env!("CARGO"));
+        command
+            .args(["test", "--offline", "-q", "-p"])
+            .args(arguments)
+            .current_dir(&self.folder)
+            .env("CARGO_TARGET_DIR", &self.target)
+            // The copy lies inside the workspace, which would be taken for the root of expected
+            // files.
+            .env("CARGO_WORKSPACE_DIR", &self.folder)
+            .env("UPDATE_EXPECT", "1");
+        run(&mut command).map(drop)
+    }
+
+    /// Returns what `sluice` prints.
+    fn sluice(&self, arguments: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(self.target.join("debug/sluice"));
+        run(command.args(arguments).current_dir(&self.folder))
+    }
+
+    /// Checks that `sluice` prints these texts.
+    fn says(&self, arguments: &[&str], texts: &[&str]) -> Result<(), String> {
+        let said = self.sluice(arguments)?;
+        let place = format!("`sluice {}`", arguments.join(" "));
+        contains(&place, &said, texts)
+    }
+
+    /// Checks that a file has these texts.
+    fn has(&self, file: &str, texts: &[&str]) -> Result<(), String> {
+        contains(file, &read(&self.folder.join(file))?, texts)
+    }
+
+    fn write(&self, file: &str, bytes: impl AsRef<[u8]>) -> Result<(), String> {
+        fs::write(self.folder.join(file), bytes).map_err(|error| format!("{file}: {error}"))
+    }
+}
+
+fn contains(place: &str, said: &str, texts: &[&str]) -> Result<(), String> {
+    match texts.iter().find(|text| !said.contains(**text)) {
+        Some(text) => Err(format!("{place} does not have `{text}`:\n{said}")),
+        None => Ok(()),
+    }
+}
+
+/// Gives the copy's crates a version of their own: cargo does not distinguish crates at the same
+/// place of two workspaces.
 fn rename_version(path: &Path) -> Result<(), String> {
     let text = read(path)?;
     let (before, after) = text
@@ -173,9 +310,9 @@ fn rename_version(path: &Path) -> Result<(), String> {
 }
 
 /// Copies the files that git tracks or would add, and the web pages that the laboratory embeds. The
-/// copy keeps the time stamps of the source, so that cargo builds only what changed since the last
-/// time.
-fn copy_workspace(root: &Path, copy: &Path) -> Result<(), String> {
+/// copy's time stamps are those of the source, so that cargo builds only what changed since the
+/// last time. Returns the files.
+fn copy_workspace(root: &Path, copy: &Path) -> Result<BTreeMap<String, Vec<u8>>, String> {
     if copy.exists() {
         fs::remove_dir_all(copy).map_err(|error| format!("{}: {error}", copy.display()))?;
     }
@@ -183,6 +320,7 @@ fn copy_workspace(root: &Path, copy: &Path) -> Result<(), String> {
     list.args(["ls-files", "-co", "--exclude-standard"]);
     let files = run(list.current_dir(root))?;
     let pages = ["web/dist/report.html", "web/dist/index.html"];
+    let mut copied = BTreeMap::new();
     for file in files.lines().chain(pages) {
         let (from, to) = (root.join(file), copy.join(file));
         if from.is_file() {
@@ -200,9 +338,11 @@ fn copy_workspace(root: &Path, copy: &Path) -> Result<(), String> {
             modified
                 .and_then(set)
                 .map_err(|error| format!("{file}: {error}"))?;
+            let bytes = fs::read(&to).map_err(|error| format!("{file}: {error}"))?;
+            copied.insert(file.to_owned(), bytes);
         }
     }
-    Ok(())
+    Ok(copied)
 }
 
 pub fn target_folder(root: &Path) -> Result<PathBuf, String> {
@@ -223,7 +363,7 @@ pub fn target_folder(root: &Path) -> Result<PathBuf, String> {
         .ok_or("cargo metadata names no target directory".to_string())
 }
 
-/// Runs a command and returns its output.
+/// Runs a command; returns what it printed.
 fn run(command: &mut Command) -> Result<String, String> {
     let output = command
         .output()

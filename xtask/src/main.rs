@@ -16,7 +16,7 @@ mod tutorials;
 enum Task {
     /// Check that every dependency between crates is an arrow of the architecture
     Layers,
-    /// Build the example of CONTRIBUTING.md in a copy of the source
+    /// Build the examples of CONTRIBUTING.md in a copy of the source
     Contributing,
     /// Run the commands of the tutorials and guides as they are printed
     Tutorials,

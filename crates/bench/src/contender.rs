@@ -11,10 +11,11 @@ use sluice_core::{Rng, Span, Stop};
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::Offloads;
+use sluice_net::port::KINDS;
 use sluice_net::port::choose::AttachOptions;
 use sluice_net::port::nfqueue::{Hook, NfqueueOptions, Traffic};
 use sluice_net::port::packet::PacketOptions;
-use sluice_net::port::registry::{KINDS, Kind, Role};
+use sluice_net::port::registry::{Kind, Role};
 use sluice_net::port::tun::TunError;
 use sluice_net::port::{
     Counters, Interest, NfqueuePort, PacketPort, Pool, PoolSize, Port, Spin, TunPort, Waiter,

@@ -9,17 +9,12 @@
 
 pub mod choose;
 mod messages;
-pub mod nfqueue;
-pub mod packet;
-pub mod pcap;
 mod pool;
 mod promiscuous;
 pub mod registry;
 mod trains;
-pub mod tun;
 mod wait;
 mod warmth;
-pub mod xdp;
 
 pub use nfqueue::NfqueuePort;
 pub use packet::PacketPort;
@@ -37,7 +32,29 @@ use sluice_core::Time;
 use sluice_wire::frame::Link;
 use std::os::fd::AsFd;
 
-/// A place where frames enter and leave. One file per kind, and a line in [`registry::KINDS`].
+/// Declares the module of each kind of port and lists its kinds in [`KINDS`].
+macro_rules! kinds {
+    ($($module:ident: $($kind:ident),+;)+) => {
+        $(pub mod $module;)+
+
+        /// Every kind of port.
+        ///
+        /// Where several kinds attach to an interface, [`choose`](mod@choose) takes the last one
+        /// that does not decline: put a kind that serves fewer interfaces, but better, further
+        /// down.
+        pub static KINDS: &[&registry::Kind] = &[$($(&$module::$kind,)+)+];
+    };
+}
+
+kinds! {
+    packet: KIND;
+    xdp: KIND;
+    tun: TUN, TAP;
+    nfqueue: KIND;
+    pcap: KIND;
+}
+
+/// A place where frames enter and leave. One file per kind, and a line in `kinds!` above.
 ///
 /// No method has a default: a wrapper that forwards to another port, as `Box` does, cannot forget
 /// one.

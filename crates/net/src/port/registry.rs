@@ -1,12 +1,12 @@
-//! Every kind of port, in one list.
+//! What a kind of port declares, and how ports are named and opened.
 //!
-//! A kind of port is a file beside this one and a line in [`KINDS`]. The router's process opens
-//! ports from here, the bench measures them, the command's help and the table in `docs/ports.md`
-//! name them.
+//! A kind of port is a file beside this one and a line in `kinds!` in `port/mod.rs`. The router's
+//! process opens the ports of [`KINDS`], the bench measures them, the command's help and the table
+//! in `docs/ports.md` list them.
 
 use super::choose::{self, Attach};
 use super::pcap::Speed;
-use super::{Pool, Port, nfqueue, packet, pcap, tun, xdp};
+use super::{KINDS, Pool, Port};
 use crate::clock::Clock;
 use crate::namespace::Namespace;
 use sluice_core::Time;
@@ -15,19 +15,6 @@ use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
-
-/// Every kind of port.
-///
-/// Where several kinds attach to an interface, [`choose`](mod@choose) takes the last one that does
-/// not decline: put a kind that serves fewer interfaces, but better, further down.
-pub static KINDS: &[&Kind] = &[
-    &packet::KIND,
-    &xdp::KIND,
-    &tun::TUN,
-    &tun::TAP,
-    &nfqueue::KIND,
-    &pcap::KIND,
-];
 
 /// A kind of port: its name, what it can do, and how it is opened.
 pub struct Kind {
@@ -333,15 +320,14 @@ mod tests {
             assert_eq!(text.parse::<PortSpec>().unwrap().to_string(), text);
         }
         assert_eq!("auto:eth0".parse::<PortSpec>().unwrap().to_string(), "eth0");
+        let kinds = words();
+        assert!(kinds.starts_with("auto, ") && kinds.contains("packet, xdp, tun, tap"));
+        for word in ["xdp9", "nfqueue"] {
+            let error = format!("{word}:eth0").parse::<PortSpec>().unwrap_err();
+            let expected = format!("`{word}` is not a kind of port: expected {kinds}");
+            assert_eq!(error.to_string(), expected);
+        }
         for (text, expected) in [
-            (
-                "xdp9:eth0",
-                "`xdp9` is not a kind of port: expected auto, packet, xdp, tun, tap, pcap",
-            ),
-            (
-                "nfqueue:0",
-                "`nfqueue` is not a kind of port: expected auto, packet, xdp, tun, tap, pcap",
-            ),
             ("tun:", "`tun:` names no interface"),
             ("", "`` names no interface"),
             ("pcap:", "`pcap:` names no interface"),
