@@ -229,16 +229,9 @@ impl Figures {
     }
 }
 
-/// The middle value, or the mean of both in the middle; 0 without values.
+/// The median of `values`; 0 without values.
 pub(super) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => sorted[middle],
-        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
-    }
+    sluice_recording::figures::median(values).unwrap_or(0.0)
 }
 
 /// How steeply the line through `points` rises (least squares); 0 without two of them. Of a rate, it is what

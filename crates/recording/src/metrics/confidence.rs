@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// A figure over repetitions.
 ///
 /// ```
-/// use crate::metrics::Spread;
+/// use sluice_recording::metrics::Spread;
 /// // Mean 10, squares of the distances 4 + 0 + 4 over n - 1 = 2: a deviation of 2. Two degrees of
 /// // freedom have t = 4.303: 10 +- 4.303 * 2 / sqrt(3).
 /// let spread = Spread::of(&[8.0, 10.0, 12.0]).unwrap();
@@ -68,7 +68,7 @@ impl Spread {
     /// since then nothing is known about how they differ by themselves.
     ///
     /// ```
-    /// use crate::metrics::Spread;
+    /// use sluice_recording::metrics::Spread;
     /// let of = |values: &[f64]| Spread::of(values).unwrap();
     /// // Means 10 and 11; each deviates by 2 over 3 repetitions. t = 1 / sqrt(4/3 + 4/3) = 0.61, and
     /// // 4 degrees of freedom ask for 2.776.

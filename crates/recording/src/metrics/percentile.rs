@@ -9,7 +9,7 @@ use sluice_scenario::metric::Percentiles;
 /// that occurred, and needs no floating point.
 ///
 /// ```
-/// use crate::metrics::percentiles;
+/// use sluice_recording::metrics::percentiles;
 /// // Ranks 2 of 4 (50 %) and 4 of 4 (95 %, 99 %).
 /// let p = percentiles(&mut [40, 10, 30, 20]).unwrap();
 /// assert_eq!((p.min_ns, p.p50_ns, p.p95_ns, p.max_ns, p.mean_ns), (10, 20, 40, 40, 25));
@@ -35,7 +35,7 @@ pub fn percentiles(values: &mut [u64]) -> Option<Percentiles> {
 /// anything.
 ///
 /// ```
-/// use crate::metrics::jain;
+/// use sluice_recording::metrics::jain;
 /// // (3 + 1)^2 / (2 * (9 + 1)) = 16/20
 /// assert_eq!(jain(&[3.0, 1.0]), Some(0.8));
 /// ```

@@ -9,7 +9,7 @@
 /// mean distance of two delays in a row, as flent's `voip` test has it.
 ///
 /// ```
-/// use crate::metrics::mean_opinion_score;
+/// use sluice_recording::metrics::mean_opinion_score;
 /// // G.107 section 7.7 gives R = 93.2 for the default values, and Annex B 4.41 for that.
 /// assert_eq!((mean_opinion_score(0.0, 0.0) * 100.0).round(), 441.0);
 /// ```
