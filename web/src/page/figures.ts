@@ -4,9 +4,8 @@ import type { Report } from "../model.ts";
 import { table } from "./parts.ts";
 import { anchor, variantName } from "./top.ts";
 
-export function figures({ runs }: Report): HTMLElement | null {
+export function figures({ runs }: Report): HTMLElement {
   const all = new Map(runs.flatMap((run) => run.figures).map((figure) => [figure.name, figure]));
-  if (all.size === 0) return null;
   const values = runs.map((run) => new Map(run.figures.map(({ name, value }) => [name, value])));
   const rows = [...all.values()].map(({ name, doc, chart }) => [
     h("a", { href: anchor(chart), title: doc }, h("code", {}, name)),
