@@ -12,6 +12,9 @@ export const VERDICT = { sent: 0, marked: 1, dropped: 2 } as const;
 /** Colours of the variants, on white. */
 export const PALETTE = ["#0072b2", "#d55e00", "#007a5a", "#b2508f", "#b07a00", "#3a9bd9", "#555555"];
 
+/** The direction of packets on the path: up is from the left end to the right one. */
+export type Direction = "up" | "down";
+
 /** Delays get a logarithmic axis if the medians of the variants differ by more than this factor. */
 export const LOG_BEYOND = 8;
 
@@ -36,9 +39,6 @@ export type Ends = {
   /** Their destination. */
   right: string;
 };
-
-/** The direction of packets on the path. */
-export type Direction = "up" | "down";
 
 /** How a run was carried out. */
 export type Backend = "sim" | "live";
@@ -80,6 +80,11 @@ export type Run = {
   judgement: Judgement;
   /** The scenario's expectations and their outcomes, those not met first. */
   expectations: Array<Expectation>;
+  /**
+   * The figures of the run, of the directions of its links, and of the flows of its scenario,
+   * each of which stands for all that its `count` makes of it.
+   */
+  figures: Array<Figure>;
   /** Totals per direction that carries load. */
   directions: Array<DirectionTotal>;
   /** The flows, without pings. */
@@ -138,6 +143,18 @@ export type Expectation = {
   /** Whether the measured value is within them. */
   passed: boolean;
   /** The chart or section of the page that shows the figure. */
+  chart: string;
+};
+
+/** A figure of a run. */
+export type Figure = {
+  /** Its name, as `[[expect]]` writes it. */
+  name: string;
+  /** The measured value with its unit. */
+  value: string;
+  /** What it says. */
+  doc: string;
+  /** The chart or section of the page that shows it. */
   chart: string;
 };
 

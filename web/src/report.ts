@@ -1,6 +1,7 @@
 /** The page of a report. */
 import type { Report } from "./model.ts";
 import { Bench } from "./page/bench.ts";
+import { figures } from "./page/figures.ts";
 import { MOST_DRAWN, overview } from "./page/overview.ts";
 import { summary } from "./page/summary.ts";
 import { accuracy, expectations, header, scenario, verdicts } from "./page/top.ts";
@@ -11,6 +12,7 @@ const each = (report: Report) => [
   summary(report),
   accuracy(report),
   new Bench(report).element,
+  figures(report),
 ];
 
 void start<Report>((report) =>

@@ -65,7 +65,15 @@ const LAYERS: &[Layer] = &[
     layer("report", &["core", "recording", "scenario", "wire"]),
     layer(
         "bench",
-        &["core", "load", "net", "report", "router", "wire"],
+        &[
+            "core",
+            "load",
+            "net",
+            "recording",
+            "report",
+            "router",
+            "wire",
+        ],
     ),
     // The command parses and prints: it runs no simulation, opens no port and reads no frame.
     // Of `net` it uses what the process needs before any thread starts: privileges, idle limits.

@@ -231,14 +231,7 @@ impl Figures {
 
 /// Returns the middle value, or the mean of both in the middle; 0 without values.
 pub(super) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => sorted[middle],
-        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
-    }
+    sluice_recording::figures::median(values).unwrap_or(0.0)
 }
 
 /// Returns the slope of the line through `points` (least squares); 0 for less than two points. Two

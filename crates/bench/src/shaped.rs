@@ -10,6 +10,7 @@ use sluice_load::udp::UdpFlow;
 use sluice_net::Clock;
 use sluice_net::namespace::{Offloads, Privilege};
 use sluice_net::port::{Loss, Spin};
+use sluice_recording::metrics::jain;
 use sluice_router::forward::LostFrame;
 
 use super::contender::LoopReport;
@@ -57,7 +58,7 @@ pub(super) fn measure(
             // Full segments: 1448 bytes of payload in 1500.
             utilisation: measured.bps * 1500.0 / 1448.0 / SHAPED_BPS as f64,
             ping_p99_ms: quantile(&measured.ping_us, 0.99) / 1e3,
-            jain: jain(&measured.each_bps),
+            jain: jain(&measured.each_bps).unwrap_or(0.0),
         });
     }
     let middle = |of: fn(&Shaped) -> f64| median(&rounds.iter().map(of).collect::<Vec<f64>>());
@@ -69,16 +70,6 @@ pub(super) fn measure(
         });
     }
     Ok(())
-}
-
-/// Returns Jain's fairness index: the square of the sum over n times the sum of squares.
-fn jain(shares: &[f64]) -> f64 {
-    let sum: f64 = shares.iter().sum();
-    let squares: f64 = shares.iter().map(|share| share * share).sum();
-    if squares == 0.0 {
-        return 0.0;
-    }
-    sum * sum / (shares.len() as f64 * squares)
 }
 
 /// Where the packets of an overload went.
@@ -185,15 +176,3 @@ const FLOWS: usize = 16;
 const SHAPED_LENGTH: u64 = 5;
 /// A tenth of some 100 000 packets per second.
 const OVERLOADED_BPS: u64 = 5_000_000;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn jains_index_is_one_for_equal_shares_and_one_nth_for_one_winner() {
-        assert_eq!(jain(&[3.0; 4]), 1.0);
-        assert_eq!(jain(&[5.0, 0.0, 0.0, 0.0]), 0.25);
-        assert_eq!(jain(&[0.0; 4]), 0.0);
-    }
-}

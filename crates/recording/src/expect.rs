@@ -5,8 +5,10 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::figures::median;
-use sluice_scenario::metric::{Chart, Summary, Unit};
+use sluice_scenario::metric::{ChartLink, Summary, Unit};
 use sluice_scenario::{Backend, Expect};
+#[cfg(any(test, feature = "testing"))]
+use sluice_scenario::{Direction, metric::Chart};
 
 /// An expectation and what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,7 +32,7 @@ pub struct Outcome {
     /// Whether the measured value is within the bounds.
     pub passed: bool,
     /// Where in the report it is seen.
-    pub chart: Chart,
+    pub chart: ChartLink,
     /// The bounds in words.
     #[serde(skip)]
     pub bounds: String,
@@ -59,7 +61,7 @@ impl Outcome {
             min: None,
             max: None,
             passed: false,
-            chart: Chart::Summary,
+            chart: Chart::Summary.of(Direction::Up),
             bounds: bounds.into(),
         }
     }

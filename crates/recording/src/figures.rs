@@ -3,7 +3,10 @@
 use serde::{Serialize, Serializer};
 
 use crate::metrics::Spread;
-use sluice_scenario::metric::{FLOW_METRICS, PIPE_METRICS, RUN_METRICS, Summary, Unit};
+use sluice_scenario::Direction;
+use sluice_scenario::metric::{
+    Chart, ChartLink, FLOW_METRICS, Key, MetricDecl, RUN_METRICS, Summary, Unit, pipe_metrics,
+};
 
 /// A figure of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,40 +17,72 @@ pub struct Figure {
     pub unit: Unit,
     /// In nanoseconds, bits per second, parts of one, or things.
     pub value: f64,
+    /// What it says.
+    pub doc: &'static str,
+    /// Where in the report it is seen.
+    pub chart: ChartLink,
+}
+
+impl Figure {
+    fn of<T>(name: String, decl: &MetricDecl<T>, subject: &T, way: Direction) -> Option<Figure> {
+        Some(Figure {
+            name,
+            unit: decl.unit,
+            value: decl.of(subject)?,
+            doc: decl.doc,
+            chart: decl.chart.of(way),
+        })
+    }
 }
 
 /// Every figure that was measured, in the order of the vocabulary.
 pub fn figures_of(summary: &Summary) -> Vec<Figure> {
     let mut figures = Vec::new();
-    let mut add = |name: String, unit, value: Option<f64>| {
-        figures.extend(value.map(|value| Figure { name, unit, value }));
-    };
     for decl in RUN_METRICS {
-        add(decl.name.to_owned(), decl.unit, decl.of(summary));
+        figures.extend(Figure::of(
+            decl.name.to_owned(),
+            decl,
+            summary,
+            Direction::Up,
+        ));
     }
     for pipe in &summary.pipes {
-        for decl in PIPE_METRICS {
-            add(
-                format!("{}.{}", pipe.name, decl.name),
-                decl.unit,
-                decl.of(pipe),
-            );
+        for decl in pipe_metrics() {
+            let name = format!("{}.{}", pipe.name, decl.name);
+            figures.extend(Figure::of(name, decl, pipe, pipe.way()));
         }
-        for (reason, packets) in &pipe.drops {
-            let name = format!("{}.drops.{reason}", pipe.name);
-            add(name, Unit::Count, Some(*packets as f64));
-        }
+        figures.extend(pipe.drops.iter().map(|(reason, packets)| Figure {
+            name: format!("{}.drops.{reason}", pipe.name),
+            unit: Unit::Count,
+            value: *packets as f64,
+            doc: "wire packets dropped for this reason",
+            chart: Chart::Packets.of(pipe.way()),
+        }));
     }
     for flow in summary.groups.iter().chain(&summary.flows) {
         for decl in FLOW_METRICS {
-            add(
-                format!("{}.{}", flow.name, decl.name),
-                decl.unit,
-                decl.of(flow),
-            );
+            let name = format!("{}.{}", flow.name, decl.name);
+            figures.extend(Figure::of(name, decl, flow, flow.way()));
         }
     }
     figures
+}
+
+/// The names of the key figures: of the run, of the first link in the directions that carry payload,
+/// and, of each key figure of a flow, that of the first flow that has it.
+pub fn key_figures(summary: &Summary) -> Vec<(String, Key)> {
+    let run = RUN_METRICS
+        .iter()
+        .map(|decl| (decl.name.to_owned(), decl.key));
+    let pipes = summary.directions.iter().flat_map(|total| {
+        pipe_metrics().map(|decl| (format!("{}.{}", total.direction, decl.name), decl.key))
+    });
+    let flows = FLOW_METRICS.iter().filter_map(|decl| {
+        let has_it = summary.flows.iter().find(|flow| decl.of(flow).is_some())?;
+        Some((format!("{}.{}", has_it.name, decl.name), decl.key))
+    });
+    let all = run.chain(pipes).chain(flows);
+    all.filter(|(_, key)| *key != Key::No).collect()
 }
 
 /// A figure over runs that differ only in their seed.

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::expect::{self, Outcome};
-use crate::figures::{Repeated, repeated, rounded};
+use crate::figures::{Repeated, key_figures, repeated, rounded};
 use crate::{Recording, Status};
 use sluice_scenario::Backend;
-use sluice_scenario::metric::Summary;
+use sluice_scenario::metric::{Key, Summary};
 
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -97,17 +97,11 @@ impl VariantResult {
         if self.runs.len() < 2 {
             return Vec::new();
         }
-        let first = &self.runs[0].summary;
-        let ping = first.flows.iter().find(|flow| flow.rtt.is_some());
-        let ping = ping.map(|ping| format!("{}.p95", ping.name));
-        let mut shown: Vec<String> = ["total.goodput".into(), "jain".into()].into();
-        shown.extend(ping);
-        for direction in &first.directions {
-            let way = direction.direction.word();
-            shown.extend(["sojourn.p95", "drops", "marks"].map(|name| format!("{way}.{name}")));
-        }
+        let keys = key_figures(&self.runs[0].summary);
         let is_shown = |(name, figure): &(String, Repeated)| {
-            shown.contains(name) && (figure.spread.max > 0.0 || !name.ends_with("s"))
+            keys.iter().any(|(key_name, key)| {
+                key_name == name && (*key == Key::Always || figure.spread.max > 0.0)
+            })
         };
         let words = |(name, figure): (String, Repeated)| {
             let [median, min, max] = [figure.spread.median, figure.spread.min, figure.spread.max]

@@ -8,6 +8,7 @@ use serde::Serialize;
 use {serde::Deserialize, ts_rs::TS};
 
 use super::packed;
+pub use sluice_scenario::Direction;
 
 /// Version of these types. The page refuses any other.
 pub const SCHEMA: u32 = 3;
@@ -49,18 +50,6 @@ pub struct Ends {
     pub left: String,
     /// Their destination.
     pub right: String,
-}
-
-/// The direction of packets on the path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(test, derive(Deserialize, TS))]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// From the left end to the right one.
-    #[default]
-    Up,
-    /// From the right end to the left one.
-    Down,
 }
 
 /// How a run was carried out.
@@ -124,6 +113,9 @@ pub struct Run {
     pub judgement: Judgement,
     /// The scenario's expectations and their outcomes, those not met first.
     pub expectations: Vec<Expectation>,
+    /// The figures of the run, of the directions of its links, and of the flows of its scenario,
+    /// each of which stands for all that its `count` makes of it.
+    pub figures: Vec<Figure>,
     /// Totals per direction that carries load.
     pub directions: Vec<DirectionTotal>,
     /// The flows, without pings.
@@ -185,6 +177,20 @@ pub struct Expectation {
     pub chart: String,
 }
 
+/// A figure of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
+pub struct Figure {
+    /// Its name, as `[[expect]]` writes it.
+    pub name: String,
+    /// The measured value with its unit.
+    pub value: String,
+    /// What it says.
+    pub doc: String,
+    /// The chart or section of the page that shows it.
+    pub chart: String,
+}
+
 /// How accurately the emulation did what it was configured to do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
@@ -230,6 +236,7 @@ pub struct Count {
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct DirectionTotal {
     /// The direction.
+    #[cfg_attr(test, ts(type = "Direction"))]
     pub direction: Direction,
     /// Sum of the flows' goodputs.
     pub goodput_mbps: f64,
@@ -379,6 +386,7 @@ pub struct Flow {
     /// Congestion control, for TCP.
     pub cc: Option<String>,
     /// The direction of its payload.
+    #[cfg_attr(test, ts(type = "Direction"))]
     pub direction: Direction,
     /// Goodput in windows of [`Run::goodput_window_s`].
     pub goodput_mbps: Series,
@@ -421,6 +429,7 @@ pub struct Queue {
     /// Its name; the same queue has the same name in all runs.
     pub name: String,
     /// The direction of its packets.
+    #[cfg_attr(test, ts(type = "Direction"))]
     pub direction: Direction,
     /// The link's rate; each value holds until the next.
     pub link_mbps: Series,

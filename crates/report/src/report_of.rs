@@ -10,10 +10,11 @@ use sluice_core::record::Fate;
 use crate::Report;
 use crate::index::{Candidate, judge};
 use crate::model::{
-    Accuracy, Backend, Cdf, Count, Direction, DirectionTotal, Ends, Expectation, Fact, Flow,
+    Accuracy, Backend, Cdf, Count, DirectionTotal, Ends, Expectation, Fact, Figure, Flow,
     Judgement, PacketRow, Packets, Ping, Quantiles, Queue, Run, Series, State, Verdict,
 };
 use sluice_recording::expect;
+use sluice_recording::figures::{figures_of, rounded};
 use sluice_recording::metrics::{Arrived, goodput_series, measure};
 use sluice_recording::{
     BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, PingSample, QueueSample, ReadError, Recording,
@@ -150,11 +151,12 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
         accuracy: accuracy(summary),
         judgement: Judgement::default(),
         expectations: expectations(recording, &[summary]),
+        figures: figures(scenario, summary),
         directions: summary
             .directions
             .iter()
             .map(|total| DirectionTotal {
-                direction: direction(total.direction),
+                direction: total.direction,
                 goodput_mbps: total.goodput_bps / 1e6,
                 jain: total.jain,
                 jain_over_time: comparison.fairness(total.direction),
@@ -184,6 +186,21 @@ fn expectations(recording: &Recording, summaries: &[&Summary]) -> Vec<Expectatio
             chart: outcome.chart.id(),
         })
         .collect()
+}
+
+/// The figures of the run, of the directions of its links, and of the flows as the scenario names
+/// them: ten thousand flows of one kind are one line.
+fn figures(scenario: &scenario::Scenario, summary: &Summary) -> Vec<Figure> {
+    let is_named = |flow: &FlowSummary| scenario.flows.iter().any(|named| named.name == flow.name);
+    let mut named = summary.clone();
+    named.flows.retain(is_named);
+    let figure = |figure: sluice_recording::figures::Figure| Figure {
+        name: figure.name,
+        value: figure.unit.show(rounded(figure.value)),
+        doc: figure.doc.to_owned(),
+        chart: figure.chart.id(),
+    };
+    figures_of(&named).into_iter().map(figure).collect()
 }
 
 /// Completion times: of flows with a fixed size, and of all transfers that other flows started after
@@ -324,7 +341,7 @@ fn flow(instance: &FlowInstance<'_>, samples: &[FlowSample], measure: &scenario:
         name: instance.name.clone(),
         kind: instance.flow.kind.type_name().to_owned(),
         cc: instance.flow.kind.tcp().map(|(cc, _)| cc.0.clone()),
-        direction: direction(instance.flow.direction),
+        direction: instance.flow.direction,
         goodput_mbps: Series::new(time_s, mbps),
         cwnd_segments: series(&|s| s.cwnd.map(|n| n as f64)),
         srtt_ms: series(&|s| s.srtt.map(|srtt| srtt.as_ms_f64())),
@@ -404,7 +421,7 @@ fn queue(
     };
     Queue {
         name: id.word().to_owned(),
-        direction: direction(id.direction()),
+        direction: id.direction(),
         link_mbps: Series::new(
             steps.iter().map(|(at, _)| at.as_secs_f64()).collect(),
             steps.iter().map(|(_, rate)| mbps(*rate)).collect(),
@@ -561,13 +578,6 @@ fn quantiles(p: Percentiles, unit_ns: f64) -> Quantiles {
         p95: p.p95_ns as f64 / unit_ns,
         p99: p.p99_ns as f64 / unit_ns,
         max: p.max_ns as f64 / unit_ns,
-    }
-}
-
-const fn direction(direction: scenario::Direction) -> Direction {
-    match direction {
-        scenario::Direction::Up => Direction::Up,
-        scenario::Direction::Down => Direction::Down,
     }
 }
 

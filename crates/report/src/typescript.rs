@@ -7,7 +7,7 @@ use plotters::style::RGBColor;
 use ts_rs::{Config, TS};
 
 use super::figure::{LOG_BEYOND, PALETTE};
-use super::model::{self, SCHEMA, Verdict};
+use super::model::{self, Direction, SCHEMA, Verdict};
 use crate::index::{self, model as index_model};
 
 const HEAD: &str = "\
@@ -24,6 +24,8 @@ fn model_ts_is_up_to_date() {
     let verdict = |verdict: Verdict| u64::from(verdict);
     let palette = PALETTE.map(|RGBColor(r, g, b)| format!("\"#{r:02x}{g:02x}{b:02x}\""));
     let palette = palette.join(", ");
+    let directions = [Direction::Up, Direction::Down].map(|way| format!("\"{way}\""));
+    let directions = directions.join(" | ");
     let mut text = format!(
         "{HEAD}export const SCHEMA = {SCHEMA};
 
@@ -32,6 +34,9 @@ export const VERDICT = {{ sent: {}, marked: {}, dropped: {} }} as const;
 
 /** Colours of the variants, on white. */
 export const PALETTE = [{palette}];
+
+/** The direction of packets on the path: up is from the left end to the right one. */
+export type Direction = {directions};
 
 /** Delays get a logarithmic axis if the medians of the variants differ by more than this factor. */
 export const LOG_BEYOND = {LOG_BEYOND};
@@ -50,13 +55,13 @@ export const LOG_BEYOND = {LOG_BEYOND};
     declare!(
         model::Report,
         model::Ends,
-        model::Direction,
         model::Backend,
         model::Fact,
         model::Run,
         model::Judgement,
         model::Repeat,
         model::Expectation,
+        model::Figure,
         model::Accuracy,
         model::Quantiles,
         model::Count,

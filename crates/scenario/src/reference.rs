@@ -8,7 +8,7 @@ use super::effects::Effects;
 use super::field::show_span;
 use super::schema::{KeyDecl, Keys, Presence};
 use super::{Hosts, Measure, RootKeys, expect, flow, link};
-use crate::metric::{FLOW_METRICS, MetricDecl, PIPE_METRICS, RUN_METRICS, Unit};
+use crate::metric::{FLOW_METRICS, MetricDecl, RUN_METRICS, Unit, pipe_metrics};
 
 /// Everything that can stand in a scenario, as Markdown.
 pub fn reference() -> String {
@@ -47,7 +47,7 @@ pub fn reference() -> String {
         let _ = writeln!(page, "| `{name}` | {} | {unit} | {doc} |", types.join(", "));
     }
     page.push_str("\n### Figures of a direction of the link: `up.figure`, `down.figure`\n\n");
-    figures(page, PIPE_METRICS);
+    figures(page, pipe_metrics());
     let drops = "| `drops.REASON` | count | those dropped for one reason: ";
     let reasons: Vec<String> = sluice_core::DropReason::ALL
         .iter()
@@ -111,7 +111,10 @@ fn effects(page: &mut String) {
     }
 }
 
-fn figures<T>(page: &mut String, metrics: &[MetricDecl<T>]) {
+fn figures<T: 'static>(
+    page: &mut String,
+    metrics: impl IntoIterator<Item = &'static MetricDecl<T>>,
+) {
     page.push_str("| figure | unit | meaning |\n|---|---|---|\n");
     for metric in metrics {
         let unit: Unit = metric.unit;

@@ -10,11 +10,22 @@ use super::tree::{Node, Value};
 
 /// The direction in which packets pass the router.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// From host `h2` to host `h3`.
+    #[default]
     Up,
     /// From host `h3` to host `h2`.
     Down,

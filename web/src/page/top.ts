@@ -69,7 +69,12 @@ export function verdicts(report: Report): HTMLElement {
 }
 
 /** The sections, as opposed to charts, that show figures. */
-const SECTIONS = ["accuracy", "summary"];
+const SECTIONS = ["accuracy", "summary", "figures"];
+
+/** The place on the page of a chart or section that shows figures. */
+export function anchor(chart: string): string {
+  return SECTIONS.includes(chart) ? `#${chart}` : `#chart-${chart}`;
+}
 
 /** The expectations, those not met first, each with a link to the chart that shows its figure. */
 export function expectations(report: Report): HTMLElement | null {
@@ -80,14 +85,13 @@ export function expectations(report: Report): HTMLElement | null {
   const failed = all.filter(({ expectation }) => !expectation.passed);
   const row = ({ run, index, expectation }: (typeof all)[number]): Child[] => {
     const { metric, measured, bounds, passed, chart } = expectation;
-    const target = SECTIONS.includes(chart) ? chart : `chart-${chart}`;
     return [
       passed ? "met" : h("strong", { class: "failed" }, "not met"),
       variantName(run, index),
       h("code", {}, metric),
       measured ?? "not measured",
       bounds,
-      h("a", { href: `#${target}` }, "show"),
+      h("a", { href: anchor(chart) }, "show"),
     ];
   };
   const head = ["", "Run", "Figure", "Measured", "Expected", ""];

@@ -119,6 +119,20 @@ function runOf(variant: Variant, seconds: number): Run {
               chart: "goodput-up",
             },
           ],
+    figures: [
+      {
+        name: "bulk.goodput",
+        value: `${goodput.toPrecision(4)}Mbit/s`,
+        doc: "payload that arrived, per second",
+        chart: "goodput-up",
+      },
+      {
+        name: "up.longest_gap",
+        value: "12.5ms",
+        doc: "longest time between two departures",
+        chart: "figures",
+      },
+    ],
     directions: [
       {
         direction: "up",

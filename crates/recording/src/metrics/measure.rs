@@ -1,7 +1,5 @@
 //! From the tables of a recording to its summary.
 
-use std::collections::BTreeSet;
-
 use sluice_core::{Rate, Span, Time};
 
 use super::accuracy::AccuracyMeter;
@@ -10,7 +8,7 @@ use super::flow_meter::{FlowMeter, goodput_together, summarise};
 use super::percentile::jain;
 use super::pipe_meter::PipeMeter;
 use crate::{ReadError, Recording};
-use sluice_scenario::metric::{DirectionSummary, FlowSummary, Summary, Window};
+use sluice_scenario::metric::{DirectionSummary, FlowSummary, Measured, Summary, Window};
 use sluice_scenario::{Backend, Direction, FlowInstance, Link, Measure, PipeId};
 
 /// Measures a recording.
@@ -50,7 +48,15 @@ pub fn measure(recording: &Recording) -> Result<Summary, ReadError> {
     }
     let mut pipes: Vec<(PipeId, PipeMeter<'_>)> = scenario
         .pipes()
-        .map(|(id, pipe)| (id, PipeMeter::new(pipe, Time::ZERO + warmup, end)))
+        .map(|(id, pipe)| {
+            let measured = Measured {
+                scenario,
+                pipe: id,
+                from: Time::ZERO + warmup,
+                to: end,
+            };
+            (id, PipeMeter::new(pipe, measured))
+        })
         .collect();
     for row in recording.packets()? {
         let row = row?;
@@ -106,8 +112,6 @@ pub fn measure(recording: &Recording) -> Result<Summary, ReadError> {
             .reduce(|a, b| Some(a?.max(b?)))
             .flatten();
     }
-    // Two packets lost in the same millisecond are one event on a path without delay.
-    let round_trip = scenario.link.rtt().max(Span::from_ms(1));
     Ok(Summary {
         variant: run.variant.clone(),
         window: Window {
@@ -115,13 +119,7 @@ pub fn measure(recording: &Recording) -> Result<Summary, ReadError> {
             end_ns: run.end_ns,
         },
         groups,
-        pipes: pipes
-            .into_iter()
-            .map(|(id, meter)| {
-                let active = |at| active(&meters, id.direction(), at);
-                meter.finish(id, round_trip, active)
-            })
-            .collect(),
+        pipes: pipes.into_iter().map(|(_, meter)| meter.finish()).collect(),
         total_goodput_bps: match directions.is_empty() {
             true => None,
             false => {
@@ -145,6 +143,7 @@ pub fn measure(recording: &Recording) -> Result<Summary, ReadError> {
         accuracy: is_live.then(|| accuracy.finish(run.lost.clone())),
     })
 }
+
 /// The flows of a direction together; nothing if none of them carries payload. Tells the flows when
 /// they had their share.
 fn together(
@@ -191,16 +190,4 @@ fn together(
         jain_min: jains.iter().copied().reduce(f64::min),
         jain_mean: (!jains.is_empty()).then(|| jains.iter().sum::<f64>() / jains.len() as f64),
     })
-}
-
-/// The flows of a direction that take all they get and were active at an instant.
-fn active(meters: &[FlowMeter<'_>], direction: Direction, at: Time) -> BTreeSet<u32> {
-    let is_active = |meter: &&FlowMeter<'_>| {
-        let greedy = meter.greedy();
-        meter.instance.flow.direction == direction
-            && meter.is_greedy()
-            && (greedy.start..=greedy.stop).contains(&at)
-    };
-    let active = meters.iter().filter(is_active);
-    active.map(|meter| meter.instance.id).collect()
 }

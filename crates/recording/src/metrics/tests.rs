@@ -183,7 +183,7 @@ fn packets_are_counted_for_their_flow() {
     assert_eq!(up.loss, Some(2.0 / 8.0));
     assert_eq!(up.mark_ratio, Some(2.0 / 6.0));
     // One loss event, in which one of the two bulk flows lost packets.
-    assert_eq!(up.synchronisation, Some(0.5));
+    assert_eq!(up.metered("synchronisation"), Some(0.5));
     assert_eq!(summary.pipes[1].loss, None);
 }
 

@@ -2,7 +2,6 @@
 
 use sluice_core::{Span, Time};
 
-use super::direction;
 use crate::model::{Queue, Series, Tradeoff, Verdict};
 use sluice_recording::FlowSample;
 use sluice_recording::metrics::{Arrived, Greedy, shares};
@@ -79,7 +78,7 @@ impl<'a> Comparison<'a> {
     /// Returns the goodput of all flows of a direction against the sojourn time in its queue, in
     /// consecutive windows, without the warm-up.
     pub fn tradeoff(&self, way: Direction, queues: &[Queue]) -> Option<Tradeoff> {
-        let queue = queues.iter().find(|q| q.direction == direction(way))?;
+        let queue = queues.iter().find(|q| q.direction == way)?;
         let window = self.measure.window;
         let all: Vec<Greedy<'_>> = self
             .of(way)

@@ -10,13 +10,13 @@ use crate::Direction;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chart {
     /// Goodput of a direction over time.
-    Goodput(Direction),
+    Goodput,
     /// Fairness of a direction over time.
-    Fairness(Direction),
+    Fairness,
     /// Congestion windows of a direction.
-    Window(Direction),
+    Window,
     /// Smoothed RTT of a direction.
-    SmoothedRtt(Direction),
+    SmoothedRtt,
     /// Probes over time.
     Ping,
     /// Sojourn time of every packet.
@@ -25,78 +25,71 @@ pub enum Chart {
     Completion,
     /// The accuracy of the emulation.
     Accuracy,
-    /// The table of figures.
+    /// The summary table.
     Summary,
+    /// The table of all figures: for figures that no chart draws.
+    Figures,
 }
 
 impl Chart {
+    /// The chart of a figure that is measured in `direction`.
+    pub const fn of(self, direction: Direction) -> ChartLink {
+        ChartLink {
+            chart: self,
+            direction,
+        }
+    }
+}
+
+/// A chart of one direction; most have only one chart for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChartLink {
+    chart: Chart,
+    direction: Direction,
+}
+
+impl ChartLink {
     /// What it is called on the page: the value of `data-chart`, or the section's id.
     pub fn id(self) -> String {
-        match self {
-            Chart::Goodput(way) => format!("goodput-{way}"),
-            Chart::Fairness(way) => format!("fairness-{way}"),
-            Chart::Window(way) => format!("cwnd-{way}"),
-            Chart::SmoothedRtt(way) => format!("srtt-{way}"),
+        let way = self.direction;
+        match self.chart {
+            Chart::Goodput => format!("goodput-{way}"),
+            Chart::Fairness => format!("fairness-{way}"),
+            Chart::Window => format!("cwnd-{way}"),
+            Chart::SmoothedRtt => format!("srtt-{way}"),
             Chart::Ping => "ping".into(),
             Chart::Packets => "packets".into(),
             Chart::Completion => "cdf-completion".into(),
             Chart::Accuracy => "accuracy".into(),
             Chart::Summary => "summary".into(),
-        }
-    }
-
-    /// Where a figure of a flow is seen, by its name without the flow's.
-    pub(super) fn of_flow(figure: &str, way: Direction) -> Chart {
-        match figure.split('.').next().unwrap_or_default() {
-            "goodput" => Chart::Goodput(way),
-            "retransmits" => Chart::Window(way),
-            "convergence" => Chart::Fairness(way),
-            "srtt" => Chart::SmoothedRtt(way),
-            "fct" => Chart::Completion,
-            "sojourn" | "drops" | "marks" => Chart::Packets,
-            _ => Chart::Ping,
-        }
-    }
-
-    /// Where a figure of a direction is seen.
-    pub(super) fn of_pipe(figure: &str, way: Direction) -> Chart {
-        match figure {
-            "utilisation" => Chart::Goodput(way),
-            _ => Chart::Packets,
-        }
-    }
-
-    /// Where a figure of the run is seen.
-    pub(super) fn of_run(figure: &str) -> Chart {
-        match figure.split('.').next().unwrap_or_default() {
-            "accuracy" => Chart::Accuracy,
-            _ => Chart::Summary,
+            Chart::Figures => "figures".into(),
         }
     }
 }
 
-impl fmt::Display for Chart {
+impl fmt::Display for ChartLink {
     /// Its heading on the page.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let arrow = |way: &Direction| match way {
+        let arrow = match self.direction {
             Direction::Up => '↑',
             Direction::Down => '↓',
         };
-        match self {
-            Chart::Goodput(way) => write!(f, "Goodput {}", arrow(way)),
-            Chart::Fairness(way) => write!(f, "Fairness {}", arrow(way)),
-            Chart::Window(way) => write!(f, "Congestion window {}", arrow(way)),
-            Chart::SmoothedRtt(way) => write!(f, "Smoothed RTT {}", arrow(way)),
+        match self.chart {
+            Chart::Goodput => write!(f, "Goodput {arrow}"),
+            Chart::Fairness => write!(f, "Fairness {arrow}"),
+            Chart::Window => write!(f, "Congestion window {arrow}"),
+            Chart::SmoothedRtt => write!(f, "Smoothed RTT {arrow}"),
             Chart::Ping => f.write_str("Ping"),
             Chart::Packets => f.write_str("Sojourn time of every packet"),
             Chart::Completion => f.write_str("Flow completion time"),
             Chart::Accuracy => f.write_str("Accuracy of the emulation itself"),
             Chart::Summary => f.write_str("Summary"),
+            Chart::Figures => f.write_str("All figures"),
         }
     }
 }
 
-impl Serialize for Chart {
+impl Serialize for ChartLink {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.id())
     }

@@ -1,18 +1,23 @@
 //! Figures: their names and units, and the values that they are read from.
 //!
-//! A [`Summary`] holds what was measured in a run. The vocabulary ([`RUN_METRICS`], [`PIPE_METRICS`],
-//! [`FLOW_METRICS`]) gives every figure a name, and [`Metric`] reads such a name, as `[[expect]]` writes it.
+//! A [`Summary`] holds what was measured in a run. The vocabulary ([`RUN_METRICS`], [`pipe_metrics`],
+//! [`FLOW_METRICS`]) declares every figure: its name, unit, meaning, source, value and chart. The reference
+//! pages, `[[expect]]`, the tables of figures and the report's page read these declarations. A figure that
+//! a summary cannot be asked for has a [`PipeMeter`] of its own ([`METERS`]). [`Metric`] reads the name of
+//! a figure, as `[[expect]]` writes it.
 
 mod chart;
+mod meter;
 mod reference;
 mod summary;
 mod vocabulary;
 
-pub use chart::Chart;
+pub use chart::{Chart, ChartLink};
+pub use meter::{METERS, Measured, Meter, PipeMeter};
 pub use reference::reference;
 pub use summary::{
     Accuracy, DirectionSummary, FlowSummary, Percentiles, PipeSummary, Summary, Window,
 };
 pub use vocabulary::{
-    FLOW_METRICS, Metric, MetricDecl, MetricError, PIPE_METRICS, RUN_METRICS, Unit,
+    FLOW_METRICS, Key, Metric, MetricDecl, MetricError, RUN_METRICS, Unit, pipe_metrics,
 };

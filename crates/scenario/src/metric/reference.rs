@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use sluice_core::DropReason;
 
-use super::vocabulary::{FLOW_METRICS, MetricDecl, PIPE_METRICS, RUN_METRICS};
+use super::vocabulary::{FLOW_METRICS, MetricDecl, RUN_METRICS, pipe_metrics};
 use crate::flow_types_with;
 
 /// Every figure, as Markdown.
@@ -19,7 +19,7 @@ pub fn reference() -> String {
         let _ = writeln!(page, "| `{name}` | {types} | {unit} | {doc} | {source} |");
     }
     page.push_str("\n## Of a direction of the link: `up.figure`, `down.figure`\n\n");
-    figures(&mut page, PIPE_METRICS);
+    figures(&mut page, pipe_metrics());
     let reasons: Vec<String> = DropReason::ALL
         .iter()
         .map(|reason| format!("`{}`", reason.name()))
@@ -35,7 +35,10 @@ pub fn reference() -> String {
     page
 }
 
-fn figures<T>(page: &mut String, metrics: &[MetricDecl<T>]) {
+fn figures<T: 'static>(
+    page: &mut String,
+    metrics: impl IntoIterator<Item = &'static MetricDecl<T>>,
+) {
     page.push_str("| figure | unit | meaning | source |\n|---|---|---|---|\n");
     for metric in metrics {
         let (name, unit) = (metric.name, metric.unit.name());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Direction;
+use crate::{Direction, PipeId};
 
 /// Percentiles of a length of time.
 ///
@@ -137,8 +137,9 @@ pub struct PipeSummary {
     pub loss: Option<f64>,
     /// Part of the wire packets that left that were given a CE mark.
     pub mark_ratio: Option<f64>,
-    /// Mean part of the bulk flows that lost a packet in a loss event.
-    pub synchronisation: Option<f64>,
+    /// The figures that have a meter of their own, by name.
+    #[serde(flatten)]
+    pub metered: BTreeMap<String, Option<f64>>,
     /// Wire packets that arrived.
     pub packets: u64,
     /// Wire packets that left through the link.
@@ -147,6 +148,25 @@ pub struct PipeSummary {
     pub drops: BTreeMap<String, u64>,
     /// Wire packets that were given a CE mark.
     pub marks: u64,
+}
+
+impl FlowSummary {
+    /// Its direction.
+    pub fn way(&self) -> Direction {
+        Direction::from_word(&self.direction).unwrap_or(Direction::Up)
+    }
+}
+
+impl PipeSummary {
+    /// The figure that the meter of this name measured; none if it measured nothing.
+    pub fn metered(&self, name: &str) -> Option<f64> {
+        self.metered.get(name).copied().flatten()
+    }
+
+    /// Its direction.
+    pub fn way(&self) -> Direction {
+        PipeId::from_word(&self.name).map_or(Direction::Up, PipeId::direction)
+    }
 }
 
 /// The error of the emulation itself.

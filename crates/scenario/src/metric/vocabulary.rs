@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use sluice_core::DropReason;
 
-use super::chart::Chart;
+use super::chart::{Chart, ChartLink};
+use super::meter::METERS;
 use super::summary::{FlowSummary, Percentiles, PipeSummary, Summary};
 use crate::{Direction, Flow, PipeId, instance_names};
 
@@ -68,36 +69,61 @@ impl Unit {
     }
 }
 
+/// Whether a figure is one of the few that describe a run over its repetitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// Not one of them.
+    No,
+    /// Always one of them.
+    Always,
+    /// One of them if it is not zero in every repetition.
+    UnlessZero,
+}
+
 /// A figure of `T`.
 pub struct MetricDecl<T: 'static> {
     /// Its name behind that of what it is measured of.
     pub name: &'static str,
     /// What it is measured in.
     pub unit: Unit,
+    /// The chart or section of the report's page that shows it.
+    pub chart: Chart,
+    /// Whether it is a key figure.
+    pub key: Key,
     /// What it says.
     pub doc: &'static str,
     /// What it is taken from, or which document defines it.
     pub source: &'static str,
-    value: fn(&T) -> Option<f64>,
+    /// Reads it, given its name; none if nothing was measured.
+    pub value: fn(&T, &str) -> Option<f64>,
 }
 
 impl<T> MetricDecl<T> {
     /// The figure of `subject`; none if nothing was measured.
     pub fn of(&self, subject: &T) -> Option<f64> {
-        (self.value)(subject)
+        (self.value)(subject, self.name)
     }
 }
 
+// A row is: `key` or `key_unless_zero` for a key figure, name, unit, chart, meaning, source, value.
 macro_rules! metrics {
-    ($($name:literal, $unit:ident, $doc:literal, $source:tt $($section:literal)?, $value:expr;)+) => {
+    (for $of:ty; $($($key:ident)? $name:literal, $unit:ident, $chart:ident, $doc:literal, $source:tt $($section:literal)?, $value:expr;)+) => {
         &[$(MetricDecl {
             name: $name,
             unit: Unit::$unit,
+            chart: Chart::$chart,
+            key: metrics!(@key $($key)?),
             doc: $doc,
             source: metrics!(@source $source $($section)?),
-            value: $value,
+            value: |subject, _| {
+                let value: fn(&$of) -> Option<f64> = $value;
+                value(subject)
+            },
         },)+]
     };
+    (@key) => { Key::No };
+    (@key key) => { Key::Always };
+    (@key key_unless_zero) => { Key::UnlessZero };
     (@source RFC7928 $section:literal) => { concat!("RFC 7928 section ", $section) };
     (@source $source:tt) => { $source };
 }
@@ -119,81 +145,90 @@ fn count(n: Option<u64>) -> Option<f64> {
 
 /// Figures of a flow; each type of flow names those that it has.
 pub static FLOW_METRICS: &[MetricDecl<FlowSummary>] = metrics! {
-    "goodput", Rate, "payload that arrived, per second", RFC7928 "2.5", |f| f.goodput_bps;
-    "retransmits", Count, "segments sent again", TCP_INFO, |f| count(f.retransmits);
-    "transfers", Count, "transfers or pages that were completed", RFC7928 "2.1", |f| f.fct.as_ref().map(|p| p.count as f64);
-    "fct", Time, "flow completion time, of a flow with `bytes`", RFC7928 "2.1", |f| count(f.fct_ns);
-    "fct.p50", Time, "median flow completion time of all of its transfers", RFC7928 "2.1", |f| time(f.fct, P50);
-    "fct.p95", Time, "its 95th percentile", RFC7928 "2.1", |f| time(f.fct, P95);
-    "fct.p99", Time, "its 99th percentile", RFC7928 "2.1", |f| time(f.fct, P99);
-    "fct.max", Time, "its maximum", RFC7928 "2.1", |f| time(f.fct, MAX);
-    "loss", Ratio, "part of the packets that did not arrive; of probes, part without an answer", RFC7928 "2.3", |f| f.loss;
-    "srtt.p50", Time, "median of the sender's smoothed RTT", TCP_INFO, |f| time(f.srtt, P50);
-    "srtt.p95", Time, "its 95th percentile", TCP_INFO, |f| time(f.srtt, P95);
-    "srtt.p99", Time, "its 99th percentile", TCP_INFO, |f| time(f.srtt, P99);
-    "sojourn.p50", Time, "median time of its own packets in the queue of its direction", EVENTS, |f| time(f.sojourn, P50);
-    "sojourn.p95", Time, "its 95th percentile", EVENTS, |f| time(f.sojourn, P95);
-    "sojourn.p99", Time, "its 99th percentile", EVENTS, |f| time(f.sojourn, P99);
-    "sojourn.max", Time, "its maximum", EVENTS, |f| time(f.sojourn, MAX);
-    "drops", Count, "its wire packets that the queue of its direction dropped", EVENTS, |f| Some(f.drops as f64);
-    "marks", Count, "its wire packets that the queue of its direction marked", EVENTS, |f| Some(f.marks as f64);
-    "convergence", Time, "from its start until its goodput in a window first came within 20 % of the mean of all bulk TCP flows of its direction; of several, of the slowest", "RFC 5166 section 2.3, delta-fair convergence with delta = 0.2", |f| count(f.convergence_ns);
-    "jitter", Time, "mean interarrival jitter, of the probes' round trips or of UDP packets", "RFC 3550 section 6.4.1", |f| count(f.jitter_ns);
-    "mos", Score, "mean opinion score of a G.711 call in its direction: delay is the mean one-way delay plus twice the mean distance of two delays in a row", "ITU-T G.107 (06/2015), as flent's voip test", |f| f.mos;
-    "min", Time, "smallest round-trip time of the probes", RTT, |f| time(f.rtt, MIN);
-    "p50", Time, "its median", RTT, |f| time(f.rtt, P50);
-    "p95", Time, "its 95th percentile", RTT, |f| time(f.rtt, P95);
-    "p99", Time, "its 99th percentile", RTT, |f| time(f.rtt, P99);
-    "max", Time, "its maximum", RTT, |f| time(f.rtt, MAX);
-    "up.p50", Time, "median delay of the way up", ONE_WAY, |f| time(f.up, P50);
-    "up.p95", Time, "its 95th percentile", ONE_WAY, |f| time(f.up, P95);
-    "up.p99", Time, "its 99th percentile", ONE_WAY, |f| time(f.up, P99);
-    "up.max", Time, "its maximum", ONE_WAY, |f| time(f.up, MAX);
-    "down.p50", Time, "median delay of the way down", ONE_WAY, |f| time(f.down, P50);
-    "down.p95", Time, "its 95th percentile", ONE_WAY, |f| time(f.down, P95);
-    "down.p99", Time, "its 99th percentile", ONE_WAY, |f| time(f.down, P99);
-    "down.max", Time, "its maximum", ONE_WAY, |f| time(f.down, MAX);
+    for FlowSummary;
+    "goodput", Rate, Goodput, "payload that arrived, per second", RFC7928 "2.5", |f| f.goodput_bps;
+    "retransmits", Count, Window, "segments sent again", TCP_INFO, |f| count(f.retransmits);
+    "transfers", Count, Completion, "transfers or pages that were completed", RFC7928 "2.1", |f| f.fct.as_ref().map(|p| p.count as f64);
+    "fct", Time, Completion, "flow completion time, of a flow with `bytes`", RFC7928 "2.1", |f| count(f.fct_ns);
+    "fct.p50", Time, Completion, "median flow completion time of all of its transfers", RFC7928 "2.1", |f| time(f.fct, P50);
+    "fct.p95", Time, Completion, "its 95th percentile", RFC7928 "2.1", |f| time(f.fct, P95);
+    "fct.p99", Time, Completion, "its 99th percentile", RFC7928 "2.1", |f| time(f.fct, P99);
+    "fct.max", Time, Completion, "its maximum", RFC7928 "2.1", |f| time(f.fct, MAX);
+    "loss", Ratio, Ping, "part of the packets that did not arrive; of probes, part without an answer", RFC7928 "2.3", |f| f.loss;
+    "srtt.p50", Time, SmoothedRtt, "median of the sender's smoothed RTT", TCP_INFO, |f| time(f.srtt, P50);
+    "srtt.p95", Time, SmoothedRtt, "its 95th percentile", TCP_INFO, |f| time(f.srtt, P95);
+    "srtt.p99", Time, SmoothedRtt, "its 99th percentile", TCP_INFO, |f| time(f.srtt, P99);
+    "sojourn.p50", Time, Packets, "median time of its own packets in the queue of its direction", EVENTS, |f| time(f.sojourn, P50);
+    "sojourn.p95", Time, Packets, "its 95th percentile", EVENTS, |f| time(f.sojourn, P95);
+    "sojourn.p99", Time, Packets, "its 99th percentile", EVENTS, |f| time(f.sojourn, P99);
+    "sojourn.max", Time, Packets, "its maximum", EVENTS, |f| time(f.sojourn, MAX);
+    "drops", Count, Packets, "its wire packets that the queue of its direction dropped", EVENTS, |f| Some(f.drops as f64);
+    "marks", Count, Packets, "its wire packets that the queue of its direction marked", EVENTS, |f| Some(f.marks as f64);
+    "convergence", Time, Fairness, "from its start until its goodput in a window first came within 20 % of the mean of all bulk TCP flows of its direction; of several, of the slowest", "RFC 5166 section 2.3, delta-fair convergence with delta = 0.2", |f| count(f.convergence_ns);
+    "jitter", Time, Ping, "mean interarrival jitter, of the probes' round trips or of UDP packets", "RFC 3550 section 6.4.1", |f| count(f.jitter_ns);
+    "mos", Score, Ping, "mean opinion score of a G.711 call in its direction: delay is the mean one-way delay plus twice the mean distance of two delays in a row", "ITU-T G.107 (06/2015), as flent's voip test", |f| f.mos;
+    "min", Time, Ping, "smallest round-trip time of the probes", RTT, |f| time(f.rtt, MIN);
+    "p50", Time, Ping, "its median", RTT, |f| time(f.rtt, P50);
+    key "p95", Time, Ping, "its 95th percentile", RTT, |f| time(f.rtt, P95);
+    "p99", Time, Ping, "its 99th percentile", RTT, |f| time(f.rtt, P99);
+    "max", Time, Ping, "its maximum", RTT, |f| time(f.rtt, MAX);
+    "up.p50", Time, Ping, "median delay of the way up", ONE_WAY, |f| time(f.up, P50);
+    "up.p95", Time, Ping, "its 95th percentile", ONE_WAY, |f| time(f.up, P95);
+    "up.p99", Time, Ping, "its 99th percentile", ONE_WAY, |f| time(f.up, P99);
+    "up.max", Time, Ping, "its maximum", ONE_WAY, |f| time(f.up, MAX);
+    "down.p50", Time, Ping, "median delay of the way down", ONE_WAY, |f| time(f.down, P50);
+    "down.p95", Time, Ping, "its 95th percentile", ONE_WAY, |f| time(f.down, P95);
+    "down.p99", Time, Ping, "its 99th percentile", ONE_WAY, |f| time(f.down, P99);
+    "down.max", Time, Ping, "its maximum", ONE_WAY, |f| time(f.down, MAX);
 };
 
-/// Figures of one direction of the link, as `up.NAME` and `down.NAME`.
-pub static PIPE_METRICS: &[MetricDecl<PipeSummary>] = metrics! {
-    "utilisation", Ratio, "bytes that left the queue against those that the rate allows", EVENTS, |p| p.utilisation;
-    "sojourn.p50", Time, "median of the time in the queue", EVENTS, |p| time(p.sojourn, P50);
-    "sojourn.p95", Time, "its 95th percentile", EVENTS, |p| time(p.sojourn, P95);
-    "sojourn.p99", Time, "its 99th percentile", EVENTS, |p| time(p.sojourn, P99);
-    "sojourn.max", Time, "its maximum", EVENTS, |p| time(p.sojourn, MAX);
-    "packets", Count, "wire packets that arrived", EVENTS, |p| Some(p.packets as f64);
-    "drops", Count, "wire packets dropped, for any reason", EVENTS, |p| Some(p.drops.values().sum::<u64>() as f64);
-    "marks", Count, "wire packets that were given a CE mark", EVENTS, |p| Some(p.marks as f64);
-    "loss", Ratio, "part of the wire packets that were dropped, of those that left or were dropped", RFC7928 "2.3", |p| p.loss;
-    "mark_ratio", Ratio, "part of the wire packets that left that were given a CE mark here", EVENTS, |p| p.mark_ratio;
-    "synchronisation", Ratio, "part of the bulk TCP flows that lost a packet in a loss event, which lasts one round trip of the empty path; the mean over all events", RFC7928 "2.4", |p| p.synchronisation;
+/// Every figure of one direction of the link, as `up.NAME` and `down.NAME`: those that a
+/// [`PipeSummary`] holds, then those that have a meter of their own.
+pub fn pipe_metrics() -> impl Iterator<Item = &'static MetricDecl<PipeSummary>> {
+    PIPE_METRICS
+        .iter()
+        .chain(METERS.iter().map(|meter| &meter.figure))
+}
+
+static PIPE_METRICS: &[MetricDecl<PipeSummary>] = metrics! {
+    for PipeSummary;
+    "utilisation", Ratio, Goodput, "bytes that left the queue against those that the rate allows", EVENTS, |p| p.utilisation;
+    "sojourn.p50", Time, Packets, "median of the time in the queue", EVENTS, |p| time(p.sojourn, P50);
+    key "sojourn.p95", Time, Packets, "its 95th percentile", EVENTS, |p| time(p.sojourn, P95);
+    "sojourn.p99", Time, Packets, "its 99th percentile", EVENTS, |p| time(p.sojourn, P99);
+    "sojourn.max", Time, Packets, "its maximum", EVENTS, |p| time(p.sojourn, MAX);
+    "packets", Count, Packets, "wire packets that arrived", EVENTS, |p| Some(p.packets as f64);
+    key_unless_zero "drops", Count, Packets, "wire packets dropped, for any reason", EVENTS, |p| Some(p.drops.values().sum::<u64>() as f64);
+    key_unless_zero "marks", Count, Packets, "wire packets that were given a CE mark", EVENTS, |p| Some(p.marks as f64);
+    "loss", Ratio, Packets, "part of the wire packets that were dropped, of those that left or were dropped", RFC7928 "2.3", |p| p.loss;
+    "mark_ratio", Ratio, Packets, "part of the wire packets that left that were given a CE mark here", EVENTS, |p| p.mark_ratio;
 };
 
 /// Figures of the whole run.
 pub static RUN_METRICS: &[MetricDecl<Summary>] = metrics! {
-    "total.goodput", Rate, "payload of all flows, per second", RFC7928 "2.5", |s| s.total_goodput_bps;
-    "total.retransmits", Count, "segments that all TCP flows sent again", TCP_INFO, |s| {
+    for Summary;
+    key "total.goodput", Rate, Summary, "payload of all flows, per second", RFC7928 "2.5", |s| s.total_goodput_bps;
+    "total.retransmits", Count, Summary, "segments that all TCP flows sent again", TCP_INFO, |s| {
         s.flows.iter().filter_map(|flow| flow.retransmits).reduce(|a, b| a + b).map(|n| n as f64)
     };
-    "jain", Ratio, "Jain's fairness index over the goodputs of the bulk TCP flows; the worse direction", "RFC 5166 section 2.3.1", |s| s.jain;
-    "jain.min", Ratio, "the smallest index of all windows of goodput in which at least two of them were active", "RFC 5166 section 2.3.1", |s| s.jain_min;
-    "jain.mean", Ratio, "the mean index of these windows", "RFC 5166 section 2.3.1", |s| s.jain_mean;
-    "accuracy.rate_error", Ratio, "size of the error of the rate over the busy periods", RELEASES, |s| {
+    key "jain", Ratio, Summary, "Jain's fairness index over the goodputs of the bulk TCP flows; the worse direction", "RFC 5166 section 2.3.1", |s| s.jain;
+    "jain.min", Ratio, Summary, "the smallest index of all windows of goodput in which at least two of them were active", "RFC 5166 section 2.3.1", |s| s.jain_min;
+    "jain.mean", Ratio, Summary, "the mean index of these windows", "RFC 5166 section 2.3.1", |s| s.jain_mean;
+    "accuracy.rate_error", Ratio, Accuracy, "size of the error of the rate over the busy periods", RELEASES, |s| {
         s.accuracy.as_ref()?.rate_error.map(f64::abs)
     };
-    "accuracy.late.p50", Time, "median of how late packets were released", RELEASES, |s| {
+    "accuracy.late.p50", Time, Accuracy, "median of how late packets were released", RELEASES, |s| {
         time(s.accuracy.as_ref()?.lateness, P50)
     };
-    "accuracy.late.p99", Time, "its 99th percentile", RELEASES, |s| time(s.accuracy.as_ref()?.lateness, P99);
-    "accuracy.late.max", Time, "its maximum", RELEASES, |s| time(s.accuracy.as_ref()?.lateness, MAX);
-    "accuracy.lost", Count, "packets lost to anything but the queue", "counters of the router's ports", |s| {
+    "accuracy.late.p99", Time, Accuracy, "its 99th percentile", RELEASES, |s| time(s.accuracy.as_ref()?.lateness, P99);
+    "accuracy.late.max", Time, Accuracy, "its maximum", RELEASES, |s| time(s.accuracy.as_ref()?.lateness, MAX);
+    "accuracy.lost", Count, Accuracy, "packets lost to anything but the queue", "counters of the router's ports", |s| {
         Some(s.accuracy.as_ref()?.lost.values().sum::<u64>() as f64)
     };
 };
 
 const TCP_INFO: &str = "the sender: TCP_INFO of the kernel, or the simulator's own sender";
-const EVENTS: &str = "events of the queue (packets.parquet)";
+pub(super) const EVENTS: &str = "events of the queue (packets.parquet)";
 const RTT: &str = "probes; RFC 2681, percentiles as in RFC 2330 section 11.3";
 const ONE_WAY: &str = "probes, whose ends share a clock; RFC 7679";
 const RELEASES: &str = "the live router (releases.parquet)";
@@ -256,14 +291,14 @@ impl Metric {
             candidates,
         };
         if let Some(pipe) = PipeId::from_word(subject) {
-            if let Some(decl) = PIPE_METRICS.iter().find(|decl| decl.name == rest) {
+            if let Some(decl) = pipe_metrics().find(|decl| decl.name == rest) {
                 return Ok(Kind::Pipe(pipe, decl));
             }
             let reasons = || DropReason::ALL.iter().copied();
             if let Some(reason) = reasons().find(|r| rest == format!("drops.{}", r.name())) {
                 return Ok(Kind::Drops(pipe, reason));
             }
-            let plain = PIPE_METRICS.iter().map(|decl| decl.name.to_owned());
+            let plain = pipe_metrics().map(|decl| decl.name.to_owned());
             let drops = reasons().map(|r| format!("drops.{}", r.name()));
             return Err(unknown_rest(plain.chain(drops).collect()));
         }
@@ -311,16 +346,15 @@ impl Metric {
     }
 
     /// Where it is seen in the report of runs of a variant.
-    pub fn chart(&self, runs: &[&Summary]) -> Chart {
+    pub fn chart(&self, runs: &[&Summary]) -> ChartLink {
         match &self.kind {
-            Kind::Run(decl) => Chart::of_run(decl.name),
-            Kind::Pipe(pipe, decl) => Chart::of_pipe(decl.name, pipe.direction()),
-            Kind::Drops(..) => Chart::Packets,
+            Kind::Run(decl) => decl.chart.of(Direction::Up),
+            Kind::Pipe(pipe, decl) => decl.chart.of(pipe.direction()),
+            Kind::Drops(pipe, _) => Chart::Packets.of(pipe.direction()),
             Kind::Flow(name, decl) => {
                 let all = runs.iter().flat_map(|s| s.groups.iter().chain(&s.flows));
                 let flow = all.into_iter().find(|flow| flow.name == *name);
-                let way = flow.and_then(|flow| Direction::from_word(&flow.direction));
-                Chart::of_flow(decl.name, way.unwrap_or(Direction::Up))
+                decl.chart.of(flow.map_or(Direction::Up, FlowSummary::way))
             }
         }
     }
@@ -332,15 +366,15 @@ impl Metric {
             summary.pipes.iter().find(|pipe| pipe.name == name)
         };
         match &self.kind {
-            Kind::Run(decl) => (decl.value)(summary),
-            Kind::Pipe(id, decl) => (decl.value)(pipe(id)?),
+            Kind::Run(decl) => decl.of(summary),
+            Kind::Pipe(id, decl) => decl.of(pipe(id)?),
             Kind::Drops(id, reason) => {
                 let drops = &pipe(id)?.drops;
                 Some(drops.get(reason.name()).copied().unwrap_or(0) as f64)
             }
             Kind::Flow(name, decl) => {
                 let mut all = summary.groups.iter().chain(&summary.flows);
-                (decl.value)(all.find(|flow| flow.name == *name)?)
+                decl.of(all.find(|flow| flow.name == *name)?)
             }
         }
     }

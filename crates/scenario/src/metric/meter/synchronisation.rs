@@ -1,0 +1,131 @@
+//! `synchronisation`: whether flows lose packets together.
+//!
+//! Source: RFC 7928 section 2.4. An event lasts one round trip of the empty path, and at least 1 ms.
+
+use std::collections::BTreeSet;
+
+use sluice_core::record::{Fate, PacketRecord};
+use sluice_core::{Span, Time};
+
+use super::{Measured, Meter, PipeMeter};
+use crate::metric::{Chart, Key, MetricDecl, PipeSummary, Unit};
+use crate::{FlowInstance, FlowKind};
+
+pub(super) static FIGURE: Meter = Meter {
+    figure: MetricDecl {
+        name: "synchronisation",
+        unit: Unit::Ratio,
+        chart: Chart::Packets,
+        key: Key::No,
+        doc: "part of the bulk TCP flows that lost a packet in a loss event, which lasts one round trip of the empty path; the mean over all events",
+        source: "RFC 7928 section 2.4",
+        value: PipeSummary::metered,
+    },
+    new: |run| Box::new(Synchronisation::new(run)),
+};
+
+/// Gathers the losses of a direction.
+struct Synchronisation<'a> {
+    run: Measured<'a>,
+    /// The bulk TCP flows of the direction, which take all that they get.
+    bulk: Vec<FlowInstance<'a>>,
+    losses: Vec<Loss>,
+}
+
+impl<'a> Synchronisation<'a> {
+    fn new(run: Measured<'a>) -> Self {
+        let is_bulk = |instance: &FlowInstance<'_>| {
+            let kind = &instance.flow.kind;
+            run.pipe.direction() == instance.flow.direction
+                && matches!(kind, FlowKind::Tcp(tcp) if tcp.bytes.is_none())
+        };
+        Synchronisation {
+            run,
+            bulk: run.scenario.instances().filter(is_bulk).collect(),
+            losses: Vec::new(),
+        }
+    }
+}
+
+impl PipeMeter for Synchronisation<'_> {
+    fn packet(&mut self, record: &PacketRecord) {
+        if let Fate::Dropped(_) = record.fate {
+            self.losses.push((record.at, record.flow));
+        }
+    }
+
+    fn finish(&mut self) -> Option<f64> {
+        let is_active = |flow: &&FlowInstance<'_>, at: Time| {
+            let stop = self.run.to.min(Time::ZERO + flow.stop);
+            (Time::ZERO + flow.start..=stop).contains(&at)
+        };
+        let active = |at| {
+            let flows = self.bulk.iter().filter(|flow| is_active(flow, at));
+            flows.map(|flow| flow.id).collect()
+        };
+        // Two packets lost in the same millisecond are one event on a path without delay.
+        let round_trip = self.run.scenario.link.rtt().max(Span::from_ms(1));
+        synchronisation(&mut self.losses, round_trip, active)
+    }
+}
+
+/// A packet of a flow that was dropped.
+type Loss = (Time, u32);
+
+/// The global synchronisation ratio (RFC 7928 section 2.4): over all loss events, the mean of the part
+/// of the active flows that lost a packet in it.
+///
+/// An event begins with a drop that belongs to no earlier event and lasts `event`, one round trip of the
+/// empty path: senders react to all that they lose in a round trip as to one signal. Losses of a flow
+/// that is not `active` do not count. None without an event in which at least two flows were active.
+fn synchronisation(
+    losses: &mut [Loss],
+    event: Span,
+    active: impl Fn(Time) -> BTreeSet<u32>,
+) -> Option<f64> {
+    losses.sort_unstable();
+    let (mut sum, mut events) = (0.0, 0_u32);
+    let mut rest = &losses[..];
+    while let Some((begin, _)) = rest.first() {
+        let end = begin.saturating_add(event);
+        let inside = rest.partition_point(|(at, _)| *at < end).max(1);
+        let flows = active(*begin);
+        let hit: BTreeSet<u32> = rest[..inside].iter().map(|(_, flow)| *flow).collect();
+        let hit = hit.intersection(&flows).count();
+        rest = &rest[inside..];
+        if flows.len() > 1 && hit > 0 {
+            sum += hit as f64 / flows.len() as f64;
+            events += 1;
+        }
+    }
+    (events > 0).then(|| sum / f64::from(events))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_lasts_one_round_trip() {
+        let at = |ms: u64| Time::from_ns(ms * 1_000_000);
+        // Events at 0 ms (flows 0 and 1, twice), 25 ms (flow 2) and 60 ms (all four); 4 flows are
+        // active: (2/4 + 1/4 + 4/4) / 3 = 7/12.
+        let mut losses: Vec<Loss> = [
+            (60, 3),
+            (0, 0),
+            (5, 1),
+            (19, 0),
+            (25, 2),
+            (60, 0),
+            (61, 1),
+            (62, 2),
+        ]
+        .map(|(ms, flow)| (at(ms), flow))
+        .into();
+        let four = |_| (0..4).collect();
+        let ratio = synchronisation(&mut losses, Span::from_ms(20), four).unwrap();
+        assert!((ratio - 7.0 / 12.0).abs() < 1e-12, "{ratio}");
+        let one = |_| BTreeSet::from([0]);
+        assert_eq!(synchronisation(&mut losses, Span::from_ms(20), one), None);
+    }
+}
