@@ -7,7 +7,7 @@ use super::super::field::Dscp;
 use super::super::schema::{Section, keys};
 use super::super::tree::Table;
 use super::super::words::Spacing;
-use super::FlowType;
+use super::{FlentSeries, FlowType, Measured, Payloads};
 
 keys! {
     /// UDP that nothing slows down.
@@ -45,6 +45,16 @@ impl FlowType for Udp {
         "drops",
         "marks",
     ];
+    const MEASURED: Measured = Measured::Datagrams;
+    const FLENT: FlentSeries = FlentSeries::Udp;
+
+    fn describe(&self) -> String {
+        format!("udp {}, {} B", self.rate, self.size)
+    }
+
+    fn payloads(&self, _number: usize) -> Option<Payloads> {
+        Some(Payloads::Each(self.size))
+    }
 
     fn check(&self, table: &Table, section: &Section, problems: &mut Problems) -> bool {
         let mut is_right = true;

@@ -9,7 +9,7 @@ use super::super::schema::Field;
 use super::super::schema::keys;
 use super::super::tree::{Node, Table, Value};
 use super::super::words::TcpEcn;
-use super::FlowType;
+use super::{FlentSeries, FlowType, Measured};
 
 keys! {
     /// Pages over short TCP connections, asked for at the times of a Poisson process.
@@ -47,9 +47,19 @@ impl FlowType for Web {
         "fct.p99",
         "fct.max",
     ];
+    const MEASURED: Measured = Measured::Connections;
+    const FLENT: FlentSeries = FlentSeries::Http;
+
+    fn describe(&self) -> String {
+        format!("pages of {} objects every {}", self.objects, self.interval)
+    }
 
     fn tcp(&self) -> Option<(&Word, TcpEcn)> {
         Some((&self.cc, self.ecn))
+    }
+
+    fn initial_window(&self) -> Option<u64> {
+        self.initial_window
     }
 }
 
