@@ -1,6 +1,6 @@
 //! UDP that nothing slows down.
 
-use sluice_core::{Rate, Span};
+use sluice_core::{Rate, Span, traffic};
 
 use super::super::error::{Problem, Problems};
 use super::super::field::Dscp;
@@ -28,6 +28,19 @@ keys! {
         ect: bool = false;
         /// codepoint of its packets: a number or a word such as `ef`
         dscp: Dscp = Dscp::default();
+    }
+}
+
+impl Udp {
+    /// When its packets leave, with the lengths of bursts and silences.
+    pub fn spacing(&self) -> traffic::Spacing {
+        let (on, off) = (self.on.unwrap_or_default(), self.off.unwrap_or_default());
+        match self.spacing {
+            Spacing::Constant => traffic::Spacing::Constant,
+            Spacing::Poisson => traffic::Spacing::Poisson,
+            Spacing::OnOff => traffic::Spacing::OnOff { on, off },
+            Spacing::RandomOnOff => traffic::Spacing::RandomOnOff { on, off },
+        }
     }
 }
 
