@@ -7,7 +7,6 @@
 //! distinguishes types of flow.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
 use sluice_core::{Bytes, Span};
 
@@ -59,13 +58,6 @@ pub(crate) trait FlowType: Keys {
 
     /// The transfer that its connection carries, for a type with one connection at a time.
     fn transfer(&self) -> Option<TransferSettings> {
-        None
-    }
-
-    /// The payloads of flow `number` of it, for a type that sends datagrams whatever becomes of
-    /// them.
-    fn payloads(&self, number: usize) -> Option<Payloads> {
-        let _ = number;
         None
     }
 
@@ -177,35 +169,6 @@ pub struct FlowInstance<'a> {
     pub stop: Span,
 }
 
-impl FlowInstance<'_> {
-    /// The payloads of its packets, if it sends datagrams whatever becomes of them.
-    pub fn payloads(&self) -> Option<Payloads> {
-        self.flow.kind.payloads(self.number)
-    }
-}
-
-/// Bytes of payload in the datagrams of a flow.
-#[derive(Clone, Debug)]
-pub enum Payloads {
-    /// In each.
-    Each(u64),
-    /// As they are listed.
-    Listed(Arc<[PcapPacket]>),
-}
-
-impl Payloads {
-    /// Those of datagram `sequence`.
-    pub fn of(&self, sequence: u64) -> u64 {
-        match self {
-            Payloads::Each(bytes) => *bytes,
-            Payloads::Listed(packets) => {
-                let packet = usize::try_from(sequence).ok().and_then(|i| packets.get(i));
-                packet.map_or(0, |packet| u64::from(packet.payload))
-            }
-        }
-    }
-}
-
 /// A part of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hops {
@@ -303,10 +266,6 @@ macro_rules! flow_types {
             /// The transfer that its connection carries, if it has one connection at a time.
             pub fn transfer(&self) -> Option<TransferSettings> {
                 match self { $(FlowKind::$type(flow) => flow.transfer(),)+ }
-            }
-
-            fn payloads(&self, number: usize) -> Option<Payloads> {
-                match self { $(FlowKind::$type(flow) => flow.payloads(number),)+ }
             }
 
             /// The initial window of its connections in segments, if it is set.

@@ -60,8 +60,8 @@ pub use expect::{Expect, Quantity};
 pub use field::{Dscp, Name, Queue, Word};
 pub use file::TextFile;
 pub use flow::{
-    FlentSeries, Flow, FlowInstance, FlowKind, Hops, Measured, ObjectSize, Payloads, Pcap,
-    PcapPacket, Ping, Rr, Tcp, TcpSettings, TransferSettings, Udp, Voip, Web,
+    FlentSeries, Flow, FlowInstance, FlowKind, Hops, Measured, ObjectSize, Pcap, PcapPacket, Ping,
+    Rr, Tcp, TcpSettings, TransferSettings, Udp, Voip, Web,
 };
 pub(crate) use flow::{flow_types_with, instance_names};
 pub use link::{Link, Pipe};

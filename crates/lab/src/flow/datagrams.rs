@@ -1,11 +1,35 @@
 //! Rows of datagrams that are sent whatever becomes of them: counts at the interval of the run.
 
+use std::sync::Arc;
+
 use sluice_core::Time;
 use sluice_load::udp::UdpReport;
 use sluice_recording::RecordError;
-use sluice_scenario::{FlowInstance, Payloads};
+use sluice_scenario::PcapPacket;
 
 use super::{Rows, Seen, SimulatedRecord};
+
+/// Bytes of payload in the datagrams of a flow.
+#[derive(Clone, Debug)]
+pub(super) enum Payloads {
+    /// In each.
+    Each(u64),
+    /// As they are listed.
+    Listed(Arc<[PcapPacket]>),
+}
+
+impl Payloads {
+    /// Those of datagram `sequence`.
+    fn of(&self, sequence: u64) -> u64 {
+        match self {
+            Payloads::Each(bytes) => *bytes,
+            Payloads::Listed(packets) => {
+                let packet = usize::try_from(sequence).ok().and_then(|i| packets.get(i));
+                packet.map_or(0, |packet| u64::from(packet.payload))
+            }
+        }
+    }
+}
 
 /// Counts of the datagrams that have arrived.
 pub(crate) struct Arrivals {
@@ -17,9 +41,9 @@ pub(crate) struct Arrivals {
 
 impl Arrivals {
     /// Nothing has arrived.
-    pub(super) fn new(flow: &FlowInstance<'_>) -> Self {
+    pub(super) fn new(payloads: Payloads) -> Self {
         Arrivals {
-            payloads: flow.payloads().expect("it sends datagrams"),
+            payloads,
             received: 0,
             received_bytes: 0,
             next_sample: Time::ZERO,
@@ -71,12 +95,7 @@ pub(super) fn write(
     report: &UdpReport,
     rows: &mut Rows<'_>,
 ) -> Result<(), RecordError> {
-    let mut arrivals = Arrivals {
-        payloads,
-        received: 0,
-        received_bytes: 0,
-        next_sample: Time::ZERO,
-    };
+    let mut arrivals = Arrivals::new(payloads);
     for packet in &report.samples {
         arrivals.arrive(packet.sequence, packet.received, rows)?;
     }

@@ -7,7 +7,7 @@ use sluice_recording::RecordError;
 use sluice_scenario::{FlowInstance, Pcap, Voip};
 use sluice_sim::{Listed, ListedDatagram, Side, Traffic};
 
-use super::datagrams::{self, Arrivals};
+use super::datagrams::{self, Arrivals, Payloads};
 use super::{Ends, LiveFlow, Rows, SimulatedFlow, UnknownCongestionControl};
 
 impl SimulatedFlow for Pcap {
@@ -28,7 +28,7 @@ impl SimulatedFlow for Pcap {
     }
 
     fn record(&self, flow: &FlowInstance<'_>, _interval: Span) -> Arrivals {
-        Arrivals::new(flow)
+        Arrivals::new(payloads(self, flow))
     }
 }
 
@@ -61,6 +61,10 @@ impl LiveFlow for Pcap {
         _end: Time,
         rows: &mut Rows<'_>,
     ) -> Result<(), RecordError> {
-        datagrams::write(rows.payloads(), report, rows)
+        datagrams::write(payloads(self, rows.flow()), report, rows)
     }
+}
+
+fn payloads(pcap: &Pcap, flow: &FlowInstance<'_>) -> Payloads {
+    Payloads::Listed(pcap.file.flow(flow.number).clone())
 }

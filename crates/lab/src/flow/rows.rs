@@ -2,7 +2,7 @@
 
 use sluice_core::{Span, Time};
 use sluice_recording::{FlowSample, PingSample, RecordError, RunWriter, Transfer};
-use sluice_scenario::{Direction, FlowInstance, Payloads};
+use sluice_scenario::{Direction, FlowInstance};
 
 /// Writes the rows of one flow.
 pub(crate) struct Rows<'a> {
@@ -66,9 +66,9 @@ impl<'a> Rows<'a> {
         Time::ZERO + self.flow.stop
     }
 
-    /// The payloads of its datagrams.
-    pub(super) fn payloads(&self) -> Payloads {
-        self.flow.payloads().expect("it sends datagrams")
+    /// The flow.
+    pub(super) fn flow(&self) -> &'a FlowInstance<'a> {
+        self.flow
     }
 
     /// Time between two samples.

@@ -4,10 +4,10 @@ use sluice_core::{Ecn, Span, Time};
 use sluice_load::udp::{UdpFlow, UdpReport};
 use sluice_load::{Running, TrafficError};
 use sluice_recording::RecordError;
-use sluice_scenario::{FlowInstance, Payloads, Udp};
+use sluice_scenario::{FlowInstance, Udp};
 use sluice_sim::Traffic;
 
-use super::datagrams::{self, Arrivals};
+use super::datagrams::{self, Arrivals, Payloads};
 use super::{Ends, LiveFlow, Rows, SimulatedFlow, UnknownCongestionControl};
 
 impl SimulatedFlow for Udp {
@@ -20,8 +20,8 @@ impl SimulatedFlow for Udp {
         Ok(udp.into())
     }
 
-    fn record(&self, flow: &FlowInstance<'_>, _interval: Span) -> Arrivals {
-        Arrivals::new(flow)
+    fn record(&self, _flow: &FlowInstance<'_>, _interval: Span) -> Arrivals {
+        Arrivals::new(Payloads::Each(self.size))
     }
 }
 

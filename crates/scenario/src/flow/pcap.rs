@@ -9,7 +9,7 @@ use super::super::error::{Problem, Problems};
 use super::super::field::{Dscp, wrong_type};
 use super::super::schema::{Field, Section, keys};
 use super::super::tree::{Node, Table, Value};
-use super::{FlentSeries, FlowType, Measured, Payloads};
+use super::{FlentSeries, FlowType, Measured};
 use crate::trace::{CapturedPacket, Traffic};
 
 keys! {
@@ -36,10 +36,6 @@ impl FlowType for Pcap {
     fn describe(&self) -> String {
         let (path, packets) = (self.file.path(), self.file.packets());
         format!("flows of {path}, {packets} packets")
-    }
-
-    fn payloads(&self, number: usize) -> Option<Payloads> {
-        Some(Payloads::Listed(self.file.flow(number).clone()))
     }
 
     fn own_count(&self) -> Option<u64> {

@@ -7,7 +7,7 @@ use super::super::field::Dscp;
 use super::super::schema::{Section, keys};
 use super::super::tree::Table;
 use super::super::words::Spacing;
-use super::{FlentSeries, FlowType, Measured, Payloads};
+use super::{FlentSeries, FlowType, Measured};
 
 keys! {
     /// UDP that nothing slows down.
@@ -63,10 +63,6 @@ impl FlowType for Udp {
 
     fn describe(&self) -> String {
         format!("udp {}, {} B", self.rate, self.size)
-    }
-
-    fn payloads(&self, _number: usize) -> Option<Payloads> {
-        Some(Payloads::Each(self.size))
     }
 
     fn check(&self, table: &Table, section: &Section, problems: &mut Problems) -> bool {

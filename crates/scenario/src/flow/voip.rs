@@ -4,7 +4,7 @@ use sluice_core::{Rate, Span};
 
 use super::super::field::Dscp;
 use super::super::schema::keys;
-use super::{FlentSeries, FlowType, Measured, Payloads};
+use super::{FlentSeries, FlowType, Measured};
 
 keys! {
     /// One direction of a telephone call with G.711.
@@ -39,9 +39,5 @@ impl FlowType for Voip {
 
     fn describe(&self) -> String {
         "one direction of a call with G.711".to_owned()
-    }
-
-    fn payloads(&self, _number: usize) -> Option<Payloads> {
-        Some(Payloads::Each(Voip::SIZE))
     }
 }
