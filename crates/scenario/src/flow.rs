@@ -223,6 +223,11 @@ macro_rules! flow_types {
     ($($module:ident::$type:ident,)+) => {
         $(mod $module; pub use $module::$type;)+
 
+        /// The settings of every type.
+        pub mod types {
+            pub use super::{$($type),+};
+        }
+
         /// What a flow sends, by type.
         #[derive(Clone, Debug, PartialEq)]
         pub enum FlowKind {
