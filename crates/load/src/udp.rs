@@ -445,8 +445,9 @@ mod tests {
         let flow = UdpFlow::new(any, any, Rate::from_bps(3_000_000), 72, Time::from_ns(5));
         let due: Vec<u64> = flow.due().take(4).map(Time::as_ns).collect();
         assert_eq!(due, [5, 5 + 266_666, 5 + 533_333, 5 + 800_000]);
-        // After a day's 3e8 packets still exact: 1e8 times 800 000 ns.
-        assert_eq!(flow.sending(300_000_000), Span::from_ns(80_000_000_000_000));
+        // After 3e6 packets still exact: 1e6 times 800 000 ns.
+        let later = flow.due().nth(3_000_000);
+        assert_eq!(later, Some(Time::from_ns(5 + 800_000_000_000)));
     }
 
     #[test]
