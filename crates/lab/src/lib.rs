@@ -3,6 +3,7 @@
 //! - [`run`]: carrying a variant out and recording it; [`reuse`] finds what has been run before;
 //! - [`live`]: the backend with real packets, in namespaces that it makes;
 //! - [`simulated`]: the backend in virtual time;
+//! - [`flow`]: the types of flow, each with its form on both backends and its rows;
 //! - [`suite`]: many scenarios at once;
 //! - [`compare`]: what differs between two folders of runs; [`agreement`]: how far the simulator and
 //!   real packets agree;
@@ -15,6 +16,7 @@
 
 pub mod agreement;
 pub mod compare;
+pub mod flow;
 pub mod live;
 mod packet_rows;
 pub mod replay;

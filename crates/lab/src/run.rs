@@ -7,23 +7,15 @@
 use std::path::Path;
 
 use sluice_core::{Span, Stop, Time};
-use sluice_load::ping::PingReport;
-use sluice_load::rr::RrReport;
-use sluice_load::tcp::TcpReport;
-use sluice_load::udp::UdpReport;
-use sluice_load::web::WebReport;
 
-use crate::live::{self, FlowReport, Listener, LiveError, Observation};
+use crate::live::{self, Listener, LiveError, Observation};
 use crate::simulated::{self, SimError};
 use sluice_recording::metrics::measure;
 use sluice_recording::{
-    End, Environment, FlowSample, PingSample, QueueSample, ReadError, RecordError, Recording,
-    RunWriter, Status, Transfer,
+    End, Environment, QueueSample, ReadError, RecordError, Recording, RunWriter, Status,
 };
 use sluice_scenario::metric::Summary;
-use sluice_scenario::{
-    Backend, Direction, FlowInstance, FlowKind, Payloads, Scenario, Variant, Voip,
-};
+use sluice_scenario::{Backend, Scenario, Variant};
 
 /// Why a run gave no result.
 #[derive(Debug, thiserror::Error)]
@@ -169,21 +161,8 @@ fn run_live(
     }
     let mut writer = recorder.writer;
     for (instance, report) in scenario.instances().zip(&outcome.flows) {
-        match report {
-            FlowReport::Tcp(report) => write_tcp(&mut writer, instance.id, report)?,
-            FlowReport::Udp(report) => match (&instance.flow.kind, instance.payloads()) {
-                (FlowKind::Udp(_) | FlowKind::Pcap(_), Some(payloads)) => {
-                    let interval = scenario.measure.interval;
-                    write_udp(&mut writer, instance.id, report, &payloads, interval)?;
-                }
-                _ => write_call(&mut writer, &instance, report)?,
-            },
-            FlowReport::Rr(report) => write_exchanges(&mut writer, instance.id, report)?,
-            FlowReport::Web(report) => write_pages(&mut writer, instance.id, report)?,
-            FlowReport::Ping(report) => {
-                write_pings(&mut writer, instance.id, report, instance.flow.direction)?;
-            }
-        }
+        let interval = scenario.measure.interval;
+        report.write(&mut writer, &instance, interval, outcome.end)?;
     }
     let mut end = if outcome.is_interrupted {
         End::partial(outcome.end, INTERRUPTED)
@@ -260,169 +239,4 @@ impl Listener for Recorder<'_> {
     fn progress(&mut self, elapsed: Span) {
         (self.progress)(elapsed);
     }
-}
-
-fn write_tcp(writer: &mut RunWriter, flow: u32, report: &TcpReport) -> Result<(), RecordError> {
-    write_transfers(writer, flow, &report.transfers)?;
-    for arrived in &report.goodput {
-        writer.flow_sample(&FlowSample {
-            received_bytes: Some(arrived.bytes),
-            ..FlowSample::empty(arrived.time, flow)
-        })?;
-    }
-    for state in &report.info {
-        writer.flow_sample(&FlowSample {
-            cwnd: Some(u64::from(state.cwnd)),
-            // Linux: TCP_INFINITE_SSTHRESH before the first reduction
-            ssthresh: Some(u64::from(state.ssthresh)).filter(|ssthresh| *ssthresh < 0x7fff_ffff),
-            mss: Some(u64::from(state.mss)),
-            srtt: Some(state.srtt),
-            min_rtt: Some(state.min_rtt),
-            retransmits: Some(u64::from(state.retransmits)),
-            delivery_rate: Some(state.delivery_rate_bps),
-            ..FlowSample::empty(state.time, flow)
-        })?;
-    }
-    Ok(())
-}
-
-/// Counts at the interval of the scenario, from the packets that arrived.
-fn write_udp(
-    writer: &mut RunWriter,
-    flow: u32,
-    report: &UdpReport,
-    payloads: &Payloads,
-    interval: Span,
-) -> Result<(), RecordError> {
-    let mut due = Time::ZERO;
-    let mut sample = |time, sent: u64, received: u64, bytes: u64| {
-        writer.flow_sample(&FlowSample {
-            sent_packets: Some(sent),
-            received_packets: Some(received),
-            received_bytes: Some(bytes),
-            ..FlowSample::empty(time, flow)
-        })
-    };
-    let mut bytes = 0;
-    for (received, packet) in (1..).zip(&report.samples) {
-        bytes += payloads.of(packet.sequence);
-        if let Some(at) = packet.received
-            && at >= due
-        {
-            due = at + interval;
-            // All packets up to this one had been sent by then, at least.
-            sample(at, packet.sequence + 1, received, bytes)?;
-        }
-    }
-    let last = report.samples.iter().rev().find_map(|s| s.received);
-    let last = last.unwrap_or(Time::ZERO);
-    sample(last, report.sent, report.received, bytes)
-}
-
-/// One row for each packet of a call, with its one-way delay.
-fn write_call(
-    writer: &mut RunWriter,
-    instance: &FlowInstance<'_>,
-    report: &UdpReport,
-) -> Result<(), RecordError> {
-    let flow = instance.id;
-    let mut samples = report.samples.clone();
-    samples.sort_by_key(|sample| sample.sequence);
-    let mut samples = samples.into_iter().peekable();
-    for seq in 0..report.sent {
-        let here = samples.next_if(|sample| sample.sequence == seq);
-        let due = Time::ZERO + instance.start + Span::from_ns(Voip::INTERVAL.as_ns() * seq);
-        let delay = here.and_then(|sample| Some(sample.received?.since(sample.sent)));
-        let (up, down) = match instance.flow.direction {
-            Direction::Up => (delay, None),
-            Direction::Down => (None, delay),
-        };
-        writer.ping(&PingSample {
-            time: here.map_or(due, |sample| sample.sent),
-            flow,
-            seq,
-            rtt: None,
-            up,
-            down,
-            is_lost: here.is_none(),
-        })?;
-    }
-    let last = report.samples.iter().filter_map(|s| s.received).max();
-    writer.flow_sample(&FlowSample {
-        received_bytes: Some(report.received * Voip::SIZE),
-        ..FlowSample::empty(last.unwrap_or(Time::ZERO), flow)
-    })
-}
-
-fn write_exchanges(
-    writer: &mut RunWriter,
-    flow: u32,
-    report: &RrReport,
-) -> Result<(), RecordError> {
-    for (seq, exchange) in (0..).zip(&report.exchanges) {
-        writer.ping(&PingSample {
-            time: exchange.start,
-            flow,
-            seq,
-            rtt: Some(exchange.took),
-            up: None,
-            down: None,
-            is_lost: false,
-        })?;
-    }
-    Ok(())
-}
-
-fn write_pages(writer: &mut RunWriter, flow: u32, report: &WebReport) -> Result<(), RecordError> {
-    write_transfers(writer, flow, &report.pages)?;
-    let mut received = 0;
-    for page in &report.pages {
-        received += page.bytes;
-        writer.flow_sample(&FlowSample {
-            received_bytes: Some(received),
-            ..FlowSample::empty(page.start + page.took, flow)
-        })?;
-    }
-    Ok(())
-}
-
-fn write_transfers(
-    writer: &mut RunWriter,
-    flow: u32,
-    transfers: &[sluice_load::Transfer],
-) -> Result<(), RecordError> {
-    for (seq, transfer) in (0..).zip(transfers) {
-        writer.transfer(&Transfer {
-            start: transfer.start,
-            flow,
-            seq,
-            took: transfer.took,
-            bytes: transfer.bytes,
-        })?;
-    }
-    Ok(())
-}
-
-fn write_pings(
-    writer: &mut RunWriter,
-    flow: u32,
-    report: &PingReport,
-    direction: Direction,
-) -> Result<(), RecordError> {
-    for probe in &report.samples {
-        let (up, down) = match direction {
-            Direction::Up => (probe.forward, probe.backward()),
-            Direction::Down => (probe.backward(), probe.forward),
-        };
-        writer.ping(&PingSample {
-            time: probe.sent,
-            flow,
-            seq: probe.sequence,
-            rtt: probe.round_trip,
-            up,
-            down,
-            is_lost: probe.round_trip.is_none(),
-        })?;
-    }
-    Ok(())
 }

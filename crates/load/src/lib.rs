@@ -16,7 +16,7 @@ pub mod tcp;
 pub mod udp;
 pub mod web;
 
-use sluice_core::{Rng, Span, Stop, Time};
+use sluice_core::{Span, Stop, Time};
 use sluice_net::Clock;
 use sluice_net::namespace::{Namespace, NamespaceError};
 use std::io;
@@ -250,13 +250,6 @@ fn check_field(field: &'static str, value: u8, most: u8) -> Result<(), TrafficEr
         return Err(TrafficError::Field { field, value, most });
     }
     Ok(())
-}
-
-/// An exponentially distributed length with this mean.
-fn exponential(rng: &mut Rng, mean: Span) -> Span {
-    // 2^-53 units, never zero: the logarithm is finite.
-    let uniform = ((rng.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
-    Span::from_ns((-uniform.ln() * mean.as_ns() as f64) as u64)
 }
 
 /// A transfer, a page or an exchange that is complete.

@@ -8,8 +8,10 @@
 use crate::tcp::set_traffic_class;
 use crate::{
     Context, Identity, Running, STOP_CHECK, Side, TrafficError, check_families, check_field,
-    exponential, start_pair,
+    start_pair,
 };
+use sluice_core::traffic::Departures;
+pub use sluice_core::traffic::Spacing;
 use sluice_core::{Rate, Rng, Span, Stop, Time};
 use sluice_net::namespace::Namespace;
 use sluice_net::socket::{Arrival, TimedReceiver, poll};
@@ -68,30 +70,6 @@ pub struct ListedPacket {
     pub payload: u16,
     /// Its IP ECN field.
     pub ecn: u8,
-}
-
-/// When packets leave.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Spacing {
-    /// At equal intervals.
-    #[default]
-    Constant,
-    /// At exponentially distributed intervals with the same mean.
-    Poisson,
-    /// At equal intervals for `on`, not at all for `off`, in turn.
-    OnOff {
-        /// Length of a burst.
-        on: Span,
-        /// Length of a silence.
-        off: Span,
-    },
-    /// The same with exponentially distributed lengths of these means.
-    RandomOnOff {
-        /// Mean length of a burst.
-        on: Span,
-        /// Mean length of a silence.
-        off: Span,
-    },
 }
 
 /// What a flow did.
@@ -264,28 +242,13 @@ impl UdpFlow {
         if self.source.is_ipv4() { 28 } else { 48 }
     }
 
-    /// What `number` packets take at the rate.
-    fn sending(&self, number: u64) -> Span {
-        let bits = (self.payload + self.header_len()) as u128 * 8;
-        let ns = u128::from(number) * bits * 1_000_000_000 / u128::from(self.rate.as_bps());
-        Span::from_ns(u64::try_from(ns).unwrap_or(u64::MAX))
-    }
-
-    /// Returns the instants at which packets are due.
-    fn due(&self) -> Due<'_> {
+    /// Returns the instants at which packets are due, without end.
+    fn due(&self) -> impl Iterator<Item = Time> + use<> {
         let mut rng = Rng::from_seed(self.seed);
-        let end = match self.spacing {
-            Spacing::Constant | Spacing::Poisson => Time::MAX,
-            Spacing::OnOff { on, .. } => self.start.saturating_add(on),
-            Spacing::RandomOnOff { on, .. } => self.start.saturating_add(exponential(&mut rng, on)),
-        };
-        Due {
-            flow: self,
-            rng,
-            burst: (self.start, end),
-            sent: 0,
-            next: self.start,
-        }
+        let bytes = (self.payload + self.header_len()) as u64;
+        let mut departures = Departures::new(self.spacing, self.rate, bytes, self.start, &mut rng);
+        let after = move |now: &Time| Some(departures.after(*now, &mut rng));
+        std::iter::successors(Some(self.start), after)
     }
 
     /// When each packet is due, its payload and its ECN field.
@@ -413,47 +376,6 @@ impl UdpFlow {
     }
 }
 
-/// The instants at which the packets of a flow are due, without end.
-struct Due<'a> {
-    flow: &'a UdpFlow,
-    rng: Rng,
-    /// The start and the end of the current burst's due times.
-    burst: (Time, Time),
-    /// Packets of it so far.
-    sent: u64,
-    next: Time,
-}
-
-impl Iterator for Due<'_> {
-    type Item = Time;
-
-    fn next(&mut self) -> Option<Time> {
-        let due = self.next;
-        self.sent += 1;
-        let mut at = match self.flow.spacing {
-            Spacing::Poisson => {
-                due.saturating_add(exponential(&mut self.rng, self.flow.sending(1)))
-            }
-            _ => self.burst.0.saturating_add(self.flow.sending(self.sent)),
-        };
-        if at >= self.burst.1 {
-            let (on, off) = match self.flow.spacing {
-                Spacing::RandomOnOff { on, off } => (
-                    exponential(&mut self.rng, on),
-                    exponential(&mut self.rng, off),
-                ),
-                Spacing::OnOff { on, off } => (on, off),
-                Spacing::Constant | Spacing::Poisson => (Span::MAX, Span::ZERO),
-            };
-            at = at.max(self.burst.1.saturating_add(off));
-            self.burst = (at, at.saturating_add(on));
-            self.sent = 0;
-        }
-        self.next = at;
-        Some(due)
-    }
-}
-
 /// Which numbers have been seen: one bit each.
 #[derive(Default)]
 pub(super) struct Seen {
@@ -523,8 +445,9 @@ mod tests {
         let flow = UdpFlow::new(any, any, Rate::from_bps(3_000_000), 72, Time::from_ns(5));
         let due: Vec<u64> = flow.due().take(4).map(Time::as_ns).collect();
         assert_eq!(due, [5, 5 + 266_666, 5 + 533_333, 5 + 800_000]);
-        // After a day's 3e8 packets still exact: 1e8 times 800 000 ns.
-        assert_eq!(flow.sending(300_000_000), Span::from_ns(80_000_000_000_000));
+        // After 3e6 packets still exact: 1e6 times 800 000 ns.
+        let later = flow.due().nth(3_000_000);
+        assert_eq!(later, Some(Time::from_ns(5 + 800_000_000_000)));
     }
 
     #[test]

@@ -6,9 +6,9 @@
 
 use crate::tcp::{Client, Ecn, connect, is_transient, listening, local_address, set_up};
 use crate::{
-    Context, Identity, Running, STOP_CHECK, Side, TrafficError, Transfer, check_field, exponential,
-    start_pair,
+    Context, Identity, Running, STOP_CHECK, Side, TrafficError, Transfer, check_field, start_pair,
 };
+use sluice_core::traffic::{ObjectSize, exponential};
 use sluice_core::{Rng, Span, Stop, Time};
 use sluice_net::namespace::Namespace;
 use sluice_net::socket;
@@ -34,7 +34,7 @@ pub struct WebFlow {
     /// Connections of a page, each for one object.
     pub objects: u32,
     /// How large an object is.
-    pub size: Size,
+    pub size: ObjectSize,
     /// Bytes of a request.
     pub request: u64,
     /// Where all randomness comes from.
@@ -49,24 +49,6 @@ pub struct WebFlow {
     pub start: Time,
     /// When to end.
     pub stop: Option<Time>,
-}
-
-/// How large an object is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Size {
-    /// Always the same.
-    Fixed(u64),
-    /// Exponentially distributed with this mean.
-    Exponential(u64),
-    /// Pareto-distributed, cut at `max`.
-    Pareto {
-        /// The smallest size.
-        min: u64,
-        /// The largest size.
-        max: u64,
-        /// The tail index.
-        shape: f64,
-    },
 }
 
 /// What a client did.
@@ -253,21 +235,6 @@ impl WebFlow {
     }
 }
 
-impl Size {
-    fn draw(self, rng: &mut Rng) -> u64 {
-        match self {
-            Size::Fixed(bytes) => bytes,
-            Size::Exponential(mean) => exponential(rng, Span::from_ns(mean)).as_ns().max(1),
-            Size::Pareto { min, max, shape } => {
-                // 1 - uniform is never zero.
-                let uniform = (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-                let size = min as f64 * (1.0 - uniform).powf(-1.0 / shape);
-                (size as u64).clamp(min, max)
-            }
-        }
-    }
-}
-
 /// A connection that waits; none if there is no more.
 fn accept_one(
     listener: &Socket,
@@ -378,29 +345,3 @@ fn lock(sizes: &Sizes) -> std::sync::MutexGuard<'_, BTreeMap<u16, u64>> {
 
 /// Bytes of one write or read.
 const CHUNK_LEN: usize = 64 << 10;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_the_mean_of_their_distribution() {
-        let mut rng = Rng::from_seed(3);
-        let mut mean = |size: Size| {
-            let sum: u64 = (0..20_000).map(|_| size.draw(&mut rng)).sum();
-            sum as f64 / 20_000.0
-        };
-        assert_eq!(mean(Size::Fixed(7)), 7.0);
-        // The standard deviation of the mean is 1 / sqrt(20 000) = 0.7 %; four of them are allowed.
-        let exponential = mean(Size::Exponential(10_000));
-        assert!((9_700.0..10_300.0).contains(&exponential), "{exponential}");
-        // A Pareto distribution with tail index 3 has the mean 1.5 min and, from the square root of
-        // 3/4 min, a standard deviation of the mean of 0.4 %.
-        let pareto = Size::Pareto {
-            min: 1000,
-            max: 1_000_000,
-            shape: 3.0,
-        };
-        assert!((1_470.0..1_530.0).contains(&mean(pareto)));
-    }
-}

@@ -21,7 +21,7 @@ use sluice_recording::{
     RunFile, Status,
 };
 use sluice_scenario::metric::{FlowSummary, Percentiles, PipeSummary, Summary};
-use sluice_scenario::{self as scenario, FlowInstance, FlowKind, Pipe, PipeId};
+use sluice_scenario::{self as scenario, FlowInstance, Measured, Pipe, PipeId};
 
 /// Makes one report of all `recordings`, in their order. Recordings that differ only in their seed become
 /// one run, which shows the curves of the first and the spread of the figures.
@@ -120,11 +120,9 @@ fn run(recording: &Recording, name: String, summary: &Summary) -> Result<Run, Re
     let mut pings = Vec::new();
     for (instance, figures) in instances.iter().zip(&summary.flows) {
         let id = instance.id as usize;
-        match &instance.flow.kind {
-            FlowKind::Ping(_) | FlowKind::Voip(_) | FlowKind::Rr(_) => {
-                pings.push(ping(instance, &probes[id], figures))
-            }
-            FlowKind::Tcp(_) | FlowKind::Udp(_) | FlowKind::Web(_) | FlowKind::Pcap(_) => {
+        match instance.flow.kind.measured() {
+            Measured::Delays => pings.push(ping(instance, &probes[id], figures)),
+            Measured::Connections | Measured::Datagrams => {
                 flows.push(flow(instance, &samples[id], &file.scenario.measure));
             }
         }
@@ -217,8 +215,8 @@ fn completions(
         let transfer = transfer?;
         let flow = instances.get(transfer.flow as usize).map(|i| i.flow);
         // The transfer of a flow with a fixed size is counted above; exchanges are shown as probes.
-        let is_counted =
-            flow.is_none_or(|flow| flow.kind.is_sized() || matches!(flow.kind, FlowKind::Rr(_)));
+        let is_counted = flow
+            .is_none_or(|flow| flow.kind.is_sized() || flow.kind.measured() == Measured::Delays);
         let warm = flow.map(|flow| Time::ZERO + flow.start.saturating_add(warmup));
         if !is_counted && warm.is_some_and(|warm| transfer.start >= warm) {
             took.push(transfer.took.as_ms_f64());
@@ -250,27 +248,7 @@ fn facts(file: &RunFile) -> Vec<Fact> {
     }
     facts.push(Fact::new("queue", both(|pipe| pipe.queue.to_string())));
     for flow in &scenario.flows {
-        let kind = match &flow.kind {
-            FlowKind::Tcp(tcp) => {
-                let ecn = if tcp.ecn.is_on() { ", ECN" } else { "" };
-                let bytes = tcp.bytes.map_or(String::new(), |n| format!(", {n}"));
-                format!("tcp {}{ecn}{bytes}", tcp.cc.0)
-            }
-            FlowKind::Udp(udp) => format!("udp {}, {} B", udp.rate, udp.size),
-            FlowKind::Pcap(pcap) => {
-                let (path, packets) = (pcap.file.path(), pcap.file.packets());
-                format!("flows of {path}, {packets} packets")
-            }
-            FlowKind::Ping(ping) => format!(
-                "ping by {} every {}, {} B",
-                ping.protocol, ping.interval, ping.size
-            ),
-            FlowKind::Voip(_) => "one direction of a call with G.711".to_owned(),
-            FlowKind::Rr(rr) => format!("requests of {} for {}", rr.request, rr.response),
-            FlowKind::Web(web) => {
-                format!("pages of {} objects every {}", web.objects, web.interval)
-            }
-        };
+        let kind = flow.kind.describe();
         let count = match flow.count {
             1 => String::new(),
             n => format!("{n} x "),

@@ -1,11 +1,14 @@
 //! Traffic: what every flow has, and the types of flow.
 //!
-//! Adding a type is one file in `flow/` and one line in [`flow_types!`] below.
+//! A type of flow has two files, each registered with one line. The file here, with its line in
+//! `flow_types!` below, declares the language: keys, names of figures, and the facts that
+//! recordings and reports depend on. The other half, in the laboratory's `flow` folder, carries
+//! the type out on both backends; without it the laboratory does not compile. No other code
+//! distinguishes types of flow.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
-use sluice_core::Span;
+use sluice_core::{Bytes, Span};
 
 use super::error::{Problem, Problems};
 use super::field::{Dscp, Name, Word};
@@ -45,10 +48,22 @@ pub(crate) trait FlowType: Keys {
     const DOC: &'static str;
     /// The names of what is measured of it, from [`crate::metric::FLOW_METRICS`].
     const METRICS: &'static [&'static str];
+    /// What its rows in a recording are.
+    const MEASURED: Measured;
+    /// The series of flent that shows it.
+    const FLENT: FlentSeries;
 
-    /// Whether it ends by itself.
-    fn is_sized(&self) -> bool {
-        false
+    /// Describes its settings in a few words, for the facts of a run.
+    fn describe(&self) -> String;
+
+    /// The transfer that its connection carries, for a type with one connection at a time.
+    fn transfer(&self) -> Option<TransferSettings> {
+        None
+    }
+
+    /// The initial window of its connections in segments, if it is set.
+    fn initial_window(&self) -> Option<u64> {
+        None
     }
 
     /// How many flows it is, if it says so itself.
@@ -71,6 +86,43 @@ pub(crate) trait FlowType: Keys {
         let _ = (table, section, problems);
         true
     }
+}
+
+/// What the rows of a flow in a recording are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// Payload of connections over time.
+    Connections,
+    /// Payload of datagrams over time. Their delay is known from the queue that they pass.
+    Datagrams,
+    /// A delay for each packet or exchange.
+    Delays,
+}
+
+/// A series of flent, which has no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlentSeries {
+    /// `TCP upload`: a bulk transfer.
+    Tcp,
+    /// `UDP upload`: datagrams without feedback.
+    Udp,
+    /// `Ping (ms)`: probes.
+    Ping,
+    /// `Ping (ms) TCP`: exchanges over a connection.
+    TcpPing,
+    /// `VoIP`: a call.
+    Voip,
+    /// `HTTP latency`: pages.
+    Http,
+}
+
+/// The payload of a flow with one connection at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransferSettings {
+    /// Bytes of each transfer; without them the flow sends until it is stopped.
+    pub bytes: Option<Bytes>,
+    /// Whether transfers follow one another until the flow is stopped.
+    pub repeats: bool,
 }
 
 /// A flow, or several that are alike.
@@ -115,40 +167,6 @@ pub struct FlowInstance<'a> {
     pub start: Span,
     /// When it stops, if it does not end by itself.
     pub stop: Span,
-}
-
-impl FlowInstance<'_> {
-    /// The payloads of its packets, if it sends datagrams whatever becomes of them.
-    pub fn payloads(&self) -> Option<Payloads> {
-        match &self.flow.kind {
-            FlowKind::Udp(udp) => Some(Payloads::Each(udp.size)),
-            FlowKind::Voip(_) => Some(Payloads::Each(Voip::SIZE)),
-            FlowKind::Pcap(pcap) => Some(Payloads::Listed(pcap.file.flow(self.number).clone())),
-            FlowKind::Tcp(_) | FlowKind::Ping(_) | FlowKind::Rr(_) | FlowKind::Web(_) => None,
-        }
-    }
-}
-
-/// Bytes of payload in the datagrams of a flow.
-#[derive(Clone, Debug)]
-pub enum Payloads {
-    /// In each.
-    Each(u64),
-    /// As they are listed.
-    Listed(Arc<[PcapPacket]>),
-}
-
-impl Payloads {
-    /// Those of datagram `sequence`.
-    pub fn of(&self, sequence: u64) -> u64 {
-        match self {
-            Payloads::Each(bytes) => *bytes,
-            Payloads::Listed(packets) => {
-                let packet = usize::try_from(sequence).ok().and_then(|i| packets.get(i));
-                packet.map_or(0, |packet| u64::from(packet.payload))
-            }
-        }
-    }
 }
 
 /// A part of the path.
@@ -205,6 +223,11 @@ macro_rules! flow_types {
     ($($module:ident::$type:ident,)+) => {
         $(mod $module; pub use $module::$type;)+
 
+        /// The settings of every type.
+        pub mod types {
+            pub use super::{$($type),+};
+        }
+
         /// What a flow sends, by type.
         #[derive(Clone, Debug, PartialEq)]
         pub enum FlowKind {
@@ -230,9 +253,32 @@ macro_rules! flow_types {
                 match self { $(FlowKind::$type(_) => $type::METRICS,)+ }
             }
 
-            /// Whether it ends by itself.
-            pub fn is_sized(&self) -> bool {
-                match self { $(FlowKind::$type(flow) => flow.is_sized(),)+ }
+            /// What its rows in a recording are.
+            pub const fn measured(&self) -> Measured {
+                match self { $(FlowKind::$type(_) => $type::MEASURED,)+ }
+            }
+
+            /// The series of flent that shows it.
+            pub const fn flent(&self) -> FlentSeries {
+                match self { $(FlowKind::$type(_) => $type::FLENT,)+ }
+            }
+
+            /// Describes its settings in a few words.
+            pub fn describe(&self) -> String {
+                match self { $(FlowKind::$type(flow) => flow.describe(),)+ }
+            }
+
+            /// The transfer that its connection carries, if it has one connection at a time.
+            pub fn transfer(&self) -> Option<TransferSettings> {
+                match self { $(FlowKind::$type(flow) => flow.transfer(),)+ }
+            }
+
+            /// The initial window of its connections in segments, if it is set.
+            pub fn initial_window(&self) -> Option<u32> {
+                let segments = match self {
+                    $(FlowKind::$type(flow) => FlowType::initial_window(flow),)+
+                };
+                segments.map(|segments| segments as u32)
             }
 
             /// Congestion control and ECN of its connections, if it has any.
@@ -294,15 +340,10 @@ flow_types! {
 }
 
 impl FlowKind {
-    /// The initial window of its connections in segments, if it says one.
-    pub fn initial_window(&self) -> Option<u32> {
-        let segments = match self {
-            FlowKind::Tcp(flow) => flow.initial_window,
-            FlowKind::Rr(flow) => flow.initial_window,
-            FlowKind::Web(flow) => flow.initial_window,
-            FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) | FlowKind::Pcap(_) => None,
-        };
-        segments.map(|segments| segments as u32)
+    /// Whether it ends by itself.
+    pub fn is_sized(&self) -> bool {
+        let sized = |transfer: TransferSettings| transfer.bytes.is_some() && !transfer.repeats;
+        self.transfer().is_some_and(sized)
     }
 }
 

@@ -59,9 +59,10 @@ pub use error::{ScenarioError, ScenarioErrors};
 pub use expect::{Expect, Quantity};
 pub use field::{Dscp, Name, Queue, Word};
 pub use file::TextFile;
+pub use flow::types::*;
 pub use flow::{
-    Flow, FlowInstance, FlowKind, Hops, ObjectSize, Payloads, Pcap, PcapPacket, Ping, Rr, Tcp,
-    TcpSettings, Udp, Voip, Web,
+    FlentSeries, Flow, FlowInstance, FlowKind, Hops, Measured, ObjectSize, PcapPacket, TcpSettings,
+    TransferSettings,
 };
 pub(crate) use flow::{flow_types_with, instance_names};
 pub use link::{Link, Pipe};

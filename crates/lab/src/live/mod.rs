@@ -2,13 +2,11 @@
 
 mod bridge;
 mod chain;
-mod hosts;
 mod router;
 mod run;
 mod topology;
 
 pub(crate) use chain::{Chain, Recorded};
-pub use hosts::FlowReport;
 pub use router::{FlowKey, LaneReport, Observation, RouterReport};
 pub(crate) use run::plan;
 pub use run::{Listener, LiveError, LiveRun, check, run};

@@ -15,11 +15,11 @@ use sluice_net::namespace::{NamespaceError, Privilege};
 use sluice_net::port::{Pool, PoolError, PoolSize, Spin};
 
 use super::chain::Way;
-use super::hosts::{self, FlowReport, Source};
 use super::router::{Observation, Plan, RouterReport, route};
-use super::topology::{MOST_WAYS, Topology, TopologyError};
+use super::topology::{Host, MOST_WAYS, Topology, TopologyError};
+use crate::flow::{self, Ends, FlowReport, RunningFlow};
 use sluice_recording::NO_FLOW;
-use sluice_scenario::{Flow, Scenario};
+use sluice_scenario::{Direction, Flow, FlowInstance, Scenario};
 
 /// Why a live run could not start, or broke off.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +98,7 @@ pub fn check(scenario: &Scenario) -> Result<(), LiveError> {
     }
     let here = sluice_net::namespace::Namespace::current()?;
     for instance in scenario.instances() {
-        if let Some(name) = hosts::congestion_control(instance.flow) {
+        if let Some(name) = instance.flow.kind.tcp().map(|(cc, _)| cc.0.as_str()) {
             let refused = |error| {
                 let flow = instance.name.clone();
                 match sluice_tcp::cc::find(name) {
@@ -204,7 +204,7 @@ pub fn run(
         let is_its = |flow: &Flow| std::ptr::eq(flow, instance.flow);
         let number = scenario.flows.iter().position(is_its).unwrap_or(0);
         let way = way_of_flow[number] as u8;
-        match Source::start(&instance, scenario, &topology, way, &clock, &traffic_stop) {
+        match start(&instance, scenario, &topology, way, &clock, &traffic_stop) {
             Ok(flow) => flows.push((instance.name.clone(), flow)),
             Err(error) => {
                 // Nothing has been sent yet: all flows wait for the clock's zero.
@@ -250,6 +250,38 @@ pub fn run(
             is_interrupted,
         }),
     }
+}
+
+/// Starts a flow on the addresses of its way.
+fn start(
+    instance: &FlowInstance<'_>,
+    scenario: &Scenario,
+    topology: &Topology,
+    way: u8,
+    clock: &Clock,
+    all: &Stop,
+) -> Result<Box<dyn RunningFlow>, TrafficError> {
+    let flow = instance.flow;
+    let (from, to) = match flow.direction {
+        Direction::Up => (&topology.h2, &topology.h3),
+        Direction::Down => (&topology.h3, &topology.h2),
+    };
+    let end = |host: &Host| host.address(way);
+    flow::of(&flow.kind).start(
+        instance,
+        &Ends {
+            from: (&from.namespace, end(from)),
+            to: (&to.namespace, end(to)),
+            start: Time::ZERO + instance.start,
+            stop: Time::ZERO + instance.stop,
+            // Flows draw apart from one another and from the router, whose streams are numbered
+            // from 1.
+            seed: scenario.seed.wrapping_add(u64::from(instance.id) << 32),
+            interval: scenario.measure.interval,
+            clock,
+            all,
+        },
+    )
 }
 
 /// The router's thread, and which packets belong to which flow.

@@ -9,10 +9,10 @@ mod recorder;
 #[cfg(test)]
 mod tests;
 
-use sluice_core::{Span, Stop, Time, spelling};
+use sluice_core::{Span, Stop, Time};
 use sluice_sim::{ConfigError, Simulation};
-use sluice_tcp::cc;
 
+use crate::flow::UnknownCongestionControl;
 use recorder::Recorder;
 use sluice_recording::{RecordError, RunWriter};
 use sluice_scenario::Scenario;
@@ -21,19 +21,8 @@ use sluice_scenario::Scenario;
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
     /// The simulator has no such congestion control.
-    #[error(
-        "{place}: flow `{flow}`: the simulator has no congestion control `{name}`; {}; \
-         `--backend live` takes what the kernel has",
-        known(name)
-    )]
-    CongestionControl {
-        /// Where the scenario says so.
-        place: String,
-        /// Which flow.
-        flow: String,
-        /// What was asked for.
-        name: String,
-    },
+    #[error(transparent)]
+    CongestionControl(#[from] UnknownCongestionControl),
     /// It would take more than sensible.
     #[error(
         "the simulation would send about {packets} packets and take {} MiB of memory, where at most \
@@ -53,13 +42,6 @@ pub enum SimError {
     /// The recording cannot be written.
     #[error(transparent)]
     Record(#[from] RecordError),
-}
-
-fn known(name: &str) -> String {
-    let names: Vec<&str> = cc::REGISTRY.iter().map(|entry| entry.name).collect();
-    let meant = spelling::question(name, names.iter().copied());
-    let meant = meant.map(|question| format!("{question} "));
-    format!("{}it has {}", meant.unwrap_or_default(), names.join(", "))
 }
 
 /// Says what would keep `scenario` from being simulated.

@@ -2,20 +2,12 @@
 
 use std::net::IpAddr;
 
-use sluice_core::param::Ratio;
-use sluice_core::traffic::{ObjectSize as Size, Spacing};
-use sluice_core::{Ecn, Span, Time};
-use sluice_sim::{
-    Config, ConfigError, Link, LinkId, Listed, ListedDatagram, Ping, Route, Router, Rr, Side,
-    Stalls, Tcp, Traffic, Udp, Web,
-};
-use sluice_tcp::{self as tcp, EcnMode, cc};
+use sluice_core::{Span, Time};
+use sluice_sim::{Config, ConfigError, Link, LinkId, Route, Router, Stalls};
 
 use super::SimError;
-use sluice_scenario::{
-    self as scenario, Direction, FlowInstance, FlowKind, ObjectSize, Pipe, PipeId, Protocol, Rules,
-    Scenario, TcpEcn, Voip, Word,
-};
+use crate::flow;
+use sluice_scenario::{self as scenario, Direction, FlowInstance, Pipe, PipeId, Rules, Scenario};
 
 /// The link of the simulation that a pipe is.
 pub(super) const fn link_of(pipe: PipeId) -> LinkId {
@@ -39,7 +31,7 @@ pub(super) const fn pipe_of(link: LinkId) -> PipeId {
 pub(super) fn config(scenario: &Scenario) -> Result<Config, SimError> {
     let flows = scenario
         .instances()
-        .map(|instance| flow(scenario, &instance))
+        .map(|instance| flow_of(scenario, &instance))
         .collect::<Result<_, _>>()?;
     let links = scenario.pipes().map(|(_, pipe)| link(pipe));
     let (links, routers) = match &scenario.rules {
@@ -115,88 +107,12 @@ fn route(scenario: &Scenario, flow: &scenario::Flow, direction: Direction) -> Ro
     route
 }
 
-fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::Flow, SimError> {
+fn flow_of(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::Flow, SimError> {
     let flow = instance.flow;
-    let tcp = |name: &Word, ecn| tcp_config(instance, name, ecn);
-    // The client is where the payload comes from, so that every flow goes up on its own route; the
-    // client of web pages is where they go.
-    let mut client = flow.direction;
-    let (traffic, dscp): (Traffic, _) = match &flow.kind {
-        FlowKind::Tcp(kind) => {
-            let transfer = Tcp {
-                config: tcp(&kind.cc, kind.ecn)?,
-                bytes: kind.bytes.map(|bytes| bytes.as_u64()),
-                repeat: kind.pause,
-                ..Tcp::default()
-            };
-            (transfer.into(), kind.dscp)
-        }
-        FlowKind::Udp(kind) => {
-            let mut udp = Udp::constant(kind.rate, kind.size as u32);
-            let bursts = (kind.on.unwrap_or_default(), kind.off.unwrap_or_default());
-            udp.spacing = match (kind.spacing, bursts) {
-                (scenario::Spacing::Constant, _) => Spacing::Constant,
-                (scenario::Spacing::Poisson, _) => Spacing::Poisson,
-                (scenario::Spacing::OnOff, (on, off)) => Spacing::OnOff { on, off },
-                (scenario::Spacing::RandomOnOff, (on, off)) => Spacing::RandomOnOff { on, off },
-            };
-            udp.ecn = if kind.ect { Ecn::Ect0 } else { Ecn::NotEct };
-            (udp.into(), kind.dscp)
-        }
-        FlowKind::Voip(kind) => {
-            let udp = Udp::constant(Voip::rate(), Voip::SIZE as u32);
-            (udp.into(), kind.dscp)
-        }
-        FlowKind::Pcap(kind) => {
-            let listed = kind.file.flow(instance.number).iter();
-            let listed = listed.map(|packet| ListedDatagram {
-                after: packet.after,
-                payload: u32::from(packet.payload),
-                ecn: Ecn::from_bits(packet.ecn),
-            });
-            let listed = Listed {
-                datagrams: listed.collect(),
-                sender: Side::Client,
-            };
-            (listed.into(), kind.dscp)
-        }
-        FlowKind::Ping(kind) => {
-            let ping = Ping {
-                interval: kind.interval,
-                payload: kind.size as u32,
-                count: None,
-                is_udp: kind.protocol == Protocol::Udp,
-            };
-            (ping.into(), kind.dscp)
-        }
-        FlowKind::Rr(kind) => {
-            let exchange = Rr {
-                config: tcp::Config {
-                    // TCP_NODELAY, as programs of this kind set.
-                    nagle: false,
-                    ..tcp(&kind.cc, kind.ecn)?
-                },
-                request: kind.request.as_u64(),
-                response: kind.response.as_u64(),
-                think: kind.think,
-            };
-            (exchange.into(), kind.dscp)
-        }
-        FlowKind::Web(kind) => {
-            client = match flow.direction {
-                Direction::Up => Direction::Down,
-                Direction::Down => Direction::Up,
-            };
-            let web = Web {
-                config: tcp(&kind.cc, kind.ecn)?,
-                interval: kind.interval,
-                objects: kind.objects as u32,
-                size: size(kind.size),
-                request: kind.request.as_u64(),
-            };
-            (web.into(), kind.dscp)
-        }
-    };
+    let form = flow::of(&flow.kind);
+    let traffic = form.traffic(instance)?;
+    // Every flow goes up on its own route, from its client.
+    let client = form.client(flow.direction);
     let addresses = match client {
         Direction::Up => (H2, H3),
         Direction::Down => (H3, H2),
@@ -204,64 +120,11 @@ fn flow(scenario: &Scenario, instance: &FlowInstance<'_>) -> Result<sluice_sim::
     Ok(sluice_sim::Flow {
         start: Time::ZERO + instance.start,
         stop: Some(Time::ZERO + instance.stop),
-        dscp: dscp.value(),
+        dscp: flow.kind.dscp().value(),
         class: flow.class as u32,
         addresses,
         ..sluice_sim::Flow::new(traffic, route(scenario, flow, client))
     })
-}
-
-fn tcp_config(
-    instance: &FlowInstance<'_>,
-    name: &Word,
-    ecn: TcpEcn,
-) -> Result<tcp::Config, SimError> {
-    let found = cc::find(&name.0).ok_or_else(|| SimError::CongestionControl {
-        place: name.place().unwrap_or("the default of `cc`").to_owned(),
-        flow: instance.name.clone(),
-        name: name.0.clone(),
-    })?;
-    let mut config = Tcp::bulk(found).config;
-    if let Some(segments) = instance.flow.kind.initial_window() {
-        config.initial_window = segments;
-    }
-    if let Some(settings) = &instance.flow.tcp {
-        config.growth = match settings.growth {
-            scenario::Growth::Segments => tcp::Growth::Segments,
-            scenario::Growth::Bytes => tcp::Growth::Bytes,
-        };
-        config.abe = settings.abe;
-        config.slow_start = settings
-            .slow_start
-            .map(tcp::SlowStart::from)
-            .unwrap_or_default();
-        config.pacing = match settings.pacing {
-            None => tcp::Pacing::Auto,
-            Some(false) => tcp::Pacing::Off,
-            Some(true) => tcp::Pacing::On,
-        };
-        config.rto_floor = settings.rto_floor;
-    }
-    match ecn {
-        TcpEcn::Off => {}
-        TcpEcn::On if config.ecn == EcnMode::Off => config.ecn = EcnMode::Classic,
-        TcpEcn::On => {}
-        TcpEcn::Accurate => config.ecn = EcnMode::Accurate,
-    }
-    Ok(config)
-}
-
-fn size(size: ObjectSize) -> Size {
-    match size {
-        ObjectSize::Fixed(bytes) => Size::Fixed(bytes.as_u64().max(1)),
-        ObjectSize::Exponential { mean } => Size::Exponential(mean.as_u64()),
-        ObjectSize::Pareto { min, max, shape } => Size::Pareto {
-            min: min.as_u64(),
-            shape_milli: u32::try_from(shape.as_billionths() / (Ratio::ONE.as_billionths() / 1000))
-                .unwrap_or(u32::MAX),
-            max: max.as_u64(),
-        },
-    }
 }
 
 /// The addresses of the live hosts, for rules and for fairness among hosts.

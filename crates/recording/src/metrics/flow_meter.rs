@@ -10,7 +10,7 @@ use super::percentile::percentiles;
 use super::voip::mean_opinion_score;
 use crate::{FlowSample, PingSample, Transfer};
 use sluice_scenario::metric::FlowSummary;
-use sluice_scenario::{Direction, FlowInstance, FlowKind};
+use sluice_scenario::{Direction, FlowInstance, Measured};
 
 /// Gathers what is told of a flow.
 pub(super) struct FlowMeter<'a> {
@@ -133,10 +133,7 @@ impl<'a> FlowMeter<'a> {
             Fate::Sent => {}
         }
         self.sojourn.push(record.sojourn().as_ns());
-        if matches!(
-            self.instance.flow.kind,
-            FlowKind::Udp(_) | FlowKind::Pcap(_)
-        ) {
+        if self.instance.flow.kind.measured() == Measured::Datagrams {
             self.jitter.transit(record.sojourn().as_ns());
             self.went(record.sojourn().saturating_add(rest));
         }
@@ -151,8 +148,8 @@ impl<'a> FlowMeter<'a> {
 
     /// Whether it takes all that it gets for as long as it lasts.
     pub(super) fn is_greedy(&self) -> bool {
-        let kind = &self.instance.flow.kind;
-        matches!(kind, FlowKind::Tcp(tcp) if tcp.bytes.is_none())
+        let transfer = self.instance.flow.kind.transfer();
+        transfer.is_some_and(|transfer| transfer.bytes.is_none())
     }
 
     /// Its payload over time, for a comparison of shares.
@@ -176,13 +173,11 @@ impl<'a> FlowMeter<'a> {
 
     /// When the last of the bytes that it was to carry had arrived.
     fn completed(&self) -> Option<Time> {
-        let FlowKind::Tcp(tcp) = &self.instance.flow.kind else {
-            return None;
-        };
-        if tcp.pause.is_some() {
+        let transfer = self.instance.flow.kind.transfer()?;
+        if transfer.repeats {
             return None;
         }
-        let bytes = tcp.bytes?.as_u64();
+        let bytes = transfer.bytes?.as_u64();
         let whole = |(_, arrived): &&Arrived| *arrived >= bytes;
         self.arrived.iter().find(whole).map(|(at, _)| *at)
     }

@@ -47,7 +47,7 @@ use sluice_core::Time;
 use super::pcapng::epoch_ns;
 use super::{ExportError, write_whole};
 use sluice_recording::{ReadError, Recording};
-use sluice_scenario::{FlowInstance, FlowKind, Schedule};
+use sluice_scenario::{FlentSeries, FlowInstance, Schedule};
 
 pub use test::{Test, TestError};
 
@@ -104,10 +104,8 @@ fn file(recording: &Recording, test: Test) -> Result<Value, ReadError> {
         let Some(track) = tracks.get_mut(transfer.flow as usize) else {
             continue;
         };
-        let is_page = matches!(
-            instances[transfer.flow as usize].flow.kind,
-            FlowKind::Web(_)
-        );
+        let flow = instances[transfer.flow as usize].flow;
+        let is_page = flow.kind.flent() == FlentSeries::Http;
         let at = transfer.start + transfer.took;
         if is_page && at <= end {
             track.delay(at, transfer.took);
@@ -123,7 +121,7 @@ fn file(recording: &Recording, test: Test) -> Result<Value, ReadError> {
     let mut raw = Map::new();
     for ((track, name), instance) in tracks.into_iter().zip(&names).zip(&instances) {
         let Some(name) = name else { continue };
-        if matches!(instance.flow.kind, FlowKind::Voip(_)) {
+        if instance.flow.kind.flent() == FlentSeries::Voip {
             for series in call::series(&track, name, &instants) {
                 results.insert(series.name.clone(), series.column);
                 raw.insert(series.name, Value::Array(series.raw));

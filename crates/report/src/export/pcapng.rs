@@ -22,7 +22,7 @@ use sluice_wire::frame::Sum;
 
 use super::{ExportError, write_whole};
 use sluice_recording::{NO_FLOW, PacketRow, Recording};
-use sluice_scenario::{Direction, FlowInstance, FlowKind, Pipe};
+use sluice_scenario::{Direction, FlowInstance, Pipe};
 
 /// The ports, named after the hosts that they lead to.
 pub const PORTS: [&str; 2] = ["h2", "h3"];
@@ -149,10 +149,8 @@ fn header(row: &PacketRow, flow: Option<&FlowInstance<'_>>) -> Header {
     let (protocol, dscp, near, far) = match flow {
         Some(flow) => {
             let dscp = flow.flow.kind.dscp();
-            let protocol = match &flow.flow.kind {
-                FlowKind::Tcp(_) | FlowKind::Rr(_) | FlowKind::Web(_) => TCP,
-                FlowKind::Udp(_) | FlowKind::Voip(_) | FlowKind::Ping(_) | FlowKind::Pcap(_) => UDP,
-            };
+            let is_tcp = flow.flow.kind.tcp().is_some();
+            let protocol = if is_tcp { TCP } else { UDP };
             // Both ends of 10 000 flows have ports of their own.
             let number = flow.id as u16;
             let (client, server) = (40_000 + number, 5000 + number);

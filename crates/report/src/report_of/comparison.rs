@@ -5,7 +5,7 @@ use sluice_core::{Span, Time};
 use crate::model::{Queue, Series, Tradeoff, Verdict};
 use sluice_recording::FlowSample;
 use sluice_recording::metrics::{Arrived, Greedy, shares};
-use sluice_scenario::{Direction, FlowInstance, FlowKind, Measure};
+use sluice_scenario::{Direction, FlowInstance, Measure};
 
 /// The payload of all flows over time.
 pub struct Comparison<'a> {
@@ -52,7 +52,7 @@ impl<'a> Comparison<'a> {
     pub fn fairness(&self, way: Direction) -> Option<Series> {
         let is_bulk = |flow: &&Payload<'a>| {
             let kind = &flow.instance.flow.kind;
-            matches!(kind, FlowKind::Tcp(_)) && !kind.is_sized()
+            kind.transfer().is_some() && !kind.is_sized()
         };
         let greedy: Vec<Greedy<'_>> = self
             .of(way)

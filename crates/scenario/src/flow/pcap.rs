@@ -9,7 +9,7 @@ use super::super::error::{Problem, Problems};
 use super::super::field::{Dscp, wrong_type};
 use super::super::schema::{Field, Section, keys};
 use super::super::tree::{Node, Table, Value};
-use super::FlowType;
+use super::{FlentSeries, FlowType, Measured};
 use crate::trace::{CapturedPacket, Traffic};
 
 keys! {
@@ -30,6 +30,13 @@ impl FlowType for Pcap {
         IP is left out, what is shorter than 52 bytes becomes 52, of which the measurement needs 24, \
         and what is longer than 1500 bytes becomes several packets at once.";
     const METRICS: &'static [&'static str] = super::Udp::METRICS;
+    const MEASURED: Measured = Measured::Datagrams;
+    const FLENT: FlentSeries = FlentSeries::Udp;
+
+    fn describe(&self) -> String {
+        let (path, packets) = (self.file.path(), self.file.packets());
+        format!("flows of {path}, {packets} packets")
+    }
 
     fn own_count(&self) -> Option<u64> {
         Some(self.file.flows.len() as u64)

@@ -5,7 +5,7 @@ use sluice_core::Span;
 use super::super::field::Dscp;
 use super::super::schema::keys;
 use super::super::words::Protocol;
-use super::FlowType;
+use super::{FlentSeries, FlowType, Measured};
 
 keys! {
     /// Probes with an answer: round-trip time and, since both ends share a clock, the delay of each
@@ -28,4 +28,13 @@ impl FlowType for Ping {
         "min", "p50", "p95", "p99", "max", "up.p50", "up.p95", "up.p99", "up.max", "down.p50",
         "down.p95", "down.p99", "down.max", "loss", "jitter", "mos",
     ];
+    const MEASURED: Measured = Measured::Delays;
+    const FLENT: FlentSeries = FlentSeries::Ping;
+
+    fn describe(&self) -> String {
+        format!(
+            "ping by {} every {}, {} B",
+            self.protocol, self.interval, self.size
+        )
+    }
 }

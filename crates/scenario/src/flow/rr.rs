@@ -5,7 +5,7 @@ use sluice_core::{Bytes, Span};
 use super::super::field::{Dscp, Word};
 use super::super::schema::keys;
 use super::super::words::TcpEcn;
-use super::FlowType;
+use super::{FlentSeries, FlowType, Measured};
 
 keys! {
     /// Requests and responses over one TCP connection, each request after the response before.
@@ -33,8 +33,18 @@ impl FlowType for Rr {
         response before. Requests go in the `direction`; what is measured is the time from a request to \
         its whole response.";
     const METRICS: &'static [&'static str] = &["min", "p50", "p95", "p99", "max", "jitter"];
+    const MEASURED: Measured = Measured::Delays;
+    const FLENT: FlentSeries = FlentSeries::TcpPing;
+
+    fn describe(&self) -> String {
+        format!("requests of {} for {}", self.request, self.response)
+    }
 
     fn tcp(&self) -> Option<(&Word, TcpEcn)> {
         Some((&self.cc, self.ecn))
+    }
+
+    fn initial_window(&self) -> Option<u64> {
+        self.initial_window
     }
 }

@@ -7,7 +7,7 @@ use super::super::field::{Dscp, Word};
 use super::super::schema::{Section, keys};
 use super::super::tree::Table;
 use super::super::words::TcpEcn;
-use super::FlowType;
+use super::{FlentSeries, FlowType, Measured, TransferSettings};
 
 keys! {
     /// A TCP transfer: bulk until it is stopped, or a number of bytes, once or again and again.
@@ -51,13 +51,28 @@ impl FlowType for Tcp {
         "marks",
         "convergence",
     ];
+    const MEASURED: Measured = Measured::Connections;
+    const FLENT: FlentSeries = FlentSeries::Tcp;
 
-    fn is_sized(&self) -> bool {
-        self.bytes.is_some() && self.pause.is_none()
+    fn describe(&self) -> String {
+        let ecn = if self.ecn.is_on() { ", ECN" } else { "" };
+        let bytes = self.bytes.map_or(String::new(), |n| format!(", {n}"));
+        format!("tcp {}{ecn}{bytes}", self.cc.0)
+    }
+
+    fn transfer(&self) -> Option<TransferSettings> {
+        Some(TransferSettings {
+            bytes: self.bytes,
+            repeats: self.pause.is_some(),
+        })
     }
 
     fn tcp(&self) -> Option<(&Word, TcpEcn)> {
         Some((&self.cc, self.ecn))
+    }
+
+    fn initial_window(&self) -> Option<u64> {
+        self.initial_window
     }
 
     fn check(&self, table: &Table, _section: &Section, problems: &mut Problems) -> bool {

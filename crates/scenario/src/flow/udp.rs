@@ -1,13 +1,13 @@
 //! UDP that nothing slows down.
 
-use sluice_core::{Rate, Span};
+use sluice_core::{Rate, Span, traffic};
 
 use super::super::error::{Problem, Problems};
 use super::super::field::Dscp;
 use super::super::schema::{Section, keys};
 use super::super::tree::Table;
 use super::super::words::Spacing;
-use super::FlowType;
+use super::{FlentSeries, FlowType, Measured};
 
 keys! {
     /// UDP that nothing slows down.
@@ -31,6 +31,19 @@ keys! {
     }
 }
 
+impl Udp {
+    /// When its packets leave, with the lengths of bursts and silences.
+    pub fn spacing(&self) -> traffic::Spacing {
+        let (on, off) = (self.on.unwrap_or_default(), self.off.unwrap_or_default());
+        match self.spacing {
+            Spacing::Constant => traffic::Spacing::Constant,
+            Spacing::Poisson => traffic::Spacing::Poisson,
+            Spacing::OnOff => traffic::Spacing::OnOff { on, off },
+            Spacing::RandomOnOff => traffic::Spacing::RandomOnOff { on, off },
+        }
+    }
+}
+
 impl FlowType for Udp {
     const DOC: &'static str = "UDP that nothing slows down, evenly or in bursts.";
     const METRICS: &'static [&'static str] = &[
@@ -45,6 +58,12 @@ impl FlowType for Udp {
         "drops",
         "marks",
     ];
+    const MEASURED: Measured = Measured::Datagrams;
+    const FLENT: FlentSeries = FlentSeries::Udp;
+
+    fn describe(&self) -> String {
+        format!("udp {}, {} B", self.rate, self.size)
+    }
 
     fn check(&self, table: &Table, section: &Section, problems: &mut Problems) -> bool {
         let mut is_right = true;

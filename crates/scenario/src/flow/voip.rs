@@ -4,7 +4,7 @@ use sluice_core::{Rate, Span};
 
 use super::super::field::Dscp;
 use super::super::schema::keys;
-use super::FlowType;
+use super::{FlentSeries, FlowType, Measured};
 
 keys! {
     /// One direction of a telephone call with G.711.
@@ -34,4 +34,10 @@ impl FlowType for Voip {
         "goodput", "loss", "jitter", "mos", "up.p50", "up.p95", "up.p99", "up.max", "down.p50",
         "down.p95", "down.p99", "down.max",
     ];
+    const MEASURED: Measured = Measured::Delays;
+    const FLENT: FlentSeries = FlentSeries::Voip;
+
+    fn describe(&self) -> String {
+        "one direction of a call with G.711".to_owned()
+    }
 }

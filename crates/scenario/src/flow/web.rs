@@ -1,7 +1,7 @@
 //! Pages over short TCP connections.
 
 use sluice_core::param::Ratio;
-use sluice_core::{Bytes, Span};
+use sluice_core::{Bytes, Span, traffic};
 
 use super::super::error::{Problem, Problems};
 use super::super::field::{Dscp, Word};
@@ -9,7 +9,7 @@ use super::super::schema::Field;
 use super::super::schema::keys;
 use super::super::tree::{Node, Table, Value};
 use super::super::words::TcpEcn;
-use super::FlowType;
+use super::{FlentSeries, FlowType, Measured};
 
 keys! {
     /// Pages over short TCP connections, asked for at the times of a Poisson process.
@@ -47,9 +47,19 @@ impl FlowType for Web {
         "fct.p99",
         "fct.max",
     ];
+    const MEASURED: Measured = Measured::Connections;
+    const FLENT: FlentSeries = FlentSeries::Http;
+
+    fn describe(&self) -> String {
+        format!("pages of {} objects every {}", self.objects, self.interval)
+    }
 
     fn tcp(&self) -> Option<(&Word, TcpEcn)> {
         Some((&self.cc, self.ecn))
+    }
+
+    fn initial_window(&self) -> Option<u64> {
+        self.initial_window
     }
 }
 
@@ -82,6 +92,23 @@ impl Default for ObjectSize {
             min: Bytes::new(4_000),
             max: Bytes::new(2_000_000),
             shape: Ratio::from_billionths(1_200_000_000),
+        }
+    }
+}
+
+impl From<ObjectSize> for traffic::ObjectSize {
+    fn from(size: ObjectSize) -> Self {
+        match size {
+            ObjectSize::Fixed(bytes) => traffic::ObjectSize::Fixed(bytes.as_u64().max(1)),
+            ObjectSize::Exponential { mean } => traffic::ObjectSize::Exponential(mean.as_u64()),
+            ObjectSize::Pareto { min, max, shape } => {
+                let thousandths = shape.as_billionths() / (Ratio::ONE.as_billionths() / 1000);
+                traffic::ObjectSize::Pareto {
+                    min: min.as_u64(),
+                    shape_milli: u32::try_from(thousandths).unwrap_or(u32::MAX),
+                    max: max.as_u64(),
+                }
+            }
         }
     }
 }

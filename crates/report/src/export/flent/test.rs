@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_scenario::{Direction, Flow, FlowInstance, FlowKind};
+use sluice_scenario::{Direction, FlentSeries, Flow, FlowInstance};
 
 /// A test of flent that a run can be shown as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,13 +134,13 @@ impl Test {
     pub(super) fn check(self, flows: &[Flow]) -> Result<(), TestError> {
         let tcp = |direction| -> u64 {
             let of_it = flows.iter().filter(|f| f.direction == direction);
-            let of_it = of_it.filter(|f| matches!(f.kind, FlowKind::Tcp(_)));
+            let of_it = of_it.filter(|f| f.kind.flent() == FlentSeries::Tcp);
             of_it.map(|f| f.count).sum()
         };
         let (up, down) = (tcp(Direction::Up), tcp(Direction::Down));
-        let has = |is: fn(&FlowKind) -> bool| flows.iter().any(|flow| is(&flow.kind));
-        let call = has(|kind| matches!(kind, FlowKind::Voip(_)));
-        let pages = has(|kind| matches!(kind, FlowKind::Web(_)));
+        let has = |series| flows.iter().any(|flow| flow.kind.flent() == series);
+        let call = has(FlentSeries::Voip);
+        let pages = has(FlentSeries::Http);
         let one_up = (up, down) == (1, 0);
         let (is_like, reason) = match self.needs {
             Needs::Classes => (
@@ -162,10 +162,7 @@ impl Test {
             Needs::CallOneUp => (call && one_up, "it has a call and one TCP flow up"),
             Needs::Pages => (pages, "it has pages"),
             Needs::PagesOneUp => (pages && one_up, "it has pages and one TCP flow up"),
-            Needs::Datagrams => (
-                has(|kind| matches!(kind, FlowKind::Udp(_) | FlowKind::Pcap(_))),
-                "it has UDP",
-            ),
+            Needs::Datagrams => (has(FlentSeries::Udp), "it has UDP"),
             Needs::Nothing => (true, ""),
         };
         let test = self.word;
@@ -176,7 +173,7 @@ impl Test {
 
 /// How many different round trips of their own TCP flows have.
 fn own_rtts(flows: &[Flow]) -> usize {
-    let tcp = flows.iter().filter(|f| matches!(f.kind, FlowKind::Tcp(_)));
+    let tcp = flows.iter().filter(|f| f.kind.flent() == FlentSeries::Tcp);
     let rtts: BTreeSet<_> = tcp.filter_map(|flow| flow.rtt).collect();
     rtts.len()
 }
@@ -188,7 +185,7 @@ fn has_classes(flows: &[Flow]) -> bool {
         .all(|direction| {
             let of_it = flows.iter().filter(|f| f.direction == direction);
             let mut classes: Vec<&str> = of_it
-                .filter(|f| matches!(f.kind, FlowKind::Tcp(_)) && f.count == 1)
+                .filter(|f| f.kind.flent() == FlentSeries::Tcp && f.count == 1)
                 .filter_map(class)
                 .collect();
             classes.sort_unstable();
@@ -226,8 +223,8 @@ pub(super) fn series_names(instances: &[FlowInstance<'_>], test: Test) -> Vec<Op
             1 => stem,
             _ => other,
         };
-        match &flow.kind {
-            FlowKind::Tcp(_) => {
+        match flow.kind.flent() {
+            FlentSeries::Tcp => {
                 let stem = format!("TCP {}", way(flow));
                 Some(match test.streams() {
                     Streams::Classes => format!("{stem} {}", class(flow)?),
@@ -243,7 +240,7 @@ pub(super) fn series_names(instances: &[FlowInstance<'_>], test: Test) -> Vec<Op
                     }
                 })
             }
-            FlowKind::Ping(_) => {
+            FlentSeries::Ping => {
                 let class = class(flow).unwrap_or("BE");
                 let is_first = class == "BE" && number("probe") == 1;
                 let stem = match test.word() {
@@ -260,20 +257,20 @@ pub(super) fn series_names(instances: &[FlowInstance<'_>], test: Test) -> Vec<Op
                     n => format!("{stem}::{n}"),
                 })
             }
-            FlowKind::Voip(_) => {
+            FlentSeries::Voip => {
                 let other = format!("VoIP {}", instance.name);
                 Some(first_or("VoIP".to_owned(), other))
             }
-            FlowKind::Web(_) => {
+            FlentSeries::Http => {
                 let other = format!("HTTP latency {}", instance.name);
                 Some(first_or("HTTP latency".to_owned(), other))
             }
-            FlowKind::Udp(_) | FlowKind::Pcap(_) => {
+            FlentSeries::Udp => {
                 let stem = format!("UDP {}", way(flow));
                 let other = format!("{stem} {}", instance.name);
                 Some(first_or(stem, other))
             }
-            FlowKind::Rr(_) => Some(format!("Ping (ms) TCP {}", instance.name)),
+            FlentSeries::TcpPing => Some(format!("Ping (ms) TCP {}", instance.name)),
         }
     };
     instances.iter().map(name).collect()

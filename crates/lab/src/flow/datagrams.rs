@@ -1,0 +1,104 @@
+//! Rows of datagrams that are sent whatever becomes of them: counts at the interval of the run.
+
+use std::sync::Arc;
+
+use sluice_core::Time;
+use sluice_load::udp::UdpReport;
+use sluice_recording::RecordError;
+use sluice_scenario::PcapPacket;
+
+use super::{Rows, Seen, SimulatedRecord};
+
+/// Bytes of payload in the datagrams of a flow.
+#[derive(Clone, Debug)]
+pub(super) enum Payloads {
+    /// In each.
+    Each(u64),
+    /// As they are listed.
+    Listed(Arc<[PcapPacket]>),
+}
+
+impl Payloads {
+    /// Those of datagram `sequence`.
+    fn of(&self, sequence: u64) -> u64 {
+        match self {
+            Payloads::Each(bytes) => *bytes,
+            Payloads::Listed(packets) => {
+                let packet = usize::try_from(sequence).ok().and_then(|i| packets.get(i));
+                packet.map_or(0, |packet| u64::from(packet.payload))
+            }
+        }
+    }
+}
+
+/// Counts of the datagrams that have arrived.
+pub(crate) struct Arrivals {
+    payloads: Payloads,
+    received: u64,
+    received_bytes: u64,
+    next_sample: Time,
+}
+
+impl Arrivals {
+    /// Nothing has arrived.
+    pub(super) fn new(payloads: Payloads) -> Self {
+        Arrivals {
+            payloads,
+            received: 0,
+            received_bytes: 0,
+            next_sample: Time::ZERO,
+        }
+    }
+
+    /// Counts datagram `sequence`, which arrived at `at`, if that is known.
+    fn arrive(
+        &mut self,
+        sequence: u64,
+        at: Option<Time>,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), RecordError> {
+        self.received += 1;
+        self.received_bytes += self.payloads.of(sequence);
+        let Some(at) = at.filter(|at| *at >= self.next_sample) else {
+            return Ok(());
+        };
+        self.next_sample = at + rows.interval();
+        // All datagrams up to this one had been sent by then, at least.
+        self.write(at, sequence + 1, rows)
+    }
+
+    fn write(&self, at: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        rows.sample(at, |sample| {
+            sample.sent_packets = Some(sent);
+            sample.received_packets = Some(self.received);
+            sample.received_bytes = Some(self.received_bytes);
+        })
+    }
+}
+
+impl SimulatedRecord for Arrivals {
+    fn observe(&mut self, seen: Seen<'_>, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        match seen {
+            Seen::Datagram(arrival) => self.arrive(arrival.sequence, Some(arrival.received), rows),
+            Seen::Tcp(_) | Seen::Echo(_) | Seen::Complete(_) => Ok(()),
+        }
+    }
+
+    fn finish(&mut self, end: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        self.write(end, sent, rows)
+    }
+}
+
+/// Writes the counts of a live flow, whose receiver waited for what was under way.
+pub(super) fn write(
+    payloads: Payloads,
+    report: &UdpReport,
+    rows: &mut Rows<'_>,
+) -> Result<(), RecordError> {
+    let mut arrivals = Arrivals::new(payloads);
+    for packet in &report.samples {
+        arrivals.arrive(packet.sequence, packet.received, rows)?;
+    }
+    let last = report.samples.iter().rev().find_map(|s| s.received);
+    arrivals.write(last.unwrap_or(Time::ZERO), report.sent, rows)
+}

@@ -1,0 +1,240 @@
+//! The types of flow, on both backends.
+//!
+//! A type is one file here and one line in `flow_types!` below, beside its half in the scenario
+//! language (`crates/scenario/src/flow`). The file implements [`SimulatedFlow`] (what the
+//! simulator sends, and the rows that its observations become) and [`LiveFlow`] (the end hosts
+//! that are started, and the rows that their report becomes). A type of the language that has no
+//! line here does not compile, and nothing else in the laboratory distinguishes types.
+
+mod connection;
+mod datagrams;
+mod rows;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use sluice_core::{Span, Stop, Time};
+use sluice_load::{Identity, Running, TrafficError};
+use sluice_net::Clock;
+use sluice_net::namespace::Namespace;
+use sluice_recording::{RecordError, RunWriter};
+use sluice_scenario::{Direction, FlowInstance, FlowKind};
+use sluice_sim::{Completion, Datagram, Echo, TcpSample, Traffic};
+
+pub use connection::UnknownCongestionControl;
+pub(crate) use rows::Rows;
+
+/// A type of flow in the simulator.
+pub(crate) trait SimulatedFlow {
+    /// What is kept of a flow until it is recorded.
+    type Record: SimulatedRecord + 'static;
+
+    /// What the flow sends. Its client is the end that [`SimulatedFlow::client`] names.
+    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl>;
+
+    /// The direction in which the client of a flow sends. By default the payload comes from it.
+    fn client(&self, direction: Direction) -> Direction {
+        direction
+    }
+
+    /// The record of a flow that has not started.
+    fn record(&self, flow: &FlowInstance<'_>, interval: Span) -> Self::Record;
+}
+
+/// Turns what the simulator reports about one flow into rows.
+pub(crate) trait SimulatedRecord {
+    /// The simulator has reported `seen`.
+    fn observe(&mut self, seen: Seen<'_>, rows: &mut Rows<'_>) -> Result<(), RecordError>;
+
+    /// The run has ended at `end`, and the flow has sent `sent` packets.
+    fn finish(&mut self, end: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError>;
+}
+
+/// What the simulator reports about a flow.
+#[derive(Clone, Copy)]
+pub(crate) enum Seen<'a> {
+    /// The state of its connection.
+    Tcp(&'a TcpSample),
+    /// A datagram has arrived.
+    Datagram(&'a Datagram),
+    /// A probe has come back.
+    Echo(&'a Echo),
+    /// A transfer, a page or an exchange is complete.
+    Complete(&'a Completion),
+}
+
+/// A type of flow on real hosts.
+pub(crate) trait LiveFlow: Clone + 'static {
+    /// What its hosts measure.
+    type Report: fmt::Debug + 'static;
+
+    /// Starts the end hosts of a flow.
+    fn start(
+        &self,
+        flow: &FlowInstance<'_>,
+        ends: &Ends<'_>,
+    ) -> Result<Running<Self::Report>, TrafficError>;
+
+    /// Writes what was measured; the run has ended at `end`.
+    fn write(
+        &self,
+        report: &Self::Report,
+        end: Time,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), RecordError>;
+}
+
+/// Where and when a live flow runs.
+pub(crate) struct Ends<'a> {
+    /// The host that sends the payload, and its address.
+    pub from: (&'a Namespace, IpAddr),
+    /// The host that receives the payload, and its address.
+    pub to: (&'a Namespace, IpAddr),
+    /// When the flow starts.
+    pub start: Time,
+    /// When it stops.
+    pub stop: Time,
+    /// Where its randomness comes from.
+    pub seed: u64,
+    /// Time between two samples of its state.
+    pub interval: Span,
+    /// The clock of the run.
+    pub clock: &'a Clock,
+    /// Ends all flows of the run.
+    pub all: &'a Stop,
+}
+
+/// A type of flow, whichever it is.
+pub(crate) trait AnyFlow {
+    /// [`SimulatedFlow::traffic`].
+    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl>;
+
+    /// [`SimulatedFlow::client`].
+    fn client(&self, direction: Direction) -> Direction;
+
+    /// [`SimulatedFlow::record`].
+    fn record(&self, flow: &FlowInstance<'_>, interval: Span) -> Box<dyn SimulatedRecord>;
+
+    /// [`LiveFlow::start`].
+    fn start(
+        &self,
+        flow: &FlowInstance<'_>,
+        ends: &Ends<'_>,
+    ) -> Result<Box<dyn RunningFlow>, TrafficError>;
+}
+
+impl<F: SimulatedFlow + LiveFlow> AnyFlow for F {
+    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
+        SimulatedFlow::traffic(self, flow)
+    }
+
+    fn client(&self, direction: Direction) -> Direction {
+        SimulatedFlow::client(self, direction)
+    }
+
+    fn record(&self, flow: &FlowInstance<'_>, interval: Span) -> Box<dyn SimulatedRecord> {
+        Box::new(SimulatedFlow::record(self, flow, interval))
+    }
+
+    fn start(
+        &self,
+        flow: &FlowInstance<'_>,
+        ends: &Ends<'_>,
+    ) -> Result<Box<dyn RunningFlow>, TrafficError> {
+        let running = LiveFlow::start(self, flow, ends)?;
+        let settings = self.clone();
+        Ok(Box::new(Started { settings, running }))
+    }
+}
+
+/// A live flow under way.
+pub(crate) trait RunningFlow {
+    /// Returns how its packets are identified.
+    fn identity(&self) -> Identity;
+
+    /// Returns whether it has ended by itself or by request.
+    fn is_finished(&self) -> bool;
+
+    /// Waits for the end. Returns what was measured.
+    fn join(self: Box<Self>) -> Result<FlowReport, TrafficError>;
+}
+
+struct Started<F: LiveFlow> {
+    settings: F,
+    running: Running<F::Report>,
+}
+
+impl<F: LiveFlow> RunningFlow for Started<F> {
+    fn identity(&self) -> Identity {
+        self.running.identity()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.running.is_finished()
+    }
+
+    fn join(self: Box<Self>) -> Result<FlowReport, TrafficError> {
+        let report = self.running.join()?;
+        let settings = self.settings;
+        Ok(FlowReport(Box::new(Report::<F> { settings, report })))
+    }
+}
+
+/// What a live flow measured.
+#[derive(Debug)]
+pub struct FlowReport(Box<dyn AnyReport>);
+
+impl FlowReport {
+    /// Writes the rows of `flow`, which this is the report of; the run has ended at `end`.
+    pub(crate) fn write(
+        &self,
+        writer: &mut RunWriter,
+        flow: &FlowInstance<'_>,
+        interval: Span,
+        end: Time,
+    ) -> Result<(), RecordError> {
+        self.0.write(end, &mut Rows::new(writer, flow, interval))
+    }
+}
+
+trait AnyReport: fmt::Debug {
+    fn write(&self, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError>;
+}
+
+struct Report<F: LiveFlow> {
+    settings: F,
+    report: F::Report,
+}
+
+impl<F: LiveFlow> fmt::Debug for Report<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.report.fmt(f)
+    }
+}
+
+impl<F: LiveFlow> AnyReport for Report<F> {
+    fn write(&self, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        self.settings.write(&self.report, end, rows)
+    }
+}
+
+macro_rules! flow_types {
+    ($($module:ident::$type:ident,)+) => {
+        $(mod $module;)+
+
+        /// The type of a flow.
+        pub(crate) fn of(kind: &FlowKind) -> &dyn AnyFlow {
+            match kind { $(FlowKind::$type(flow) => flow,)+ }
+        }
+    };
+}
+
+flow_types! {
+    tcp::Tcp,
+    udp::Udp,
+    voip::Voip,
+    ping::Ping,
+    rr::Rr,
+    web::Web,
+    pcap::Pcap,
+}

@@ -1,0 +1,110 @@
+//! Probes with an answer.
+
+use sluice_core::{Span, Time};
+use sluice_load::ping::{self, PingReport};
+use sluice_load::{Running, TrafficError};
+use sluice_recording::RecordError;
+use sluice_scenario::{FlowInstance, Ping, Protocol};
+use sluice_sim::{Echo, Traffic};
+
+use super::rows::Probe;
+use super::{Ends, LiveFlow, Rows, Seen, SimulatedFlow, SimulatedRecord, UnknownCongestionControl};
+
+impl SimulatedFlow for Ping {
+    type Record = Echoes;
+
+    fn traffic(&self, _flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
+        let ping = sluice_sim::Ping {
+            interval: self.interval,
+            payload: self.size as u32,
+            count: None,
+            is_udp: self.protocol == Protocol::Udp,
+        };
+        Ok(ping.into())
+    }
+
+    fn record(&self, _flow: &FlowInstance<'_>, _interval: Span) -> Echoes {
+        Echoes {
+            interval: self.interval,
+            echoes: Vec::new(),
+        }
+    }
+}
+
+/// The probes that have come back.
+pub(crate) struct Echoes {
+    interval: Span,
+    echoes: Vec<Echo>,
+}
+
+impl SimulatedRecord for Echoes {
+    fn observe(&mut self, seen: Seen<'_>, _rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        match seen {
+            Seen::Echo(echo) => self.echoes.push(*echo),
+            Seen::Tcp(_) | Seen::Datagram(_) | Seen::Complete(_) => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, end: Time, _sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        self.echoes.sort_by_key(|echo| echo.sequence);
+        // A link may have made copies of it.
+        self.echoes.dedup_by_key(|echo| echo.sequence);
+        let mut echoes = self.echoes.iter().peekable();
+        let mut probes = Vec::new();
+        let mut due = rows.start();
+        let last = end.min(rows.stop());
+        while due < last {
+            let seq = probes.len() as u64;
+            probes.push(match echoes.next_if(|echo| echo.sequence == seq) {
+                Some(echo) => Probe {
+                    has_arrived: true,
+                    rtt: Some(echo.round_trip),
+                    forward: Some(echo.forward),
+                    backward: Some(echo.round_trip.saturating_sub(echo.forward)),
+                    ..Probe::unseen(seq, echo.sent)
+                },
+                None => Probe::unseen(seq, due),
+            });
+            due += self.interval;
+        }
+        rows.probes(&probes, end)
+    }
+}
+
+impl LiveFlow for Ping {
+    type Report = PingReport;
+
+    fn start(
+        &self,
+        _flow: &FlowInstance<'_>,
+        ends: &Ends<'_>,
+    ) -> Result<Running<PingReport>, TrafficError> {
+        let mut ping = ping::Ping::new(ends.from.1, ends.to.1, self.interval, ends.start);
+        ping.protocol = match self.protocol {
+            Protocol::Icmp => ping::Protocol::Icmp,
+            Protocol::Udp => ping::Protocol::Udp,
+        };
+        ping.payload = self.size as usize;
+        ping.dscp = self.dscp.value();
+        ping.stop = Some(ends.stop);
+        ping.start(ends.from.0, ends.to.0, ends.clock, ends.all)
+    }
+
+    fn write(
+        &self,
+        report: &PingReport,
+        end: Time,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), RecordError> {
+        let probes = report.samples.iter().map(|probe| Probe {
+            seq: probe.sequence,
+            sent: probe.sent,
+            has_arrived: probe.round_trip.is_some(),
+            rtt: probe.round_trip,
+            forward: probe.forward,
+            backward: probe.backward(),
+        });
+        rows.probes(&probes.collect::<Vec<_>>(), end)
+    }
+}

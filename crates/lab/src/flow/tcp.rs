@@ -1,0 +1,140 @@
+//! A TCP transfer.
+
+use sluice_core::{Rate, Span, Time};
+use sluice_load::tcp::{TcpFlow, TcpReport};
+use sluice_load::{Running, TrafficError};
+use sluice_recording::RecordError;
+use sluice_scenario::{FlowInstance, Tcp};
+use sluice_sim::{TcpSample, Traffic};
+
+use super::{
+    Ends, LiveFlow, Rows, Seen, SimulatedFlow, SimulatedRecord, UnknownCongestionControl,
+    connection,
+};
+
+impl SimulatedFlow for Tcp {
+    type Record = Transfers;
+
+    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
+        let transfer = sluice_sim::Tcp {
+            config: connection::config(flow, &self.cc, self.ecn)?,
+            bytes: self.bytes.map(|bytes| bytes.as_u64()),
+            repeat: self.pause,
+            ..sluice_sim::Tcp::default()
+        };
+        Ok(transfer.into())
+    }
+
+    fn record(&self, _flow: &FlowInstance<'_>, _interval: Span) -> Transfers {
+        Transfers::default()
+    }
+}
+
+/// The transfers of a flow, one after the other.
+#[derive(Default)]
+pub(crate) struct Transfers {
+    /// Bytes of complete transfers before the present one.
+    before: u64,
+    /// Retransmits of complete transfers before the present one.
+    sent_again: u64,
+    /// Retransmits as they were reported last.
+    last: u64,
+    /// Bytes of the transfer that was completed last, whose connection may still be closing.
+    closing: Option<u64>,
+}
+
+impl Transfers {
+    fn sample(&mut self, sample: &TcpSample, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        // What a closing connection has received is counted in `before` already.
+        if self.closing == Some(sample.received) {
+            return Ok(());
+        }
+        self.closing = None;
+        self.last = self.sent_again + sample.counters.retransmits;
+        let sender = &sample.sender;
+        rows.sample(sample.time, |row| {
+            row.received_bytes = Some(self.before + sample.received);
+            row.cwnd = sender.window.cwnd.checked_div(sender.mss);
+            // None before the first reduction.
+            row.ssthresh = Some(sender.window.ssthresh)
+                .filter(|ssthresh| *ssthresh != u64::MAX)
+                .and_then(|ssthresh| ssthresh.checked_div(sender.mss));
+            row.mss = Some(sender.mss);
+            row.srtt = sender.srtt;
+            row.min_rtt = sender.min_rtt;
+            row.retransmits = Some(self.last);
+            row.delivery_rate = sender.delivery_rate.map(Rate::as_bps);
+        })
+    }
+}
+
+impl SimulatedRecord for Transfers {
+    fn observe(&mut self, seen: Seen<'_>, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        match seen {
+            Seen::Tcp(sample) => self.sample(sample, rows),
+            Seen::Complete(done) => {
+                self.closing = Some(done.bytes);
+                self.sent_again = self.last;
+                self.before += done.bytes;
+                rows.transfer(
+                    done.sequence,
+                    done.start,
+                    done.end.since(done.start),
+                    done.bytes,
+                )?;
+                rows.received(done.end, self.before)
+            }
+            Seen::Datagram(_) | Seen::Echo(_) => Ok(()),
+        }
+    }
+
+    fn finish(&mut self, _end: Time, _sent: u64, _rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        Ok(())
+    }
+}
+
+impl LiveFlow for Tcp {
+    type Report = TcpReport;
+
+    fn start(
+        &self,
+        _flow: &FlowInstance<'_>,
+        ends: &Ends<'_>,
+    ) -> Result<Running<TcpReport>, TrafficError> {
+        let mut tcp = TcpFlow::new(ends.from.1, ends.to.1, ends.start);
+        tcp.congestion_control = Some(self.cc.0.clone());
+        tcp.ecn = connection::kernel_ecn(self.ecn);
+        tcp.dscp = self.dscp.value();
+        tcp.stop = Some(ends.stop);
+        tcp.info_interval = ends.interval;
+        tcp.bytes = self.bytes.map(|bytes| bytes.as_u64());
+        tcp.repeat = self.pause;
+        tcp.start(ends.from.0, ends.to.0, ends.clock, ends.all)
+    }
+
+    fn write(
+        &self,
+        report: &TcpReport,
+        _end: Time,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), RecordError> {
+        connection::write_transfers(&report.transfers, rows)?;
+        for arrived in &report.goodput {
+            rows.received(arrived.time, arrived.bytes)?;
+        }
+        for state in &report.info {
+            rows.sample(state.time, |row| {
+                row.cwnd = Some(u64::from(state.cwnd));
+                // Linux: TCP_INFINITE_SSTHRESH before the first reduction
+                row.ssthresh =
+                    Some(u64::from(state.ssthresh)).filter(|ssthresh| *ssthresh < 0x7fff_ffff);
+                row.mss = Some(u64::from(state.mss));
+                row.srtt = Some(state.srtt);
+                row.min_rtt = Some(state.min_rtt);
+                row.retransmits = Some(u64::from(state.retransmits));
+                row.delivery_rate = Some(state.delivery_rate_bps);
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,54 @@
+//! UDP that nothing slows down.
+
+use sluice_core::{Ecn, Span, Time};
+use sluice_load::udp::{UdpFlow, UdpReport};
+use sluice_load::{Running, TrafficError};
+use sluice_recording::RecordError;
+use sluice_scenario::{FlowInstance, Udp};
+use sluice_sim::Traffic;
+
+use super::datagrams::{self, Arrivals, Payloads};
+use super::{Ends, LiveFlow, Rows, SimulatedFlow, UnknownCongestionControl};
+
+impl SimulatedFlow for Udp {
+    type Record = Arrivals;
+
+    fn traffic(&self, _flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
+        let mut udp = sluice_sim::Udp::constant(self.rate, self.size as u32);
+        udp.spacing = self.spacing();
+        udp.ecn = if self.ect { Ecn::Ect0 } else { Ecn::NotEct };
+        Ok(udp.into())
+    }
+
+    fn record(&self, _flow: &FlowInstance<'_>, _interval: Span) -> Arrivals {
+        Arrivals::new(Payloads::Each(self.size))
+    }
+}
+
+impl LiveFlow for Udp {
+    type Report = UdpReport;
+
+    fn start(
+        &self,
+        _flow: &FlowInstance<'_>,
+        ends: &Ends<'_>,
+    ) -> Result<Running<UdpReport>, TrafficError> {
+        let size = self.size as usize;
+        let mut udp = UdpFlow::new(ends.from.1, ends.to.1, self.rate, size, ends.start);
+        udp.spacing = self.spacing();
+        udp.seed = ends.seed;
+        udp.dscp = self.dscp.value();
+        udp.ecn = if self.ect { Ecn::Ect0 } else { Ecn::NotEct } as u8;
+        udp.stop = Some(ends.stop);
+        udp.start(ends.from.0, ends.to.0, ends.clock, ends.all)
+    }
+
+    fn write(
+        &self,
+        report: &UdpReport,
+        _end: Time,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), RecordError> {
+        datagrams::write(Payloads::Each(self.size), report, rows)
+    }
+}

@@ -1,0 +1,113 @@
+//! One direction of a telephone call. Each packet has a row with its one-way delay.
+
+use sluice_core::{Span, Time};
+use sluice_load::udp::{UdpFlow, UdpReport};
+use sluice_load::{Running, TrafficError};
+use sluice_recording::RecordError;
+use sluice_scenario::{FlowInstance, Voip};
+use sluice_sim::{Datagram, Traffic};
+
+use super::rows::Probe;
+use super::{Ends, LiveFlow, Rows, Seen, SimulatedFlow, SimulatedRecord, UnknownCongestionControl};
+
+impl SimulatedFlow for Voip {
+    type Record = Call;
+
+    fn traffic(&self, _flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
+        Ok(sluice_sim::Udp::constant(Voip::rate(), Voip::SIZE as u32).into())
+    }
+
+    fn record(&self, _flow: &FlowInstance<'_>, _interval: Span) -> Call {
+        Call::default()
+    }
+}
+
+/// The packets of a call that have arrived.
+#[derive(Default)]
+pub(crate) struct Call {
+    arrived: Vec<Datagram>,
+}
+
+impl SimulatedRecord for Call {
+    fn observe(&mut self, seen: Seen<'_>, _rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        match seen {
+            Seen::Datagram(arrival) => self.arrived.push(*arrival),
+            Seen::Tcp(_) | Seen::Echo(_) | Seen::Complete(_) => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, end: Time, sent: u64, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        let arrived = self.arrived.iter().map(|datagram| Arrival {
+            sequence: datagram.sequence,
+            sent: datagram.sent,
+            received: Some(datagram.received),
+        });
+        let received = write_packets(arrived.collect(), sent, end, rows)?;
+        rows.received(end, received * Voip::SIZE)
+    }
+}
+
+impl LiveFlow for Voip {
+    type Report = UdpReport;
+
+    fn start(
+        &self,
+        _flow: &FlowInstance<'_>,
+        ends: &Ends<'_>,
+    ) -> Result<Running<UdpReport>, TrafficError> {
+        let (rate, size) = (Voip::rate(), Voip::SIZE as usize);
+        let mut udp = UdpFlow::new(ends.from.1, ends.to.1, rate, size, ends.start);
+        udp.dscp = self.dscp.value();
+        udp.stop = Some(ends.stop);
+        udp.start(ends.from.0, ends.to.0, ends.clock, ends.all)
+    }
+
+    fn write(&self, report: &UdpReport, end: Time, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        let arrived = report.samples.iter().map(|sample| Arrival {
+            sequence: sample.sequence,
+            sent: sample.sent,
+            received: sample.received,
+        });
+        let received = write_packets(arrived.collect(), report.sent, end, rows)?;
+        let last = report.samples.iter().filter_map(|s| s.received).max();
+        rows.received(last.unwrap_or(Time::ZERO), received * Voip::SIZE)
+    }
+}
+
+/// A packet that has arrived.
+struct Arrival {
+    sequence: u64,
+    sent: Time,
+    /// Not known if the kernel did not stamp it.
+    received: Option<Time>,
+}
+
+/// Writes the packets of a call; returns how many different ones have arrived.
+fn write_packets(
+    mut arrived: Vec<Arrival>,
+    sent: u64,
+    end: Time,
+    rows: &mut Rows<'_>,
+) -> Result<u64, RecordError> {
+    arrived.sort_by_key(|arrival| arrival.sequence);
+    // A link may have made copies of it.
+    arrived.dedup_by_key(|arrival| arrival.sequence);
+    let mut arrived = arrived.into_iter().peekable();
+    let mut received = 0;
+    let probe = |seq| {
+        let due = rows.start() + Span::from_ns(Voip::INTERVAL.as_ns() * seq);
+        let Some(here) = arrived.next_if(|arrival| arrival.sequence == seq) else {
+            return Probe::unseen(seq, due);
+        };
+        received += 1;
+        Probe {
+            has_arrived: true,
+            forward: here.received.map(|at| at.since(here.sent)),
+            ..Probe::unseen(seq, here.sent)
+        }
+    };
+    let probes: Vec<Probe> = (0..sent).map(probe).collect();
+    rows.probes(&probes, end)?;
+    Ok(received)
+}

@@ -1,0 +1,109 @@
+//! Pages over short TCP connections.
+
+use sluice_core::{Span, Time};
+use sluice_load::web::{WebFlow, WebReport};
+use sluice_load::{Running, TrafficError};
+use sluice_recording::RecordError;
+use sluice_scenario::{Direction, FlowInstance, Web};
+use sluice_sim::Traffic;
+
+use super::{
+    Ends, LiveFlow, Rows, Seen, SimulatedFlow, SimulatedRecord, UnknownCongestionControl,
+    connection,
+};
+
+impl SimulatedFlow for Web {
+    type Record = Pages;
+
+    fn traffic(&self, flow: &FlowInstance<'_>) -> Result<Traffic, UnknownCongestionControl> {
+        let web = sluice_sim::Web {
+            config: connection::config(flow, &self.cc, self.ecn)?,
+            interval: self.interval,
+            objects: self.objects as u32,
+            size: self.size.into(),
+            request: self.request.as_u64(),
+        };
+        Ok(web.into())
+    }
+
+    /// The client asks for what goes in the direction of the flow.
+    fn client(&self, direction: Direction) -> Direction {
+        match direction {
+            Direction::Up => Direction::Down,
+            Direction::Down => Direction::Up,
+        }
+    }
+
+    fn record(&self, _flow: &FlowInstance<'_>, _interval: Span) -> Pages {
+        Pages::default()
+    }
+}
+
+/// Complete pages.
+#[derive(Default)]
+pub(crate) struct Pages {
+    received: u64,
+}
+
+impl SimulatedRecord for Pages {
+    fn observe(&mut self, seen: Seen<'_>, rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        match seen {
+            Seen::Complete(done) => {
+                self.received += done.bytes;
+                rows.transfer(
+                    done.sequence,
+                    done.start,
+                    done.end.since(done.start),
+                    done.bytes,
+                )?;
+                rows.received(done.end, self.received)
+            }
+            Seen::Tcp(_) | Seen::Datagram(_) | Seen::Echo(_) => Ok(()),
+        }
+    }
+
+    fn finish(&mut self, _end: Time, _sent: u64, _rows: &mut Rows<'_>) -> Result<(), RecordError> {
+        Ok(())
+    }
+}
+
+impl LiveFlow for Web {
+    type Report = WebReport;
+
+    fn start(
+        &self,
+        _flow: &FlowInstance<'_>,
+        ends: &Ends<'_>,
+    ) -> Result<Running<WebReport>, TrafficError> {
+        let web = WebFlow {
+            server: ends.from.1,
+            client: ends.to.1,
+            interval: self.interval,
+            objects: self.objects as u32,
+            size: self.size.into(),
+            request: self.request.as_u64(),
+            seed: ends.seed,
+            congestion_control: Some(self.cc.0.clone()),
+            ecn: connection::kernel_ecn(self.ecn),
+            dscp: self.dscp.value(),
+            start: ends.start,
+            stop: Some(ends.stop),
+        };
+        web.start(ends.from.0, ends.to.0, ends.clock, ends.all)
+    }
+
+    fn write(
+        &self,
+        report: &WebReport,
+        _end: Time,
+        rows: &mut Rows<'_>,
+    ) -> Result<(), RecordError> {
+        connection::write_transfers(&report.pages, rows)?;
+        let mut received = 0;
+        for page in &report.pages {
+            received += page.bytes;
+            rows.received(page.start + page.took, received)?;
+        }
+        Ok(())
+    }
+}
