@@ -228,7 +228,7 @@ pub(crate) unsafe fn option<T: Copy>(
 ///
 /// It is accessed in pieces, `area[range]`, and never as a whole: pieces may be lent to the kernel
 /// (the packet memory of AF_XDP), and there must be no reference to bytes that the kernel writes.
-/// Whoever lends a piece must not index it until it is returned.
+/// Code that lends a piece must not index it until it is returned.
 pub(crate) struct Area {
     mapping: SharedMap,
     offset: usize,
