@@ -128,7 +128,7 @@ fn a_limit_of_idle_states_is_a_time_and_checked_before_anything_starts() {
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(
         text(&output.stderr),
-        "sluice: no idle state takes 2000s to leave: expected less than 2000s\n"
+        "sluice: no idle state has an exit latency of 2000s: expected less than 2000s\n"
     );
 }
 

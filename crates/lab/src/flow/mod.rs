@@ -1,8 +1,8 @@
 //! The types of flow, on both backends.
 //!
 //! A type is one file here and one line in `flow_types!` below, beside its half in the scenario
-//! language (`crates/scenario/src/flow`). The file implements [`SimulatedFlow`] (what the
-//! simulator sends, and the rows that its observations become) and [`LiveFlow`] (the end hosts
+//! language (`crates/scenario/src/flow`). The file implements `SimulatedFlow` (what the
+//! simulator sends, and the rows that its observations become) and `LiveFlow` (the end hosts
 //! that are started, and the rows that their report becomes). A type of the language that has no
 //! line here does not compile, and nothing else in the laboratory distinguishes types.
 
