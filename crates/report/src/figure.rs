@@ -487,7 +487,7 @@ fn dash(variant: usize) -> Option<(u32, u32)> {
     [None, Some((8, 4)), Some((2, 3)), Some((12, 5))][variant / ROUND % 4]
 }
 
-/// The colours of [`color`].
+/// The colours of variants, in their order.
 pub const PALETTE: [RGBColor; ROUND] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
