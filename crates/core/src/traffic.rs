@@ -231,6 +231,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn departures_are_exact_after_a_day() {
+        // 100 bytes = 800 bit at 3 Mbit/s: 266 666.67 ns apart, so three packets take 800 000 ns.
+        let (mut rng, rate) = (Rng::from_seed(1), Rate::from_bps(3_000_000));
+        let mut source = Departures::new(Spacing::Constant, rate, 100, Time::from_ns(5), &mut rng);
+        // A day's 3e8 packets: 1e8 times 800 000 ns.
+        source.burst_sent = 299_999_999;
+        let due = source.after(Time::ZERO, &mut rng);
+        assert_eq!(due, Time::from_ns(5 + 80_000_000_000_000));
+    }
+
+    #[test]
     fn logarithm_and_exponential_are_accurate() {
         for x in [1e-9, 0.3, 0.999_999, 1.0, 1.5, 2.0, 10.0, 12_345.678] {
             assert!((ln(x) - f64::ln(x)).abs() <= 1e-14 * f64::ln(x).abs().max(1.0));
